@@ -94,7 +94,7 @@ model: rust ## Explore every schedule of small elections (CANDIDATES=2, or 3, MI
 chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print the results
 	@scripts/install-nats.sh 2.15.1
 	@tests/programs/nats-with-clock/build.sh .tools/clocknats-2.15.1/nats-server
-	$(CARGO) build --release --package incumbent-chaos
+	$(CARGO) build --release --package incumbent-chaos --package incumbent-cli
 	"$(CARGO_TARGET_DIR)/release/incumbent-chaos" run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 doc: rust ## Build the documentation and print its path

@@ -1,4 +1,6 @@
 //! The command line of incumbent.
+// An optimised build computes the layout of futures that are nested more than 128 deep.
+#![recursion_limit = "256"]
 
 mod campaign;
 mod candidate;

@@ -95,6 +95,7 @@ impl TestEnv {
             net,
             orders: Orders {
                 program: options.program.clone(),
+                incumbent: options.program.with_file_name("incumbent"),
                 directory: directory.to_owned(),
                 bucket: BUCKET.to_owned(),
                 election: String::new(),
@@ -121,6 +122,10 @@ impl TestEnv {
             Need::SmallDisk if !self.servers.iter().all(Server::has_disk) => {
                 Some("no right to mount a small file system".to_owned())
             }
+            Need::Sentinel if !self.orders.incumbent.exists() => {
+                let program = self.orders.incumbent.display();
+                Some(format!("no program {program}: build the package incumbent-cli"))
+            }
             Need::Clock if !self.servers.iter().any(Server::has_clock) => clock::find().err(),
             need => self.net.lacks(need),
         }
@@ -133,6 +138,9 @@ impl TestEnv {
     /// Where a candidate does not end, or does not start.
     pub async fn new_fleet(&mut self, kind: Kind) -> io::Result<()> {
         self.dismiss().await?;
+        if let (Kind::Sentinel, Some(why)) = (kind, self.lacks(Need::Sentinel)) {
+            return Err(io::Error::other(why));
+        }
         self.rounds += 1;
         self.orders.kind = kind;
         self.orders.election = format!("round-{}", self.rounds);

@@ -45,6 +45,10 @@ pub enum Fault {
     },
     /// SIGKILL to the leader, and a new process.
     LeaderKilled,
+    /// SIGKILL to the leader's sentinel and to the leader, and new processes.
+    SentinelKilled,
+    /// SIGKILL to the leader while its sentinel is paused, which goes on when others lead.
+    SentinelPaused,
     /// SIGKILL to a standby, and a new process.
     StandbyKilled,
     /// SIGSTOP to the leader, and SIGCONT.
@@ -130,10 +134,11 @@ impl Entry {
     }
 }
 
-const OURS: &[Kind] = &[Kind::Proven, Kind::Strict];
-const ALL: &[Kind] = &[Kind::Proven, Kind::Strict, Kind::Choria];
+const OURS: &[Kind] = &[Kind::Proven, Kind::Strict, Kind::Sentinel];
+const ALL: &[Kind] = &[Kind::Proven, Kind::Strict, Kind::Choria, Kind::Sentinel];
 const STRICT: &[Kind] = &[Kind::Strict];
 const CHORIA: &[Kind] = &[Kind::Choria];
+const SENTINEL: &[Kind] = &[Kind::Sentinel];
 
 const SHORT: (u32, u32) = (2, 7);
 const LONG: (u32, u32) = (13, 30);
@@ -161,6 +166,11 @@ const fn of_candidates(
     tenths: (u32, u32),
 ) -> Entry {
     Entry { name, fault, fleets, needs: &[], tenths, servers: false }
+}
+
+const fn of_sentinels(name: &'static str, fault: Fault, tenths: (u32, u32)) -> Entry {
+    let needs = &[Need::Sentinel];
+    Entry { name, fault, fleets: SENTINEL, needs, tenths, servers: false }
 }
 
 /// The clock of a server that is wrong breaks what the default cool-down assumes ("an expired entry
@@ -223,6 +233,9 @@ pub const TABLE: &[Entry] = &[
         ALL,
         LONG,
     ),
+    of_sentinels("leader killed, sentinel", Fault::LeaderKilled, AT_ONCE),
+    of_sentinels("leader and sentinel killed", Fault::SentinelKilled, EITHER),
+    of_sentinels("leader killed, sentinel paused", Fault::SentinelPaused, LONG),
     of_candidates("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
     of_candidates("key deleted", Fault::KeyDeleted, ALL, SHORT),
     // Beside Choria's there is no promise for a forced delete that the leader cannot learn of, nor

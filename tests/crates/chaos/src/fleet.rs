@@ -1,10 +1,11 @@
 //! The candidates' processes.
 
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 
 use incumbent_test_support::Process;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::journal::{Event, Writer, now};
 use crate::net::{Net, Node};
@@ -18,6 +19,8 @@ pub enum Kind {
     Strict,
     /// Ours, so declared, and one that behaves as Choria's do.
     Choria,
+    /// Ours, each under a sentinel.
+    Sentinel,
 }
 
 impl Kind {
@@ -27,6 +30,7 @@ impl Kind {
             Self::Proven => "proven",
             Self::Strict => "strict",
             Self::Choria => "choria",
+            Self::Sentinel => "sentinel",
         }
     }
 }
@@ -36,6 +40,8 @@ impl Kind {
 pub struct Orders {
     /// This very program.
     pub program: PathBuf,
+    /// The command line of this project, which has the sentinel.
+    pub incumbent: PathBuf,
     /// The directory of the run.
     pub directory: PathBuf,
     /// The bucket.
@@ -54,13 +60,18 @@ pub struct Candidate {
     index: usize,
     ours: bool,
     paused: bool,
+    /// Its process is dead; its sentinel may not have ended yet.
+    killed: bool,
+    /// Its sentinel, if it has one.
     process: Option<Process>,
+    /// Whether `process` is a sentinel.
+    guarded: bool,
 }
 
 impl Candidate {
     /// One that does not run yet.
     pub fn new(index: usize, ours: bool) -> Self {
-        Self { index, ours, paused: false, process: None }
+        Self { index, ours, paused: false, killed: false, process: None, guarded: false }
     }
 
     /// Its name in the log.
@@ -81,7 +92,7 @@ impl Candidate {
 
     /// Whether it is neither paused nor down.
     pub fn is_up(&self) -> bool {
-        self.process.is_some() && !self.paused
+        self.process.is_some() && !self.paused && !self.killed
     }
 
     /// Starts it; does nothing while it runs.
@@ -90,7 +101,7 @@ impl Candidate {
     ///
     /// Those of starting it.
     pub fn start(&mut self, net: &Net, orders: &Orders) -> io::Result<()> {
-        if self.process.is_some() {
+        if self.process.is_some() && !self.killed {
             return Ok(());
         }
         let file = |name: &str| orders.directory.join(name).display().to_string();
@@ -107,26 +118,91 @@ impl Candidate {
             format!("--ping={}", if self.index.is_multiple_of(2) { 1000 } else { 0 }),
         ];
         let flag = match orders.kind {
-            Kind::Proven => None,
+            Kind::Proven | Kind::Sentinel => None,
             Kind::Strict => Some("--strict".to_owned()),
             Kind::Choria => Some("--with-choria".to_owned()),
         };
-        let arguments: Vec<_> = words.into_iter().chain(flag).collect();
+        let mut arguments: Vec<_> = words.into_iter().chain(flag).collect();
         let output = orders.directory.join(format!("{}.err", self.name()));
-        self.process = Some(net.spawn(self.node(), &orders.program, &arguments, &[], &output)?);
-        self.paused = false;
+        self.guarded = self.ours && orders.kind == Kind::Sentinel;
+        let mut program = &orders.program;
+        if self.guarded {
+            let sentinel = [
+                "sentinel".to_owned(),
+                "-v".to_owned(),
+                format!("--server={}", net.urls(self.index).join(",")),
+                format!("--bucket={}", orders.bucket),
+                "--".to_owned(),
+                orders.program.display().to_string(),
+            ];
+            arguments.splice(..0, sentinel);
+            program = &orders.incumbent;
+        }
+        self.process = Some(net.spawn(self.node(), program, &arguments, &[], &output)?);
+        (self.paused, self.killed) = (false, false);
         Ok(())
     }
 
-    /// Kills it as the kernel would, and logs that.
-    pub fn kill(&mut self, log: &Writer) {
-        let Some(mut process) = self.process.take() else { return };
-        if process.ended().is_some() {
-            return; // not by us: the checker will say so
+    /// The process that campaigns: its own, or that of its sentinel.
+    fn campaigner(&self) -> Option<Pid> {
+        let process = self.process.as_ref()?;
+        let pid = i32::try_from(process.id()).ok()?;
+        if !self.guarded {
+            return Pid::from_raw(pid);
         }
-        let life = process.id();
-        drop(process);
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let children = tasks.flatten().filter_map(|task| {
+            let children = fs::read_to_string(task.path().join("children")).ok()?;
+            children.split_whitespace().next()?.parse().ok()
+        });
+        children.into_iter().find_map(Pid::from_raw)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.campaigner() {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Kills it as the kernel would, and logs that. A sentinel goes on, and ends by itself.
+    pub fn kill(&mut self, log: &Writer) {
+        let ended = self.process.as_mut().is_none_or(|process| process.ended().is_some());
+        let Some(pid) = self.campaigner().filter(|_| !ended && !self.killed) else {
+            self.process = None;
+            return; // not by us: the checker will say so
+        };
+        let life = pid.as_raw_pid().unsigned_abs();
+        self.killed = true;
+        if self.guarded {
+            self.signal(Signal::KILL);
+        } else {
+            self.process = None;
+        }
         log.write_of(now(), &self.name(), life, Event::Killed);
+    }
+
+    /// Kills its sentinel alone, and then the process itself.
+    pub fn kill_with_sentinel(&mut self, log: &Writer) {
+        let Some(pid) = self.campaigner() else { return };
+        self.process = None;
+        let _ = kill_process(pid, Signal::KILL);
+        let life = pid.as_raw_pid().unsigned_abs();
+        log.write_of(now(), &self.name(), life, Event::Killed);
+    }
+
+    /// Kills it while its sentinel is paused.
+    pub fn kill_beside_paused_sentinel(&mut self, log: &Writer) {
+        if let Some(sentinel) = &self.process {
+            sentinel.pause();
+        }
+        self.kill(log);
+    }
+
+    /// Lets its sentinel go on.
+    pub fn resume_sentinel(&self) {
+        if let Some(sentinel) = &self.process {
+            sentinel.resume();
+        }
     }
 
     /// Asks it to end in order.
@@ -147,17 +223,17 @@ impl Candidate {
 
     /// Pauses it.
     pub fn pause(&mut self) {
-        if let Some(process) = &self.process {
+        if self.guarded {
+            self.signal(Signal::STOP);
+        } else if let Some(process) = &self.process {
             process.pause();
-            self.paused = true;
         }
+        self.paused = self.process.is_some();
     }
 
     /// Lets it go on.
     pub fn resume(&mut self) {
-        if let Some(process) = &self.process {
-            process.resume();
-            self.paused = false;
-        }
+        self.signal(Signal::CONT);
+        self.paused = false;
     }
 }

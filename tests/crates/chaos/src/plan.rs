@@ -61,7 +61,7 @@ fn shuffle(entries: &[&'static Entry], rng: &mut Rng) -> Vec<(Kind, &'static Ent
         .filter_map(|entry| Some((rng.choice(entry.fleets.iter().copied())?, *entry)))
         .collect();
     rng.shuffle(&mut drawn);
-    for kind in [Kind::Proven, Kind::Strict, Kind::Choria] {
+    for kind in [Kind::Proven, Kind::Strict, Kind::Choria, Kind::Sentinel] {
         let of_kind: Vec<_> = drawn.iter().filter(|(drawn, _)| *drawn == kind).copied().collect();
         rounds.extend(of_kind.chunks(ROUND).map(<[_]>::to_vec));
     }

@@ -27,6 +27,8 @@ pub enum Wound {
     Disk(usize),
     /// A server's clock is off; whether it has to be restarted when that ends.
     Clock(usize, bool),
+    /// A sentinel is paused, and its candidate is dead.
+    SentinelPaused(usize),
     /// A candidate is down.
     CandidateDown(usize),
     /// A candidate is paused.
@@ -77,6 +79,8 @@ pub async fn begin(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, S
         }
         Fault::ClockStep { forward, restart } => step_clock(env, forward, restart).await,
         Fault::LeaderKilled
+        | Fault::SentinelKilled
+        | Fault::SentinelPaused
         | Fault::StandbyKilled
         | Fault::LeaderPaused
         | Fault::StandbysPaused
@@ -113,7 +117,15 @@ pub async fn heal(env: &mut TestEnv, wounds: &[Wound]) -> io::Result<()> {
                     restart(env, server).await?;
                 }
             }
-            Wound::CandidateDown(index) => {
+            Wound::CandidateDown(index) | Wound::SentinelPaused(index) => {
+                // A sentinel first releases what its candidate left.
+                env.fleet[index].resume_sentinel();
+                for _ in 0..1000 {
+                    if env.fleet[index].has_ended() {
+                        break;
+                    }
+                    env.pass(Duration::from_millis(20)).await?;
+                }
                 env.fleet[index].start(&env.net, &env.orders)?;
             }
             Wound::CandidatePaused(index) => env.fleet[index].resume(),
@@ -256,6 +268,14 @@ async fn processes(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, S
         Fault::LeaderKilled => {
             env.fleet[leader].kill(&env.log);
             Ok((vec![Wound::CandidateDown(leader)], struck))
+        }
+        Fault::SentinelKilled => {
+            env.fleet[leader].kill_with_sentinel(&env.log);
+            Ok((vec![Wound::CandidateDown(leader)], struck))
+        }
+        Fault::SentinelPaused => {
+            env.fleet[leader].kill_beside_paused_sentinel(&env.log);
+            Ok((vec![Wound::SentinelPaused(leader)], struck))
         }
         Fault::LeaderPaused => {
             env.fleet[leader].pause();

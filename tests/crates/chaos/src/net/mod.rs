@@ -46,6 +46,8 @@ pub enum Need {
     SmallDisk,
     /// A server's wall clock can be stepped.
     Clock,
+    /// The command line of this project is there, which has the sentinel.
+    Sentinel,
 }
 
 /// Where a server listens.
@@ -121,7 +123,7 @@ impl Net {
                 Need::SlowLink | Need::LossyLink => {
                     Some("no link of its own to degrade without network namespaces".to_owned())
                 }
-                Need::SmallDisk | Need::Clock => None,
+                Need::SmallDisk | Need::Clock | Need::Sentinel => None,
             },
         }
     }
