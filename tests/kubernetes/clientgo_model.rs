@@ -208,14 +208,16 @@ async fn is_as_in_the_model(end: End) {
          until {latest:?}"
     );
     assert!(model.iter().all(|observed| observed.released == seen.released), "{end:?}: {seen:?}");
-    // Of many runs of the model, one reads soon after both moments. Each read of any run comes a
-    // pause, which is at most a fifth longer than stated, after its moment at the latest.
+    // Of many runs of the model, one reads soon after both moments, and one late. A read comes a
+    // pause after its moment at the latest, and a pause is 1 to 2.2 retry periods long. The model
+    // starts a stopped process again: it is no late successor's turn then.
     let rule = end.rule();
     assert!(soonest + DRIFT >= rule && soonest <= rule + RETRY, "{end:?}: {soonest:?}");
-    assert!(slowest <= rule + RETRY * 12 / 5 + DRIFT, "{end:?}: {slowest:?}");
+    let latest_write = rule + RETRY * 22 / 5;
+    assert!(slowest <= latest_write + DRIFT, "{end:?}: {slowest:?}");
+    assert!(end == End::Stopped || slowest >= latest_write - RETRY * 2, "{end:?}: {slowest:?}");
     assert!(seen.replaced >= rule, "{end:?}: {seen:?}");
-    // A busy machine takes its time, but does not wait for half of a lease.
-    assert!(seen.not_replaced <= rule + LEASE / 2, "{end:?}: {seen:?}");
+    assert!(seen.not_replaced <= latest_write + SLACK * 3, "{end:?}: {seen:?}");
     assert!(seen.works_on <= latest + SLACK, "{end:?}: {seen:?}, in the model {latest:?}");
 }
 
