@@ -16,6 +16,12 @@ pub fn rfc822(time: OffsetDateTime) -> String {
     format!("{:02} {month} {year:02} {:02}:{:02} UTC", time.day(), time.hour(), time.minute())
 }
 
+/// As in `17:30:05 UTC`.
+pub fn time_of_day(time: OffsetDateTime) -> String {
+    let time = time.to_offset(time::UtcOffset::UTC);
+    format!("{:02}:{:02}:{:02} UTC", time.hour(), time.minute(), time.second())
+}
+
 /// As in `2021-11-01T17:30:05.25Z`.
 pub fn rfc3339(time: OffsetDateTime) -> String {
     time.to_offset(time::UtcOffset::UTC).format(&Rfc3339).unwrap_or_default()

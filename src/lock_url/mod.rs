@@ -66,6 +66,14 @@ pub use targets::*;
 ///
 /// The URL is parsed and checked as a whole; no request is sent before [`open`](Self::open).
 /// `Display` and `Debug` hide secrets.
+///
+/// ```
+/// # fn main() -> Result<(), incumbent::lock_url::LockUrlError> {
+/// let both: incumbent::LockUrl = "memory:old memory:new?need=best-effort".parse()?;
+/// assert!("memory:old?tll=10s".parse::<incumbent::LockUrl>().is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct LockUrl {
     members: Vec<Member>,

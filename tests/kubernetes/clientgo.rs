@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use incumbent::Cause;
+use incumbent::lock::{Mark, Nonce, Revision, Token, Write, WriteId};
+use incumbent_test_support::eventually;
 use serde_json::Value;
 
-use crate::conformance::{change, leads, lost, sees, soon};
+use crate::conformance::{Service, change, leads, lost, sees, soon};
 use crate::env::{InLease, TestEnv};
 use crate::peer::Peer;
+use crate::work_log::now;
 
 /// As the peers have it.
 const LEASE: Duration = Duration::from_secs(5);
@@ -139,4 +142,41 @@ async fn an_emptied_holder_is_an_eviction_and_no_release() {
     };
     let again = soon("it leads again", change(&mut changes, "a win", won)).await;
     assert!(again - emptied >= LEASE, "{:?}", again - emptied);
+}
+
+/// client-go's candidates compare the times of records in whole seconds. They see a renewal of ours
+/// within the second of the last one all the same, and wait from then on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn client_go_waits_from_the_last_of_two_renewals_within_a_second() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let lock = Service::lock(&env).await;
+    let wait = Duration::from_secs(2);
+    let renew = async |number, last: Option<Revision>| {
+        let mark = Mark {
+            write: WriteId { nonce: Nonce(1), number },
+            lease: wait,
+            token: last.map(|_| Token(1)),
+            since_unix_ms: now() / 1_000_000,
+        };
+        let (identity, timeout) = ("ours".into(), LEASE);
+        let write =
+            Write { expected: last, identity, mark, ttl: wait, advertisement: None, timeout };
+        lock.write("my_app", write).await.unwrap()
+    };
+    let first = renew(1, None).await;
+    let timing = ["5s", "4s", "250ms"];
+    let mut go = Peer::start_timed(&env, &env.kubeconfig, "go", timing).await;
+    go.wait_for_line("sees ours").await;
+    // The first renewal soon after a second begins, and the other before it ends.
+    tokio::time::sleep(Duration::from_nanos(1_010_000_000 - now() % 1_000_000_000)).await;
+    let second = renew(2, Some(first)).await;
+    tokio::time::sleep(Duration::from_nanos(900_000_000_u64.saturating_sub(now() % 1_000_000_000)))
+        .await;
+    let renewed = tokio::time::Instant::now();
+    renew(3, Some(second)).await;
+    eventually("client-go takes over", async || {
+        (env.record().await?["holderIdentity"] == "go").then_some(())
+    })
+    .await;
+    assert!(renewed.elapsed() >= wait, "{:?}", renewed.elapsed());
 }

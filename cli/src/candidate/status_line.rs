@@ -2,9 +2,10 @@
 
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use incumbent::{Election, Leader, State};
+use incumbent::clock::{BootClock, Clock};
+use incumbent::{Election, Leader, State, WaitReason};
 use rustix::termios::tcgetwinsize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -89,9 +90,10 @@ impl StatusLine {
 pub fn who(election: &Election) -> String {
     match (election.token(), election.leader()) {
         (Some(token), _) => format!("leading with token {token}"),
-        (None, Some(leader)) if leader.is_me => {
-            "elected, waiting until earlier terms have ended".to_owned()
-        }
+        (None, Some(leader)) if leader.is_me => match cool_down(election) {
+            Some((_, reason)) => format!("elected, cooling down: {reason}"),
+            None => "elected, waiting until earlier terms have ended".to_owned(),
+        },
         (None, Some(leader)) => format!("{} leads", name(&leader)),
         (None, None) if election.state() == State::Unknown => "looking for the leader".to_owned(),
         (None, None) => "no leader".to_owned(),
@@ -115,11 +117,45 @@ pub fn describe(election: &Election) -> String {
             format!("{name}: {who}{since}; next attempt when the term ends")
         }
         None if election.state() != State::Unknown => format!("{name}: {who}; campaigning"),
+        Some(_) if let Some((left, reason)) = cool_down(election) => {
+            format!("{name}: {}", describe_wait(left, reason, SystemTime::now()))
+        }
         _ => format!("{name}: {who}"),
     }
+}
+
+/// What a winner that does not lead yet waits for, and for how long.
+fn cool_down(election: &Election) -> Option<(Duration, WaitReason)> {
+    let wait = election.watch().current().cool_down?;
+    let left = wait.until.saturating_since(BootClock.now());
+    (!left.is_zero()).then_some((left, wait.reason))
+}
+
+/// The reason comes before the time of day: a narrow terminal cuts the end off.
+fn describe_wait(left: Duration, reason: WaitReason, now: SystemTime) -> String {
+    let ends = now.checked_add(left).and_then(time_format::from_system);
+    let ends = ends.map(|ends| format!(" (until {})", time_format::time_of_day(ends)));
+    format!("cooling down for {:.1}s: {reason}{}", left.as_secs_f64(), ends.unwrap_or_default())
 }
 
 fn name(leader: &Leader) -> String {
     let name: String = leader.identity.chars().take(MAX_NAME_LEN).collect();
     text::printable(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_described_with_its_reason_and_its_end() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(12 * 3600 + 3);
+        let wait = |left, reason| describe_wait(Duration::from_millis(left), reason, now);
+        assert_eq!(
+            wait(2_100, WaitReason::SeenLease),
+            "cooling down for 2.1s: the lease of an earlier holder that was seen (until 12:00:05 UTC)"
+        );
+        let text = describe_wait(Duration::MAX, WaitReason::Policy, now);
+        assert!(text.ends_with("s: the configured cool-down"), "{text}");
+    }
 }

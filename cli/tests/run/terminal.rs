@@ -206,3 +206,19 @@ async fn status_line_of_campaign_names_the_leader_and_failures() {
     shell.type_keys("\x03");
     shell.wait_for("ready$ ").await;
 }
+
+/// The deletion of an entry does not end the work of its holder.
+#[tokio::test]
+async fn status_line_of_a_waiting_winner_names_the_reason() {
+    let env = TestEnv::start().await;
+    env.put("my_app", "c9.example.net").await;
+    let mut shell = Shell::start().await;
+    shell.type_keys(&format!("$INCUMBENT campaign my_app -s {}\n", env.server.url()));
+    shell.wait_for("\r\x1b[Kmy_app: c9.example.net leads").await;
+    env.evict("my_app").await;
+    shell.wait_for("\r\x1b[Kmy_app: cooling down for ").await;
+    shell.wait_for("s: a candidate of Choria's that may still lead").await;
+    shell.wait_for("won: ").await;
+    shell.type_keys("\x03");
+    shell.wait_for("ready$ ").await;
+}

@@ -41,6 +41,44 @@ impl ElectionRecord {
     pub(super) fn is_held(&self) -> bool {
         !self.holder_identity.is_empty()
     }
+
+    /// Returns this record with times by which client-go's candidates can tell it from all records
+    /// of its term before it, of which `old` is the last.
+    ///
+    /// They wait for a lease from the first of all records that are equal to them, and compare
+    /// times in whole seconds. They would not see a renewal in the second of the last one, and take
+    /// over that much too soon. As `renewTime` must not run ahead of the clock, `acquireTime` goes
+    /// back by a second for each further write. A clock that was set back must not pass through
+    /// the same second again.
+    pub(super) fn distinct_from(mut self, old: &Self, place: RecordLocation) -> Self {
+        let term = |record: &Self| (record.holder_identity.clone(), record.leader_transitions);
+        let times = |record: &Self| {
+            let seconds = |time: &Option<String>| whole_seconds(time.as_deref()?);
+            Some((seconds(&record.acquire_time)?, seconds(&record.renew_time)?))
+        };
+        if let (Some((acquired, renewed)), Some((last_acquired, last_renewed))) =
+            (times(&self), times(old))
+            && term(&self) == term(old)
+            && renewed <= last_renewed
+        {
+            let acquired = acquired.min(last_acquired.saturating_sub(1));
+            self.acquire_time = Some(place.time(Duration::from_secs(acquired)));
+            if renewed < last_renewed {
+                self.renew_time.clone_from(&old.renew_time);
+            }
+        }
+        self
+    }
+}
+
+/// The later of two times, if both can be read.
+pub(super) fn later(one: String, other: String) -> String {
+    if parse_time(&one) < parse_time(&other) { other } else { one }
+}
+
+/// Since the Unix epoch.
+fn whole_seconds(time: &str) -> Option<u64> {
+    Some(parse_time(time)?.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
 /// Where an object carries the record.
@@ -164,4 +202,46 @@ fn without_nulls(value: &Value) -> Value {
 /// etcd has always counted in this way.
 pub(super) fn resource_version(object: &Value) -> Option<u64> {
     object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERM: Duration = Duration::from_secs(1_000);
+
+    /// client-go's `LeaseLock.Get` compares the JSON of a record, whose times have whole seconds.
+    fn as_client_go_compares(record: &ElectionRecord) -> (Option<u64>, Option<u64>) {
+        let seconds = |time: &Option<String>| whole_seconds(time.as_deref().unwrap());
+        (seconds(&record.acquire_time), seconds(&record.renew_time))
+    }
+
+    #[test]
+    fn no_two_records_of_a_term_are_equal_in_whole_seconds() {
+        for place in [RecordLocation::Spec, RecordLocation::Annotation] {
+            let written = |at: Duration, began: String| ElectionRecord {
+                holder_identity: "a".to_owned(),
+                lease_duration_seconds: 3,
+                acquire_time: Some(began),
+                renew_time: Some(place.time(at)),
+                ..ElectionRecord::default()
+            };
+            let mut last = written(TERM, place.time(TERM));
+            let mut seen = vec![as_client_go_compares(&last)];
+            // Renewals of a short lease, and a clock that is set back.
+            let forward = (1..40).map(|n| TERM + Duration::from_millis(400) * n);
+            let back = (30..60).map(|n| TERM + Duration::from_millis(400) * n);
+            for at in forward.chain(back) {
+                let began = later(last.acquire_time.clone().unwrap(), place.time(TERM));
+                last = written(at, began).distinct_from(&last, place);
+                let compared = as_client_go_compares(&last);
+                assert!(!seen.contains(&compared), "{last:?}");
+                assert!(at < TERM + Duration::from_secs(12) || compared.1 >= Some(1_012));
+                seen.push(compared);
+            }
+            let at = TERM + Duration::from_secs(60);
+            let last = written(at, place.time(TERM)).distinct_from(&last, place);
+            assert_eq!(as_client_go_compares(&last), (Some(1_000), Some(1_060)), "people read it");
+        }
+    }
 }

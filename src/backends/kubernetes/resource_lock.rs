@@ -31,6 +31,19 @@ pub type EndpointsLock = ResourceLock<EndpointsKind>;
 /// The lock on one object per election: [`LeaseLock`], [`ConfigMapLock`], [`EndpointsLock`].
 ///
 /// Cheap to clone. Clones share their knowledge of the objects, and one watch per election.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use incumbent::kubernetes::{Cluster, LeaseTiming};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let timing = LeaseTiming::of_lease(Duration::from_secs(9))?;
+/// let lock = Cluster::infer().await?.config_map_lock().timing(timing);
+/// let election = incumbent::new_election("my-app", lock).start()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ResourceLock<C: ResourceKind> {
     pub(super) inner: Arc<ResourceLockState>,
     kind: PhantomData<fn() -> C>,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::codec;
 use super::codec::claims_to_be_new;
 use super::known::{KnownObject, ObjectState};
-use super::record::{ElectionRecord, RELEASED_SECONDS, resource_version};
+use super::record::{ElectionRecord, RELEASED_SECONDS, later, resource_version};
 use super::state::ResourceLockState;
 use crate::lock::codec::ceil_seconds;
 use crate::lock::codec::mark::EncodedMark;
@@ -84,6 +84,7 @@ impl ResourceLockState {
     pub(super) async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
         let (by, name) = (deadline_after(write.timeout), self.object_of(name));
         let begins = write.mark.token.is_none();
+        let since = self.place.time(Duration::from_millis(write.mark.since_unix_ms));
         let describe = |old: Option<&KnownObject>, now: String| {
             let old_record = old.map(|known| &known.record);
             let transitions = old_record.map_or(0, |old| old.leader_transitions);
@@ -94,10 +95,9 @@ impl ResourceLockState {
             ElectionRecord {
                 holder_identity: write.identity.to_string(),
                 lease_duration_seconds: whole_seconds(write.ttl),
-                acquire_time: if begins {
-                    Some(now.clone())
-                } else {
-                    acquired.or(Some(now.clone()))
+                acquire_time: match acquired {
+                    Some(acquired) if !begins => Some(later(acquired, since.clone())),
+                    _ => Some(now.clone()),
                 },
                 renew_time: Some(now),
                 leader_transitions: transitions.saturating_add(i32::from(begins_anew)),
@@ -190,7 +190,10 @@ impl ResourceLockState {
             if known.as_ref().map(|known| known.revision) != expected {
                 return Err(self.objects.written_by_another(name));
             }
-            let record = describe(known.as_ref(), self.place.now());
+            let mut record = describe(known.as_ref(), self.place.now());
+            if let Some(known) = &known {
+                record = record.distinct_from(&known.record, self.place);
+            }
             let answer = match &known {
                 None => {
                     let mut object = json!({

@@ -36,7 +36,7 @@ impl LeaseTiming {
         if lease <= renew_deadline {
             return Err(LeaseTimingError::RenewDeadlineTooLong { renew_deadline, lease });
         }
-        // client-go extends a retry period by up to a fifth at random.
+        // As client-go's JitterFactor requires.
         let least = retry_period.saturating_add(retry_period / 5);
         if renew_deadline <= least {
             return Err(LeaseTimingError::RenewDeadlineTooShort { renew_deadline, least });

@@ -15,6 +15,18 @@ use super::state::BucketState;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A key-value bucket for elections. Cheap to clone; clones share one subscription.
+///
+/// ```no_run
+/// use incumbent::nats::{self, Bucket};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let connection = nats::connect("nats.example.net", Default::default()).await?;
+/// let bucket = Bucket::open(connection, "JOBS").await?;
+/// let election = incumbent::new_election("my_app", bucket.lock()).start()?;
+/// let leadership = election.won().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Bucket(pub(super) Arc<BucketState>);
 

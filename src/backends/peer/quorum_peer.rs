@@ -125,6 +125,18 @@ impl QuorumBuilder {
 ///
 /// When the last handle, its locks included, is dropped, the member leaves as with
 /// [`stop`](Self::stop).
+///
+/// ```no_run
+/// use incumbent::peer::Peer;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let group = Peer::builder().bind(([10, 0, 0, 3], 12345)).peer(([10, 0, 0, 4], 12345));
+/// let peer = group.peer(([10, 0, 0, 5], 12345)).quorum(3).start()?;
+/// let election = incumbent::new_election("my_app", peer.lock()).start()?;
+/// let leadership = election.won().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "dropping the last handle leaves the group"]
 pub struct QuorumPeer {

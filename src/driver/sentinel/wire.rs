@@ -118,7 +118,7 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
 /// Reads a message, with the part of its line in `line` that was read before.
 ///
 /// # Errors
-/// The connection failed or was closed, the line is longer than [`MAX_LINE`], or not a message.
+/// The connection failed or was closed, the line is longer than `MAX_LINE`, or not a message.
 ///
 /// # Cancel safety
 /// Cancel safe, if the next call gets the same `line`.

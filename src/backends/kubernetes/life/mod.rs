@@ -125,6 +125,18 @@ pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForL
 /// The future may be dropped at any time, and leaves no task behind. If it is dropped in the
 /// instant in which it takes the lock, the pod owns the lock; the next candidate awaited in the
 /// same pod then leads at once.
+///
+/// ```no_run
+/// use incumbent::kubernetes::{Cluster, LifeResource, leader_for_life};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let cluster = Cluster::infer().await?;
+/// let candidate = leader_for_life("my-app", &cluster).resource(LifeResource::lease());
+/// let status = candidate.status(); // for a readiness probe
+/// let leadership = candidate.await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "does nothing until it is awaited"]
 #[derive(Debug, Clone)]
 pub struct LeaderForLife {

@@ -27,6 +27,15 @@ use state::LockState;
 ///
 /// Cheap to clone. The file should be on a disk of this machine: on a network file system SQLite's
 /// own locks are unreliable, which is logged as a warning.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let file = incumbent::sql::Sqlite::open("/var/lib/my_app/elections.db").await?;
+/// let election = incumbent::new_election("my_app", file.lock()).start()?;
+/// let leadership = election.won().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Sqlite {
     file: Arc<File>,

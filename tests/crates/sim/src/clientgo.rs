@@ -10,7 +10,9 @@
 //! The retry period is a fifteenth of the lease, the renew deadline a third, and an answer that
 //! takes longer than 0.15 of it counts as lost: as client-go reckons from the answer and waits for
 //! its release, retry period, two renew deadlines and an answer must be shorter than a lease, or it
-//! works beside a successor that takes over when its lease is out. Its defaults are not.
+//! works beside a successor that takes over when its lease is out. Its defaults are not. A retry
+//! period of a second or more is assumed: client-go compares the times of records in whole seconds,
+//! and does not see a second renewal within one.
 //!
 //! One thing of client-go's is left out, as no candidate can be safe beside it: a leader that was
 //! stopped for so long that another else leads releases that other one's record when it ends.
@@ -158,12 +160,12 @@ impl World {
         }
     }
 
-    /// Tries again after a retry period, which grows by up to a fifth at random while it is a
-    /// standby.
+    /// Tries again after a retry period. While it is a standby, the period grows at random by up to
+    /// 1.2 times itself: client-go's `JitterFactor`.
     fn go_tries_again(&mut self, which: usize) {
         let mut pause = self.server.bucket_ttl / 15;
         if self.client_gos[which].leads_until.is_none() {
-            pause = pause.mul_f64(1.0 + 0.2 * self.random.f64());
+            pause = pause.mul_f64(1.0 + 1.2 * self.random.f64());
         }
         let request = self.client_gos[which].request;
         self.go_later(which, pause, Step::Again { request });
