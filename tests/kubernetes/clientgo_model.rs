@@ -78,6 +78,7 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
         per_write_ttl: true,
         old_bucket: true,
         synchronous: false,
+        sentinels: false,
         chorias: None,
         client_gos: 2,
         vimeos: 0,

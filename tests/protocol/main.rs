@@ -5,6 +5,7 @@ mod harness;
 mod journal;
 
 mod cool_down;
+mod crash_release;
 mod fuzz;
 mod histories;
 mod hostile;

@@ -246,6 +246,7 @@ fn few_of_a_thousand_candidates_send_a_request() {
         per_write_ttl: true,
         old_bucket: true,
         synchronous: false,
+        sentinels: false,
         chorias: None,
         client_gos: 0,
         vimeos: 0,

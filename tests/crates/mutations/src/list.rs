@@ -6,6 +6,7 @@ mod histories;
 mod kubernetes;
 mod locks;
 mod models;
+mod sentinels;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
 use databases::OF_DATABASES;
@@ -14,6 +15,7 @@ use histories::OF_HISTORIES;
 use kubernetes::OF_KUBERNETES;
 use locks::OF_LOCKS;
 use models::OF_MODELS;
+use sentinels::OF_SENTINELS;
 
 /// A rule broken: every text of `edits` occurs in its file exactly once, and is replaced.
 pub struct Mutation {
@@ -44,6 +46,7 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_GUARDS)
         .chain(OF_HISTORIES)
         .chain(OF_MODELS)
+        .chain(OF_SENTINELS)
 }
 
 const OF_THE_PROTOCOL: &[Mutation] = &[

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
-use incumbent::protocol::{CoolDown, Elector, Settings, Timing, TimingOptions};
+use incumbent::protocol::{CoolDown, Elector, RegisteredTerm, Settings, Timing, TimingOptions};
 
 use crate::objects::{Exchange, Room};
 use crate::server::Time;
@@ -75,6 +75,10 @@ pub struct Candidate {
     pub knows_cut: bool,
     pub denied_until: Time,
     pub stopping_since: Option<Time>,
+    /// It crashes when it has sent its next write, and a new process starts so much later.
+    pub crashes_at_write: Option<u16>,
+    /// What it has last registered with its sentinel.
+    pub registered: Option<RegisteredTerm>,
     /// The request whose answer is awaited.
     pub request: Option<u64>,
     pub wake: u64,
@@ -126,6 +130,8 @@ impl Candidate {
             knows_cut: false,
             denied_until: Time::ZERO,
             stopping_since: None,
+            crashes_at_write: None,
+            registered: None,
             request: None,
             wake: 0,
             sent: HashMap::new(),
@@ -163,6 +169,8 @@ impl Candidate {
 
     pub fn crash(&mut self) {
         self.machine = None;
+        self.registered = None;
+        self.crashes_at_write = None;
         self.request = None;
         self.exchange = None;
         self.stopping_since = None;

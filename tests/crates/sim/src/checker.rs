@@ -178,6 +178,26 @@ impl Checker {
         self.seats[who].zombie_until = Time::ZERO;
     }
 
+    /// The process is gone, and its work is dead at `until`.
+    pub fn orphaned(&mut self, who: usize, until: Time) {
+        let seat = &mut self.seats[who];
+        let ends = match seat.term {
+            Term::None => seat.zombie_until,
+            Term::Leading { deadline } | Term::Stopping { deadline } => {
+                deadline.max(seat.zombie_until)
+            }
+        };
+        seat.term = Term::None;
+        seat.zombie_until = ends.min(until);
+    }
+
+    /// A sentinel has released the entry of a term of this candidate.
+    pub fn released_after_crash(&mut self, who: usize, now: Time) {
+        if now >= self.excused_until && self.leads(who, now) {
+            self.fail(format!("the term of candidate {who} is released while its work runs"));
+        }
+    }
+
     pub fn peer(&mut self, which: usize, leads: bool, now: Time) {
         self.peer_terms += u64::from(leads);
         self.peers[which] = leads;

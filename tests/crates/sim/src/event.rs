@@ -7,6 +7,7 @@ use crate::choria;
 use crate::clientgo;
 use crate::objects::{self, Asked, Reply};
 use crate::scenario::Fault;
+use crate::sentinel;
 use crate::server::Time;
 
 /// An event at a later instant.
@@ -92,6 +93,12 @@ pub(super) enum SimEvent {
         which: usize,
         life: u32,
         step: objects::Step,
+    },
+    /// Something happens to a sentinel.
+    Sentinel {
+        at: usize,
+        life: u32,
+        step: sentinel::Step,
     },
     Calm,
 }

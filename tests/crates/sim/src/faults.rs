@@ -24,10 +24,19 @@ impl World {
         let now = self.now;
         match *fault {
             Fault::Crash { who, back_ms } if who < fleet => {
-                self.candidates[who].crash();
+                self.process_ends(who, true);
                 self.candidates[who].life += 1;
-                self.checker.gone(who);
                 self.after(millis(back_ms), SimEvent::Start { who });
+            }
+            Fault::CrashLeader { back_ms, writing } => {
+                match (0..fleet).find(|who| self.checker.is_leading(*who)) {
+                    Some(who) if writing => self.candidates[who].crashes_at_write = Some(back_ms),
+                    Some(who) => self.inflict(&Fault::Crash { who, back_ms }),
+                    None => {}
+                }
+            }
+            Fault::CrashWinner { back_ms, stopping } => {
+                self.winner_crashes = Some((back_ms, stopping));
             }
             Fault::Pause { who, for_ms } if who < fleet => {
                 let candidate = &mut self.candidates[who];
@@ -146,6 +155,17 @@ impl World {
                 self.go_stops(which);
                 self.inflict(&Fault::PeerCrash { which });
             }
+            Fault::SentinelDown { who, for_ms } => self.sentinel_is_killed(who, millis(for_ms)),
+            Fault::SentinelPause { who, for_ms } => {
+                if let Some(sentinel) = self.sentinels.get_mut(who) {
+                    sentinel.paused_until = now + millis(for_ms);
+                }
+            }
+            Fault::SentinelCut { who, for_ms } => {
+                if let Some(sentinel) = self.sentinels.get_mut(who) {
+                    sentinel.cut_until = now + millis(for_ms);
+                }
+            }
             _ => {}
         }
     }
@@ -183,12 +203,14 @@ impl World {
     /// All faults cease.
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
+        self.winner_crashes = None;
         for (who, candidate) in self.candidates.iter_mut().enumerate() {
             let not_frozen = candidate.resume(self.now);
             self.checker.set_back(who, self.now, not_frozen);
             candidate.cut_out_until = self.now;
             candidate.cut_in_until = self.now;
             candidate.denied_until = self.now;
+            candidate.crashes_at_write = None;
         }
         for choria in &mut self.chorias {
             choria.cut_until = self.now;
@@ -198,6 +220,9 @@ impl World {
         }
         for go in &mut self.vimeos {
             go.cut_until = self.now;
+        }
+        for sentinel in &mut self.sentinels {
+            sentinel.recover(self.now);
         }
         self.store_recovers();
         self.server.recover(self.now);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use incumbent_sim::{Fleet, Report, Schedule, bound, run};
+use incumbent_sim::{Fleet, Releases, Report, Schedule, bound, run};
 
 /// Plays out random schedules of faults around production campaigns until one breaks a promise, or
 /// until stopped.
@@ -58,7 +58,7 @@ fn replay(schedule: Schedule) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let scenario = schedule.scenario();
-    let Report { terms, peer_terms, recovered, .. } = run(&scenario, false);
+    let Report { terms, peer_terms, releases, recovered, .. } = run(&scenario, false);
     let recovered = recovered.unwrap_or_default().as_secs_f64();
     println!("{scenario:#?}");
     println!(
@@ -66,6 +66,9 @@ fn replay(schedule: Schedule) -> ExitCode {
          fault, at most {:.1} s",
         bound(&scenario).as_secs_f64()
     );
+    if scenario.sentinels {
+        println!("sentinels: {releases}");
+    }
     ExitCode::SUCCESS
 }
 
@@ -88,6 +91,7 @@ struct Tally {
     schedules: AtomicU64,
     terms: AtomicU64,
     peer_terms: AtomicU64,
+    releases: Mutex<Releases>,
     simulated_s: AtomicU64,
     /// The longest time without a leader after the last fault, in milliseconds, and in which
     /// schedule.
@@ -100,6 +104,9 @@ impl Tally {
         self.terms.fetch_add(report.terms, Ordering::Relaxed);
         self.peer_terms.fetch_add(report.peer_terms, Ordering::Relaxed);
         self.simulated_s.fetch_add(report.simulated.as_secs(), Ordering::Relaxed);
+        if let Ok(mut releases) = self.releases.lock() {
+            *releases += report.releases;
+        }
         let recovered = report.recovered.map_or(0, |recovered| recovered.as_millis() as u64);
         if let Ok(mut slowest) = self.slowest.lock()
             && recovered > slowest.0
@@ -123,6 +130,10 @@ impl Tally {
             slowest.0 as f64 / 1000.0,
             slowest.1.map_or_else(String::new, |schedule| format!(" in {schedule}")),
         );
+        let releases = self.releases.lock().map_or(Releases::default(), |releases| *releases);
+        if releases.stored > 0 {
+            println!("            sentinels: {releases}");
+        }
     }
 }
 

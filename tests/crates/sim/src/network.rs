@@ -6,6 +6,7 @@ use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Re
 use incumbent::protocol::Response;
 
 use crate::event::SimEvent;
+use crate::scenario::Fault;
 use crate::server::{Keeping, failed, failure};
 use crate::trace;
 use crate::world::World;
@@ -56,6 +57,11 @@ impl World {
             Request::NotifyStepDown(_) => Duration::from_micros(200),
         };
         let (cut, knows_cut) = (self.now < candidate.cut_out_until, candidate.knows_cut);
+        let crash = candidate.crashes_at_write.filter(|_| matches!(request, Request::Write(_)));
+        if let Some(back_ms) = crash {
+            let crash = Fault::Crash { who, back_ms };
+            self.after(Duration::ZERO, SimEvent::Fault(crash));
+        }
         let lost = |answer, from_server| SimEvent::Response { who, life, id, answer, from_server };
         if cut && knows_cut {
             let failure = failure(LockErrorKind::Unavailable, "not connected");
@@ -113,6 +119,11 @@ impl World {
         });
         if matches!(answer, Response::Read(Ok(Reading::Empty { .. }))) {
             self.candidates[who].found_empty_on.insert((life, id), history);
+        }
+        if let (Request::Write(write), Response::Written(Err(_))) = (&request, &answer)
+            && self.candidates[who].life != life
+        {
+            self.count_late_write(write.mark.write.nonce);
         }
         let acknowledged = !(stored && self.server.lacks_its_replica(self.now));
         if stored {

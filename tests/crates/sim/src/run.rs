@@ -7,6 +7,7 @@ use std::time::Duration;
 use incumbent::protocol::CoolDown;
 
 use crate::scenario::{STORM, Scenario};
+use crate::sentinel::Releases;
 use crate::server::Time;
 use crate::world::World;
 
@@ -46,6 +47,8 @@ pub struct Report {
     pub terms: u64,
     /// VimeoTiming of candidates that are not of this library during the storm.
     pub peer_terms: u64,
+    /// What sentinels did.
+    pub releases: Releases,
     /// How long the world went on.
     pub simulated: Duration,
     /// How long after the last fault there was a leader.
@@ -99,5 +102,6 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     let violation = world.checker.violation.take();
     let violation =
         violation.map(|what| Violation { what, at: world.now, history: world.history() });
-    Report { terms, peer_terms, simulated: world.now, recovered, violation }
+    let releases = world.releases;
+    Report { terms, peer_terms, releases, simulated: world.now, recovered, violation }
 }

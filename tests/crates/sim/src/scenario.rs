@@ -15,6 +15,16 @@ pub enum Fault {
         who: usize,
         back_ms: u16,
     },
+    /// The same of the one that leads; `writing`: when it has sent its next write.
+    CrashLeader {
+        back_ms: u16,
+        writing: bool,
+    },
+    /// The same of the next one that waits before it leads; `stopping`: it has begun to stop.
+    CrashWinner {
+        back_ms: u16,
+        stopping: bool,
+    },
     /// The process is stopped, and goes on later.
     Pause {
         who: usize,
@@ -128,6 +138,20 @@ pub enum Fault {
         which: usize,
         for_ms: u16,
     },
+    /// A sentinel is killed, and forgets everything; another one starts later.
+    SentinelDown {
+        who: usize,
+        for_ms: u16,
+    },
+    SentinelPause {
+        who: usize,
+        for_ms: u16,
+    },
+    /// What it sends and what it should receive is lost.
+    SentinelCut {
+        who: usize,
+        for_ms: u16,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -142,6 +166,8 @@ pub struct Scenario {
     pub old_bucket: bool,
     /// Whether acknowledged writes survive a failover, since a replica has them.
     pub synchronous: bool,
+    /// Whether a sentinel beside each candidate releases what it held when it died.
+    pub sentinels: bool,
     /// Two of Choria's candidates take part as well.
     pub chorias: Option<Pace>,
     /// So many of client-go's candidates take part as well.

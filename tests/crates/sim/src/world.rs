@@ -15,6 +15,7 @@ use crate::clientgo::{self, ClientGo};
 use crate::event::{Scheduled, SimEvent};
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
+use crate::sentinel::{Releases, Run, Sentinel};
 use crate::server::{Keeping, Server, Time};
 use crate::tampering::{answered_revision, hinted_revision};
 use crate::trace;
@@ -30,6 +31,14 @@ pub struct World {
     pub(super) chorias: Vec<Choria>,
     pub(super) client_gos: Vec<ClientGo>,
     pub(super) vimeos: Vec<Vimeo>,
+    /// Beside each candidate, if any.
+    pub(super) sentinels: Vec<Sentinel>,
+    /// The releases that they have begun.
+    pub(super) runs: Vec<Run>,
+    pub releases: Releases,
+    /// The next candidate that waits before it leads crashes, and a new process starts so much
+    /// later; whether it stops first.
+    pub(super) winner_crashes: Option<(u16, bool)>,
     /// Where the lock is an object.
     pub(super) store: Option<Store>,
     /// The lock that several campaigns have in common.
@@ -76,6 +85,14 @@ impl World {
             order: 0,
             server: Server::new(ttl, scenario.keeping, age),
             checker: Checker::new(candidates.len(), peers, !scenario.forgets()),
+            sentinels: candidates
+                .iter()
+                .filter(|_| scenario.sentinels)
+                .map(|_| Sentinel::default())
+                .collect(),
+            runs: Vec::new(),
+            releases: Releases::default(),
+            winner_crashes: None,
             candidates,
             chorias,
             client_gos,
@@ -247,6 +264,7 @@ impl World {
             }
             SimEvent::Mended { restored } => self.object_is_mended(restored),
             SimEvent::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
+            SimEvent::Sentinel { at, life, step } => self.step_sentinel(at, life, step),
             SimEvent::Calm => self.calm_down(),
         }
         self.checker.beside_peers(self.now);
@@ -293,6 +311,7 @@ impl World {
         if (state == State::Leader) != self.checker.is_leading(who) {
             self.checker.fail(format!("c{who} says {state} against what it told"));
         }
+        self.register(who);
         let candidate = &mut self.candidates[who];
         candidate.wake += 1;
         let (life, serial) = (candidate.life, candidate.wake);
@@ -338,8 +357,7 @@ impl World {
                 self.after(after, SimEvent::Inside { who, life, event });
             }
             Action::Finished => {
-                self.candidates[who].crash();
-                self.checker.gone(who);
+                self.process_ends(who, false);
                 let after = self.millis(0..1500);
                 self.after(after, SimEvent::Start { who });
             }

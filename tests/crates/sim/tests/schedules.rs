@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
-use incumbent_sim::{CandidateSetup, Fleet, Keeping, STORM, Scenario, Schedule, World, bound};
+use incumbent_sim::{
+    CandidateSetup, Fleet, Keeping, Releases, STORM, Scenario, Schedule, World, bound,
+};
 
 /// The number of schedules of each fleet, unless `SCHEDULES` is set.
 const SCHEDULES: u64 = 1000;
@@ -15,7 +17,7 @@ fn check(fleet: Fleet) {
     let fixed = count * 7 / 10;
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let seeds = (0..fixed).chain(fresh..fresh + count - fixed);
-    let (mut terms, mut peer_terms) = (0, 0);
+    let (mut terms, mut peer_terms, mut releases) = (0, 0, Releases::default());
     for schedule in seeds.map(|seed| Schedule { fleet, seed }) {
         let report = schedule.run();
         if report.violation.is_some() {
@@ -25,6 +27,7 @@ fn check(fleet: Fleet) {
         }
         terms += report.terms;
         peer_terms += report.peer_terms;
+        releases += report.releases;
     }
     println!("{fleet}: {count} schedules, {terms} terms, {peer_terms} of others");
     let least = fleet.least_terms() * count;
@@ -32,6 +35,12 @@ fn check(fleet: Fleet) {
     let peers =
         matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff | Fleet::ClientGo | Fleet::Vimeo);
     assert!(!peers || peer_terms * 2 >= least, "{peer_terms} terms of others: too few");
+    if fleet == Fleet::Sentinel {
+        println!("{releases}");
+        let Releases { stored, after_conflict, late, late_writes, .. } = releases;
+        assert!(stored > count, "{releases}: too few releases");
+        assert!(after_conflict.min(late).min(late_writes) >= count / 100, "{releases}: too few");
+    }
 }
 
 #[test]
@@ -116,6 +125,11 @@ fn a_stopped_clock_costs_at_most_one_lease() {
 }
 
 #[test]
+fn at_most_one_leads_while_sentinels_release_what_the_dead_held() {
+    check(Fleet::Sentinel);
+}
+
+#[test]
 fn a_schedule_plays_out_the_same_way_each_time() {
     let schedule: Schedule = "mixed:7".parse().unwrap();
     assert_eq!(schedule.to_string(), "mixed:7");
@@ -146,6 +160,7 @@ fn a_quiet_hour_costs_the_renewals_of_one_leader() {
             per_write_ttl: true,
             old_bucket: true,
             synchronous: false,
+            sentinels: false,
             chorias: None,
             client_gos: 0,
             vimeos: 0,

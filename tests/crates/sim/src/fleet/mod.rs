@@ -1,5 +1,7 @@
 //! Fleets: how scenarios of a kind are generated and shrunk.
 
+mod faults;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
 use proptest::prelude::*;
 
+use self::faults::fault;
 use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
 use crate::scenario::{Fault, STORM, Scenario};
@@ -51,10 +54,13 @@ pub enum Fleet {
     Tampered,
     /// A candidate's clock stops while its machine is paused. No promise covers a lease then.
     Frozen,
+    /// Many candidates crash, and a sentinel beside each releases what it held, once its work has
+    /// ended.
+    Sentinel,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -71,6 +77,7 @@ impl Fleet {
         Self::Synchronous,
         Self::Tampered,
         Self::Frozen,
+        Self::Sentinel,
     ];
 
     /// VimeoTiming in a storm, at the least on the average: fewer would show little.
@@ -80,7 +87,7 @@ impl Fleet {
             Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
-            Self::Failover | Self::Tampered | Self::Frozen => 5,
+            Self::Failover | Self::Tampered | Self::Frozen | Self::Sentinel => 5,
             Self::Synchronous => 3,
         }
     }
@@ -118,6 +125,7 @@ impl fmt::Display for Fleet {
             Self::Synchronous => "synchronous",
             Self::Tampered => "tampered",
             Self::Frozen => "frozen",
+            Self::Sentinel => "sentinel",
         })
     }
 }
@@ -215,111 +223,6 @@ fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
     (-1000..=1000i16, prop::bool::weighted(0.2)).boxed()
 }
 
-fn span() -> impl Strategy<Value = u16> + Clone {
-    proptest::sample::select(vec![50u16, 300, 1000, 2500, 5000])
-}
-
-fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
-    let one = |fault: BoxedStrategy<Fault>| {
-        prop_oneof![5 => common_fault(), 2 => admin_fault(), 1 => fault].boxed()
-    };
-    let peer = || {
-        let crash = (0..2usize).prop_map(|which| Fault::PeerCrash { which });
-        let cut = (0..2usize, span()).prop_map(|(which, for_ms)| Fault::PeerCut { which, for_ms });
-        prop_oneof![crash, cut].boxed()
-    };
-    let remade = span().prop_map(|after_ms| Fault::Remade { after_ms });
-    match fleet {
-        Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
-        Fleet::Mixed | Fleet::Judged => one(common_fault().boxed()),
-        Fleet::Choria => one(peer()),
-        Fleet::ClientGo => {
-            let stop = (0..2usize).prop_map(|which| Fault::PeerStop { which });
-            prop_oneof![5 => common_fault(), 1 => peer(), 1 => stop].boxed()
-        }
-        Fleet::Objects => {
-            let admin = || prop_oneof![2 => admin_fault(), 1 => Just(Fault::Evict)];
-            prop_oneof![5 => common_fault(), 1 => admin(), 1 => busy(), 1 => set_back()].boxed()
-        }
-        Fleet::Vimeo => {
-            let evict = Just(Fault::Evict);
-            prop_oneof![10 => common_fault(), 2 => peer(), 1 => busy(), 1 => evict].boxed()
-        }
-        Fleet::ChoriaBackOff => prop_oneof![6 => common_fault(), 1 => peer()].boxed(),
-        Fleet::Rows => one(span().prop_map(|ms| Fault::ClockStep { by_ms: -(ms as i16) }).boxed()),
-        Fleet::SteppedClock | Fleet::SteppedRows => {
-            let step =
-                prop_oneof![span().prop_map(|ms| ms as i16), span().prop_map(|ms| -(ms as i16))];
-            one(step.prop_map(|by_ms| Fault::ClockStep { by_ms }).boxed())
-        }
-        Fleet::Failover => {
-            let failover = (0..4u8, span());
-            one(failover.prop_map(|(loses, for_ms)| Fault::Failover { loses, for_ms }).boxed())
-        }
-        Fleet::Synchronous => {
-            let away = span().prop_map(|for_ms| Fault::ReplicaAway { for_ms });
-            let failover = span().prop_map(|for_ms| Fault::Failover { loses: 0, for_ms });
-            one(prop_oneof![2 => away, 1 => failover, 1 => common_fault()].boxed())
-        }
-        Fleet::Tampered => {
-            let tools = prop_oneof![Just(Fault::Purge), Just(Fault::ReplayRelease)];
-            prop_oneof![3 => common_fault(), 1 => tools].boxed()
-        }
-        Fleet::Frozen => {
-            let freeze =
-                (0..5usize, span()).prop_map(|(who, for_ms)| Fault::Freeze { who, for_ms });
-            prop_oneof![7 => common_fault(), 1 => freeze].boxed()
-        }
-        Fleet::Forgetful => one((1..4u8).prop_map(|writes| Fault::Forget { writes }).boxed()),
-    }
-}
-
-fn busy() -> impl Strategy<Value = Fault> {
-    let after = prop::option::of(proptest::sample::select(vec![0u16, 200, 1000]));
-    let status = prop_oneof![Just(429u16), Just(503u16), Just(409u16)];
-    (status, after, span()).prop_map(|(status, after_ms, for_ms)| Fault::Busy {
-        status,
-        after_ms,
-        for_ms,
-    })
-}
-
-fn set_back() -> impl Strategy<Value = Fault> {
-    let spoil = (span(), any::<bool>());
-    prop_oneof![
-        2 => (0..8u8).prop_map(|by| Fault::SetBack { by }),
-        1 => spoil.prop_map(|(for_ms, restored)| Fault::Spoil { for_ms, restored }),
-    ]
-}
-
-fn admin_fault() -> impl Strategy<Value = Fault> {
-    prop_oneof![9 => Just(Fault::AdminDelete), 2 => Just(Fault::AdminPut)]
-}
-
-fn common_fault() -> impl Strategy<Value = Fault> {
-    let who_for = || (0..5usize, span());
-    let who = || 0..5usize;
-    prop_oneof![
-        8 => who_for().prop_map(|(who, back_ms)| Fault::Crash { who, back_ms }),
-        8 => who_for().prop_map(|(who, for_ms)| Fault::Pause { who, for_ms }),
-        12 => (who(), 0..3u8, span()).prop_map(|(who, way, for_ms)| Fault::Cut {
-            who,
-            out: way != 1,
-            back: way != 2,
-            for_ms
-        }),
-        2 => who_for().prop_map(|(who, for_ms)| Fault::Suspend { who, for_ms }),
-        10 => who().prop_map(|who| Fault::Stop { who }),
-        1 => span().prop_map(|every_ms| Fault::RollingRestart { every_ms }),
-        6 => who().prop_map(|who| Fault::Resign { who }),
-        2 => (who(), any::<bool>()).prop_map(|(who, panicked)| Fault::WorkEnds { who, panicked }),
-        2 => who_for().prop_map(|(who, for_ms)| Fault::Denied { who, for_ms }),
-        2 => (who(), any_coverage()).prop_map(|(who, coverage)| Fault::HintCoverage { who, coverage }),
-        2 => who().prop_map(|who| Fault::Look { who }),
-        2 => span().prop_map(|for_ms| Fault::Outage { for_ms }),
-    ]
-}
-
 fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
     match fleet {
         Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
@@ -328,6 +231,13 @@ fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
         }
         Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
+        Fleet::Sentinel => prop_oneof![
+            Just(Keeping::Expires),
+            Just(Keeping::LeavesMarkers),
+            Just(Keeping::Forever),
+            Just(Keeping::Rows),
+        ]
+        .boxed(),
         _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
     }
 }
@@ -390,6 +300,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 per_write_ttl,
                 old_bucket,
                 synchronous: fleet == Fleet::Synchronous,
+                sentinels: fleet == Fleet::Sentinel,
                 chorias: fleet.chorias(),
                 client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
                 vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
