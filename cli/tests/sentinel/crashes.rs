@@ -59,9 +59,15 @@ async fn killed_leader_is_replaced_and_the_cause_is_shown() {
     let mut first = Wrapped::campaign(&env).await;
     let mut second = standby(&env).await;
     let mut watch = Watch::start(&env).await;
+    let mut command = incumbent();
+    command.args(["election", "watch", "my_app", "--server", &env.server.url()]);
+    let mut lines = Candidate::start(command);
+    assert!(lines.line().await.contains("my_app: first leads"));
     first.kill_program(Signal::KILL);
     won(&mut second).await;
     assert_eq!(watch.cause().await, "crashed");
+    let line = lines.line().await;
+    assert!(line.ends_with("no leader: first crashed: released by its sentinel"), "{line}");
     assert_eq!(first.candidate.exit_code().await, Some(128 + 9));
     assert_eq!(first.candidate.stderr(), "");
 }

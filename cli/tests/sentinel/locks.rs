@@ -6,7 +6,7 @@ use incumbent_test_support::{KubeServer, PostgresServer};
 use rustix::process::Signal;
 
 use crate::env::{Candidate, incumbent};
-use crate::setup::{INTRODUCE, Wrapped, won};
+use crate::setup::{INTRODUCE, Watch, Wrapped, won};
 
 /// A lease that no test waits for.
 const LEASE: [&str; 2] = ["--lease", "10m"];
@@ -15,6 +15,8 @@ const LEASE: [&str; 2] = ["--lease", "10m"];
 struct Lock<'a> {
     args: &'a [&'a str],
     variables: &'a [(&'a str, &'a str)],
+    /// What an observer sees after a release by a sentinel.
+    cause: &'a str,
 }
 
 impl Lock<'_> {
@@ -39,8 +41,10 @@ impl Lock<'_> {
         let mut first = Wrapped::start(command).await;
         let mut second = Candidate::start(self.campaign("second"));
         second.wait_for_line("leader: first").await;
+        let mut watch = Watch::of(self.command(&["election", "watch", "my-app"])).await;
         first.kill_program(Signal::KILL);
         won(&mut second).await;
+        assert_eq!(watch.cause().await, self.cause);
         assert_eq!(first.candidate.exit_code().await, Some(128 + 9));
         assert_eq!(first.candidate.stderr(), "");
         self.check_run(&mut second).await;
@@ -66,14 +70,14 @@ impl Lock<'_> {
 async fn sqlite_file_is_released() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = format!("sqlite:{}", folder.path().join("locks.db").display());
-    Lock { args: &["--lock", &url], variables: &[] }.check_takeover().await;
+    Lock { args: &["--lock", &url], variables: &[], cause: "released" }.check_takeover().await;
 }
 
 #[tokio::test]
 async fn postgres_database_is_released() {
     let server = PostgresServer::start(&[]).await;
     let url = server.url("postgres");
-    Lock { args: &["--lock", &url], variables: &[] }.check_takeover().await;
+    Lock { args: &["--lock", &url], variables: &[], cause: "released" }.check_takeover().await;
 }
 
 #[tokio::test]
@@ -81,10 +85,10 @@ async fn kubernetes_lease_is_released() {
     let server = KubeServer::start(&[]).await;
     let config = server.kubeconfig().display().to_string();
     let args = ["--lock", "kubernetes", "--namespace", "default"];
-    let lock = Lock { args: &args, variables: &[("KUBECONFIG", &config)] };
+    let lock = Lock { args: &args, variables: &[("KUBECONFIG", &config)], cause: "crashed" };
     // Its first leader does not wait out a lease.
-    let created = lock.command(&["election", "create", "my-app"]).status().expect("it starts");
-    assert!(created.success());
+    let created = lock.command(&["election", "create", "my-app"]).output().expect("it starts");
+    assert!(created.status.success(), "{created:?}");
     lock.check_takeover().await;
     let mut for_life = lock.command(&["sentinel", "--kind", "for-life"]);
     let output = for_life.args(["--", "true"]).output().expect("it starts");

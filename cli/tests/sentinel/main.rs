@@ -4,6 +4,7 @@
 
 mod container;
 mod crashes;
+mod doctor;
 #[allow(dead_code, reason = "the tests of `run` use the rest")]
 #[path = "../run/env.rs"]
 mod env;

@@ -107,13 +107,19 @@ pub fn is_alive(pid: Pid) -> bool {
     test_kill_process(pid).is_ok() && !is_zombie
 }
 
-/// Reports how terms of `my_app` end, as an observer sees it.
+/// Reports how terms of one election end, as an observer sees it.
 pub struct Watch(Candidate);
 
 impl Watch {
     pub async fn start(env: &TestEnv) -> Self {
         let mut command = incumbent();
-        command.args(["election", "watch", "my_app", "-o", "json", "--server", &env.server.url()]);
+        command.args(["election", "watch", "my_app", "--server", &env.server.url()]);
+        Self::of(command).await
+    }
+
+    /// `command`: `incumbent election watch` with the election and its lock.
+    pub async fn of(mut command: Command) -> Self {
+        command.args(["-o", "json"]);
         let mut watch = Self(Candidate::start(command));
         watch.next("leader").await;
         watch
