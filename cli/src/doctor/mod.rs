@@ -78,7 +78,7 @@ pub struct Doctor {
     monitor: Option<String>,
     /// The socket of a sentinel to check, as programs use it; see `incumbent sentinel`.
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "PATH", env = incumbent::sentinel::ENVIRONMENT)]
+    #[arg(long, value_name = "PATH", env = incumbent::sentinel::ENVIRONMENT, hide_env_values = true)]
     sentinel: Option<std::path::PathBuf>,
     /// With NATS: Choria's candidates take part in the elections, and every candidate of this
     /// program is configured for it; in a URL, write `?with-choria` behind the bucket.
