@@ -18,6 +18,7 @@ quick_targets=$(printf -- ' --test %s' "${quick[@]}")
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
 older_servers="v2_10 v2_11 v2_12 v2_14"
 other_locks="kubernetes:: object_storage_doctor:: postgres_doctor:: refused_writes::"
+sentinel_locks="locks::postgres locks::kubernetes"
 sqlite="sqlite names:: of_a_file"
 skip() { printf -- ' --skip %s' $1; }
 
@@ -25,11 +26,12 @@ case ${1:-} in
 quick)
     # The tests on NATS mostly wait for leases: more of them run at once than there are cores.
     exec scripts/parts.sh \
-        "$tests --no-run --lib --bins$quick_targets --test nats --test sql --test operator --test schedules" \
+        "$tests --no-run --lib --bins$quick_targets --test nats --test sql --test operator --test sentinel --test schedules" \
         "$tests --lib --bins$quick_targets" \
         "RUST_TEST_THREADS=8 $tests --test nats --$(skip "$older_servers")" \
         "$tests --test sql -- $sqlite" \
         "$tests --test operator --$(skip "$older_servers $other_locks")" \
+        "$tests --test sentinel --$(skip "$sentinel_locks")" \
         "SCHEDULES=200 $tests --test schedules"
     ;;
 rest)
@@ -37,7 +39,7 @@ rest)
 import json, sys
 targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
 print(*sorted({target["name"] for target in targets if "test" in target["kind"]} - set(sys.argv[1:])))
-' "${quick[@]}" nats sql operator schedules)
+' "${quick[@]}" nats sql operator sentinel schedules)
     steps=()
     for target in $targets; do
         steps+=("$tests --test $target")
@@ -48,6 +50,7 @@ print(*sorted({target["name"] for target in targets if "test" in target["kind"]}
         "$tests --test nats -- $older_servers" \
         "$tests --test sql --$(skip "$sqlite")" \
         "$tests --test operator -- $older_servers $other_locks" \
+        "$tests --test sentinel -- $sentinel_locks" \
         "$tests --test schedules" \
         "$tests --doc"
     ;;

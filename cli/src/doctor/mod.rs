@@ -13,6 +13,8 @@ mod peers;
 mod postgres;
 mod report;
 mod rights;
+#[cfg(target_os = "linux")]
+mod sentinel;
 mod server;
 mod sqlite;
 mod urls;
@@ -45,7 +47,8 @@ Exit codes:
 /// Check whether elections can work here, and suggest a fix for each problem.
 ///
 /// Checks the server, its JetStream and its clock, the round trip against the lease, the rights,
-/// and the bucket, with a line per finding; on Linux, also how far this machine's clock is slewed.
+/// and the bucket, with a line per finding; on Linux, also how far this machine's clock is slewed,
+/// and the sentinel of INCUMBENT_SENTINEL or --sentinel.
 /// Nothing is stored: the right to write is tried with a write that the bucket must refuse.
 ///
 /// With Kubernetes: the API server, its clock, the round trip, the rights with the missing rule of
@@ -73,6 +76,10 @@ pub struct Doctor {
     /// server reports how it writes its files.
     #[arg(long, value_name = "HOST:PORT")]
     monitor: Option<String>,
+    /// The socket of a sentinel to check, as programs use it; see `incumbent sentinel`.
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "PATH", env = incumbent::sentinel::ENVIRONMENT, hide_env_values = true)]
+    sentinel: Option<std::path::PathBuf>,
     /// With NATS: Choria's candidates take part in the elections, and every candidate of this
     /// program is configured for it; in a URL, write `?with-choria` behind the bucket.
     #[arg(long)]
@@ -129,6 +136,9 @@ impl Doctor {
         {
             report.begin_machine();
             clock.finish(&mut report).await;
+            if let Some(address) = self.sentinel.filter(|path| !path.as_os_str().is_empty()) {
+                sentinel::check(&address, &mut report).await;
+            }
         }
         report.print(self.output)?;
         Ok(report.exit_code())

@@ -83,6 +83,7 @@ fn lost(cause: &str) -> String {
         "evicted" => "was evicted".to_owned(),
         "deleted" => "lost its lock".to_owned(),
         "no owner" => "no longer owns the lock".to_owned(),
+        "crashed" => "crashed: released by its sentinel".to_owned(),
         "released" => "released".to_owned(),
         cause => format!("released: {}", text::printable(&cause.replace('_', " "))),
     }

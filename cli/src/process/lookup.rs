@@ -2,14 +2,23 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
 /// Exit codes of shells.
-pub const NOT_FOUND: u8 = 127;
-pub const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
+/// The exit code of shells for a command that could not be executed.
+pub fn exit_code(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    }
+}
 
 /// The error of a missing command, with the exit code of shells.
 #[derive(Debug, PartialEq, Eq)]

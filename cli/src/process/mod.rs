@@ -3,8 +3,9 @@
 mod cgroup;
 pub mod lookup;
 mod pidfd;
+mod signal_set;
 pub mod tree;
 
 pub use self::cgroup::Cgroup;
-pub use self::lookup::{NOT_EXECUTABLE, NOT_FOUND};
 pub use self::pidfd::WatchedProcess;
+pub use self::signal_set::is_in;

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use crate::process::is_in;
+
 pub struct Signals {
     terminate: Option<Stream>,
     interrupt: Option<Stream>,
@@ -109,24 +111,4 @@ pub fn suspend_self() {
 /// The exit code of a program that a signal ended.
 pub fn exit_code(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
-}
-
-/// Whether the signal is in the set of this field of a `status` file.
-pub fn is_in(status: &str, field: &str, signal: Signal) -> bool {
-    let set = status.lines().find_map(|line| line.strip_prefix(field));
-    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
-    set >> (signal.as_raw() - 1) & 1 == 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sets_of_signals_are_read() {
-        let status = "Name:\tx\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000a00\n";
-        assert!(is_in(status, "SigIgn:", Signal::HUP));
-        assert!(is_in(status, "SigCgt:", Signal::USR1) && is_in(status, "SigCgt:", Signal::USR2));
-        assert!(!is_in(status, "SigCgt:", Signal::TERM) && !is_in("", "SigIgn:", Signal::HUP));
-    }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::info;
 
 use self::connection::Shared;
@@ -77,6 +78,13 @@ fn parse_mode(word: &str) -> Result<u32, String> {
     mode.ok_or_else(|| "write it in octal, as in 660".to_owned())
 }
 
+/// Each program needs two descriptors: the usual limit of 1,024 is that of some hundred programs.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit); // fewer programs are served then
+}
+
 impl Sentinel {
     pub async fn run(self) -> Result<ExitCode, CliError> {
         if let SelectedLock::ForLife(_) = self.lock.at().await? {
@@ -87,6 +95,7 @@ impl Sentinel {
             None => wrap::run(&self.command, registry).await,
             Some(path) => {
                 let mut signals = StopSignals::listen()?;
+                raise_file_limit();
                 let (listener, is_new) = bind(&path, self.mode)?;
                 let shared = Shared { registry, tree_dead: None, limit: RELEASE_TIMEOUT };
                 let mut server = Server::new(listener, shared)?;

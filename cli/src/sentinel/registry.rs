@@ -19,6 +19,9 @@ const MAX_TERMS: usize = 100_000;
 const RELEASES: usize = 128;
 /// How many registrations are checked at a time.
 const CHECKS: usize = 16;
+/// How many more may wait for their check. Others are not checked: they can be released all the
+/// same.
+const MAX_WAITING: usize = 10_000;
 
 /// The terms that a process registered, by election and candidate.
 #[derive(Default)]
@@ -65,11 +68,17 @@ pub struct Registry {
     /// By connection.
     terms: Mutex<HashMap<u64, RegisteredTerms>>,
     checks: Semaphore,
+    waiting: Semaphore,
 }
 
 impl Registry {
     pub fn new(locks: SentinelLocks) -> Self {
-        Self { locks, terms: Mutex::default(), checks: Semaphore::new(CHECKS) }
+        Self {
+            locks,
+            terms: Mutex::default(),
+            checks: Semaphore::new(CHECKS),
+            waiting: Semaphore::new(MAX_WAITING),
+        }
     }
 
     fn terms(&self) -> MutexGuard<'_, HashMap<u64, RegisteredTerms>> {
@@ -98,6 +107,7 @@ impl Registry {
 
     /// Checks that a term could be released. Returns the problem.
     pub async fn check(&self, election: &str, term: RegisteredTerm) -> Result<(), String> {
+        let Ok(_place) = self.waiting.try_acquire() else { return Ok(()) };
         let _permit = self.checks.acquire().await;
         self.locks.check_term(election, term).await
     }

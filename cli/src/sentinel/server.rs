@@ -95,11 +95,17 @@ pub fn bind(path: &Path, mode: u32) -> Result<(StdListener, bool), CliError> {
     }
     let is_socket = fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     if is_socket {
-        if StdStream::connect(path).is_ok() {
-            let message = format!("{}: another sentinel listens there", path.display());
-            return Err(CliError::new(Code::Failed, message));
+        match StdStream::connect(path) {
+            // Left by a killed one.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error)),
+            Ok(_) => {
+                let message = format!("{}: another sentinel listens there", path.display());
+                return Err(CliError::new(Code::Failed, message));
+            }
         }
-        fs::remove_file(path).map_err(failed)?; // left by a killed one
     }
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = StdListener::bind(path);

@@ -17,7 +17,7 @@ use super::connection::Shared;
 use super::registry::Registry;
 use super::server::{Server, bind_abstract};
 use crate::error::CliError;
-use crate::process::{lookup, tree};
+use crate::process::{is_in, lookup, tree};
 
 /// How long to try to kill what the program left behind.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,8 +37,13 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     let (tree_dead, watch) = watch::channel(false);
     let shared = Shared { registry, tree_dead: Some(watch), limit: RELEASE_TIMEOUT };
     let mut server = Server::new(listener, shared)?;
-    let child = Command::new(program).args(args).env(ENVIRONMENT, &address).spawn()?;
-    let child = Pid::from_child(&child);
+    let child = match Command::new(program).args(args).env(ENVIRONMENT, &address).spawn() {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => {
+            eprintln!("incumbent: cannot run {}: {error}", program.display());
+            return Ok(ExitCode::from(lookup::exit_code(&error)));
+        }
+    };
     let code = tokio::select! {
         code = signals.forward(child) => code,
         () = server.run() => 1, // it never returns
@@ -70,7 +75,12 @@ impl Forwarded {
         let of_terminal = stdin().is_terminal();
         let forwarded = [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2].map(|n| (n, true));
         let others = [Signal::INT, Signal::QUIT, Signal::WINCH].map(|n| (n, !of_terminal));
-        let streams = forwarded.into_iter().chain(others).map(|(number, forwards)| {
+        // A signal that was ignored at the start, as by nohup, stays ignored, also by the program.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let all = forwarded.into_iter().chain(others);
+        let listened = all
+            .filter(|(number, _)| *number == Signal::TERM || !is_in(&status, "SigIgn:", *number));
+        let streams = listened.map(|(number, forwards)| {
             let stream = signal(SignalKind::from_raw(number.as_raw()))?;
             Ok((Some(number).filter(|_| forwards), stream))
         });

@@ -31,13 +31,20 @@ impl TestEnv {
     /// A term of `my_app` has ended in it with a release, so that the first candidate leads at
     /// once. In a new bucket of another process it would wait for a lease.
     pub async fn with_ttl(ttl: Duration) -> Self {
+        Self::with_elections(ttl, &["my_app"]).await
+    }
+
+    /// As `with_ttl`, for each of these elections.
+    pub async fn with_elections(ttl: Duration, names: &[&str]) -> Self {
         let server = Server::start().await;
         let client = server.connect().await;
         let config = BucketConfig::new(BUCKET).ttl(ttl);
         let bucket = Bucket::create(client.clone(), config).await.expect("a bucket");
-        let election = incumbent::new_election("my_app", bucket.lock()).start().expect("a start");
-        drop(election.won().await.expect("a term"));
-        election.stop().await;
+        for name in names {
+            let election = incumbent::new_election(*name, bucket.lock()).start().expect("a start");
+            drop(election.won().await.expect("a term"));
+            election.stop().await;
+        }
         let context = async_nats::jetstream::new(client);
         let store = context.get_key_value(BUCKET).await.expect("the bucket");
         Self { server, store }
@@ -216,8 +223,8 @@ impl Candidate {
 
     /// The process that guards the command.
     pub fn guard(&self) -> Pid {
-        let mark = format!("{MARK}={}", self.mark);
-        let guard = processes().find(|p| p.is_guard && p.environment.contains(&mark));
+        // Only root can read its environment.
+        let guard = processes().find(|p| p.is_guard && p.parent == Some(self.pid()));
         guard.expect("a guard").pid
     }
 }
@@ -235,6 +242,7 @@ impl Drop for Candidate {
 
 struct Process {
     pid: Pid,
+    parent: Option<Pid>,
     command: String,
     is_guard: bool,
     environment: Vec<String>,
@@ -264,6 +272,9 @@ fn processes() -> impl Iterator<Item = Process> {
             let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
             words.map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
         };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        let parent = parent.and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
         let (environment, arguments) = (words("environ"), words("cmdline"));
         let is_guard = arguments.get(1).is_some_and(|word| word == "run-guard");
         let command = format!("{pid:?} {}", arguments.join(" "));
@@ -272,7 +283,7 @@ fn processes() -> impl Iterator<Item = Process> {
         } else {
             command
         };
-        Some(Process { pid, command, is_guard, environment })
+        Some(Process { pid, parent, command, is_guard, environment })
     })
 }
 

@@ -42,9 +42,11 @@ async fn credentials_and_descriptors_of_the_lock_are_not_inherited() {
 
 /// Also where the command runs as the same user as the program.
 #[tokio::test]
-async fn command_cannot_read_the_environment_of_the_program() {
+async fn command_cannot_read_the_environment_of_the_program_and_its_guard() {
     let env = TestEnv::start().await;
-    let script = "cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ && echo open; echo end";
+    // Its parent is the guard, which has the credentials for the time after the program.
+    let script = "cat /proc/$PPID/environ && echo open; \
+                  cat /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ && echo open; echo end";
     let program = SharedProgram::create();
     let mut command = env.command("my_app", &[], &["sh", "-c", script]);
     if is_root() {

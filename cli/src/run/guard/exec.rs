@@ -1,7 +1,6 @@
 //! The process between guard and command: ties itself to the guard, and executes the command.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -9,7 +8,7 @@ use incumbent::clock::{BootClock, Clock};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::messages::StopTimes;
-use crate::process::{Cgroup, NOT_EXECUTABLE, NOT_FOUND};
+use crate::process::{Cgroup, lookup};
 
 /// The subcommand of this process.
 pub const SUBCOMMAND: &str = "run-exec";
@@ -34,8 +33,5 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let error = Command::new(&program).args(args).exec();
     eprintln!("incumbent: cannot run {}: {error}", program.display());
-    ExitCode::from(match error.kind() {
-        ErrorKind::NotFound => NOT_FOUND,
-        _ => NOT_EXECUTABLE,
-    })
+    ExitCode::from(lookup::exit_code(&error))
 }

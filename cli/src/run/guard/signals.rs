@@ -9,7 +9,7 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::run::signals::is_in;
+use crate::process::is_in;
 
 /// How often to check whether the command has a handler.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);

@@ -10,3 +10,4 @@ mod life;
 mod proxy;
 mod refusals;
 mod rights;
+mod sentinel;

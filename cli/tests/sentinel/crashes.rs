@@ -1,0 +1,99 @@
+//! A program that crashes: another candidate leads long before the lease is over.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use incumbent_test_support::Server;
+use rustix::process::Signal;
+
+use crate::env::{Candidate, TestEnv, incumbent};
+use crate::program::{program, without_core};
+use crate::setup::{INTRODUCE, LONG_LEASE, Watch, Wrapped, registered, standby, won, wrapped};
+
+/// A program that crashes when its input says so.
+async fn crashing(env: &TestEnv) -> Wrapped {
+    let mut command = wrapped(env, &without_core(INTRODUCE), &program(&env.server.url(), 1));
+    command.stdin(Stdio::piped());
+    Wrapped::start(command).await
+}
+
+/// Crashes a leader in this way. Returns the exit code of its sentinel.
+async fn crash(how: &str) -> Option<i32> {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let mut first = crashing(&env).await;
+    let mut second = standby(&env).await;
+    first.candidate.write(&format!("{how}\n"));
+    won(&mut second).await;
+    first.candidate.exit_code().await
+}
+
+#[tokio::test]
+async fn leader_that_aborts_is_replaced() {
+    assert_eq!(crash("abort").await, Some(128 + 6));
+}
+
+#[tokio::test]
+async fn leader_with_a_panic_that_aborts_is_replaced() {
+    assert_eq!(crash("panic").await, Some(128 + 6));
+}
+
+#[tokio::test]
+async fn leader_with_a_segmentation_fault_is_replaced() {
+    assert_eq!(crash("segmentation fault").await, Some(128 + 11));
+}
+
+#[tokio::test]
+async fn leader_with_a_stack_overflow_is_replaced() {
+    assert_eq!(crash("stack overflow").await, Some(128 + 6));
+}
+
+#[tokio::test]
+async fn leader_that_exits_without_release_is_replaced() {
+    assert_eq!(crash("exit").await, Some(3));
+}
+
+/// As the kernel does when memory is short.
+#[tokio::test]
+async fn killed_leader_is_replaced_and_the_cause_is_shown() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let mut first = Wrapped::campaign(&env).await;
+    let mut second = standby(&env).await;
+    let mut watch = Watch::start(&env).await;
+    let mut command = incumbent();
+    command.args(["election", "watch", "my_app", "--server", &env.server.url()]);
+    let mut lines = Candidate::start(command);
+    assert!(lines.line().await.contains("my_app: first leads"));
+    first.kill_program(Signal::KILL);
+    won(&mut second).await;
+    assert_eq!(watch.cause().await, "crashed");
+    let line = lines.line().await;
+    assert!(line.ends_with("no leader: first crashed: released by its sentinel"), "{line}");
+    assert_eq!(first.candidate.exit_code().await, Some(128 + 9));
+    assert_eq!(first.candidate.stderr(), "");
+}
+
+#[tokio::test]
+async fn thousand_elections_of_a_killed_process_are_led_again() {
+    const ELECTIONS: usize = 1_000;
+    let server = Server::start().await;
+    let url = server.url();
+    let mut command = incumbent();
+    command.args(["sentinel", "--server", &url, "--", "sh", "-c", INTRODUCE, "sh"]);
+    command.args(program(&url, ELECTIONS)).stdin(Stdio::piped());
+    let mut first = Candidate::start(command);
+    let address = first.line().await;
+    let pid = first.line().await;
+    won(&mut first).await;
+    registered(&address, ELECTIONS).await;
+    let words = program(&url, ELECTIONS);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::piped());
+    let mut second = Candidate::start(command);
+    second.wait_for_line("started").await;
+    let before = Instant::now();
+    let killed = Command::new("kill").args(["-KILL", &pid]).status();
+    assert!(killed.expect("kill").success());
+    won(&mut second).await;
+    eprintln!("{ELECTIONS} elections were led again after {:?}", before.elapsed());
+    assert_eq!(first.exit_code().await, Some(128 + 9));
+}

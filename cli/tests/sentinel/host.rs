@@ -1,0 +1,148 @@
+//! A sentinel that serves the programs of a host.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use incumbent_test_support::eventually;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::env::{Candidate, TestEnv, incumbent};
+use crate::setup::{LONG_LEASE, Watch, registered, standby_of, status, won};
+
+/// `incumbent sentinel --listen`.
+pub struct Host {
+    pub sentinel: Candidate,
+    pub path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Host {
+    pub async fn start(env: &TestEnv) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sentinel.sock");
+        let sentinel = Candidate::start(logged(env, &path));
+        wait_for_socket(&path).await;
+        Self { sentinel, path, _folder: folder }
+    }
+
+    /// Waits until the sentinel has logged this.
+    pub async fn logs(&self, text: &str) {
+        let log = self.path.with_extension("log");
+        let has_it = async || std::fs::read_to_string(&log).ok()?.contains(text).then_some(());
+        eventually(text, has_it).await;
+    }
+
+    pub fn address(&self) -> &str {
+        self.path.to_str().expect("text")
+    }
+
+    /// Starts it again after its end.
+    pub async fn restart(&mut self, env: &TestEnv) {
+        self.sentinel = Candidate::start(logged(env, &self.path));
+        wait_for_socket(&self.path).await;
+    }
+
+    /// A candidate that registers here.
+    pub fn campaign(&self, env: &TestEnv, name: &str, identity: &str) -> Candidate {
+        let mut command = env.campaign(name, &["--identity", identity]);
+        command.env("INCUMBENT_SENTINEL", &self.path);
+        Candidate::start(command)
+    }
+
+    /// The same, once it leads, and its term is registered as the last of `terms`.
+    pub async fn leader(&self, env: &TestEnv, name: &str, terms: usize) -> Candidate {
+        let mut leader = self.campaign(env, name, "first");
+        won(&mut leader).await;
+        registered(self.address(), terms).await;
+        leader
+    }
+}
+
+/// `incumbent sentinel --listen path`.
+pub fn listen(env: &TestEnv, path: &Path) -> Command {
+    let mut command = incumbent();
+    command.args(["sentinel", "--server", &env.server.url(), "--listen"]).arg(path);
+    command
+}
+
+/// The same with a log beside its socket.
+fn logged(env: &TestEnv, path: &Path) -> Command {
+    let command = listen(env, path);
+    let mut logged = Command::new("sh");
+    logged.args(["-c", r#"log=$1; shift; exec "$@" -v 2>>"$log""#, "sh"]);
+    logged.arg(path.with_extension("log")).arg(command.get_program()).args(command.get_args());
+    logged
+}
+
+/// Waits until something listens there.
+pub async fn wait_for_socket(path: &Path) {
+    let connects = async || std::os::unix::net::UnixStream::connect(path).ok().map(drop);
+    eventually("the sentinel listens", connects).await;
+}
+
+#[tokio::test]
+async fn only_the_elections_of_the_killed_program_are_released() {
+    let env = TestEnv::with_elections(LONG_LEASE, &["my_app", "other"]).await;
+    let mut host = Host::start(&env).await;
+    let killed = host.leader(&env, "my_app", 1).await;
+    let mut living = host.leader(&env, "other", 2).await;
+    let mut second = standby_of(&env, "my_app").await;
+    let mut waits = standby_of(&env, "other").await;
+    killed.signal(Signal::KILL);
+    won(&mut second).await;
+    registered(host.address(), 1).await;
+    assert_eq!(status(host.address()).await, (1, 1, None));
+    assert_eq!(env.holder("other").await.as_deref(), Some("first"));
+    assert!(living.is_silent() && waits.is_silent());
+    // The sentinel may end without its programs.
+    host.sentinel.signal(Signal::TERM);
+    assert_eq!(host.sentinel.exit_code().await, Some(0));
+    assert!(!host.path.exists(), "it removes its socket");
+    living.signal(Signal::TERM);
+    living.exit().await;
+    won(&mut waits).await;
+}
+
+#[tokio::test]
+async fn programs_register_again_after_a_restart() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let mut host = Host::start(&env).await;
+    let first = host.leader(&env, "my_app", 1).await;
+    let mut second = standby_of(&env, "my_app").await;
+    host.sentinel.signal(Signal::KILL);
+    host.sentinel.exit().await;
+    assert!(host.path.exists(), "its socket is left");
+    host.restart(&env).await;
+    registered(host.address(), 1).await;
+    first.signal(Signal::KILL);
+    won(&mut second).await;
+}
+
+/// No candidate registers with a sentinel that is not there yet, and all do later.
+#[tokio::test]
+async fn sentinel_may_start_after_its_programs() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let mut host = Host::start(&env).await;
+    host.sentinel.signal(Signal::TERM);
+    host.sentinel.exit().await;
+    let mut first = host.campaign(&env, "my_app", "first");
+    won(&mut first).await;
+    let mut second = standby_of(&env, "my_app").await;
+    host.restart(&env).await;
+    registered(host.address(), 1).await;
+    first.signal(Signal::KILL);
+    won(&mut second).await;
+}
+
+#[tokio::test]
+async fn terminated_program_is_not_reported_as_crashed() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let host = Host::start(&env).await;
+    let mut first = host.leader(&env, "my_app", 1).await;
+    let mut watch = Watch::start(&env).await;
+    first.signal(Signal::TERM);
+    first.exit().await;
+    assert_eq!(watch.cause().await, "stopped");
+    registered(host.address(), 0).await;
+}

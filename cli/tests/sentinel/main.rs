@@ -1,0 +1,20 @@
+//! `incumbent sentinel`, and the sentinel of `incumbent run`: a crashed leader is replaced long
+//! before its lease is over, and never while its work goes on.
+#![cfg(target_os = "linux")]
+
+mod container;
+mod crashes;
+mod doctor;
+#[allow(dead_code, reason = "the tests of `run` use the rest")]
+#[path = "../run/env.rs"]
+mod env;
+mod failures;
+mod flags;
+mod guard;
+mod host;
+mod locks;
+mod messages;
+mod program;
+mod setup;
+mod socket;
+mod tree;

@@ -1,0 +1,78 @@
+//! A program that uses the library, and crashes as it is told: this test program itself.
+
+use std::env;
+use std::hint::black_box;
+use std::io::{Write, stdin};
+use std::os::unix::fs::FileExt;
+use std::process::{abort, exit};
+
+use futures_util::future::join_all;
+use incumbent::nats::{Bucket, BucketConfig};
+
+use crate::env::BUCKET;
+use crate::setup::LONG_LEASE;
+
+const SERVER: &str = "INCUMBENT_TEST_SERVER";
+const ELECTIONS: &str = "INCUMBENT_TEST_ELECTIONS";
+
+/// The arguments of the program, which campaigns in this many elections: `my_app` if it is one.
+pub fn program(server: &str, elections: usize) -> Vec<String> {
+    let ourselves = env::current_exe().expect("a program").display().to_string();
+    let words = ["env", &format!("{SERVER}={server}"), &format!("{ELECTIONS}={elections}")];
+    let test = [&ourselves, "--exact", "program::program_of_other_tests", "--nocapture"];
+    words.into_iter().chain(test).map(str::to_owned).collect()
+}
+
+/// Prints `won` when it leads all its elections, and then does what a line of its input says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_of_other_tests() {
+    let Ok(server) = env::var(SERVER) else { return };
+    let elections: usize = env::var(ELECTIONS).expect("a number").parse().expect("a number");
+    let client = async_nats::connect(server).await.expect("a server");
+    let config = BucketConfig::new(BUCKET).ttl(LONG_LEASE);
+    let bucket = Bucket::create_or_open(client, config).await.expect("a bucket");
+    let lock = bucket.lock();
+    let started = (0..elections).map(|number| {
+        let name = if elections == 1 { "my_app".to_owned() } else { format!("my_app-{number}") };
+        incumbent::new_election(name, lock.clone()).identity("first").start().expect("a start")
+    });
+    let started: Vec<_> = started.collect();
+    println!("\nstarted");
+    let _terms = join_all(started.iter().map(|election| election.won())).await;
+    println!("won");
+    std::io::stdout().flush().expect("it is read");
+    let order = tokio::task::spawn_blocking(|| stdin().lines().next()).await.expect("a thread");
+    match &*order.expect("a line").expect("text") {
+        "abort" => abort(),
+        "panic" => panic_that_aborts(),
+        "segmentation fault" => segmentation_fault(),
+        "stack overflow" => {
+            black_box(overflow(black_box(1)));
+        }
+        "exit" => exit(3),
+        other => panic!("unknown: {other}"),
+    }
+}
+
+/// As a program that is built with `panic = "abort"`.
+extern "C" fn panic_that_aborts() {
+    panic!("a bug");
+}
+
+fn overflow(depth: u64) -> u64 {
+    if black_box(depth) == 0 { 0 } else { overflow(depth + 1) + black_box(depth) }
+}
+
+/// Writes a pointer to nowhere into our own memory, and follows it: a wild pointer in safe code.
+fn segmentation_fault() {
+    let outer = Box::new(Box::new(7_u64));
+    let address = std::ptr::from_ref::<Box<u64>>(&outer) as u64;
+    let memory = std::fs::OpenOptions::new().write(true).open("/proc/self/mem").expect("memory");
+    memory.write_all_at(&16_usize.to_ne_bytes(), address).expect("written");
+    println!("{}", **black_box(&outer));
+}
+
+/// A shell command line with `ulimit -c 0`: a crash leaves no core file.
+pub fn without_core(script: &str) -> String {
+    format!("ulimit -c 0; {script}")
+}

@@ -1,0 +1,163 @@
+//! A wrapped program and its processes: signals, orphans, and what it leaves behind.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use incumbent_test_support::eventually;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::env::{Candidate, TestEnv, incumbent};
+use crate::setup::{
+    INTRODUCE, LONG_LEASE, Watch, Wrapped, campaign, is_alive, registered, standby, status, won,
+    wrapped,
+};
+
+/// The process id in a file, once it is there.
+async fn pid_in(file: &Path) -> Pid {
+    let read = async || fs::read_to_string(file).ok()?.trim().parse().ok();
+    Pid::from_raw(eventually("a process id", read).await).expect("an id")
+}
+
+/// A program without a lock.
+fn under_sentinel(script: &str) -> Candidate {
+    let mut command = incumbent();
+    command.args(["sentinel", "--server", "nats://127.0.0.1:1", "--", "sh", "-c", script]);
+    command.stdin(Stdio::piped());
+    Candidate::start(command)
+}
+
+#[tokio::test]
+async fn terminated_program_releases_by_itself() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let mut first = Wrapped::campaign(&env).await;
+    let mut second = standby(&env).await;
+    let mut watch = Watch::start(&env).await;
+    first.candidate.signal(Signal::TERM);
+    won(&mut second).await;
+    assert_eq!(watch.cause().await, "stopped");
+    assert_eq!(first.candidate.exit_code().await, Some(128 + 15));
+    assert_eq!(first.candidate.stderr(), "");
+}
+
+#[tokio::test]
+async fn signals_are_forwarded() {
+    let script = "for s in HUP INT QUIT USR1 USR2 TERM; do trap \"echo $s\" $s; done; echo up; \
+                  while :; do sleep 0.01; done";
+    let mut program = under_sentinel(script);
+    program.wait_for_line("up").await;
+    for (signal, name) in [
+        (Signal::HUP, "HUP"),
+        (Signal::INT, "INT"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+        (Signal::TERM, "TERM"),
+    ] {
+        program.signal(signal);
+        assert_eq!(program.line().await, name);
+    }
+}
+
+/// As of `nohup`.
+#[tokio::test]
+async fn ignored_signal_stays_ignored() {
+    let ignores = "trap '' HUP; exec \"$@\"";
+    let sentinel = [env!("CARGO_BIN_EXE_incumbent"), "sentinel", "--server", "nats://127.0.0.1:1"];
+    let script = "echo up; read line; kill -HUP $$; echo alive; read line";
+    let mut outer = Command::new("sh");
+    outer.args(["-c", ignores, "sh"]).args(sentinel).args(["--", "sh", "-c", script]);
+    outer.stdin(Stdio::piped());
+    let mut program = Candidate::start(outer);
+    program.wait_for_line("up").await;
+    program.signal(Signal::HUP);
+    program.write("one\n");
+    program.wait_for_line("alive").await;
+    program.write("two\n");
+    assert_eq!(program.exit_code().await, Some(0));
+}
+
+#[tokio::test]
+async fn exit_code_of_the_program_is_kept() {
+    for code in [0, 1, 42, 255] {
+        let mut program = under_sentinel(&format!("exit {code}"));
+        assert_eq!(program.exit_code().await, Some(code));
+        assert_eq!(program.stderr(), "");
+    }
+}
+
+#[tokio::test]
+async fn program_has_standard_input() {
+    let mut program = under_sentinel("read line; echo got $line");
+    program.write("one\n");
+    assert_eq!(program.line().await, "got one");
+    assert_eq!(program.exit_code().await, Some(0));
+}
+
+#[tokio::test]
+async fn orphans_are_reaped() {
+    let mut program = under_sentinel("(sleep 0 & echo $!); echo up; read line");
+    let orphan: i32 = program.line().await.parse().expect("an id");
+    program.wait_for_line("up").await;
+    let entry = format!("/proc/{orphan}");
+    eventually("the orphan is reaped", async || (!Path::new(&entry).exists()).then_some(())).await;
+    program.write("\n");
+    assert_eq!(program.exit_code().await, Some(0));
+}
+
+/// It ignores signals, has a session of its own, and goes on with the work of the leader.
+#[tokio::test]
+async fn process_left_behind_is_killed_before_the_next_leads() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ticks, id) = (folder.path().join("ticks"), folder.path().join("id"));
+    let work = format!(
+        "trap '' TERM HUP INT; echo $$ >{}; while :; do echo tick >>{}; done",
+        id.display(),
+        ticks.display()
+    );
+    let script = format!("(setsid sh -c \"$0\" </dev/null >/dev/null 2>&1 &); {INTRODUCE}");
+    let mut command = incumbent();
+    command.args(["sentinel", "--server", &env.server.url(), "--", "sh", "-c", &script, &work]);
+    command.args(campaign(&env, "my_app", "first"));
+    let mut first = Wrapped::start(command).await;
+    let mut second = standby(&env).await;
+    let worker = pid_in(&id).await;
+    eventually("work", async || {
+        fs::metadata(&ticks).is_ok_and(|data| data.len() > 0).then_some(())
+    })
+    .await;
+    assert!(is_alive(worker));
+    first.kill_program(Signal::KILL);
+    won(&mut second).await;
+    assert!(!is_alive(worker), "the work of the dead leader goes on");
+    assert_eq!(first.candidate.exit_code().await, Some(128 + 9));
+}
+
+/// Its parent may have work of the same term.
+#[tokio::test]
+async fn nothing_is_released_before_the_whole_program_is_dead() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let script = "echo \"$INCUMBENT_SENTINEL\"; \"$@\" & echo $!; echo $$; wait $!; echo waits; \
+                  read line; exit 7";
+    let mut command = wrapped(&env, script, &campaign(&env, "my_app", "first"));
+    command.stdin(Stdio::piped());
+    let mut first = Candidate::start(command);
+    let address = first.line().await;
+    let candidate = Pid::from_raw(first.line().await.parse().expect("an id")).expect("an id");
+    let main = Pid::from_raw(first.line().await.parse().expect("an id")).expect("an id");
+    won(&mut first).await;
+    registered(&address, 1).await;
+    let mut second = standby(&env).await;
+    kill_process(candidate, Signal::KILL).expect("it runs");
+    first.wait_for_line("waits").await;
+    // The sentinel has seen the death, and waits for the rest.
+    eventually("nothing is registered", async || (status(&address).await.1 == 0).then_some(()))
+        .await;
+    assert_eq!(env.holder("my_app").await.as_deref(), Some("first"));
+    assert!(is_alive(main));
+    first.write("\n");
+    won(&mut second).await;
+    assert!(!is_alive(main));
+    assert_eq!(first.exit_code().await, Some(7));
+}
