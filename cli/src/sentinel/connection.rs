@@ -57,6 +57,11 @@ async fn serve_process(stream: UnixStream, shared: Shared) -> io::Result<()> {
             (SentinelMessage::Status, _) => {
                 writer.write_all(&encode(&status(&shared.registry).await)).await?;
             }
+            (SentinelMessage::Hello { version, .. }, _) if version != VERSION => {
+                let reason =
+                    format!("version {version} of its messages is unknown: use one release");
+                return refuse(&mut writer, reason).await;
+            }
             (SentinelMessage::Hello { started, .. }, Some(pid)) => {
                 match identify(pid, started, shared.tree_dead.is_some()) {
                     Ok(process) => break process,
@@ -161,8 +166,13 @@ impl Connection {
     /// Checks in the background that the term could be released, and tells the process if not.
     fn check(&self, election: Arc<str>, term: RegisteredTerm) {
         let (registry, replies) = (Arc::clone(&self.shared.registry), self.replies.clone());
+        let number = self.number;
         tokio::spawn(async move {
-            if let Err(reason) = registry.check(&election, term).await {
+            let checked = registry.check(&election, term).await;
+            // A term that is over meanwhile has no entry.
+            if let Err(reason) = checked
+                && registry.is_registered(number, &election, term)
+            {
                 warn!(%election, %reason, "cannot release");
                 let _ = replies.try_send(SentinelReply::Unable { election, reason });
             }

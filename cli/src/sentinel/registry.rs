@@ -105,6 +105,18 @@ impl Registry {
         self.terms().remove(&connection).map(|mut terms| terms.take()).unwrap_or_default()
     }
 
+    /// Whether the term has not ended.
+    pub fn is_registered(
+        &self,
+        connection: u64,
+        election: &Arc<str>,
+        term: RegisteredTerm,
+    ) -> bool {
+        let key = (Arc::clone(election), term.nonce);
+        let terms = self.terms();
+        terms.get(&connection).is_some_and(|terms| terms.0.get(&key) == Some(&term))
+    }
+
     /// Checks that a term could be released. Returns the problem.
     pub async fn check(&self, election: &str, term: RegisteredTerm) -> Result<(), String> {
         let Ok(_place) = self.waiting.try_acquire() else { return Ok(()) };

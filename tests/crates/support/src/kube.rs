@@ -9,6 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::checkout;
+use crate::directory;
 use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
@@ -55,10 +56,7 @@ impl KubeServer {
             users: users.iter().map(|&user| user.to_owned()).collect(),
             state: Mutex::new(None),
             port: Port::pick(),
-            directory: tempfile::Builder::new()
-                .prefix("kubeserver-")
-                .tempdir()
-                .expect("a directory"),
+            directory: directory::of_server("kubeserver"),
         };
         server.restart().await;
         server

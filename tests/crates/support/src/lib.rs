@@ -26,6 +26,7 @@ mod authority;
 mod binaries;
 mod checkout;
 mod cluster;
+mod directory;
 mod disk;
 mod fault_proxy;
 mod http;

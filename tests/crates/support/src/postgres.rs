@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
 use crate::authority::Authority;
+use crate::directory;
 use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
@@ -92,8 +93,7 @@ impl PostgresServer {
     }
 
     fn in_directory(settings: &[&str]) -> Self {
-        let directory =
-            tempfile::Builder::new().prefix("postgres-").tempdir().expect("a directory");
+        let directory = directory::of_server("postgres");
         if geteuid().is_root() {
             chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("a directory of nobody's");
         }

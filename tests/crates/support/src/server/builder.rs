@@ -2,8 +2,6 @@
 
 use std::sync::Mutex;
 
-use tempfile::TempDir;
-
 use super::{Server, State};
 use crate::binaries::{Version, find};
 use crate::ports::Port;
@@ -66,7 +64,7 @@ impl ServerBuilder {
     /// A server that is not started, the member of a cluster where `cluster` gives that part of its
     /// configuration.
     pub(crate) fn prepare(self, cluster: Option<(&Port, &[u16])>) -> Server {
-        let directory = TempDir::with_prefix("nats-server-").expect("a temporary directory");
+        let directory = crate::directory::of_server("nats-server");
         let client = Port::pick();
         let monitor = Port::pick();
         let name = format!("n{:016x}", fastrand::u64(..));
