@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "_model")]
+use super::fingerprint::FingerprintSink;
 use super::types::Response;
 use crate::lock::{
     Content, LockErrorKind, Nonce, Reading, Record, Release, Request, Revision, Token, Tombstone,
@@ -149,6 +151,22 @@ impl CrashRelease {
                 }
             }
             Response::Written(_) | Response::Notified(_) => {} // not requested
+        }
+    }
+
+    /// Takes down all that decides what it does from `now` on.
+    #[cfg(feature = "_model")]
+    pub fn fingerprint(&self, now: Instant, to: &mut dyn FingerprintSink) {
+        let Self { term, timeout: _, until, at, held, retries, refused, outcome } = self;
+        to.nonce(term.nonce);
+        to.revision(Revision(term.token.0));
+        for instant in [until, at] {
+            to.word(instant.saturating_since(now).as_nanos() as u64);
+        }
+        to.word(retries.clone().delay().as_nanos() as u64);
+        to.word(u64::from(*refused) << 1 | u64::from(outcome.is_some()));
+        if let Some(held) = held {
+            to.revision(*held);
         }
     }
 

@@ -79,6 +79,8 @@ pub struct Config {
     pub late: u8,
     /// No further than this many ticks.
     pub horizon: Option<u32>,
+    /// How many sentinels see a death, each of which releases what the process held.
+    pub sentinels: u8,
     /// The permutations of identical candidates.
     pub(crate) orders: Vec<Vec<usize>>,
 }
@@ -101,6 +103,7 @@ impl Config {
             delay: 2,
             late: 0,
             horizon: None,
+            sentinels: 0,
             orders: orders(&vec![second; candidates]),
         }
     }

@@ -36,6 +36,7 @@ mod lock;
 mod presets;
 mod process;
 mod report;
+mod sentinel;
 mod state;
 mod transitions;
 

@@ -18,6 +18,7 @@ pub fn small() -> Vec<(Config, Option<usize>)> {
         (striking(Config::equal("work that goes on", 2, 3, 2), &[Resign, Stuck]), None),
         (striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]), Some(36)),
         (striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]), Some(30)),
+        (with_sentinels(Config::equal("a sentinel", 2, 3, 1), 1), None),
     ]
 }
 
@@ -47,7 +48,18 @@ pub fn large(candidates: usize) -> Vec<Config> {
         hearing,
         Config::equal("any two faults", 2, 2, 2),
         late,
+        with_sentinels(Config::equal("any one fault, a sentinel", 2, 3, 1), 1),
+        with_sentinels(Config::equal("any one fault, two sentinels", 2, 2, 1), 2),
+        with_sentinels(striking(Config::equal("a sentinel, late", 2, 2, 2), &[Crash, Delay]), 1),
+        with_sentinels(striking(Config::equal("a sentinel, lost", 2, 2, 2), &[Crash, Loss]), 1),
+        with_sentinels(striking(Config::equal("a winner dies", 2, 3, 2), &[Crash, Delete]), 1),
     ]
+}
+
+/// A process that dies with an entry, and so many sentinels that see it.
+fn with_sentinels(mut config: Config, sentinels: u8) -> Config {
+    config.sentinels = sentinels;
+    config
 }
 
 /// Only these, each once.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{LockErrorKind, Request};
-use incumbent::protocol::{Action, Elector, Event, LockFailure, Response, State};
+use incumbent::protocol::{Action, Elector, Event, LockFailure, RegisteredTerm, Response, State};
 
 use crate::config::Config;
 use crate::key::{Key, nonce};
@@ -20,7 +20,7 @@ fn poll(_attempt: u32, _random: f64) -> Duration {
 
 /// A seed from which the first draws are near the least, so that what is drawn at random comes as
 /// early as it may.
-static SEED: LazyLock<u64> = LazyLock::new(|| {
+pub static SEED: LazyLock<u64> = LazyLock::new(|| {
     let early = |seed: &u64| {
         let mut random = fastrand::Rng::with_seed(*seed);
         (0..4).all(|_| random.f64() < 0.1)
@@ -86,6 +86,8 @@ pub struct Process {
     pub request: Option<(u64, Time)>,
     /// What kind of request that is.
     pub asked: Asked,
+    /// What its sentinel knows of its term.
+    pub registered: Option<RegisteredTerm>,
 }
 
 /// A kind of request.
@@ -132,7 +134,18 @@ impl Process {
             paused: false,
             request: None,
             asked: Asked::Read,
+            registered: None,
         }
+    }
+
+    /// The term to register.
+    pub fn releasable(&self) -> Option<RegisteredTerm> {
+        self.machine.as_ref().and_then(|machine| machine.read().releasable())
+    }
+
+    /// Whether its sentinel does not know the latest yet.
+    pub fn registers(&self) -> bool {
+        self.acts() && self.registered != self.releasable()
     }
 
     pub fn is_up(&self) -> bool {
@@ -247,9 +260,22 @@ impl Process {
         self.term = Term::None;
     }
 
+    /// What a sentinel may know of it: the phases do not take down whether a term has begun that is
+    /// over.
+    pub fn sketch_registration(&self, key: &mut Key) {
+        key.campaign(nonce(self.who, self.life));
+        for (tag, term) in [(60, self.registered), (61, self.releasable())] {
+            if let Some(term) = term {
+                key.plain(tag);
+                key.token(term.token.0);
+            }
+        }
+    }
+
     pub fn sketch(&self, now: Time, key: &mut Key) {
         use incumbent::protocol::FingerprintSink;
-        let Self { who, life, machine, term, zombie_until, paused, request, asked } = self;
+        let Self { who, life, machine, term, zombie_until, paused, request, asked, registered: _ } =
+            self;
         let nonce = nonce(*who, *life);
         key.write_for(nonce);
         key.nonce(nonce);

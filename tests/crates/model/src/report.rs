@@ -113,6 +113,10 @@ fn name(state: &State, step: Move) -> String {
             Message::Request { id, request } => format!("{who} -> lock: #{id} {request:?}"),
             Message::Reply { id, answer } => format!("{who} <- lock: #{id} {answer:?}"),
             Message::Hint(hint) => format!("{who} hears {hint:?}"),
+            Message::OfSentinel { request, .. } => {
+                format!("sentinel of {who} -> lock: {request:?}")
+            }
+            Message::ToSentinel { answer, .. } => format!("sentinel of {who} <- lock: {answer:?}"),
         }
     };
     match step {
@@ -125,6 +129,9 @@ fn name(state: &State, step: Move) -> String {
         Move::TimeOut(who) => format!("c{who}: its request times out"),
         Move::WorkStops(who) => format!("c{who}: its work stops"),
         Move::Resume(who) => format!("c{who} resumes"),
+        Move::Register(who) => format!("c{who} registers {:?}", state.processes[who].releasable()),
+        Move::Sentinel(run) => format!("sentinel of c{}: next step", state.runs[run].who),
+        Move::SentinelTimeOut(run) => format!("sentinel of c{}: timeout", state.runs[run].who),
         Move::Expire => "the lock expires what it holds".to_owned(),
         Move::Tick => "time passes".to_owned(),
     }
@@ -152,6 +159,11 @@ impl fmt::Display for Outcome {
             creates[3],
             seen(&sights.notices),
             if broken.is_none() { "all properties hold" } else { "BROKEN" },
-        )
+        )?;
+        let [stored, refused] = sights.releases.each_ref().map(seen);
+        match stored + refused {
+            0 => Ok(()),
+            _ => write!(f, "; sentinels: {stored} releases, {refused} refused"),
+        }
     }
 }

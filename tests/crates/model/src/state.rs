@@ -10,6 +10,7 @@ use crate::config::{Config, Fault};
 use crate::key::{Key, nonce};
 use crate::lock::{Entrance, Time};
 use crate::process::{Breach, Process, Term};
+use crate::sentinel::Run;
 
 /// What is under way.
 #[derive(Debug, Clone)]
@@ -20,6 +21,10 @@ pub enum Message {
     Reply { id: u64, answer: Response },
     /// From the lock.
     Hint(Hint),
+    /// From a sentinel to the lock.
+    OfSentinel { twin: u8, id: u64, request: Request },
+    /// From the lock to a sentinel.
+    ToSentinel { twin: u8, id: u64, answer: Response },
 }
 
 /// A message from or to a process.
@@ -44,6 +49,8 @@ pub struct State {
     pub lock: Arc<Entrance>,
     pub processes: Vec<Arc<Process>>,
     pub flights: Vec<Arc<Flight>>,
+    /// Releases that sentinels have begun.
+    pub runs: Vec<Arc<Run>>,
     /// Faults that may still come.
     pub faults: u8,
     /// Which have come, a bit each, where each may come once.
@@ -61,6 +68,7 @@ impl State {
             lock: Arc::new(lock),
             processes: (0..config.leases.len()).map(|who| Arc::new(Process::down(who))).collect(),
             flights: Vec::new(),
+            runs: Vec::new(),
             faults: config.faults,
             spent: 0,
             last_token: 0,
@@ -98,8 +106,8 @@ impl State {
         });
         let arrives = self.flights.iter().any(|flight| {
             let hint = matches!(flight.message, Message::Hint(_)); // which may get lost
-            let to_lock = matches!(flight.message, Message::Request { .. });
-            flight.left == 0 && !hint && (to_lock || self.processes[flight.who].acts())
+            let of_process = matches!(flight.message, Message::Reply { .. });
+            flight.left == 0 && !hint && (!of_process || self.processes[flight.who].acts())
         });
         !waits && !arrives && !overdue(self.lock.expires())
     }
@@ -107,16 +115,18 @@ impl State {
     /// Drops what can have no effect: responses that are not awaited, hints to processes that are
     /// gone.
     pub fn prune(&mut self) {
-        let processes = &self.processes;
-        self.flights.retain(|flight| {
-            let process = &processes[flight.who];
+        let mut flights = std::mem::take(&mut self.flights);
+        flights.retain(|flight| {
+            let process = &self.processes[flight.who];
             let awaited = process.request.map(|(id, _)| id);
             match &flight.message {
-                Message::Request { .. } => true,
+                Message::Request { .. } | Message::OfSentinel { .. } => true,
+                Message::ToSentinel { twin, id, .. } => self.sentinel_awaits(flight, *twin, *id),
                 Message::Reply { id, .. } => process.life == flight.life && awaited == Some(*id),
                 Message::Hint(_) => process.life == flight.life && process.is_up(),
             }
         });
+        self.flights = flights;
     }
 
     /// The same for all states that differ in names and dates only.
@@ -153,7 +163,24 @@ impl State {
                     key.plain(3);
                     key.hint(hint);
                 }
+                Message::OfSentinel { twin, id, request } => {
+                    key.plain(40 + u64::from(*twin));
+                    key.plain(u64::from(self.sentinel_awaits(flight, *twin, *id)));
+                    key.request(request);
+                }
+                Message::ToSentinel { twin, id: _, answer } => {
+                    key.plain(45 + u64::from(*twin));
+                    key.answer(answer);
+                }
             }
+            key.part();
+        }
+        for run in &self.runs {
+            run.sketch(self.now, &mut key);
+            key.part();
+        }
+        for process in self.processes.iter().filter(|it| self.config.sentinels > 0 && it.is_up()) {
+            process.sketch_registration(&mut key);
             key.part();
         }
         key.finish(&self.config.orders)

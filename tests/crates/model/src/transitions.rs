@@ -25,6 +25,12 @@ pub enum Move {
     /// The lock frees the entry, or forgets a tombstone.
     Expire,
     Resume(usize),
+    /// A sentinel learns what a process registered last.
+    Register(usize),
+    /// The next step of a release by a sentinel.
+    Sentinel(usize),
+    /// The timeout for a request of a sentinel passes.
+    SentinelTimeOut(usize),
     /// A fault that strikes a process.
     Strike(Fault, usize),
     /// A fault that strikes a message.
@@ -42,9 +48,11 @@ pub struct Sights {
     pub creates: [AtomicU64; 4],
     /// Step-down notices that a candidate received.
     pub notices: AtomicU64,
+    /// Releases by sentinels that were stored, and that were refused.
+    pub releases: [AtomicU64; 2],
 }
 
-fn count(sight: &AtomicU64) {
+pub(crate) fn count(sight: &AtomicU64) {
     sight.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -85,6 +93,7 @@ pub fn transitions(state: &State, moves: &mut Vec<Move>) {
     for (index, flight) in state.flights.iter().enumerate() {
         let reaches = match &flight.message {
             Message::Request { .. } => true,
+            Message::OfSentinel { .. } | Message::ToSentinel { .. } => true,
             _ => state.processes[flight.who].acts(),
         };
         if reaches && !flight.held {
@@ -99,6 +108,10 @@ pub fn transitions(state: &State, moves: &mut Vec<Move>) {
             (Fault::Refusal, Message::Request { request, .. }) => {
                 flight.left == 0 && matches!(request, Request::Write(_) | Request::Release(_))
             }
+            (
+                Fault::Duplicate | Fault::Refusal,
+                Message::OfSentinel { request: Request::Release(_), .. },
+            ) => flight.left == 0,
             _ => false,
         };
         let disturbs = Fault::ALL.into_iter().filter(|fault| state.may(*fault) && may(*fault));
@@ -113,6 +126,7 @@ pub fn transitions(state: &State, moves: &mut Vec<Move>) {
     if state.may(Fault::Vanish) && state.lock.holds_entry() && !state.lock.vouches() {
         moves.push(Move::Remove(Fault::Vanish));
     }
+    state.sentinel_moves(moves);
     if state.is_settled() && state.config.horizon.is_none_or(|horizon| state.tick < horizon) {
         moves.push(Move::Tick);
     }
@@ -152,10 +166,16 @@ impl State {
                 }
             }
             Move::Resume(who) => self.process(who).paused = false,
+            Move::Register(who) => {
+                let term = self.processes[who].releasable();
+                self.process(who).registered = term;
+            }
+            Move::Sentinel(index) => self.sentinel_steps(index),
+            Move::SentinelTimeOut(index) => self.sentinel_times_out(index),
             Move::Strike(fault, who) => {
                 self.spend(fault);
                 match fault {
-                    Fault::Crash => self.process(who).gone(),
+                    Fault::Crash => self.dies(who),
                     Fault::Pause => self.process(who).paused = true,
                     Fault::Resign => self.feed(who, Event::Resign, sights, told),
                     Fault::Stop => self.feed(who, Event::Stop, sights, told),
@@ -213,6 +233,9 @@ impl State {
                 if let Message::Request { id, request } = &flight.message {
                     let answer = failed(request, LockErrorKind::Conflict);
                     flight.message = Message::Reply { id: *id, answer };
+                } else if let Message::OfSentinel { twin, id, request } = &flight.message {
+                    let answer = failed(request, LockErrorKind::Conflict);
+                    flight.message = Message::ToSentinel { twin: *twin, id: *id, answer };
                 }
             }
             _ => {}
@@ -252,6 +275,9 @@ impl State {
                 }
                 self.feed(who, Event::Hint(hint.clone()), sights, told);
             }
+            Message::OfSentinel { .. } | Message::ToSentinel { .. } => {
+                self.sentinel_message(&flight, sights);
+            }
         }
     }
 
@@ -275,7 +301,7 @@ impl State {
     }
 
     /// Something was stored: delivers hints.
-    fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         let Some(last) = self.lock.last.clone() else { return };
         self.hint(&Hint::Stored { record: last.record, previous: last.previous, age: None });
     }
@@ -333,7 +359,7 @@ impl State {
                 if self.processes[who].term != Term::None {
                     self.breach.get_or_insert(Breach::Order);
                 }
-                self.process(who).gone();
+                self.dies(who);
             }
             _ => {}
         }
