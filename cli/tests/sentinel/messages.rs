@@ -59,6 +59,18 @@ async fn process_with_another_start_time_is_refused() {
 }
 
 #[tokio::test]
+async fn unknown_version_is_refused() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let host = Host::start(&env).await;
+    let mut client = Client::connect(host.address()).await;
+    let version = VERSION + 1;
+    client.send(&encode(&SentinelMessage::Hello { version, started: our_start() })).await;
+    let refused = client.rest().await;
+    let reason = format!("version {version} of its messages is unknown");
+    assert!(refused.starts_with("{\"refused\"") && refused.contains(&reason), "{refused}");
+}
+
+#[tokio::test]
 async fn process_outside_of_the_program_is_refused_by_a_wrapper() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
     let first = Wrapped::campaign(&env).await;
