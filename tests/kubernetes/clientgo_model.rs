@@ -175,11 +175,13 @@ async fn for_real(end: End) -> Observation {
         }
     }
     let between = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
+    let replaced = between(stored.since, stored.successor);
     Observation {
         works_on: between(stored.by, ended),
-        replaced: between(stored.since, stored.successor),
+        replaced,
         not_replaced: between(stored.by, stored.before_successor),
-        released: stored.released,
+        // An empty record may be written over between two reads. Nothing else frees one so soon.
+        released: stored.released || replaced < LEASE,
     }
 }
 
