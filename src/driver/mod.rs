@@ -75,7 +75,7 @@ pub(crate) fn spawn(
         campaigning: None,
         vacant_since: None,
         #[cfg(all(feature = "sentinel", unix))]
-        registrations: Registrations::new(&shared.name, sentinel, runtime),
+        registrations: Registrations::new(&shared.name, sentinel, runtime).map(Box::new),
         finish: Finish { telemetry: Telemetry::new(&shared.name, &shared.identity), shared },
     };
     runtime.spawn(driver.run(inputs).instrument(span));
@@ -94,7 +94,7 @@ struct Driver {
     campaigning: Option<JoinHandle<()>>,
     vacant_since: Option<Instant>,
     #[cfg(all(feature = "sentinel", unix))]
-    registrations: Option<Registrations>,
+    registrations: Option<Box<Registrations>>,
     /// Last, as fields are dropped in order: the others still report to it.
     finish: Finish,
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use super::watch;
-use crate::lock::codec::mark::MAX_IDENTITY_LEN;
+use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     Subscription, Write, check_not_empty,

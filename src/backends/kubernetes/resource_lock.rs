@@ -13,7 +13,7 @@ use super::events::Recorder;
 use super::resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind};
 use super::state::ResourceLockState;
 use super::timing::LeaseTiming;
-use crate::lock::codec::mark::MAX_IDENTITY_LEN;
+use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::util::per_key::PerKey;
 use crate::util::text::truncate;
 

@@ -16,7 +16,8 @@ use super::known;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
 use super::vimeo_timing::VimeoTiming;
-use crate::lock::codec::mark::{EncodedMark, MAX_IDENTITY_LEN};
+use crate::lock::codec::MAX_IDENTITY_LEN;
+use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{
     Capabilities, Lock, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write,
     check_not_empty,

@@ -11,7 +11,7 @@ use super::check_name;
 use super::hints::{DeliveredRevisions, Subscribers};
 use super::seen::NewestRevisions;
 use crate::backends::hint_hub::{self, HintHub, Listen};
-use crate::lock::codec::mark::MAX_IDENTITY_LEN;
+use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::{
     Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
     StepDownNotice, Subscription, Write,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::Advertisement;
-use crate::lock::codec::mark::MAX_IDENTITY_LEN;
+use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::codec::{bounded_duration, ceil_millis, display_identity, parse_nonce};
 use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, WriteId};
 

@@ -7,12 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::Advertisement;
 use crate::lock::codec::{
-    bounded_duration, cause_label, ceil_millis, display_identity, parse_nonce,
+    MAX_IDENTITY_LEN, bounded_duration, cause_label, ceil_millis, display_identity, parse_nonce,
 };
 use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
-
-/// The most bytes of an identity that are shown.
-pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
 
 /// A mark as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::Nonce;
+#[allow(unused_imports, reason = "not every lock writes one")]
 pub(crate) use crate::time::timing::ceil_millis;
 use crate::util::text::truncate;
 
@@ -14,6 +15,9 @@ use crate::util::text::truncate;
 /// that is passed on grows by no more than drift. What claims more is taken for as long as this, so
 /// that no single write keeps an election without a leader for longer.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);
+
+/// The most bytes of an identity that are shown.
+pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
 
 /// Whole seconds, rounded up likewise, and one at the least: no server takes a zero.
 pub(crate) fn ceil_seconds(span: Duration) -> u64 {
