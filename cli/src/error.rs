@@ -21,8 +21,8 @@ Exit codes:
   1      failed
   2      wrong usage
   3      not the leader, or not found
-    4      no server reachable
-    5      permission denied by the server
+  4      no server reachable
+  5      permission denied by the server
   128+n  ended by signal n";
 
 /// An exit code. Success is 0; a signal ends the program with 128 plus its number.

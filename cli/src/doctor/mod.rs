@@ -33,15 +33,15 @@ use report::Report;
 
 const LEVELS: &str = "\
 Levels:
-    ok       as it should be
-    unknown  cannot be checked from here; does not count
-    warning  elections work, but slowly or not after a failure to expect
-    error    elections do not work, or are not safe
+  ok       as it should be
+  unknown  cannot be checked from here; does not count
+  warning  elections work, but slowly or not after a failure to expect
+  error    elections do not work, or are not safe
 
 Exit codes:
   0      no problems found
   1      warnings
-    2      errors, such as an unreachable server; or wrong usage
+  2      errors, such as an unreachable server; or wrong usage
   128+n  ended by signal n";
 
 /// Check whether elections can work here, and suggest a fix for each problem.

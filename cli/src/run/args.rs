@@ -92,7 +92,7 @@ pub enum OnExit {
 
 const MANUAL: &str = "\
 What is stopped:
-    COMMAND and all its descendants, in any process group or session: they get the signal (and SIGCONT), and after the
+  COMMAND and all its descendants, in any process group or session: they get the signal (and SIGCONT), and after the
   grace SIGKILL, so that all of them end before the right to lead does. Processes that COMMAND leaves behind when it
   ends are stopped too. A second process does this (`run-guard` in a process list), also when incumbent itself is
   killed, hangs, or is suspended; if the guard is killed, COMMAND is killed with it. COMMAND runs in a control group
@@ -102,7 +102,7 @@ What is stopped:
   and does not release the lock.
 
 Signals:
-    SIGUSR1, SIGUSR2 and SIGHUP are forwarded to COMMAND once it has a handler for them; without COMMAND they have no
+  SIGUSR1, SIGUSR2 and SIGHUP are forwarded to COMMAND once it has a handler for them; without COMMAND they have no
   effect. With --keep-running SIGUSR1 and SIGUSR2 are not forwarded: they signal terms. SIGHUP ends incumbent if its
   terminal was closed.
 
@@ -112,7 +112,7 @@ What COMMAND sees:
   INCUMBENT_TOKEN          The fencing token of the term, greater than that of every earlier term. Send it with each
                            write, and refuse smaller ones at the destination. Not with --keep-running: read it from
                            the file.
-    INCUMBENT_DEADLINE_FILE  A file with one line of three words: the deadline in seconds of CLOCK_BOOTTIME (compare with
+  INCUMBENT_DEADLINE_FILE  A file with one line of three words: the deadline in seconds of CLOCK_BOOTTIME (compare with
                            clock_gettime, as in Python's time.clock_gettime(time.CLOCK_BOOTTIME); the first word of
                            /proc/uptime is the same, except in a container with lxcfs, which is reported at the
                            start); the deadline in UTC by the wall clock; the token. It is replaced at each renewal;
@@ -121,7 +121,7 @@ What COMMAND sees:
   Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, NATS_CERT, NATS_KEY;
   PGPASSWORD, AWS_SECRET_ACCESS_KEY and the like with those locks; a URL with a password) are not inherited, unless
   --pass-env names them.
-    Standard input, output and error are passed through. On a terminal COMMAND is in the foreground: Ctrl-C reaches it,
+  Standard input, output and error are passed through. On a terminal COMMAND is in the foreground: Ctrl-C reaches it,
   and if it ends by Ctrl-C, incumbent ends, whatever --on-exit says. Ctrl-Z suspends both, and the lease is not renewed
   meanwhile: a command that is suspended for longer is killed.
 

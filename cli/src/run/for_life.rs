@@ -59,7 +59,7 @@ pub struct Life {
 
 const MANUAL: &str = "\
 What ends it:
-    COMMAND ends by itself: incumbent exits with its code. The kubelet restarts the container, which finds its pod's lock
+  COMMAND ends by itself: incumbent exits with its code. The kubelet restarts the container, which finds its pod's lock
   and runs COMMAND at once. To move the leadership, delete the leader's pod.
   A signal (SIGTERM, SIGINT, SIGQUIT, or SIGHUP of a terminal): COMMAND and its descendants get the signal, and after
   the grace SIGKILL. The lock stays with the pod: no other pod leads before this one is gone.
