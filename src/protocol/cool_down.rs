@@ -236,8 +236,7 @@ impl Vacancy {
             Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
                 let foreign = match watched {
                     Some(SeenEntry { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
-                    Some(_) if !c.lock_expires => c.now, /* has stated how long it must be */
-                    // waited for
+                    Some(_) if !c.lock_expires => c.now, // it stated how long to wait
                     Some(seen) => seen.at + choria,
                     None if c.with_choria => self.first_seen + choria,
                     None => c.now,

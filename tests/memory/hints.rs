@@ -2,49 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use async_trait::async_trait;
-use incumbent::lock::{
-    Capabilities, Hint, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
-};
+use incumbent::lock::{Hint, HintSink, Lock};
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 
+use crate::WithHints;
 use crate::conformance::{LEASE, leads, sees, soon};
 
-/// A lock whose subscriptions begin with many hints at once.
-#[derive(Debug)]
-struct Flooding(MemoryLock);
-
-#[async_trait]
-impl Lock for Flooding {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn check_name(&self, name: &str) -> Result<(), String> {
-        self.0.check_name(name)
-    }
-
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.0.read(name, timeout).await
-    }
-
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.0.write(name, write).await
-    }
-
-    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        self.0.release(name, release).await
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+/// Its subscriptions begin with many hints at once.
+fn flooding(lock: MemoryLock) -> WithHints {
+    let subscribe = |lock: &MemoryLock, name: &str, sink: HintSink| {
         for _ in 0..1_000 {
             sink.send(Hint::Recheck);
         }
-        self.0.subscribe(name, sink) // tells that everything is heard
-    }
+        lock.subscribe(name, sink) // tells that everything is heard
+    };
+    WithHints { lock, subscribe }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -55,7 +29,7 @@ async fn coverage_survives_an_overflow_of_hints() {
     let _leadership = leads(&leader).await;
     let polls = Arc::new(AtomicUsize::new(0));
     let polled = Arc::clone(&polls);
-    let standby = new_election("my_app", Flooding(lock))
+    let standby = new_election("my_app", flooding(lock))
         .identity("standby")
         .backoff(move |_, _| {
             polled.fetch_add(1, Ordering::SeqCst);

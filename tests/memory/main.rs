@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance::{LEASE, Service, leads, sees};
-use incumbent::lock::{Capabilities, Lock, LockError, Reading, Release, Revision, Write};
+use incumbent::lock::{
+    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
+};
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 
@@ -43,31 +45,43 @@ impl Service for Memory {
 
 suite!(Memory);
 
-/// A lock without hints, so that its candidates poll.
+/// A lock with another way of sending hints.
 #[derive(Debug)]
-struct Deaf(MemoryLock);
+struct WithHints {
+    lock: MemoryLock,
+    subscribe: fn(&MemoryLock, &str, HintSink) -> Subscription,
+}
 
 #[async_trait]
-impl Lock for Deaf {
+impl Lock for WithHints {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.lock.capabilities()
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
-        self.0.check_name(name)
+        self.lock.check_name(name)
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.0.read(name, timeout).await
+        self.lock.read(name, timeout).await
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.0.write(name, write).await
+        self.lock.write(name, write).await
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        self.0.release(name, release).await
+        self.lock.release(name, release).await
     }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        (self.subscribe)(&self.lock, name, sink)
+    }
+}
+
+/// Its candidates poll.
+fn without_hints(lock: MemoryLock) -> WithHints {
+    WithHints { lock, subscribe: |_, _, _| Subscription::none() }
 }
 
 /// A policy may return "never", which is not an instant that a timer can hold.
@@ -77,7 +91,7 @@ async fn a_candidate_that_never_polls_continues() {
     let leader = new_election("my_app", lock.clone()).identity("first").start().unwrap();
     let _leadership = leads(&leader).await;
     let never = |_: u32, _: f64| Duration::MAX;
-    let standby = new_election("my_app", Deaf(lock)).backoff(never).start().unwrap();
+    let standby = new_election("my_app", without_hints(lock)).backoff(never).start().unwrap();
     sees(&standby, "first").await;
     tokio::task::yield_now().await; // it begins to wait
     assert!(tokio::time::timeout(LEASE / 5, standby.won()).await.is_err(), "it stands");

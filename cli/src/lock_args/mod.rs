@@ -182,9 +182,7 @@ impl LockArgs {
             .notify(|failure, _| on_retry(failure))
             .await
     }
-}
 
-impl LockArgs {
     /// The same for an election that others have created: nothing is created. `object`: as with
     /// `--object`.
     pub async fn open_existing(

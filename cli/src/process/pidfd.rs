@@ -2,11 +2,16 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use incumbent::sentinel::start_time;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::timeout;
+
+/// How long after the end of a connection its process may take to die.
+const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One process, which a later one with the same id is not taken for.
 pub struct WatchedProcess {
@@ -40,6 +45,14 @@ impl WatchedProcess {
     #[allow(deprecated, reason = "its successor is unsafe; an owned descriptor stays registered")]
     fn new(pidfd: OwnedFd) -> io::Result<Self> {
         Ok(Self { pidfd: AsyncFd::with_interest(pidfd, Interest::READABLE)? })
+    }
+
+    /// Waits until the process is dead, for as long as one may take whose connection is closed.
+    ///
+    /// # Errors
+    /// It is still alive: a closed connection alone proves nothing.
+    pub async fn dead_soon(&self) -> io::Result<()> {
+        timeout(DEATH_TIMEOUT, self.dead()).await?
     }
 
     /// Waits until all threads of the process have ended. Cancel safe.

@@ -23,8 +23,6 @@ use crate::process::{WatchedProcess, tree};
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to read on after the death of the process: what it sent is here already.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long after the end of a connection its process may take to die.
-const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many replies may wait for a process that does not read.
 const REPLIES: usize = 64;
 
@@ -135,7 +133,7 @@ impl Connection {
                 message = read_message(&mut self.reader, &mut self.line) => {
                     if message.and_then(|message| self.take(&message)).is_err() {
                         // A closed connection proves nothing. A living process connects again.
-                        return timeout(DEATH_TIMEOUT, process.dead()).await?;
+                        return process.dead_soon().await;
                     }
                 }
                 dead = process.dead() => {
@@ -163,16 +161,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Checks in the background that the term could be released, and tells the process if not.
+    /// Checks in the background that the term could be released, and reports a problem.
     fn check(&self, election: Arc<str>, term: RegisteredTerm) {
         let (registry, replies) = (Arc::clone(&self.shared.registry), self.replies.clone());
         let number = self.number;
         tokio::spawn(async move {
-            let checked = registry.check(&election, term).await;
-            // A term that is over meanwhile has no entry.
-            if let Err(reason) = checked
-                && registry.is_registered(number, &election, term)
-            {
+            if let Err(reason) = registry.check(number, &election, term).await {
                 warn!(%election, %reason, "cannot release");
                 let _ = replies.try_send(SentinelReply::Unable { election, reason });
             }

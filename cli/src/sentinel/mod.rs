@@ -23,10 +23,12 @@ use crate::error::CliError;
 use crate::lock_args::{LockArgs, SelectedLock, not_for_life};
 
 pub use self::locks::SentinelLocks;
-pub use self::registry::{RegisteredTerms, Registry};
+pub use self::registry::Registry;
 
+/// How long a sentinel tries to release that then exits.
+pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a sentinel of a host tries to release.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
+const HOST_RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Release the elections of a program at once if it crashes.
 ///
@@ -97,7 +99,7 @@ impl Sentinel {
                 let mut signals = StopSignals::listen()?;
                 raise_file_limit();
                 let (listener, is_new) = bind(&path, self.mode)?;
-                let shared = Shared { registry, tree_dead: None, limit: RELEASE_TIMEOUT };
+                let shared = Shared { registry, tree_dead: None, limit: HOST_RELEASE_TIMEOUT };
                 let mut server = Server::new(listener, shared)?;
                 info!(path = %path.display(), "listening");
                 systemd::ready(format!("listening at {}", path.display()));

@@ -25,11 +25,11 @@ const MAX_WAITING: usize = 10_000;
 
 /// The terms that a process registered, by election and candidate.
 #[derive(Default)]
-pub struct RegisteredTerms(HashMap<(Arc<str>, Nonce), RegisteredTerm>);
+struct RegisteredTerms(HashMap<(Arc<str>, Nonce), RegisteredTerm>);
 
 impl RegisteredTerms {
     /// Takes a message. Returns the term that began.
-    pub fn on_message(
+    fn on_message(
         &mut self,
         message: &SentinelMessage,
     ) -> Result<Option<(Arc<str>, RegisteredTerm)>, String> {
@@ -51,12 +51,12 @@ impl RegisteredTerms {
         }
     }
 
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Takes them all.
-    pub fn take(&mut self) -> Vec<(Arc<str>, RegisteredTerm)> {
+    fn take(&mut self) -> Vec<(Arc<str>, RegisteredTerm)> {
         let taken = std::mem::take(&mut self.0);
         taken.into_iter().map(|((election, _), term)| (election, term)).collect()
     }
@@ -106,22 +106,27 @@ impl Registry {
     }
 
     /// Whether the term has not ended.
-    pub fn is_registered(
-        &self,
-        connection: u64,
-        election: &Arc<str>,
-        term: RegisteredTerm,
-    ) -> bool {
+    fn is_registered(&self, connection: u64, election: &Arc<str>, term: RegisteredTerm) -> bool {
         let key = (Arc::clone(election), term.nonce);
         let terms = self.terms();
         terms.get(&connection).is_some_and(|terms| terms.0.get(&key) == Some(&term))
     }
 
-    /// Checks that a term could be released. Returns the problem.
-    pub async fn check(&self, election: &str, term: RegisteredTerm) -> Result<(), String> {
+    /// Checks that a term of a connection could be released. Returns the problem.
+    pub async fn check(
+        &self,
+        connection: u64,
+        election: &Arc<str>,
+        term: RegisteredTerm,
+    ) -> Result<(), String> {
         let Ok(_place) = self.waiting.try_acquire() else { return Ok(()) };
         let _permit = self.checks.acquire().await;
-        self.locks.check_term(election, term).await
+        let checked = self.locks.check_term(election, term).await;
+        // A term that is over meanwhile has no entry.
+        checked.or_else(|problem| match self.is_registered(connection, election, term) {
+            true => Err(problem),
+            false => Ok(()),
+        })
     }
 
     /// Releases the entries of a dead process, whose work is dead too.

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::sync::watch;
 
+use super::RELEASE_TIMEOUT;
 use super::connection::Shared;
 use super::registry::Registry;
 use super::server::{Server, bind_abstract};
@@ -21,8 +22,6 @@ use crate::process::{is_in, lookup, tree};
 
 /// How long to try to kill what the program left behind.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to try to release.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the program, and returns its exit code.
 pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCode, CliError> {

@@ -1,4 +1,4 @@
-//! A program that uses the library, and crashes as it is told: this test program itself.
+//! A program that uses the library, and crashes on request: this test program itself.
 
 use std::env;
 use std::hint::black_box;

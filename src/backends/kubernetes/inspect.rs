@@ -232,7 +232,7 @@ impl ElectionWatch {
         loop {
             let (object, deleted) = match self.events.next().await? {
                 Err(error) => return Some(Err(lost(ApiFailure::Lost(error)))),
-                Ok(WatchEvent::Error(status)) if status.code == 410 => return None, /* the version is too old */
+                Ok(WatchEvent::Error(status)) if status.code == 410 => return None, // too old
                 Ok(WatchEvent::Error(status)) => {
                     return Some(Err(lost(ApiFailure::Refused(status))));
                 }

@@ -42,8 +42,8 @@ impl ElectionRecord {
         !self.holder_identity.is_empty()
     }
 
-    /// Returns this record with times by which client-go's candidates can tell it from all records
-    /// of its term before it, of which `old` is the last.
+    /// Returns this record with times that client-go's candidates see to differ from all records of
+    /// its term before it, of which `old` is the last.
     ///
     /// They wait for a lease from the first of all records that are equal to them, and compare
     /// times in whole seconds. They would not see a renewal in the second of the last one, and take

@@ -26,6 +26,7 @@ type Key = (Arc<str>, u64);
 
 /// A handle on the task that holds the connection. The task ends with the last handle.
 pub(super) struct Client {
+    pub address: PathBuf,
     changes: mpsc::UnboundedSender<(Key, Option<Token>)>,
 }
 
@@ -42,7 +43,7 @@ impl Client {
             return known;
         }
         let (changes, receiver) = mpsc::unbounded_channel();
-        let client = Arc::new(Self { changes });
+        let client = Arc::new(Self { address: address.to_owned(), changes });
         clients.insert(address.to_owned(), Arc::downgrade(&client));
         runtime.spawn(Task::new(address.to_owned(), receiver).run());
         client

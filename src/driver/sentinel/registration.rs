@@ -1,6 +1,5 @@
 //! The terms of one election, as they are registered with the sentinel.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -21,7 +20,7 @@ pub(crate) struct Registrations {
 }
 
 enum Registrar {
-    Client { address: PathBuf, client: Arc<Client> },
+    Client(Arc<Client>),
     Sink(Arc<dyn Fn(SentinelMessage) + Send + Sync>),
 }
 
@@ -30,9 +29,7 @@ impl Registrations {
     pub fn new(election: &Arc<str>, sentinel: Sentinel, runtime: &Handle) -> Option<Self> {
         let to = match sentinel.0 {
             Kind::None => return None,
-            Kind::Address(address) => {
-                Registrar::Client { client: Client::shared(&address, runtime), address }
-            }
+            Kind::Address(address) => Registrar::Client(Client::shared(&address, runtime)),
             Kind::Sink(sink) => Registrar::Sink(sink),
         };
         Some(Self { election: Arc::clone(election), to, registered: Vec::new() })
@@ -59,10 +56,10 @@ impl Registrations {
         let election = &self.election;
         match &mut self.to {
             Registrar::Sink(sink) => sink(SentinelMessage::of(Arc::clone(election), nonce, term)),
-            Registrar::Client { address, client } => {
+            Registrar::Client(client) => {
                 if !client.set(election, nonce, term.map(|term| term.token)) {
                     // Its runtime is gone: the terms of this election are registered again.
-                    *client = Client::shared(address, &Handle::current());
+                    *client = Client::shared(&client.address, &Handle::current());
                     for term in self.registered.iter().flatten() {
                         client.set(election, term.nonce, Some(term.token));
                     }

@@ -29,8 +29,6 @@ use std::ffi::OsString;
 
 /// The maximum interval between checks of the tree.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// How long after the end of the channel the candidate may take to die.
-const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the guard tries to kill the rest; then the candidate does.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -198,8 +196,7 @@ impl Guard {
     /// Releases the terms of a dead candidate, whose command is dead too.
     async fn release(self) {
         let (Some(candidate), Some(sentinel)) = (self.candidate, self.sentinel) else { return };
-        // A closed channel alone proves nothing.
-        if let Ok(Ok(())) = tokio::time::timeout(DEATH_TIMEOUT, candidate.dead()).await {
+        if candidate.dead_soon().await.is_ok() {
             sentinel.release().await;
         }
     }

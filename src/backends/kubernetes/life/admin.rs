@@ -307,7 +307,7 @@ impl LifeWatch {
             let failure = match event {
                 None if changed => return Some(Ok(())),
                 None => return None,
-                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, /* the version is too old */
+                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, // too old
                 Some(Ok(WatchEvent::Error(status))) => ApiFailure::Refused(status),
                 Some(Err(error)) => ApiFailure::Lost(error),
                 Some(Ok(WatchEvent::Bookmark(_))) => continue,

@@ -144,7 +144,7 @@ impl Candidate {
     }
 
     /// The process that campaigns: its own, or that of its sentinel.
-    fn campaigner(&self) -> Option<Pid> {
+    fn candidate_pid(&self) -> Option<Pid> {
         let process = self.process.as_ref()?;
         let pid = i32::try_from(process.id()).ok()?;
         if !self.guarded {
@@ -159,7 +159,7 @@ impl Candidate {
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.campaigner() {
+        if let Some(pid) = self.candidate_pid() {
             let _ = kill_process(pid, signal);
         }
     }
@@ -167,27 +167,29 @@ impl Candidate {
     /// Kills it as the kernel would, and logs that. A sentinel goes on, and ends by itself.
     pub fn kill(&mut self, log: &Writer) {
         let ended = self.process.as_mut().is_none_or(|process| process.ended().is_some());
-        let Some(pid) = self.campaigner().filter(|_| !ended && !self.killed) else {
+        let Some(pid) = self.candidate_pid().filter(|_| !ended && !self.killed) else {
             self.process = None;
             return; // not by us: the checker will say so
         };
-        let life = pid.as_raw_pid().unsigned_abs();
         self.killed = true;
         if self.guarded {
             self.signal(Signal::KILL);
         } else {
             self.process = None;
         }
-        log.write_of(now(), &self.name(), life, Event::Killed);
+        self.log_killed(log, pid);
+    }
+
+    fn log_killed(&self, log: &Writer, pid: Pid) {
+        log.write_of(now(), &self.name(), pid.as_raw_pid().unsigned_abs(), Event::Killed);
     }
 
     /// Kills its sentinel alone, and then the process itself.
     pub fn kill_with_sentinel(&mut self, log: &Writer) {
-        let Some(pid) = self.campaigner() else { return };
+        let Some(pid) = self.candidate_pid() else { return };
         self.process = None;
         let _ = kill_process(pid, Signal::KILL);
-        let life = pid.as_raw_pid().unsigned_abs();
-        log.write_of(now(), &self.name(), life, Event::Killed);
+        self.log_killed(log, pid);
     }
 
     /// Kills it while its sentinel is paused.

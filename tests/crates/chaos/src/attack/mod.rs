@@ -120,18 +120,24 @@ pub async fn heal(env: &mut TestEnv, wounds: &[Wound]) -> io::Result<()> {
             Wound::CandidateDown(index) | Wound::SentinelPaused(index) => {
                 // A sentinel first releases what its candidate left.
                 env.fleet[index].resume_sentinel();
-                for _ in 0..1000 {
-                    if env.fleet[index].has_ended() {
-                        break;
-                    }
-                    env.pass(Duration::from_millis(20)).await?;
-                }
+                await_end(env, index).await?;
                 env.fleet[index].start(&env.net, &env.orders)?;
             }
             Wound::CandidatePaused(index) => env.fleet[index].resume(),
         }
     }
     Ok(())
+}
+
+/// Waits until the candidate's process has ended, for 20 s. Returns whether it has.
+async fn await_end(env: &mut TestEnv, index: usize) -> io::Result<bool> {
+    for _ in 0..1000 {
+        if env.fleet[index].has_ended() {
+            return Ok(true);
+        }
+        env.pass(Duration::from_millis(20)).await?;
+    }
+    Ok(false)
 }
 
 async fn restart(env: &mut TestEnv, server: usize) -> io::Result<()> {
@@ -283,13 +289,10 @@ async fn processes(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, S
         }
         Fault::LeaderTerminated => {
             env.fleet[leader].terminate();
-            for _ in 0..1000 {
-                if env.fleet[leader].has_ended() {
-                    return Ok((vec![Wound::CandidateDown(leader)], struck));
-                }
-                env.pass(Duration::from_millis(20)).await?;
+            match await_end(env, leader).await? {
+                true => Ok((vec![Wound::CandidateDown(leader)], struck)),
+                false => Err(io::Error::other(format!("{struck} did not stop within 20 s"))),
             }
-            Err(io::Error::other(format!("{struck} did not stop within 20 s of SIGTERM")))
         }
         Fault::StandbyKilled => {
             let Some(standby) = env.standby(leader) else {
