@@ -117,6 +117,7 @@ fn all_are_noticed(
         return Ok(true);
     }
     copy(sources, tree)?;
+    take_dependencies(tree);
     let mut all_noticed = true;
     for mutation in mutations {
         for edit in mutation.edits {
@@ -218,6 +219,37 @@ fn copy(sources: &Path, tree: &Path) -> Result<(), String> {
     let _ = fs::remove_file(&tools);
     if sources.join(".tools").exists() {
         std::os::unix::fs::symlink(sources.join(".tools"), &tools).map_err(at(&tools))?;
+    }
+    Ok(())
+}
+
+/// Links what the checkout has built of other packages, so that only ours are compiled. Without it
+/// they are compiled too.
+fn take_dependencies(tree: &Path) {
+    let to = tree.join("target/debug");
+    let Some(from) = std::env::var_os("CARGO_TARGET_DIR").filter(|_| !to.exists()) else { return };
+    let from = Path::new(&from).join("debug");
+    for folder in ["deps", "build", ".fingerprint"] {
+        let _ = link_all(&from.join(folder), &to.join(folder));
+    }
+}
+
+/// Links all files but ours. Of `deps` it needs libraries alone, which a compiler never changes in
+/// place.
+fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let text = name.to_string_lossy();
+        if text.trim_start_matches("lib").starts_with("incumbent") {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            link_all(&path, &to.join(&name))?;
+        } else if !from.ends_with("deps") || text.starts_with("lib") {
+            fs::hard_link(&path, to.join(&name))?;
+        }
     }
     Ok(())
 }
