@@ -93,7 +93,8 @@ pub use builder::{ElectionBuilder, StartError, new_election, observe};
 #[cfg(all(feature = "sentinel", unix))]
 pub use driver::sentinel;
 pub use election::{
-    Change, Election, Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped, Wait,
+    Change, DrainNotice, Election, Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped,
+    Wait,
 };
 pub use lock::multi::{all_of, best_effort, required};
 pub use lock::{Advertisement, AdvertisementError, Token};

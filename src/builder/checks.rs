@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::StartError;
 use crate::lock::{Lock, Need};
-use crate::protocol::{CoolDown, MAX_LEASE, Timing, TimingError, TimingOptions};
+use crate::protocol::{CoolDown, Timing, TimingError, TimingOptions};
 use crate::time::clock::Clock;
 
 /// The caller's timing, else the lock's: never a mixture, whose parts might not fit together.
@@ -39,9 +39,13 @@ pub(super) fn custom(cool_down: CoolDown) -> Option<Duration> {
     }
 }
 
-pub(super) fn check_span(what: &'static str, duration: Duration) -> Result<(), StartError> {
-    match duration > MAX_LEASE {
-        true => Err(StartError::TooLong { what, duration }),
+pub(super) fn check_span(
+    what: &'static str,
+    duration: Duration,
+    greatest: Duration,
+) -> Result<(), StartError> {
+    match duration > greatest {
+        true => Err(StartError::TooLong { what, duration, greatest }),
         false => Ok(()),
     }
 }

@@ -33,13 +33,15 @@ pub enum StartError {
     /// Durations that do not go together.
     #[error(transparent)]
     Timing(#[from] TimingError),
-    /// A duration that keeps an election without a leader for too long.
-    #[error("a {what} of {duration:?} is longer than the greatest, 3600s")]
+    /// A duration that is longer than it may be.
+    #[error("a {what} of {duration:?} is longer than the greatest, {greatest:?}")]
     TooLong {
         /// Which one.
         what: &'static str,
         /// As given.
         duration: Duration,
+        /// The longest it may be.
+        greatest: Duration,
     },
     /// None of the election's locks is required: then nothing would keep two leaders apart.
     #[error("all locks are best effort: require one")]

@@ -1,14 +1,12 @@
 //! Describing an election, and starting it.
 
+mod callbacks;
 mod checks;
 mod error;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-
-use futures_util::future::FutureExt;
 
 pub use error::StartError;
 
@@ -22,15 +20,16 @@ use crate::driver::record::{HistoryWriter, Sink};
 use crate::driver::sentinel::Sentinel;
 use crate::election::change::Change;
 use crate::election::handle::{Election, Observer, changes_of};
-use crate::election::leadership::Leadership;
-use crate::election::loss::Loss;
 use crate::election::shared::Shared;
 use crate::lock::{Advertisement, Lock, Need, Nonce};
 use crate::protocol::{
-    Backoff, BackoffPolicy, CoolDown, Leader, MemberSettings, Settings, State, TimingOptions,
+    Backoff, BackoffPolicy, CoolDown, Drain, MAX_LEASE, MemberSettings, Settings, TimingOptions,
 };
 use crate::time::clock::{BootClock, Clock};
 use crate::util::changes::Changes;
+
+/// The longest drain.
+const MAX_DRAIN: Duration = Duration::from_secs(24 * 3600);
 
 /// Begins to describe a part in the election `name` on `lock`.
 ///
@@ -47,6 +46,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         backoff: Box::new(Backoff::FIVE_SEC),
         takeover_delay: Duration::ZERO,
         priority: 0,
+        drain: Duration::ZERO,
         clock: Arc::new(BootClock),
         callbacks: Callbacks::default(),
         eligible: true,
@@ -116,6 +116,7 @@ pub struct ElectionBuilder {
     backoff: Box<dyn BackoffPolicy>,
     takeover_delay: Duration,
     priority: u8,
+    drain: Duration,
     clock: Arc<dyn Clock>,
     callbacks: Callbacks,
     eligible: bool,
@@ -195,6 +196,19 @@ impl ElectionBuilder {
         self
     }
 
+    /// How long work may take to come to its end when this candidate stops or resigns, at most a
+    /// day. Default: no time; the work is stopped within the grace.
+    ///
+    /// Meanwhile this candidate renews, and leads with its full right. The work learns of it by
+    /// [`Leadership::draining`](crate::Leadership::draining) or
+    /// [`on_drain`](Self::on_drain). The entry is released when the last
+    /// [`Leadership`](crate::Leadership) is dropped, or when the time is over and the work has been
+    /// stopped. A term without one has nothing to wait for. A loss of the entry ends a drain.
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
     /// States that candidates of Choria take part in the same election. Every candidate of this
     /// library must say so there.
     ///
@@ -212,63 +226,6 @@ impl ElectionBuilder {
     /// Another clock than [`BootClock`]: for tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
-        self
-    }
-
-    /// The work of a term: called when this candidate becomes leader, in a task of its own.
-    ///
-    /// The term lasts while the [`Leadership`] is held, so a callback that only takes note ends
-    /// with `leadership.ended().await`. When the term ends, the future has the grace to return.
-    /// Then it is dropped at its next await point, at the deadline at the latest, also if the
-    /// candidate's task is gone. A panic ends the term like a failure of the work. It is not
-    /// called for a term that is over before its task came to run.
-    pub fn on_won<F, Fut>(mut self, callback: F) -> Self
-    where
-        F: Fn(Leadership) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
-    {
-        self.callbacks.won = Some(Arc::new(move |leadership| callback(leadership).boxed()));
-        self
-    }
-
-    /// Called once at the end of each term, after its work has stopped and before the entry is
-    /// released.
-    ///
-    /// The candidate takes part again when the returned future is done. It is dropped if it is not
-    /// done by the deadline of the lost term, or by the grace after the work stopped, whichever
-    /// is later; one that blocks its thread then is not waited for any further. It is not
-    /// called where the task of the candidate itself ends with its runtime.
-    pub fn on_lost<F, Fut>(mut self, callback: F) -> Self
-    where
-        F: Fn(Loss) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
-    {
-        self.callbacks.lost = Some(Arc::new(move |loss| callback(loss).boxed()));
-        self
-    }
-
-    /// Called at each write that campaigns, a create or a renewal, with the state at that moment.
-    /// While a call is running, further calls are left out. A call that is running when the
-    /// candidate stops is dropped. A panic ends the term like a failure of the work.
-    pub fn on_campaign<F, Fut>(mut self, callback: F) -> Self
-    where
-        F: Fn(State) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
-    {
-        self.callbacks.campaign = Some(Arc::new(move |state| callback(state).boxed()));
-        self
-    }
-
-    /// Called with the leader when it has changed, and with `None` when there is none any more:
-    /// also when this candidate becomes leader (`is_me`), and not when it only advertises
-    /// another address. One call at a time; leaders that come and go during a call are left out. A
-    /// call that is running when the candidate stops is dropped. A panic is logged.
-    pub fn on_new_leader<F, Fut>(mut self, callback: F) -> Self
-    where
-        F: Fn(Option<Leader>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
-    {
-        self.callbacks.new_leader = Some(Arc::new(move |leader| callback(leader).boxed()));
         self
     }
 
@@ -338,8 +295,10 @@ impl ElectionBuilder {
             advertisement.check()?;
         }
         let advertisement = self.advertisement.map(Arc::new);
-        check_span("takeover_delay", self.takeover_delay)?;
-        check_span("cool_down", custom(self.cool_down).unwrap_or_default())?;
+        check_span("takeover_delay", self.takeover_delay, MAX_LEASE)?;
+        check_span("drain", self.drain, MAX_DRAIN)?;
+        let cool_down = custom(self.cool_down).unwrap_or_default();
+        check_span("cool_down", cool_down, MAX_LEASE)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let identity: Arc<str> = identity.into();
         let origin_unix_ms = unix_ms_at_origin(&*self.clock);
@@ -366,7 +325,8 @@ impl ElectionBuilder {
         let parts = locks.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         #[cfg(feature = "_history")]
         let (parts, history) = HistoryWriter::begin(&self.name, parts, self.history);
-        let machine = Machine::new(parts).ok_or(StartError::NothingRequired)?;
+        let machine =
+            Machine::new(parts, Drain::new(self.drain)).ok_or(StartError::NothingRequired)?;
         #[cfg(feature = "_history")]
         let machine = machine.recorded(history);
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tracing::error;
 
+use crate::election::drain_notice::DrainNotice;
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
 use crate::election::shared::Shared;
@@ -21,6 +22,7 @@ pub(crate) type Callback<T> = Arc<dyn Fn(T) -> BoxFuture<'static, ()> + Send + S
 pub(crate) struct Callbacks {
     pub won: Option<Callback<Leadership>>,
     pub lost: Option<Callback<Loss>>,
+    pub drain: Option<Callback<DrainNotice>>,
     pub campaign: Option<Callback<State>>,
     pub new_leader: Option<Callback<Option<Leader>>>,
 }

@@ -33,6 +33,7 @@ impl Drop for Finish {
             status.term = None;
             status.leader = None;
             status.cool_down = None;
+            status.drain_ends = None;
             status.state = State::Unknown;
         });
         shared.close();

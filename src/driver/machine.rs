@@ -7,13 +7,14 @@ use std::time::Duration;
 use crate::driver::record::{HistoryWriter, Output};
 use crate::lock::{Need, Token};
 use crate::protocol::{
-    Action, BackoffPolicy, Elector, Event, Leader, MemberSettings, MultiElector, Settings, State,
-    WaitReason,
+    Action, BackoffPolicy, Drain, Elector, Event, Leader, MemberSettings, MultiElector, Settings,
+    State, WaitReason,
 };
 use crate::time::clock::Instant;
 
 pub(crate) struct Machine {
     electors: Electors,
+    pub drain: Drain,
     #[cfg(feature = "_history")]
     history: Option<Box<HistoryWriter>>,
 }
@@ -26,7 +27,7 @@ enum Electors {
 
 impl Machine {
     /// `None` if no lock is required.
-    pub fn new(mut parts: Vec<MemberSettings>) -> Option<Self> {
+    pub fn new(mut parts: Vec<MemberSettings>, drain: Drain) -> Option<Self> {
         let elector =
             |part: MemberSettings| (Elector::new(part.settings, part.capabilities), part.need);
         let electors = match (parts.pop(), parts.is_empty()) {
@@ -38,6 +39,7 @@ impl Machine {
         };
         Some(Self {
             electors,
+            drain,
             #[cfg(feature = "_history")]
             history: None,
         })

@@ -4,11 +4,13 @@
 //! machine returns actions; the driver performs them; their outcome is the next event.
 
 pub(crate) mod callbacks;
+mod drain;
 mod finish;
 pub(crate) mod machine;
 mod optional;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
+mod report;
 pub(crate) mod requests;
 #[cfg(all(feature = "sentinel", unix))]
 pub mod sentinel;
@@ -22,7 +24,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tracing::{Instrument, debug, error, info, info_span, warn};
+use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::finish::Finish;
@@ -38,13 +40,9 @@ use crate::election::leadership::Leadership;
 use crate::election::shared::Shared;
 use crate::election::term::Term;
 use crate::lock::{Lock, Request};
-use crate::protocol::{Action, Cause, Event, Leader, LockFailure, Response, State};
+use crate::protocol::{Action, Cause, Event, Response, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
-use crate::util::text::escape_line;
-
-/// The most bytes of another candidate's identity in a log line.
-const MAX_IDENTITY_SHOWN: usize = 128;
 
 /// Spawns the candidate. Its task ends after [`Input::Stop`].
 pub(crate) fn spawn(
@@ -71,6 +69,7 @@ pub(crate) fn spawn(
         callbacks,
         term: None,
         work: None,
+        draining: None,
         ending: None,
         campaigning: None,
         vacant_since: None,
@@ -90,6 +89,8 @@ struct Driver {
     term: Option<NonZeroU64>,
     /// The task of `on_won`.
     work: Option<JoinHandle<()>>,
+    /// The task of `on_drain`.
+    draining: Option<JoinHandle<()>>,
     ending: Option<BoxFuture<'static, bool>>,
     campaigning: Option<JoinHandle<()>>,
     vacant_since: Option<Instant>,
@@ -102,7 +103,7 @@ struct Driver {
 /// Ends the user's callbacks with the candidate, however its task ends.
 impl Drop for Driver {
     fn drop(&mut self) {
-        for task in [&self.work, &self.campaigning].into_iter().flatten() {
+        for task in [&self.work, &self.draining, &self.campaigning].into_iter().flatten() {
             task.abort();
         }
     }
@@ -123,7 +124,7 @@ impl Driver {
                 if self.perform() {
                     return;
                 }
-                let wake = self.machine.next_wake();
+                let wake = self.next_wake();
                 if let Some(wake) = wake {
                     sleep.reset(wake);
                 }
@@ -140,7 +141,7 @@ impl Driver {
                             self.handle(Event::WorkEnded { panicked });
                         }
                     }
-                    () = &mut sleep, if wake.is_some() => self.handle(Event::Wake),
+                    () = &mut sleep, if wake.is_some() => self.wake(),
                 }
             }
         }
@@ -187,17 +188,18 @@ impl Driver {
                 }
             }
             Input::Resign { term } if term.is_none() || term == self.current() => {
-                self.handle(Event::Resign);
+                self.drain_before(Event::Resign);
             }
             Input::WorkEnded { term, panicked } if Some(term) == self.current() => {
-                self.handle(Event::WorkEnded { panicked });
+                self.work_ended(panicked);
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
             Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
                 self.shared().update(|status| status.stopping = true);
-                self.handle(Event::Stop);
+                self.drain_before(Event::Stop);
             }
+            Input::EndDrain => self.end_drain(),
         }
     }
 
@@ -330,8 +332,10 @@ impl Driver {
         let mut term = None;
         shared.update(|status| {
             status.state = State::Candidate;
+            status.drain_ends = None;
             term = status.term.take();
         });
+        self.drain_is_over();
         let Some(term) = term else {
             error!("a term ended that had not begun: please report this");
             return self.shared().inbox.send(Input::Stop);
@@ -348,52 +352,5 @@ impl Driver {
             loss_published: false,
         };
         self.ending = Some(Box::pin(end.run()));
-    }
-
-    fn set_lock_failure(&self, failure: Option<LockFailure>) {
-        let mut term = None;
-        self.shared().update(|status| {
-            status.lock_failure.clone_from(&failure);
-            term.clone_from(&status.term);
-        });
-        if let Some(term) = term {
-            term.set_lock_failure(failure);
-        }
-    }
-
-    fn leader_changed(&mut self, lock: usize, leader: Option<Leader>) {
-        match &leader {
-            Some(leader) if leader.is_me => {
-                let now = self.now();
-                let cool_down = self.machine.cool_down().filter(|(at, _)| *at > now);
-                match cool_down {
-                    Some((at, reason)) => {
-                        let wait = at.saturating_since(now);
-                        info!(?wait, %reason, "cooling down before leading");
-                    }
-                    None => debug!("holding the entry"),
-                }
-            }
-            Some(leader) => {
-                let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
-                info!(leader = %identity, token = ?leader.token.map(|t| t.0), "observed leader");
-                let with_choria = self.machine.settings().with_choria;
-                let expires =
-                    self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires_entries);
-                if leader.token.is_none() && expires && !with_choria {
-                    warn!(
-                        leader = %identity,
-                        "entry without a mark: waiting for the maximum lease. If Choria's candidates take part, set with_choria() (--with-choria, ?with-choria); else find what writes to the entry"
-                    );
-                }
-            }
-            None => debug!("no leader"),
-        }
-        self.vacant_since = match leader {
-            Some(ref leader) if !leader.is_me || self.current().is_some() => None,
-            _ => self.vacant_since.or_else(|| Some(self.now())),
-        };
-        self.shared().update(|status| status.leader.clone_from(&leader));
-        self.shared().publish(Change::Leader(leader));
     }
 }

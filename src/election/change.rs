@@ -2,6 +2,7 @@
 
 use crate::lock::Token;
 use crate::protocol::{Cause, Leader, LockFailure};
+use crate::time::clock::Instant;
 
 /// A change in an election, as [`Election::changes`](crate::Election::changes) reports it.
 ///
@@ -30,6 +31,13 @@ pub enum Change {
     Won {
         /// The term's fencing token.
         token: Token,
+    },
+    /// This candidate is to stop or has resigned, and leads on while its work comes to its end.
+    Draining {
+        /// The term's fencing token.
+        token: Token,
+        /// When the term ends at the latest.
+        until: Instant,
     },
     /// The term of this candidate is over, and its work has stopped.
     Lost {

@@ -233,18 +233,24 @@ impl Election {
 
     /// Steps down, if this candidate leads, and takes part again after letting others go first.
     /// Returns at once: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) when its
-    /// work has stopped.
+    /// work has stopped, or has [drained](crate::ElectionBuilder::drain).
     pub fn resign(&self) {
         self.shared().inbox.send(Input::Resign { term: None });
     }
 
-    /// Stops the candidate: the work stops, the loss is reported, the entry is released, then this
-    /// returns.
+    /// Ends a [drain](crate::ElectionBuilder::drain) now, if there is one: the term ends, and its
+    /// work has the grace to stop. Returns at once.
+    pub fn end_drain(&self) {
+        self.shared().inbox.send(Input::EndDrain);
+    }
+
+    /// Stops the candidate: the work [drains](crate::ElectionBuilder::drain) where that is set, and
+    /// stops, the loss is reported, the entry is released, then this returns.
     ///
     /// The candidate stops once this has been called, even if the returned future is dropped. It
-    /// takes at most the rest of the lease for the work to stop, and a few seconds to release
-    /// the entry where the lock is slow. Calling it from a callback makes that callback wait
-    /// for itself until it is stopped by force: [`Leadership::resign`] and dropping the
+    /// takes at most the drain, the rest of the lease for the work to stop, and a few seconds to
+    /// release the entry where the lock is slow. Calling it from a callback makes that callback
+    /// wait for itself until it is stopped by force: [`Leadership::resign`] and dropping the
     /// election do not wait.
     pub async fn stop(&self) {
         self.shared().inbox.send(Input::Stop);

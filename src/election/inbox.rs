@@ -27,6 +27,8 @@ pub(crate) enum Input {
     /// The next write of the candidate states it.
     Advertise(Arc<Advertisement>),
     Stop,
+    /// No drain is waited for any longer.
+    EndDrain,
 }
 
 /// Where inputs are put. Never blocks.

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::drain_notice::DrainNotice;
 use super::inbox::Input;
 use super::loss::Loss;
 use crate::election::term::Term;
@@ -90,6 +91,43 @@ impl Leadership {
         self.term.ended().await
     }
 
+    /// Waits until the work is to come to its end, and returns by when: a drain has begun
+    /// ([`ElectionBuilder::drain`](crate::ElectionBuilder::drain)), or the term is over.
+    ///
+    /// In a drain this term leads on, with its full right to lead, until each of its guards is
+    /// dropped: finish what is begun, begin nothing new, and drop the guard.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// # async fn next_job() { std::future::pending().await }
+    /// let election =
+    ///     incumbent::new_election("my_app", lock).drain(Duration::from_secs(120)).start()?;
+    /// let leadership = election.won().await?;
+    /// # leadership.resign();
+    /// loop {
+    ///     tokio::select! {
+    ///         _ = leadership.draining() => break,
+    ///         job = next_job() => { /* do the job: the term goes on meanwhile */ }
+    ///     }
+    /// }
+    /// drop(leadership); // others may lead
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Cancel safe.
+    pub async fn draining(&self) -> DrainNotice {
+        self.term.draining().await
+    }
+
+    /// Whether a drain has begun: see [`draining`](Self::draining).
+    pub fn is_draining(&self) -> bool {
+        self.term.drain_ends().is_some()
+    }
+
     /// Does `work` until it is done or the term ends.
     ///
     /// When the term ends first, `work` is dropped at its next await point: about the election's
@@ -127,7 +165,8 @@ impl Leadership {
     }
 
     /// Steps down: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) and others go
-    /// first.
+    /// first. Where the election [drains](crate::ElectionBuilder::drain), it ends when the work
+    /// has.
     pub fn resign(&self) {
         self.term.send(Input::Resign { term: Some(self.term.number) });
     }

@@ -1,6 +1,7 @@
 //! What callers hold of an election: handles, the leadership of a term, a step of its work.
 
 pub(crate) mod change;
+pub(crate) mod drain_notice;
 pub(crate) mod handle;
 pub(crate) mod hint_queue;
 pub(crate) mod inbox;
@@ -12,6 +13,7 @@ pub(crate) mod term;
 pub(crate) mod watch;
 
 pub use change::Change;
+pub use drain_notice::DrainNotice;
 pub use handle::{Election, Observer, Stopped};
 pub use leadership::Leadership;
 pub use loss::Loss;

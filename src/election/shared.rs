@@ -44,6 +44,8 @@ pub(crate) struct Status {
     pub leader: Option<Leader>,
     pub cool_down: Option<(Instant, WaitReason)>,
     pub lock_failure: Option<LockFailure>,
+    /// When a drain ends, while there is one.
+    pub drain_ends: Option<Instant>,
     pub term: Option<Arc<Term>>,
     pub stopping: bool,
     pub finished: bool,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::drain_notice::DrainNotice;
 use super::inbox::{Inbox, Input};
 use super::loss::Loss;
 use crate::lock::{LockErrorKind, Token};
@@ -67,6 +68,8 @@ struct TermState {
     panicked: bool,
     /// No more guards are handed out.
     closed: bool,
+    /// When a drain of the term ends. It has no guards for others than those that are draining.
+    drain_ends: Option<Instant>,
     /// Where there are several locks, the token of each.
     tokens: Option<Vec<Option<Token>>>,
     /// What keeps the lease from being renewed, if anything does.
@@ -150,7 +153,8 @@ impl Term {
     pub fn hold(&self) -> bool {
         self.over();
         let mut state = self.state();
-        let held = state.held.checked_add(1).filter(|_| !state.closed);
+        let open = !state.closed && state.drain_ends.is_none();
+        let held = state.held.checked_add(1).filter(|_| open);
         state.held = held.unwrap_or(state.held);
         held.is_some()
     }
@@ -168,6 +172,42 @@ impl Term {
         drop(state);
         self.idle.notify_waiters();
         self.send(Input::WorkEnded { term: self.number, panicked });
+    }
+
+    /// Whether a guard is held: work is being done.
+    pub fn is_held(&self) -> bool {
+        self.state().held > 0
+    }
+
+    /// Announces a drain to the holders of the term, once. Returns the notice, unless there was one
+    /// before.
+    pub fn announce_drain(&self, until: Instant) -> Option<DrainNotice> {
+        let mut state = self.state();
+        if state.drain_ends.is_some() || state.end.is_some() {
+            return None;
+        }
+        state.drain_ends = Some(until);
+        drop(state);
+        self.changed.notify_waiters();
+        Some(self.drain_notice(until))
+    }
+
+    /// Waits until the work is to come to its end: by a drain, or with the term. Cancel safe.
+    pub async fn draining(&self) -> DrainNotice {
+        let draining = || match self.over() {
+            Some(loss) => Some(self.drain_notice(loss.stop_by)),
+            None => self.drain_ends().map(|until| self.drain_notice(until)),
+        };
+        self.wait(draining, || self.deadline() - self.margin).await
+    }
+
+    /// When a drain ends; `None` unless there is one.
+    pub fn drain_ends(&self) -> Option<Instant> {
+        self.state().drain_ends
+    }
+
+    fn drain_notice(&self, until: Instant) -> DrainNotice {
+        DrainNotice { election: Arc::clone(&self.owner.election), token: self.token, until }
     }
 
     /// Counts one step more, unless the term is over: then it returns false.

@@ -23,6 +23,9 @@ pub struct Status {
     /// When this candidate will lead if it keeps the entry until then, and what it waits for;
     /// `None` unless it has won the entry and does not lead yet.
     pub cool_down: Option<Wait>,
+    /// When this candidate's term ends at the latest, while it
+    /// [drains](crate::ElectionBuilder::drain).
+    pub drain_ends: Option<Instant>,
     /// What keeps requests to the lock from succeeding, while something does.
     pub lock_failure: Option<LockFailure>,
 }
@@ -46,8 +49,10 @@ impl Status {
                 status.leader.clone()?;
             Some((identity, token, since_unix_ms, advertisement, lease, is_me))
         };
-        (self.state, self.token, self.cool_down, &self.lock_failure, leader(self))
-            != (other.state, other.token, other.cool_down, &other.lock_failure, leader(other))
+        let rest =
+            |status: &Self| (status.state, status.token, status.cool_down, status.drain_ends);
+        (rest(self), &self.lock_failure, leader(self))
+            != (rest(other), &other.lock_failure, leader(other))
     }
 }
 
@@ -105,6 +110,7 @@ fn snapshot(shared: &Shared, status: &shared::Status) -> Status {
         leader: status.leader.clone(),
         token: term.map(|term| term.token),
         cool_down: status.cool_down.map(|(until, reason)| Wait { until, reason }),
+        drain_ends: term.and(status.drain_ends),
         lock_failure: status.lock_failure.clone(),
     }
 }

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::driver::machine::Machine;
 use crate::driver::record::{Header, Input, Poll, Polls, Step};
-use crate::protocol::{Action, BackoffPolicy, Event};
+use crate::protocol::{Action, BackoffPolicy, Drain, Event};
 use crate::time::clock::Instant;
 
 /// The protocol of a recorded candidate, made once more.
@@ -36,7 +36,8 @@ impl Replay {
         let recorded =
             |_| RecordedPolicy { recorded: Arc::clone(&recorded_polls), polls: polls.clone() };
         let parts = header.locks.into_iter().map(|lock| lock.into_member(recorded)).collect();
-        let machine = Machine::new(parts).ok_or(ReplayError::NothingRequired)?;
+        let machine =
+            Machine::new(parts, Drain::new(Duration::ZERO)).ok_or(ReplayError::NothingRequired)?;
         let (now, in_flight) = (Instant::ORIGIN, BTreeMap::new());
         Ok(Self { machine, election: header.election, recorded_polls, polls, now, in_flight })
     }

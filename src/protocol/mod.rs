@@ -56,6 +56,7 @@ mod choria;
 mod context;
 mod cool_down;
 mod crash_release;
+mod drain;
 mod elector;
 mod evidence;
 #[cfg(feature = "_model")]
@@ -83,6 +84,7 @@ pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use cool_down::{CoolDown, WaitReason};
 pub use crash_release::{CRASHED, CrashOutcome, CrashRelease, CrashStep, RegisteredTerm};
+pub use drain::Drain;
 pub use elector::Elector;
 #[cfg(feature = "_model")]
 #[doc(hidden)]

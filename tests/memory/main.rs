@@ -2,6 +2,7 @@
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod drain;
 mod guard;
 mod hints;
 #[cfg(all(feature = "sentinel", unix))]

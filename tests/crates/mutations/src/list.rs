@@ -1,6 +1,7 @@
 //! The ways to break a rule.
 
 mod databases;
+mod drains;
 mod guards;
 mod histories;
 mod kubernetes;
@@ -10,6 +11,7 @@ mod sentinels;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
 use databases::OF_DATABASES;
+use drains::OF_DRAINS;
 use guards::OF_GUARDS;
 use histories::OF_HISTORIES;
 use kubernetes::OF_KUBERNETES;
@@ -47,6 +49,7 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_HISTORIES)
         .chain(OF_MODELS)
         .chain(OF_SENTINELS)
+        .chain(OF_DRAINS)
 }
 
 const OF_THE_PROTOCOL: &[Mutation] = &[

@@ -1,0 +1,76 @@
+//! The drain of a term: what the driver adds to [`Drain`](crate::protocol::Drain).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tracing::{Instrument, error, info};
+
+use super::Driver;
+use crate::election::change::Change;
+use crate::election::drain_notice::DrainNotice;
+use crate::protocol::Event;
+use crate::time::clock::Instant;
+
+impl Driver {
+    /// Resigns or stops, after the work of the term has come to its end where that is set.
+    pub(super) fn drain_before(&mut self, event: Event) {
+        let term = self.shared().status.borrow().term.clone();
+        let works = term.as_ref().is_some_and(|term| term.is_held());
+        if let Some(event) = self.machine.drain.hold(self.now(), event, works) {
+            return self.handle(event);
+        }
+        let (Some(until), Some(term)) = (self.machine.drain.until(), term) else { return };
+        if let Some(notice) = term.announce_drain(until) {
+            self.report_drain(notice);
+        }
+    }
+
+    fn report_drain(&mut self, notice: DrainNotice) {
+        let (token, until) = (notice.token, notice.until);
+        info!(%token, within = ?until.saturating_since(self.now()), "draining");
+        self.shared().update(|status| status.drain_ends = Some(until));
+        self.shared().publish(Change::Draining { token, until });
+        let Some(callback) = &self.callbacks.drain else { return };
+        let callback = Arc::clone(callback);
+        let call = async move {
+            // The closure runs inside too: it may panic before there is a future.
+            let call = AssertUnwindSafe(async { callback(notice).await });
+            if call.catch_unwind().await.is_err() {
+                error!("on_drain panicked");
+            }
+        };
+        self.draining = Some(tokio::spawn(call.in_current_span()));
+    }
+
+    /// The work of the term has ended, and with it a drain.
+    pub(super) fn work_ended(&mut self, panicked: bool) {
+        let drained = if panicked { None } else { self.machine.drain.end() };
+        self.handle(drained.unwrap_or(Event::WorkEnded { panicked }));
+    }
+
+    /// Nobody waits for the drain any longer.
+    pub(super) fn end_drain(&mut self) {
+        if let Some(event) = self.machine.drain.end() {
+            self.handle(event);
+        }
+    }
+
+    /// The term has ended, however that came about: whatever waited for its drain waits no more.
+    pub(super) fn drain_is_over(&mut self) {
+        if let Some(call) = self.draining.take() {
+            call.abort();
+        }
+        self.end_drain();
+    }
+
+    pub(super) fn wake(&mut self) {
+        let now = self.now();
+        let due = self.machine.drain.due(now);
+        self.handle(due.unwrap_or(Event::Wake));
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        [self.machine.next_wake(), self.machine.drain.until()].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,112 @@
+//! Draining: a leader that is to stop leads on while its work comes to its end.
+
+use std::time::Duration;
+
+use super::types::Event;
+use crate::time::clock::Instant;
+
+/// Holds back a resignation or a stop while the work of the term drains.
+///
+/// The elector learns of it when the drain is over. Until then it renews, and its right to lead is
+/// that of any other term: a drain adds no rule of its own to the promise.
+///
+/// ```
+/// # use std::time::Duration;
+/// use incumbent::clock::Instant;
+/// use incumbent::protocol::{Drain, Event};
+///
+/// let mut drain = Drain::new(Duration::from_secs(60));
+/// let now = Instant::from_origin(Duration::from_secs(100));
+/// assert_eq!(drain.hold(now, Event::Stop, true), None); // work is running
+/// assert_eq!(drain.due(now + Duration::from_secs(59)), None);
+/// assert_eq!(drain.due(now + Duration::from_secs(60)), Some(Event::Stop));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Drain {
+    limit: Duration,
+    held: Option<Held>,
+}
+
+/// What is held back.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// A stop, rather than a resignation.
+    stop: bool,
+    until: Instant,
+}
+
+impl Drain {
+    /// `limit`: how long a drain may take. Zero: nothing is held back.
+    pub fn new(limit: Duration) -> Self {
+        Self { limit, held: None }
+    }
+
+    /// Takes an [`Event::Resign`] or [`Event::Stop`]. Returns it if the elector is to handle it
+    /// now. `works`: whether this candidate leads, and work of the term is running.
+    ///
+    /// A stop takes the place of a resignation that is held back. It does not prolong the drain.
+    pub fn hold(&mut self, now: Instant, event: Event, works: bool) -> Option<Event> {
+        if !works || self.limit.is_zero() {
+            return Some(event);
+        }
+        let held = self.held.get_or_insert(Held { stop: false, until: now + self.limit });
+        held.stop |= event == Event::Stop;
+        None
+    }
+
+    /// When the drain ends at the latest; `None` unless there is one.
+    pub fn until(&self) -> Option<Instant> {
+        self.held.map(|held| held.until)
+    }
+
+    /// Ends a drain whose time is over at `now`: see [`end`](Self::end).
+    pub fn due(&mut self, now: Instant) -> Option<Event> {
+        self.until().filter(|until| now >= *until).and_then(|_| self.end())
+    }
+
+    /// Ends the drain: the work has ended, or the term, or nobody wants to wait any longer. Returns
+    /// what was held back, for the elector.
+    pub fn end(&mut self) -> Option<Event> {
+        self.held.take().map(|held| if held.stop { Event::Stop } else { Event::Resign })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_origin(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn nothing_is_held_back_without_work_or_without_a_limit() {
+        for (limit, works) in [(LIMIT, false), (Duration::ZERO, true)] {
+            let mut drain = Drain::new(limit);
+            assert_eq!(drain.hold(at(1), Event::Resign, works), Some(Event::Resign));
+            assert_eq!((drain.until(), drain.end()), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_stop_in_a_drain_stops_and_prolongs_nothing() {
+        let mut drain = Drain::new(LIMIT);
+        assert_eq!(drain.hold(at(100), Event::Resign, true), None);
+        assert_eq!(drain.hold(at(130), Event::Stop, true), None);
+        assert_eq!(drain.hold(at(140), Event::Resign, true), None);
+        assert_eq!(drain.until(), Some(at(160)));
+        assert_eq!(drain.due(at(159)), None);
+        assert_eq!(drain.due(at(160)), Some(Event::Stop));
+        assert_eq!(drain.due(at(161)), None);
+    }
+
+    #[test]
+    fn the_end_of_the_work_ends_the_drain() {
+        let mut drain = Drain::new(LIMIT);
+        assert_eq!(drain.hold(at(100), Event::Resign, true), None);
+        assert_eq!(drain.end(), Some(Event::Resign));
+        assert_eq!(drain.until(), None);
+    }
+}
