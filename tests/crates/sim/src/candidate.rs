@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
-use incumbent::protocol::{CoolDown, Elector, RegisteredTerm, Settings, Timing, TimingOptions};
+use incumbent::protocol::{
+    CoolDown, Drain, Elector, RegisteredTerm, Settings, Timing, TimingOptions,
+};
 
 use crate::objects::{Exchange, Room};
 use crate::server::Time;
@@ -31,6 +33,8 @@ pub struct CandidateSetup {
     /// On objects: shares its lock with the others for which this is set, as elections of one
     /// process do.
     pub shares: bool,
+    /// How long its work may drain before it stops or resigns.
+    pub drain_ms: u16,
 }
 
 /// A clock with its own rate and origin.
@@ -63,6 +67,7 @@ pub struct Candidate {
     pub timing: Timing,
     /// `None` while the process is down.
     pub machine: Option<Elector>,
+    pub drain: Drain,
     /// Which process this is, counted from 1.
     pub life: u32,
     clock: Drifting,
@@ -117,10 +122,12 @@ impl Candidate {
         };
         let timing = Timing::new(options, bucket_ttl).expect("scenarios have valid timings");
         let clock = Drifting { origin, ppm: i64::from(setup.ppm), lost: Duration::ZERO };
+        let drain = Drain::new(Duration::from_millis(u64::from(setup.drain_ms)));
         Self {
             setup,
             timing,
             machine: None,
+            drain,
             life: 0,
             clock,
             paused_until: Time::ZERO,
@@ -169,6 +176,7 @@ impl Candidate {
 
     pub fn crash(&mut self) {
         self.machine = None;
+        let _ = self.drain.end();
         self.registered = None;
         self.crashes_at_write = None;
         self.request = None;

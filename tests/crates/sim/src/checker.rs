@@ -46,6 +46,8 @@ pub struct Checker {
     excused_until: Time,
     pub terms: u64,
     pub peer_terms: u64,
+    /// Drains that ended with the work, rather than with the term.
+    pub drains: u64,
     pub requests: u64,
     /// Requests to create an entry.
     pub creates: u64,

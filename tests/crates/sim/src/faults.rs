@@ -195,7 +195,7 @@ impl World {
     }
 
     /// An event within the process itself.
-    fn inside(&mut self, who: usize, event: Event) {
+    pub(super) fn inside(&mut self, who: usize, event: Event) {
         let life = self.candidates[who].life;
         self.after(Duration::ZERO, SimEvent::Inside { who, life, event });
     }
@@ -211,6 +211,9 @@ impl World {
             candidate.cut_in_until = self.now;
             candidate.denied_until = self.now;
             candidate.crashes_at_write = None;
+        }
+        for who in 0..self.candidates.len() {
+            self.end_drain(who);
         }
         for choria in &mut self.chorias {
             choria.cut_until = self.now;

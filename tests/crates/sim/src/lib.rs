@@ -10,6 +10,7 @@ mod candidate;
 mod checker;
 mod choria;
 mod clientgo;
+mod drain;
 mod event;
 mod faults;
 mod fleet;

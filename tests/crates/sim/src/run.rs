@@ -43,10 +43,12 @@ pub fn bound(scenario: &Scenario) -> Duration {
 /// What was seen, so that nothing can pass by not happening.
 #[derive(Debug, Default, Clone)]
 pub struct Report {
-    /// VimeoTiming of ours during the storm.
+    /// Terms of ours during the storm.
     pub terms: u64,
-    /// VimeoTiming of candidates that are not of this library during the storm.
+    /// Terms of candidates that are not of this library during the storm.
     pub peer_terms: u64,
+    /// Drains that ended with the work, rather than with the term.
+    pub drains: u64,
     /// What sentinels did.
     pub releases: Releases,
     /// How long the world went on.
@@ -102,6 +104,6 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     let violation = world.checker.violation.take();
     let violation =
         violation.map(|what| Violation { what, at: world.now, history: world.history() });
-    let releases = world.releases;
-    Report { terms, peer_terms, releases, simulated: world.now, recovered, violation }
+    let (releases, drains) = (world.releases, world.checker.drains);
+    Report { terms, peer_terms, drains, releases, simulated: world.now, recovered, violation }
 }

@@ -298,6 +298,7 @@ impl World {
     /// Hands a machine an event, and does what it answers.
     pub(super) fn feed(&mut self, who: usize, event: Event) {
         let now = self.candidates[who].local(self.now);
+        let Some(event) = self.drained(who, now, event) else { return };
         let Some(machine) = &mut self.candidates[who].machine else { return };
         machine.handle(now, event);
         let mut actions = Vec::new();
@@ -313,6 +314,7 @@ impl World {
         }
         self.register(who);
         let candidate = &mut self.candidates[who];
+        let wake = [wake, candidate.drain.until()].into_iter().flatten().min();
         candidate.wake += 1;
         let (life, serial) = (candidate.life, candidate.wake);
         if let Some(wake) = wake {
@@ -351,6 +353,7 @@ impl World {
             }
             Action::End { by, .. } => {
                 self.checker.end(who);
+                self.end_drain(who);
                 let grace = self.candidates[who].real(by).saturating_sub(self.now);
                 let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };
                 let event = Event::TermEnded { work_stopped: !unruly };

@@ -18,6 +18,7 @@ fn check(fleet: Fleet) {
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let seeds = (0..fixed).chain(fresh..fresh + count - fixed);
     let (mut terms, mut peer_terms, mut releases) = (0, 0, Releases::default());
+    let mut drains = 0;
     for schedule in seeds.map(|seed| Schedule { fleet, seed }) {
         let report = schedule.run();
         if report.violation.is_some() {
@@ -27,14 +28,16 @@ fn check(fleet: Fleet) {
         }
         terms += report.terms;
         peer_terms += report.peer_terms;
+        drains += report.drains;
         releases += report.releases;
     }
-    println!("{fleet}: {count} schedules, {terms} terms, {peer_terms} of others");
+    println!("{fleet}: {count} schedules, {terms} terms, {peer_terms} of others, {drains} drained");
     let least = fleet.least_terms() * count;
     assert!(terms >= least, "{terms} terms: too few to show anything");
     let peers =
         matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff | Fleet::ClientGo | Fleet::Vimeo);
     assert!(!peers || peer_terms * 2 >= least, "{peer_terms} terms of others: too few");
+    assert!(fleet != Fleet::Drains || drains * 2 >= count, "{drains} drains: too few");
     if fleet == Fleet::Sentinel {
         println!("{releases}");
         let Releases { stored, after_conflict, late, late_writes, .. } = releases;
@@ -130,6 +133,11 @@ fn at_most_one_leads_while_sentinels_release_what_the_dead_held() {
 }
 
 #[test]
+fn at_most_one_leads_while_terms_drain() {
+    check(Fleet::Drains);
+}
+
+#[test]
 fn a_schedule_plays_out_the_same_way_each_time() {
     let schedule: Schedule = "mixed:7".parse().unwrap();
     assert_eq!(schedule.to_string(), "mixed:7");
@@ -151,6 +159,7 @@ fn a_quiet_hour_costs_the_renewals_of_one_leader() {
         unruly: 0,
         wall_ms: 0,
         shares: false,
+        drain_ms: 0,
     };
     let requests = |coverage| {
         let scenario = Scenario {

@@ -64,6 +64,11 @@ pub(super) fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
                 (0..5usize, span()).prop_map(|(who, for_ms)| Fault::Freeze { who, for_ms });
             prop_oneof![7 => common_fault(), 1 => freeze].boxed()
         }
+        Fleet::Drains => {
+            let stop = who().prop_map(|who| Fault::Stop { who });
+            let resign = who().prop_map(|who| Fault::Resign { who });
+            prop_oneof![4 => common_fault(), 1 => admin_fault(), 6 => stop, 6 => resign].boxed()
+        }
         Fleet::Sentinel => {
             let crash = (span(), any::<bool>())
                 .prop_map(|(back_ms, writing)| Fault::CrashLeader { back_ms, writing });

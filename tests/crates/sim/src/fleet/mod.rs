@@ -57,10 +57,12 @@ pub enum Fleet {
     /// Many candidates crash, and a sentinel beside each releases what it held, once its work has
     /// ended.
     Sentinel,
+    /// Many candidates stop and resign, and drain first.
+    Drains,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -78,9 +80,10 @@ impl Fleet {
         Self::Tampered,
         Self::Frozen,
         Self::Sentinel,
+        Self::Drains,
     ];
 
-    /// VimeoTiming in a storm, at the least on the average: fewer would show little.
+    /// Terms in a storm, at the least on the average: fewer would show little.
     pub fn least_terms(self) -> u64 {
         match self {
             Self::Plain | Self::Mixed | Self::SteppedClock => 5,
@@ -88,6 +91,7 @@ impl Fleet {
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
             Self::Failover | Self::Tampered | Self::Frozen | Self::Sentinel => 5,
+            Self::Drains => 5,
             Self::Synchronous => 3,
         }
     }
@@ -126,6 +130,7 @@ impl fmt::Display for Fleet {
             Self::Tampered => "tampered",
             Self::Frozen => "frozen",
             Self::Sentinel => "sentinel",
+            Self::Drains => "drains",
         })
     }
 }
@@ -184,6 +189,7 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
         prop::bool::weighted(0.2),
         prop_oneof![2 => Just(0u8), 1 => 0..80u8],
         on_objects(fleet),
+        if fleet == Fleet::Drains { (0..9000u16).boxed() } else { Just(0).boxed() },
     )
         .prop_map(
             |(
@@ -197,6 +203,7 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
                 twin,
                 unruly,
                 (wall_ms, shares),
+                drain_ms,
             )| {
                 CandidateSetup {
                     lease_ms,
@@ -210,6 +217,7 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
                     unruly,
                     wall_ms,
                     shares,
+                    drain_ms,
                 }
             },
         )
@@ -231,7 +239,7 @@ fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
         }
         Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
-        Fleet::Sentinel => prop_oneof![
+        Fleet::Sentinel | Fleet::Drains => prop_oneof![
             Just(Keeping::Expires),
             Just(Keeping::LeavesMarkers),
             Just(Keeping::Forever),
