@@ -238,6 +238,7 @@ fn few_of_a_thousand_candidates_send_a_request() {
         unruly: 0,
         wall_ms: 0,
         shares: false,
+        drain_ms: 0,
     };
     let scenario = Scenario {
         seed: 3,

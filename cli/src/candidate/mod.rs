@@ -59,6 +59,9 @@ pub struct CandidateArgs {
     metadata: Vec<(String, String)>,
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// How long the work may drain.
+    #[arg(skip)]
+    pub drain: Option<Duration>,
     /// Where terms are registered; `None`: with the sentinel that wraps this program.
     #[cfg(target_os = "linux")]
     #[arg(skip)]
@@ -188,6 +191,9 @@ impl CandidateArgs {
         }
         if let Some(grace) = grace {
             builder = builder.grace(grace);
+        }
+        if let Some(drain) = self.drain {
+            builder = builder.drain(drain);
         }
         if opened.lock.with_choria {
             builder = builder.with_choria();

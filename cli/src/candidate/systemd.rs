@@ -2,6 +2,8 @@
 //!
 //! Without systemd (`NOTIFY_SOCKET` is not set) nothing is sent.
 
+use std::time::Duration;
+
 use sd_notify::{NotifyState, notify};
 
 /// The variable with the socket. A command that is run does not inherit it: it would speak for this
@@ -20,6 +22,12 @@ pub fn ready(status: String) -> ServiceStatus {
 /// The candidate stops.
 pub fn stopping() {
     send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+}
+
+/// The candidate stops, and needs up to so long for it.
+pub fn draining(left: Duration) {
+    let micros = u32::try_from(left.as_micros()).unwrap_or(u32::MAX);
+    send(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros)]);
 }
 
 impl ServiceStatus {

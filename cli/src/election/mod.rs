@@ -29,7 +29,7 @@ enum Verb {
     Watch(watch::Watch),
     Create(create::Create),
     Evict(evict::Evict),
-    File(file::KeepFile),
+    File(Box<file::KeepFile>),
 }
 
 impl Election {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
@@ -17,7 +18,7 @@ use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::terms::Terms;
 use super::timer::sleep_until;
 use super::watchdog::Watchdog;
-use crate::candidate::{RunningCandidate, describe};
+use crate::candidate::{RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
 use crate::process::Cgroup;
 
@@ -33,6 +34,8 @@ pub struct CommandCandidate {
     /// What the guard releases if this process dies; `None` without a sentinel.
     pub terms: Option<Terms>,
     pub options: Run,
+    /// The signal to end by, once the command has drained.
+    pub ending: Option<Signal>,
 }
 
 /// How a run of the command ended. No process of it is left.
@@ -98,7 +101,11 @@ impl CommandCandidate {
         loop {
             let ended = self.work(leadership).await;
             self.watchdog.pause();
-            let (code, interrupted) = match ended? {
+            let ended = ended?;
+            if let Some(signal) = self.ending {
+                return Ok(Next::Exit(exit_code(signal)));
+            }
+            let (code, interrupted) = match ended {
                 Ended::ByItself { code, interrupted } => (code, interrupted),
                 Ended::Lost(loss) => return Ok(self.lost(&loss)),
                 Ended::Signal(signal) => return Ok(Next::Exit(exit_code(signal))),
@@ -156,6 +163,7 @@ impl CommandCandidate {
         }
         let token = leadership.token().to_string();
         let mut guard = self.start(&[("INCUMBENT_TOKEN", token.into())], Some(until))?;
+        let mut draining = false;
         loop {
             self.watchdog.feed(deadline);
             tokio::select! {
@@ -163,6 +171,10 @@ impl CommandCandidate {
                 loss = leadership.ended() => {
                     self.stop(&mut guard, loss.stop_by).await;
                     return Ok(Ended::Lost(loss));
+                }
+                notice = leadership.draining(), if !draining => {
+                    draining = true;
+                    self.drain(&mut guard, notice.until);
                 }
                 Ok(later) = leadership.renewed(deadline) => {
                     deadline = later;
@@ -174,10 +186,11 @@ impl CommandCandidate {
                     return Err(failure);
                 }
                 action = self.signals.next() => match action {
-                    SignalAction::End(signal) => {
+                    SignalAction::End(signal) if self.options.drain.is_none() => {
                         self.stop(&mut guard, deadline).await;
                         return Ok(Ended::Signal(signal));
                     }
+                    SignalAction::End(signal) => self.end_by(signal),
                     SignalAction::Suspend => guard.suspend(),
                     SignalAction::PassOn(signal) => guard.request(GuardRequest::PassOn(signal.as_raw())),
                 },
@@ -185,6 +198,10 @@ impl CommandCandidate {
                     self.watchdog.pause();
                     self.exit_if_processes_remain(&guard);
                     match event {
+                        CommandEvent::Ended if draining => {
+                            self.candidate.election.end_drain();
+                            return Ok(Ended::Lost(leadership.ended().await));
+                        }
                         CommandEvent::Ended => {
                             let interrupted = guard.was_interrupted();
                             return Ok(Ended::ByItself { code: guard.code.unwrap_or(1), interrupted });
@@ -206,6 +223,27 @@ impl CommandCandidate {
                 }
             }
         }
+    }
+
+    /// Ends after a drain; the second signal ends the drain.
+    fn end_by(&mut self, signal: Signal) {
+        let election = &self.candidate.election;
+        match self.ending.replace(signal) {
+            None => drop(election.stop().now_or_never()), // it stops, without a wait
+            Some(_) => election.end_drain(),
+        }
+    }
+
+    /// Has the command end its work, while the term goes on.
+    fn drain(&mut self, guard: &mut GuardHandle, until: Instant) {
+        guard.request(GuardRequest::Drain);
+        let left = until.saturating_since(BootClock.now());
+        if self.ending.is_some() {
+            systemd::draining(left + self.candidate.lease);
+        }
+        let left =
+            humantime::format_duration(Duration::from_secs(left.as_secs_f64().round() as u64));
+        self.candidate.status.print(&format!("draining: COMMAND has {left} to end"));
     }
 
     /// Writes the deadline file before the command starts. Returns the end of the term, if it ended

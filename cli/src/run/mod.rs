@@ -76,6 +76,7 @@ impl Run {
             true => (Sentinel::none(), None),
         };
         self.candidate.sentinel = Some(sentinel);
+        self.candidate.drain = self.drain;
         let candidate = match self.candidate.start(&self.lock, signals.end(), total).await? {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
@@ -83,8 +84,16 @@ impl Run {
         let grace = grace(candidate.lease)?;
         let watchdog = Watchdog::start(candidate.election.clone());
         let keep_running = self.keep_running;
-        let mut running =
-            CommandCandidate { candidate, signals, file, grace, watchdog, terms, options: self };
+        let mut running = CommandCandidate {
+            candidate,
+            signals,
+            file,
+            grace,
+            watchdog,
+            terms,
+            options: self,
+            ending: None,
+        };
         let code = match keep_running {
             true => running.run_always().await,
             false => running.campaign().await,
@@ -95,8 +104,11 @@ impl Run {
 
     /// The same for a leader for life, which has fewer flags.
     fn for_life(self, locks: LifeObjects) -> Result<ForLife, CliError> {
-        let flags =
-            [("--keep-running", self.keep_running), ("--on-exit", self.on_exit != OnExit::Resign)];
+        let flags = [
+            ("--keep-running", self.keep_running),
+            ("--on-exit", self.on_exit != OnExit::Resign),
+            ("--drain", self.drain.is_some()),
+        ];
         self.candidate.refuse_lease_flags(&flags)?;
         Ok(ForLife {
             pod: self.candidate.identity().map(str::to_owned),

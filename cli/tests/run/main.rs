@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod disk;
+mod drain;
 mod env;
 mod exits;
 mod foreign;

@@ -85,3 +85,23 @@ async fn leader_identity_cannot_inject_notifications() {
         }
     }
 }
+
+#[tokio::test]
+async fn systemd_waits_for_a_drain() {
+    let env = TestEnv::start().await;
+    let systemd = Systemd::start();
+    let script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done";
+    let command = ["sh", "-c", script];
+    let mut run = systemd.start_service(env.command("my_app", &["--drain", "1m"], &command));
+    run.wait_for_line("up").await;
+    run.signal(Signal::TERM);
+    let lines = loop {
+        let lines = systemd.receive().await;
+        if lines.iter().any(|line| line == "STOPPING=1") {
+            break lines;
+        }
+    };
+    let micros = lines.iter().find_map(|line| line.strip_prefix("EXTEND_TIMEOUT_USEC="));
+    let micros: u64 = micros.expect("a longer timeout").parse().expect("a number");
+    assert!((60_000_000..120_000_000).contains(&micros), "the drain and a lease: {micros}");
+}

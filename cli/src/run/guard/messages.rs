@@ -22,6 +22,8 @@ pub enum GuardRequest {
     Stop {
         kill_at: Instant,
     },
+    /// Send the stop signal now, and keep to the schedule.
+    Drain,
     /// Send this signal to the command once it has a handler.
     Signal(i32),
     /// The same for a signal that the candidate received.
@@ -73,6 +75,7 @@ impl fmt::Display for GuardRequest {
         match self {
             Self::RunUntil(until) => write!(f, "until {until}"),
             Self::Stop { kill_at } => write!(f, "stop {}", ns(*kill_at)),
+            Self::Drain => f.write_str("drain"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::PassOn(signal) => write!(f, "pass {signal}"),
             Self::Sentinel(args) => write!(f, "sentinel {args}"),
@@ -95,6 +98,7 @@ impl FromStr for GuardRequest {
             ["sentinel", ..] => Self::Sentinel(rest(line)?),
             ["terms", ..] => Self::Terms(rest(line)?),
             ["stop", kill_at] => Self::Stop { kill_at: instant(kill_at)? },
+            ["drain"] => Self::Drain,
             ["signal", signal] => Self::Signal(number(signal)?),
             ["pass", signal] => Self::PassOn(number(signal)?),
             ["suspend"] => Self::Suspend,
@@ -170,6 +174,7 @@ mod tests {
         for request in [
             GuardRequest::RunUntil(StopTimes { ask_at: at(1), kill_at: at(2) }),
             GuardRequest::Stop { kill_at: at(3) },
+            GuardRequest::Drain,
             GuardRequest::Signal(10),
             GuardRequest::PassOn(1),
             GuardRequest::Sentinel(r#"["run", "a b"]"#.to_owned()),

@@ -75,7 +75,11 @@ struct Guard {
 #[derive(Clone, Copy)]
 enum Phase {
     Running,
-    Stopping { kill_at: Instant },
+    /// The tree has the stop signal, and its schedule is as before.
+    Draining,
+    Stopping {
+        kill_at: Instant,
+    },
 }
 
 impl Guard {
@@ -141,7 +145,7 @@ impl Guard {
             let now = BootClock.now();
             if let Some(until) = self.config.until
                 && until.ask_at <= now
-                && matches!(self.phase, Phase::Running)
+                && !self.is_stopping()
             {
                 send_event(&self.channel, GuardEvent::Expired);
                 self.stop_tree(until.kill_at);
@@ -212,7 +216,7 @@ impl Guard {
         }
         self.note(reaped.changed);
         // Descendants are stopped once the command ended.
-        if self.ended && !reaped.none_left && matches!(self.phase, Phase::Running) {
+        if self.ended && !reaped.none_left && !self.is_stopping() {
             self.stop_tree(self.grace_end());
         }
         reaped.none_left
@@ -232,7 +236,7 @@ impl Guard {
                 }
                 send_event(&self.channel, GuardEvent::Ended { code });
             } else if let Some(signal) = status.stopping_signal()
-                && matches!(self.phase, Phase::Running)
+                && !self.is_stopping()
             {
                 if let Some(terminal) = &self.terminal {
                     terminal.give_back();
@@ -246,6 +250,7 @@ impl Guard {
         match line.parse() {
             Ok(GuardRequest::RunUntil(until)) => self.config.until = Some(until),
             Ok(GuardRequest::Stop { kill_at }) => self.stop_tree(kill_at),
+            Ok(GuardRequest::Drain) => self.drain_tree(),
             Ok(GuardRequest::Signal(signal)) => self.pending.push(Signal::from_named_raw(signal)),
             Ok(GuardRequest::PassOn(signal)) => {
                 self.pending.pass_on(Signal::from_named_raw(signal))
@@ -270,15 +275,25 @@ impl Guard {
 
     /// Sends the stop signal once; an earlier `kill_at` replaces a later one.
     fn stop_tree(&mut self, kill_at: Instant) {
+        self.drain_tree();
         let kill_at = match self.phase {
-            Phase::Running => {
-                tree::signal_all(self.config.signal);
-                tree::signal_all(Signal::CONT); // a stopped process handles no signals
-                kill_at
-            }
+            Phase::Running | Phase::Draining => kill_at,
             Phase::Stopping { kill_at: before } => kill_at.min(before),
         };
         self.phase = Phase::Stopping { kill_at };
+    }
+
+    /// Sends the stop signal once.
+    fn drain_tree(&mut self) {
+        if matches!(self.phase, Phase::Running) {
+            tree::signal_all(self.config.signal);
+            tree::signal_all(Signal::CONT); // a stopped process handles no signals
+            self.phase = Phase::Draining;
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { .. })
     }
 
     /// When to kill without a request.
@@ -290,7 +305,7 @@ impl Guard {
     /// The time of the next check.
     fn next_check(&self, now: Instant) -> Instant {
         let next = match self.phase {
-            Phase::Running => self.config.until.map(|until| until.ask_at),
+            Phase::Running | Phase::Draining => self.config.until.map(|until| until.ask_at),
             Phase::Stopping { kill_at } => Some(kill_at),
         };
         let ready = self.pending.next_check().map(|soon| now + soon);

@@ -1,0 +1,115 @@
+//! `--drain`: the term goes on while the command ends its work.
+
+use std::time::Duration;
+
+use incumbent_test_support::eventually;
+use rustix::process::Signal;
+
+use crate::env::{Candidate, TestEnv, read_deadline};
+
+const SERVE: &str = "echo up; exec sleep 1000";
+/// Ends only by force.
+const STUBBORN: &str = "trap 'echo draining' TERM; echo up; while :; do sleep 0.1; done";
+
+/// A leader whose command drains.
+async fn draining(env: &TestEnv, drain: &str, script: &str) -> Candidate {
+    let mut run = env.run("my_app", &["--identity", "first", "--drain", drain], script);
+    run.wait_for_line("up").await;
+    run.signal(Signal::TERM);
+    run.wait_for_line("draining").await;
+    run
+}
+
+#[tokio::test]
+async fn term_goes_on_until_the_command_has_drained() {
+    let lease = Duration::from_secs(2);
+    let env = TestEnv::with_ttl(lease).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, done) = (directory.path().join("file"), directory.path().join("done"));
+    let script = format!(
+        "trap 'echo draining; until [ -e {done} ]; do sleep 0.05; done; echo drained; exit 7' TERM
+         echo $INCUMBENT_DEADLINE_FILE > {file}; echo up; while :; do sleep 0.1; done",
+        done = done.display(),
+        file = file.display(),
+    );
+    let mut first = draining(&env, "10m", &script).await;
+    let mut second = env.run("my_app", &["--identity", "second"], SERVE);
+
+    let file = std::fs::read_to_string(&file).expect("the path of the deadline file");
+    let (from, token) = read_deadline(file.trim());
+    eventually("the term outlasts two leases", async || {
+        let (deadline, of) = read_deadline(file.trim());
+        assert_eq!(of, token);
+        (deadline > from + 2.0 * lease.as_secs_f64()).then_some(())
+    })
+    .await;
+    assert_eq!(env.holder("my_app").await.as_deref(), Some("first"));
+    assert!(second.is_silent(), "one command at a time");
+
+    std::fs::write(&done, "").expect("a file");
+    assert_eq!(first.line().await, "drained");
+    second.wait_for_line("up").await;
+    assert_eq!(first.exit_code().await, Some(128 + 15));
+}
+
+#[tokio::test]
+async fn command_that_does_not_drain_in_time_is_stopped() {
+    let env = TestEnv::start().await;
+    let mut first = draining(&env, "500ms", STUBBORN).await;
+    let mut second = env.run("my_app", &[], SERVE);
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants(), [""; 0], "the command was stopped before the release");
+    assert_eq!(first.exit_code().await, Some(128 + 15));
+}
+
+#[tokio::test]
+async fn second_signal_ends_the_drain() {
+    let env = TestEnv::start().await;
+    let mut run = draining(&env, "10m", STUBBORN).await;
+    run.signal(Signal::INT);
+    assert_eq!(run.exit_code().await, Some(128 + 2));
+    assert_eq!(env.holder("my_app").await, None);
+    assert_eq!(run.descendants(), [""; 0]);
+}
+
+#[tokio::test]
+async fn eviction_ends_the_drain() {
+    let env = TestEnv::start().await;
+    let mut run = draining(&env, "10m", STUBBORN).await;
+    env.evict("my_app").await;
+    assert_eq!(run.exit_code().await, Some(128 + 15));
+    assert_eq!(run.descendants(), [""; 0]);
+}
+
+#[tokio::test]
+async fn killed_candidate_ends_the_drain() {
+    let env = TestEnv::start().await;
+    let first = draining(&env, "10m", STUBBORN).await;
+    let mut second = env.run("my_app", &[], SERVE);
+    first.signal(Signal::KILL);
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants(), [""; 0], "one command at a time");
+}
+
+#[tokio::test]
+async fn command_that_ends_by_itself_ends_as_without_the_flag() {
+    let env = TestEnv::start().await;
+    let mut run = env.run("my_app", &["--drain", "10m"], "exit 7");
+    assert_eq!(run.exit_code().await, Some(7));
+    let mut standby = env.run("other", &["--drain", "10m"], SERVE);
+    standby.wait_for_handlers().await;
+    standby.signal(Signal::TERM);
+    assert_eq!(standby.exit_code().await, Some(128 + 15));
+}
+
+#[tokio::test]
+async fn drain_does_not_go_with_a_command_that_is_kept_running() {
+    let env = TestEnv::start().await;
+    let mut run = env.run("my_app", &["--drain", "10m", "--keep-running"], SERVE);
+    assert_eq!(run.exit_code().await, Some(2));
+    let stderr = run.stderr();
+    assert!(
+        stderr.contains("'--drain <DURATION>' cannot be used with '--keep-running'"),
+        "{stderr}"
+    );
+}
