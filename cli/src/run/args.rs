@@ -44,9 +44,9 @@ pub struct Run {
     pub grace: Option<Duration>,
     /// When this process is told to end, let COMMAND end its work for so long.
     ///
-    /// COMMAND gets its signal at once. The term goes on, with its renewals, until COMMAND has ended,
-    /// but at most for this time: COMMAND then has the grace before it is killed. A second signal
-    /// ends the drain. Without this flag COMMAND has the grace only.
+    /// COMMAND gets its signal at once. The term goes on, with its renewals, until COMMAND has
+    /// ended, but at most for this time: COMMAND then has the grace before it is killed. A second
+    /// signal ends the drain. Without this flag COMMAND has the grace only.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
     #[arg(conflicts_with = "keep_running")]
     pub drain: Option<Duration>,
@@ -136,7 +136,7 @@ What COMMAND sees:
 Under systemd:
   A service of Type=notify is ready once it campaigns, and its status shows the leader. COMMAND cannot notify systemd: it
   has no NOTIFY_SOCKET. With --drain such a service extends its stop timeout by itself; for another type set
-  TimeoutStopSec to more than the drain and the lease, and KillMode=mixed, so that COMMAND has one signal only.
+  TimeoutStopSec to more than the drain and the lease. KillMode=mixed has COMMAND get its signal once.
 
 Exit codes:
   COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal (SIGTERM, SIGINT,
