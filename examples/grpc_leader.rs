@@ -39,7 +39,7 @@ const FAILOVERS: usize = 3;
 async fn main() -> Result<(), Box<dyn Error>> {
     let lock: Arc<dyn Lock> = match std::env::args().nth(1) {
         Some(url) => {
-            let client = nats::connect(&url, async_nats::ConnectOptions::new()).await?;
+            let client = nats::connect(&url, nats::connect_options()).await?;
             let config = BucketConfig::new("GRPC_LEADER").ttl(LEASE);
             Arc::new(Bucket::create_or_open(client, config).await?.lock())
         }

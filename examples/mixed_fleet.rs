@@ -39,7 +39,7 @@ const STEPS: [(&str, Step); 5] = [
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "nats://127.0.0.1:4222".to_owned());
-    let client = nats::connect(&url, async_nats::ConnectOptions::new()).await?;
+    let client = nats::connect(&url, nats::connect_options()).await?;
     let bucket = BucketConfig::new("MIXED_FLEET").ttl(LEASE);
     let new = Bucket::create_or_open(client, bucket).await?.lock();
     let timing = LeaseTiming::new(LEASE, LEASE * 4 / 5, LEASE / 5)?;

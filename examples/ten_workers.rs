@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let lock: Arc<dyn Lock> = match (&args.url, file) {
         (_, Some(file)) => file,
         (Some(url), None) => {
-            let client = async_nats::connect(url).await?;
+            let client = nats::connect(url, nats::connect_options()).await?;
             let config = nats::BucketConfig::new(&args.bucket).ttl(ttl);
             Arc::new(nats::Bucket::create_or_open(client, config).await?.lock())
         }

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::{ConnectErrorKind, ServerAddr};
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
-use crate::backends::nats::{Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect};
+use crate::backends::nats::{
+    Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect, connect_options,
+};
 use crate::lock::Lock;
 
 /// The bucket that a `nats:` URL names, for inspection.
@@ -87,7 +89,7 @@ impl NatsTarget {
 
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let NatsBucket { servers, bucket, domain, creds, ca, with_choria } = &self.named;
-        let mut options = ConnectOptions::new();
+        let mut options = connect_options();
         if let Some(file) = creds {
             let read = options.credentials_file(file).await;
             options = read.map_err(|error| {

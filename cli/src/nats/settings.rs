@@ -78,7 +78,7 @@ impl Settings {
 
     /// The options to connect with.
     pub fn options(&self) -> Result<ConnectOptions, CliError> {
-        let mut options = ConnectOptions::new();
+        let mut options = incumbent::nats::connect_options();
         for server in self.addresses()? {
             if let (Some(user), Some(password)) = (server.username(), server.password()) {
                 options = options.user_and_password(user.to_owned(), password.to_owned());

@@ -1,6 +1,7 @@
 //! The command in each term: start, stop, environment and deadline.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
@@ -77,6 +78,28 @@ async fn command_sees_its_term_and_a_moving_deadline() {
     run.signal(Signal::TERM);
     run.exit().await;
     assert!(!std::path::Path::new(&file).exists(), "the deadline file is removed");
+}
+
+/// The client retries more and more rarely on its own: it would find the server after the lease.
+#[tokio::test]
+async fn term_survives_a_server_that_is_away_for_half_a_lease() {
+    let lease = Duration::from_secs(12);
+    let env = TestEnv::with_ttl(lease).await;
+    let mut run = env.run("my_app", &[], "echo $INCUMBENT_DEADLINE_FILE; exec sleep 1000");
+    let file = run.line().await;
+    let (first, token) = read_deadline(&file);
+    let renewed = async |before| {
+        eventually("a renewal", async || {
+            Some(read_deadline(&file)).filter(|(deadline, of)| *deadline > before || *of != token)
+        })
+        .await
+    };
+    let (before, _) = renewed(first).await;
+    tokio::time::sleep(lease / 4).await; // the next renewal is due soon
+    env.server.kill();
+    tokio::time::sleep(lease * 2 / 5).await;
+    env.server.start_again().await;
+    assert_eq!(renewed(before).await.1, token);
 }
 
 #[tokio::test]

@@ -31,7 +31,36 @@ pub struct Connection {
     replies: Arc<Replies>,
 }
 
+/// The longest wait between two attempts to reconnect.
+const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(500);
+
+/// [`ConnectOptions::new`], with attempts to reconnect that a short lease survives.
+///
+/// The client's own attempts come more and more rarely, up to 4 s apart: after a server was away
+/// for two seconds, a leader finds it two seconds later. These are at most half a second apart, at
+/// random, so that a fleet does not reconnect in one moment.
+pub fn connect_options() -> ConnectOptions {
+    ConnectOptions::new().reconnect_delay_callback(reconnect_delay)
+}
+
+fn reconnect_delay(attempt: usize) -> Duration {
+    // The first one comes at once.
+    let doubled = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+    let longest = if doubled == 0 { 0 } else { 5_u64 << doubled };
+    let longest = Duration::from_millis(longest).min(MAX_RECONNECT_DELAY);
+    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
 /// Connects with `options`, and watches for denied permissions.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), incumbent::nats::async_nats::ConnectError> {
+/// use incumbent::nats;
+///
+/// let client = nats::connect("nats://127.0.0.1:4222", nats::connect_options()).await?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// Uses a user and password, or a token in place of both, from a server's URL, which
 /// [`ConnectOptions::connect`] does not do.
@@ -317,5 +346,16 @@ mod tests {
         {
             assert_eq!(denied_subject(other), None);
         }
+    }
+
+    #[test]
+    fn attempts_to_reconnect_come_often_and_not_in_step() {
+        assert_eq!(reconnect_delay(1), Duration::ZERO);
+        for attempt in [2, 5, 20, usize::MAX] {
+            assert!(reconnect_delay(attempt) <= MAX_RECONNECT_DELAY);
+            assert!(reconnect_delay(attempt) >= Duration::from_millis(5));
+            assert_ne!(reconnect_delay(attempt), reconnect_delay(attempt));
+        }
+        assert!(reconnect_delay(20) >= MAX_RECONNECT_DELAY / 2);
     }
 }

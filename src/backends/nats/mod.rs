@@ -79,7 +79,7 @@ pub use crate::backends::health::Severity;
 pub use async_nats;
 pub use bucket::Bucket;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
-pub use connection::{Connection, PermissionWatch, connect};
+pub use connection::{Connection, PermissionWatch, connect, connect_options};
 pub use error::{BucketError, BucketErrorKind};
 pub use health::Finding;
 pub use lock::NatsLock;
