@@ -34,6 +34,8 @@ pub enum Instrument {
     Databases,
     /// The models of locks beside the locks themselves.
     Differential,
+    /// The command line, its sentinels and its guards, as real processes.
+    Programs,
 }
 
 /// The result of an instrument.
@@ -159,6 +161,23 @@ impl Instrument {
                 "an_object",
                 "a_lease",
             ],
+            Self::Programs => &[
+                "test",
+                "--workspace",
+                "--all-features",
+                "--test",
+                "sentinel",
+                "--test",
+                "run",
+                "--",
+                "drain::",
+                "failures::",
+                "guard::",
+                "host::",
+                "messages::",
+                "tree::nothing_is_released",
+                "tree::process_left_behind",
+            ],
         }
     }
 
@@ -252,6 +271,7 @@ impl fmt::Display for Instrument {
             Self::Stores => "tests on object stores",
             Self::Databases => "tests on databases",
             Self::Differential => "models beside stores",
+            Self::Programs => "tests of programs",
         })
     }
 }

@@ -7,6 +7,7 @@ mod histories;
 mod kubernetes;
 mod locks;
 mod models;
+mod programs;
 mod sentinels;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
@@ -17,6 +18,7 @@ use histories::OF_HISTORIES;
 use kubernetes::OF_KUBERNETES;
 use locks::OF_LOCKS;
 use models::OF_MODELS;
+use programs::OF_PROGRAMS;
 use sentinels::OF_SENTINELS;
 
 /// A rule broken: every text of `edits` occurs in its file exactly once, and is replaced.
@@ -50,6 +52,7 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_MODELS)
         .chain(OF_SENTINELS)
         .chain(OF_DRAINS)
+        .chain(OF_PROGRAMS)
 }
 
 const OF_THE_PROTOCOL: &[Mutation] = &[
