@@ -97,7 +97,7 @@ pub use election::{
     Wait,
 };
 pub use lock::multi::{all_of, best_effort, required};
-pub use lock::{Advertisement, AdvertisementError, Token};
+pub use lock::{Advertisement, AdvertisementError, CandidateInfo, Role, Token};
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State, WaitReason};

@@ -330,7 +330,7 @@ impl ElectionBuilder {
         #[cfg(feature = "_history")]
         let machine = machine.recorded(history);
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
-        let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock);
+        let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock, self.lock);
         let done = before(&shared);
         driver::spawn(
             &runtime,

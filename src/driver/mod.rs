@@ -12,6 +12,7 @@ mod optional;
 pub(crate) mod record;
 mod report;
 pub(crate) mod requests;
+mod roll_call;
 #[cfg(all(feature = "sentinel", unix))]
 pub mod sentinel;
 pub(crate) mod term_end;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{Instrument, error, info, info_span, warn};
 
 use crate::driver::callbacks::{Callbacks, report_leaders};
@@ -39,7 +40,7 @@ use crate::election::inbox::Input;
 use crate::election::leadership::Leadership;
 use crate::election::shared::Shared;
 use crate::election::term::Term;
-use crate::lock::{Lock, Request};
+use crate::lock::{Hint, Lock, Request};
 use crate::protocol::{Action, Cause, Event, Response, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
@@ -70,6 +71,8 @@ pub(crate) fn spawn(
         term: None,
         work: None,
         draining: None,
+        answers: None,
+        started: shared.clock.now(),
         ending: None,
         campaigning: None,
         vacant_since: None,
@@ -91,6 +94,10 @@ struct Driver {
     work: Option<JoinHandle<()>>,
     /// The task of `on_drain`.
     draining: Option<JoinHandle<()>>,
+    /// Answers to roll calls that wait for their moment.
+    #[allow(clippy::box_collection, reason = "a word for each election that nobody asks")]
+    answers: Option<Box<JoinSet<()>>>,
+    started: Instant,
     ending: Option<BoxFuture<'static, bool>>,
     campaigning: Option<JoinHandle<()>>,
     vacant_since: Option<Instant>,
@@ -180,7 +187,10 @@ impl Driver {
         match input {
             Input::Hint { lock, hint } => {
                 self.shared().hints.took();
-                self.handle_of(lock, Event::Hint(*hint));
+                match *hint {
+                    Hint::RollCall(call) => self.answer_roll_call(lock, call),
+                    hint => self.handle_of(lock, Event::Hint(hint)),
+                }
             }
             Input::HintsMissed => {
                 for (lock, hint) in self.shared().hints.take_missed() {

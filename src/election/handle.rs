@@ -14,7 +14,8 @@ use super::shared::Shared;
 use super::watch::StatusWatch;
 use crate::election::leadership::Leadership;
 use crate::election::step::Step;
-use crate::lock::{Advertisement, AdvertisementError, Token};
+use crate::lock::roll_call::MAX_WITHIN;
+use crate::lock::{Advertisement, AdvertisementError, CandidateInfo, LockError, Token};
 use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
@@ -231,6 +232,33 @@ impl Election {
         Ok(())
     }
 
+    /// Calls the roll: asks the candidates of the election who they are, and returns what they
+    /// answer within the time, in no order. 1 s suffices for most fleets; their answers are spread
+    /// over it. It costs nothing while nobody calls.
+    ///
+    /// Not complete where candidates are slow or cut off, and not trustworthy: see
+    /// [`CandidateInfo`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// let election = incumbent::new_election("my_app", lock).identity("c1").start()?;
+    /// for candidate in election.roll_call(Duration::from_millis(200)).await? {
+    ///     println!("{}: {}", candidate.identity, candidate.role.as_str());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LockError`]: the lock is out of reach, denies it, or carries no calls
+    /// ([`LockErrorKind::Misconfigured`](crate::lock::LockErrorKind::Misconfigured)).
+    pub async fn roll_call(&self, within: Duration) -> Result<Vec<CandidateInfo>, LockError> {
+        self.shared().lock.call_roll(self.name(), within.min(MAX_WITHIN)).await
+    }
+
     /// Steps down, if this candidate leads, and takes part again after letting others go first.
     /// Returns at once: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) when its
     /// work has stopped, or has [drained](crate::ElectionBuilder::drain).
@@ -309,6 +337,14 @@ impl Observer {
     /// As [`Election::watch`].
     pub fn watch(&self) -> StatusWatch {
         self.election.watch()
+    }
+
+    /// As [`Election::roll_call`]. An observer is not among the candidates.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn roll_call(&self, within: Duration) -> Result<Vec<CandidateInfo>, LockError> {
+        self.election.roll_call(within).await
     }
 
     /// Every change from now on, oldest first.

@@ -98,13 +98,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::backends::memory::MemoryLock;
     use crate::election::shared::Shared;
     use crate::lock::{Nonce, Revision, Token};
     use crate::time::clock::BootClock;
 
     #[test]
     fn what_is_too_much_to_wait_is_told_once_and_nothing_overtakes_it() {
-        let (shared, mut inputs) = Shared::new("e".into(), "c".into(), Arc::new(BootClock));
+        let (shared, mut inputs) =
+            Shared::new("e".into(), "c".into(), Arc::new(BootClock), Arc::new(MemoryLock::new()));
         let sink = shared.hint_sink(1);
         for _ in 0..WAITING {
             sink.send(Hint::Recheck);

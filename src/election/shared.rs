@@ -8,7 +8,7 @@ use super::hint_queue::HintQueue;
 use super::inbox::{Inbox, Input};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
-use crate::lock::HintSink;
+use crate::lock::{HintSink, Lock};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Clock, Instant};
 
@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub name: Arc<str>,
     pub identity: Arc<str>,
     pub clock: Arc<dyn Clock>,
+    /// The lock, or the one that is made of several.
+    pub lock: Arc<dyn Lock>,
     pub inbox: Inbox,
     pub status: watch::Sender<Status>,
     changes: Mutex<ChangeSender>,
@@ -56,12 +58,14 @@ impl Shared {
         name: Arc<str>,
         identity: Arc<str>,
         clock: Arc<dyn Clock>,
+        lock: Arc<dyn Lock>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
         let (sender, inputs) = mpsc::unbounded_channel();
         let shared = Self {
             name,
             identity,
             clock,
+            lock,
             inbox: Inbox(sender),
             status: watch::Sender::new(Status::default()),
             changes: Mutex::default(),

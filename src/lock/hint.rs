@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Record;
 use super::Revision;
+use super::RollCall;
 use super::StepDownNotice;
 
 /// A change that a lock reports by itself. Hints move timers and end terms; they never begin one:
@@ -32,6 +33,8 @@ pub enum Hint {
     Recheck,
     /// How much hints can be relied on from now on.
     Coverage(Coverage),
+    /// Somebody asks who takes part. The driver of a candidate answers; the protocol ignores it.
+    RollCall(RollCall),
 }
 
 /// Which changes the hints of a lock report.

@@ -18,6 +18,7 @@ mod error;
 mod hint;
 mod member;
 mod request;
+pub(crate) mod roll_call;
 mod types;
 
 use std::fmt;
@@ -31,6 +32,7 @@ pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
 pub use request::{Release, Request, StepDownNotice, Write};
+pub use roll_call::{CandidateInfo, Role, RollCall};
 
 pub use types::{
     Capabilities, Content, Entry, Mark, Nonce, Reading, Record, Revision, Token, Tombstone, WriteId,
@@ -100,6 +102,32 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     ) -> Result<(), LockError> {
         let _ = (name, expected, timeout);
         Err(unable("this lock knows no eviction: stop the leader"))
+    }
+
+    /// Calls the roll of an election: asks its candidates who they are, by [`Hint::RollCall`], and
+    /// returns what they answer within the time. Costs nothing while nobody calls. Default: the
+    /// lock carries no calls ([`LockErrorKind::Misconfigured`]).
+    ///
+    /// It is not complete where candidates are slow or cut off, and not trustworthy: see
+    /// [`CandidateInfo`].
+    async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        let _ = (name, within);
+        Err(unable("this lock carries no roll calls: its candidates are unknown"))
+    }
+
+    /// Answers a roll call. Best effort. Default: the lock carries no calls.
+    async fn answer_roll_call(
+        &self,
+        name: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        let _ = (name, call, info);
+        Ok(())
     }
 
     /// Sends hints about an election into `sink` until the returned subscription is dropped.
@@ -173,6 +201,23 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
         timeout: Duration,
     ) -> Result<(), LockError> {
         (**self).evict(name, expected, timeout).await
+    }
+
+    async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        (**self).call_roll(name, within).await
+    }
+
+    async fn answer_roll_call(
+        &self,
+        name: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        (**self).answer_roll_call(name, call, info).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -62,9 +62,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::lock::roll_call::distinct;
 use crate::lock::{
-    Capabilities, Lock, LockError, LockErrorKind, LockMember, Need, Reading, Release, Revision,
-    StepDownNotice, Write,
+    CandidateInfo, Capabilities, Lock, LockError, LockErrorKind, LockMember, Need, Reading,
+    Release, Revision, StepDownNotice, Write,
 };
 
 /// Several locks as one, taken in this order and released in reverse: see the
@@ -164,5 +165,20 @@ impl Lock for MultiLock {
 
     async fn notify_step_down(&self, _: &str, _: StepDownNotice) -> Result<(), LockError> {
         self.no_lock()
+    }
+
+    /// On each of them that carries calls: a candidate need not reach all.
+    async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        let calls = self.members.iter().map(|member| member.lock.call_roll(name, within));
+        let answers = futures_util::future::join_all(calls).await;
+        let (called, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+        if let (true, Some(Err(error))) = (called.is_empty(), failed.into_iter().next()) {
+            return Err(error);
+        }
+        Ok(distinct(called.into_iter().flatten().flatten()))
     }
 }

@@ -6,6 +6,7 @@ mod causes;
 mod discovery;
 mod exclusion;
 mod guard;
+mod roll_call;
 mod settings;
 mod takeover;
 
@@ -23,6 +24,7 @@ pub use causes::*;
 pub use discovery::*;
 pub use exclusion::ExclusionChecker;
 pub use guard::*;
+pub use roll_call::*;
 pub use settings::*;
 pub use takeover::*;
 
@@ -218,6 +220,7 @@ macro_rules! suite {
             two_candidates_with_the_same_identity_are_distinct,
             an_observer_sees_the_leader_and_never_campaigns,
             every_candidate_and_observer_sees_the_advertisement,
+            every_candidate_answers_a_roll_call,
             a_subscription_from_the_start_misses_no_change,
             a_candidate_campaigns_again_after_stop_and_start,
             wins_and_losses_alternate_and_each_loss_has_its_cause,

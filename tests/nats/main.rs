@@ -15,6 +15,7 @@ mod lost_replies;
 mod outage;
 mod raw;
 mod rights;
+mod roll_call;
 mod suite;
 #[cfg(feature = "url")]
 mod url;

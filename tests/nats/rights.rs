@@ -38,17 +38,21 @@ async fn server_with(rights: &str) -> Server {
     server
 }
 
+pub async fn documented_server() -> Server {
+    server_with(DOCUMENTED).await
+}
+
 async fn connect_as(server: &Server, user: &str) -> nats::Connection {
     let options =
         async_nats::ConnectOptions::new().reconnect_delay_callback(|_| Duration::from_millis(50));
     nats::connect(server.url_as(user, "pw"), options).await.unwrap()
 }
 
-async fn bucket_as(server: &Server, user: &str) -> Bucket {
+pub async fn bucket_as(server: &Server, user: &str) -> Bucket {
     Bucket::open(connect_as(server, user).await, BUCKET).await.unwrap()
 }
 
-async fn start_as(server: &Server, user: &str, identity: &str) -> Election {
+pub async fn start_as(server: &Server, user: &str, identity: &str) -> Election {
     let lock = bucket_as(server, user).await.lock();
     working(new_election("my_app", lock).identity(identity)).start().unwrap()
 }

@@ -83,7 +83,7 @@ async fn a_forged_notification_ends_no_term() {
                 break;
             }
             Hint::Stored { record, .. } => told.push(record),
-            Hint::Recheck | Hint::Coverage(_) => {}
+            Hint::Recheck | Hint::Coverage(_) | Hint::RollCall(_) => {}
         }
     }
     assert!(told.iter().all(|record| record.revision == revision), "{told:?}");

@@ -4,6 +4,7 @@ mod create;
 mod evict;
 mod file;
 mod info;
+mod members;
 mod watch;
 
 use clap::{Args, Subcommand};
@@ -27,6 +28,7 @@ enum Verb {
     List(info::List),
     Info(info::Info),
     Watch(watch::Watch),
+    Members(members::Members),
     Create(create::Create),
     Evict(evict::Evict),
     File(Box<file::KeepFile>),
@@ -38,6 +40,7 @@ impl Election {
             Verb::List(verb) => verb.run(&self.lock).await,
             Verb::Info(verb) => verb.run(&self.lock).await,
             Verb::Watch(verb) => verb.run(&self.lock).await,
+            Verb::Members(verb) => verb.run(&self.lock).await,
             Verb::Create(verb) => verb.run(&self.lock).await,
             Verb::Evict(verb) => verb.run(&self.lock).await,
             Verb::File(verb) => verb.run(&self.lock).await,

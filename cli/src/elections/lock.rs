@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
 use futures_util::future::BoxFuture;
+use incumbent::CandidateInfo;
 use incumbent::lock::{
     Content, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Subscription,
 };
@@ -74,6 +75,14 @@ impl LockElections {
         });
         let subscribed = only.map(|name| self.lock.subscribe(name, sink));
         LockWatcher { hints, _subscription: subscribed.unwrap_or_else(Subscription::none) }
+    }
+
+    pub async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, CliError> {
+        Ok(self.retrying(|| self.lock.call_roll(name, within)).await?)
     }
 
     /// Returns `None` if the entry was written meanwhile.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{self, UpdateErrorKind};
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use incumbent::Advertisement;
-use incumbent::nats::Finding;
+use incumbent::lock::Lock;
+use incumbent::nats::{Bucket, Finding};
+use incumbent::{Advertisement, CandidateInfo};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -74,6 +75,16 @@ impl<'a> NatsElections<'a> {
     /// The problems of the bucket.
     pub async fn findings(&self) -> Result<Vec<Finding>, CliError> {
         self.bucket.health(&self.session).await
+    }
+
+    pub async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, CliError> {
+        let config = self.session.config(self.bucket());
+        let bucket = Bucket::deferred(self.session.connection(), config)?;
+        Ok(bucket.lock().call_roll(name, within).await?)
     }
 
     /// The names that have or had an entry.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use incumbent::CandidateInfo;
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
@@ -115,6 +116,22 @@ impl<'a> Elections<'a> {
             Self::ForLife(elections) => Watcher::ForLife(Box::new(elections.watch(only).await?)),
             Self::Lock(elections) => Watcher::Lock(elections.watch(only)),
         })
+    }
+
+    /// Asks the candidates who they are.
+    pub async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, CliError> {
+        match self {
+            Self::Nats(elections) => elections.call_roll(name, within).await,
+            Self::Lock(elections) => elections.call_roll(name, within).await,
+            Self::Kubernetes(_) | Self::ForLife(_) => Err(CliError::new(
+                Code::Usage,
+                "Kubernetes carries no roll calls: its candidates are unknown",
+            )),
+        }
     }
 
     /// Ends the holder's term. Returns a revision below those of later terms, or `None` if the

@@ -7,6 +7,7 @@ mod doctor;
 mod election_evict;
 mod election_file;
 mod election_info;
+mod election_members;
 mod election_watch;
 mod exit_codes;
 mod extreme_values;

@@ -23,10 +23,12 @@
 //! ```
 
 mod delivery;
+mod roll_call;
 mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -37,8 +39,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::lock::{
-    Capabilities, Content, Coverage, Entry, Hint, HintSink, Lock, LockError, LockErrorKind,
-    Reading, Release, Revision, StepDownNotice, Subscription, Tombstone, Write, check_not_empty,
+    CandidateInfo, Capabilities, Content, Coverage, Entry, Hint, HintSink, Lock, LockError,
+    LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Tombstone,
+    Write, check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
 use delivery::{Hints, Listener};
@@ -71,6 +74,8 @@ struct State {
     bucket: Bucket,
     hints: Hints,
     reachable: bool,
+    /// The answers to roll calls that wait for them.
+    calls: HashMap<Arc<str>, Vec<CandidateInfo>>,
     expiry: Option<JoinHandle<()>>,
 }
 
@@ -95,6 +100,7 @@ impl MemoryLock {
                 bucket: Bucket::new(ttl),
                 hints: Hints::default(),
                 reachable: true,
+                calls: HashMap::new(),
                 expiry: None,
             }),
             sooner: Arc::new(Notify::new()),
@@ -242,6 +248,23 @@ impl Lock for MemoryLock {
             state.store(name, Content::Vacant(Tombstone::Deleted), Duration::ZERO, now);
             Ok(())
         })
+    }
+
+    async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        roll_call::call(self, name, within).await
+    }
+
+    async fn answer_roll_call(
+        &self,
+        _name: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        roll_call::answer(self, call, info)
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -317,7 +317,7 @@ impl ConnectionEvents {
         std::future::pending().await
     }
 
-    async fn publish_denied(&mut self, subject: &str) {
+    pub(super) async fn publish_denied(&mut self, subject: &str) {
         loop {
             if matches!(self.next().await, ConnectionEvent::PublishDenied(denied) if &*denied == subject)
             {

@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 use super::codec;
 use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
+use super::roll_call::{call_of, call_prefix};
 use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::{HintHub, Interest, Listen};
@@ -46,6 +47,8 @@ struct SubscriptionPlan {
     hints: Option<String>,
     /// The prefix of subjects on which candidates write.
     writes: Option<String>,
+    /// The prefix of subjects on which somebody calls the roll.
+    calls: Option<String>,
     coverage: Coverage,
 }
 
@@ -68,6 +71,7 @@ impl SubscriptionPlan {
         let hints = Some(hint_prefix(bucket, facts)).filter(allowed);
         let full = republishes && hints.is_some();
         let writes = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
+        let calls = Some(call_prefix(name)).filter(allowed);
         let coverage = if full {
             Coverage::Full
         } else if writes.is_some() {
@@ -75,11 +79,17 @@ impl SubscriptionPlan {
         } else {
             Coverage::None
         };
-        Self { wanted, hints, writes, coverage }
+        Self { wanted, hints, writes, calls, coverage }
     }
 
     fn subjects(&self) -> impl Iterator<Item = String> {
-        [&self.hints, &self.writes].into_iter().flatten().map(|under| subject(under, &self.wanted))
+        let prefixes = [&self.hints, &self.writes, &self.calls].into_iter().flatten();
+        prefixes.map(|under| subject(under, &self.wanted))
+    }
+
+    /// Whether it is the subject of roll calls, which an election does without.
+    fn is_of_calls(&self, denied: &str) -> bool {
+        self.calls.as_deref().is_some_and(|under| subject(under, &self.wanted) == denied)
     }
 
     /// Returns whether the plan already covers the elections of `wanted`.
@@ -214,6 +224,10 @@ impl Listener<'_> {
                     None => return self.lost(),
                 },
                 notice = self.events.next() => match notice {
+                    ConnectionEvent::SubscribeDenied(subject) if plan.is_of_calls(&subject) => {
+                        debug!(%subject, "permission to subscribe denied: no roll calls");
+                        self.denied.insert(subject.to_string());
+                    }
                     ConnectionEvent::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
                         warn!(bucket = %bucket.api.bucket(), %subject, "permission to subscribe denied");
                         self.denied.insert(subject.to_string());
@@ -298,6 +312,13 @@ impl Listener<'_> {
                 bucket.send(name, &Hint::Stored { record, previous: republished.previous, age });
             } else if let Some(notice) = codec::notice(&message.headers) {
                 bucket.send(name, &Hint::SteppedDown(notice));
+            }
+            return;
+        }
+        let called = plan.calls.as_deref().and_then(|under| message.subject.strip_prefix(under));
+        if let Some(name) = called {
+            if let Some(call) = call_of(&message) {
+                bucket.send(name, &Hint::RollCall(call));
             }
             return;
         }

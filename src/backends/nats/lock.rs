@@ -15,12 +15,13 @@ use super::connection::RequestFailure;
 use super::error::BucketError;
 use super::listener;
 use super::message::{self, StoredMessage};
+use super::roll_call;
 use super::state::BucketState;
 use super::stream::StreamFacts;
 use crate::backends::hint_hub;
 use crate::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Release, Revision,
-    StepDownNotice, Subscription, Write,
+    CandidateInfo, Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Record,
+    Release, Revision, RollCall, StepDownNotice, Subscription, Write,
 };
 use crate::protocol::TimingOptions;
 
@@ -316,6 +317,23 @@ impl Lock for NatsLock {
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         listener::notify_step_down(self.state(), name, notice).await
+    }
+
+    async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        roll_call::call(self.state(), name, within).await
+    }
+
+    async fn answer_roll_call(
+        &self,
+        _name: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        roll_call::answer(self.state(), call, info).await
     }
 
     /// Requires only the permissions of an observer.

@@ -69,6 +69,7 @@ mod listener;
 mod lock;
 mod message;
 mod reply_inbox;
+mod roll_call;
 mod state;
 mod stream;
 mod time;

@@ -13,8 +13,8 @@ use super::seen::NewestRevisions;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    StepDownNotice, Subscription, Write,
+    CandidateInfo, Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release,
+    Revision, RollCall, StepDownNotice, Subscription, Write,
 };
 
 /// A lock in a database.
@@ -68,6 +68,25 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
     fn release(&self, name: &str, release: &Release) -> Self::Statement;
 
     fn evict(&self, name: &str, expected: Revision) -> Self::Statement;
+
+    /// Default: the database carries no roll calls.
+    fn call_roll(
+        &self,
+        _name: &str,
+        _within: Duration,
+    ) -> impl Future<Output = Result<Vec<CandidateInfo>, LockError>> + Send {
+        let what = "this lock carries no roll calls: its candidates are unknown";
+        ready(Err(LockError::new(LockErrorKind::Misconfigured, what)))
+    }
+
+    /// Default: the database carries no roll calls.
+    fn answer_roll_call(
+        &self,
+        _call: &RollCall,
+        _info: &CandidateInfo,
+    ) -> impl Future<Output = Result<(), LockError>> + Send {
+        ready(Ok(()))
+    }
 
     /// Default: the database carries no notices.
     fn notify_step_down(
@@ -141,6 +160,25 @@ impl<D: Database> Lock for SqlLock<D> {
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         let sent = self.database.notify_step_down(name, notice).await;
         sent.map_err(|error| of(error, "notice", name))
+    }
+
+    async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        let answers = self.database.call_roll(name, within).await;
+        answers.map_err(|error| of(error, "roll call", name))
+    }
+
+    async fn answer_roll_call(
+        &self,
+        name: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        let sent = self.database.answer_roll_call(call, info).await;
+        sent.map_err(|error| of(error, "answer", name))
     }
 
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {

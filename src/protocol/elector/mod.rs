@@ -275,6 +275,7 @@ impl Elector {
             }
             Hint::SteppedDown(notice) => self.on_step_down(now, &notice),
             Hint::Recheck => self.read_soon(now),
+            Hint::RollCall(_) => {}
             Hint::Coverage(coverage) => {
                 self.cx.coverage = coverage;
                 self.read_soon(now);

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::errors::{self, Effect};
+use super::roll_call::Call;
 use super::state::{Found, LockState};
 use super::statements;
 use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY};
@@ -154,6 +155,10 @@ async fn receive(
 /// entry belongs to this process.
 async fn on_notification(lock: &LockState, notification: &PgNotification) {
     let payload = notification.payload();
+    if let Some((name, call)) = Call::parse(payload) {
+        lock.subscribers.deliver(&name, &Hint::RollCall(call));
+        return;
+    }
     let Ok(Notification { name, previous, stepped_down }) = serde_json::from_str(payload) else {
         return;
     };

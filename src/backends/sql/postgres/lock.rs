@@ -9,12 +9,15 @@ use sqlx::Row as _;
 
 use super::errors::{self, Effect};
 use super::listener;
+use super::roll_call;
 use super::state::LockState;
 use super::statements;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::seen::NewestRevisions;
-use crate::lock::{LockError, Reading, Release, Revision, StepDownNotice, Write};
+use crate::lock::{
+    CandidateInfo, LockError, Reading, Release, Revision, RollCall, StepDownNotice, Write,
+};
 
 /// The lock in a PostgreSQL database.
 ///
@@ -101,6 +104,22 @@ impl Database for LockState {
 
     fn evict(&self, name: &str, expected: Revision) -> String {
         statements::evict(name, expected.0)
+    }
+
+    async fn call_roll(
+        &self,
+        name: &str,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        roll_call::call(self, name, within).await
+    }
+
+    async fn answer_roll_call(
+        &self,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        roll_call::answer(self, call, info).await
     }
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {

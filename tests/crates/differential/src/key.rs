@@ -245,7 +245,7 @@ impl Key {
                 self.model.is_to_be_looked_at();
                 Ok(())
             }
-            Hint::SteppedDown(_) => Ok(()),
+            Hint::SteppedDown(_) | Hint::RollCall(_) => Ok(()),
         }
     }
 

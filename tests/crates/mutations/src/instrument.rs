@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -192,6 +193,7 @@ impl Instrument {
         }
         let began = Instant::now();
         let mut child = cargo(tree, self.runs())
+            .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -232,7 +234,8 @@ fn ends(child: &mut Child, by: Instant) -> std::io::Result<Option<bool>> {
             return Ok(Some(status.success()));
         }
         if Instant::now() >= by {
-            child.kill()?;
+            // With the tests that it runs: they would go on, and keep its output open.
+            Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status()?;
             child.wait()?;
             return Ok(None);
         }

@@ -76,6 +76,7 @@ pub fn hint(hint: &Hint) -> String {
         }
         Hint::Recheck => "that something may have changed".to_owned(),
         Hint::Coverage(coverage) => format!("that hints are {coverage:?}"),
+        Hint::RollCall(_) => "a roll call".to_owned(),
     }
 }
 

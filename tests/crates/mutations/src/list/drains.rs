@@ -6,7 +6,7 @@ use crate::instrument::Instrument::Elections;
 pub(super) const OF_DRAINS: &[Mutation] = &[
     Mutation {
         name: "a drain has no end",
-        edits: &[edit("src/protocol/drain.rs", "|until| now >= *until", "|_| false")],
+        edits: &[edit("src/protocol/drain.rs", "now + self.limit", "now + self.limit * 1000")],
         noticed_by: &[Elections],
     },
     Mutation {

@@ -1,0 +1,47 @@
+//! `election members`.
+
+use incumbent_test_support::{Server, eventually};
+
+use crate::shell::Shell;
+
+#[tokio::test]
+async fn candidates_are_listed_by_their_role() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let campaign = ["campaign", "my_app", "--lease", "2s", "--identity"];
+    let mut first = shell.start(&[&campaign[..], &["first"]].concat());
+    first.line_with("won");
+    let _second = shell.start(&[&campaign[..], &["second"]].concat());
+    let list = ["election", "members", "my_app", "--within", "300ms"];
+    let lines = eventually("both answer", async || {
+        let out = shell.out(&list);
+        let lines: Vec<_> = out.lines().map(str::to_owned).collect();
+        (lines.len() >= 3).then_some(lines)
+    })
+    .await;
+    let row = |text: &str, words: &[&str]| words.iter().all(|word| text.contains(word));
+    let found = lines.join("\n");
+    assert!(lines.iter().any(|line| row(line, &["first", "leader", "first ("])), "{found}");
+    assert!(lines.iter().any(|line| row(line, &["second", "standby", "first ("])), "{found}");
+
+    let json = shell.out(&[&list[..], &["-o", "json"]].concat());
+    let members: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&members[0]["identity"], &members[0]["role"]), (&"first".into(), &"leader".into()));
+    assert_eq!(members[1]["leader"], "first");
+    assert_eq!(members[1]["token"], members[0]["token"]);
+
+    let none = shell.out(&["election", "members", "other", "--within", "100ms", "-o", "json"]);
+    assert_eq!(none.trim(), "[]");
+}
+
+#[tokio::test]
+async fn lock_without_roll_calls_is_refused_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite:{}", directory.path().join("locks.db").display());
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["run", "my_app", "--lock", &url, "--", "true"]);
+    let (refused, _) = shell.refusal(&["election", "members", "my_app", "--lock", &url]);
+    assert!(refused.contains("this lock carries no roll calls"), "{refused}");
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+}

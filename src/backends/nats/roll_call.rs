@@ -1,0 +1,92 @@
+//! Roll calls: requests on a subject of the bucket, which every candidate answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{HeaderMap, Message};
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use super::codec::Headers;
+use super::connection::Connection;
+use super::state::BucketState;
+use crate::lock::roll_call::{MAX_ANSWERS, MAX_WITHIN, distinct, parse, to_json};
+use crate::lock::{CandidateInfo, LockError, LockErrorKind, RollCall};
+
+/// For how long answers are awaited, in milliseconds.
+const WITHIN: &str = "Incumbent-Within-Ms";
+/// The timeout of sending one message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The prefix of the subjects of roll calls, ending with a dot. Not that of hints: who may call
+/// must not be able to send what candidates act upon.
+pub(super) fn call_prefix(bucket: &str) -> String {
+    format!("incumbent-roll-call.{bucket}.")
+}
+
+/// Reads a call; `None` if it asks for no answer.
+pub(super) fn call_of(message: &Message) -> Option<RollCall> {
+    let within = message.headers.value(WITHIN)?.parse().ok()?;
+    let reply_to = message.reply.as_ref()?.as_str().into();
+    Some(RollCall { reply_to, within: Duration::from_millis(within).min(MAX_WITHIN) })
+}
+
+pub(super) async fn call(
+    bucket: &BucketState,
+    name: &str,
+    within: Duration,
+) -> Result<Vec<CandidateInfo>, LockError> {
+    let connection = connected(bucket)?;
+    let client = connection.client();
+    let inbox = client.new_inbox();
+    let unsent = |error: &dyn std::fmt::Display| {
+        LockError::new(LockErrorKind::Unavailable, format!("cannot call the roll: {error}"))
+    };
+    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| unsent(&error))?;
+    let subject = format!("{}{name}", call_prefix(bucket.api.bucket()));
+    let mut headers = HeaderMap::new();
+    headers.insert(WITHIN, within.as_millis().to_string().as_str());
+    let mut events = connection.events();
+    let sent = client.publish_with_reply_and_headers(subject.clone(), inbox, headers, Bytes::new());
+    sent.await.map_err(|error| unsent(&error))?;
+    client.flush().await.map_err(|error| unsent(&error))?;
+    let mut found = Vec::new();
+    let end = tokio::time::sleep(within);
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => return Ok(distinct(found)),
+            () = events.publish_denied(&subject) => {
+                let what = format!("no permission to publish to {subject}");
+                return Err(LockError::new(LockErrorKind::Denied, what));
+            }
+            answer = answers.next() => match answer {
+                Some(answer) if found.len() < MAX_ANSWERS => found.extend(parse(&answer.payload)),
+                Some(_) => {}
+                None => return Err(unsent(&"the connection was closed")),
+            },
+        }
+    }
+}
+
+pub(super) async fn answer(
+    bucket: &BucketState,
+    call: &RollCall,
+    info: &CandidateInfo,
+) -> Result<(), LockError> {
+    let connection = connected(bucket)?;
+    let subject = Arc::clone(&call.reply_to);
+    let published = connection.client().publish(subject.to_string(), to_json(info).into());
+    match tokio::time::timeout(SEND_TIMEOUT, published).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(LockError::new(LockErrorKind::Unavailable, "cannot send the answer")),
+    }
+}
+
+fn connected(bucket: &BucketState) -> Result<&Connection, LockError> {
+    let connection = &bucket.api.connection;
+    match connection.is_connected() {
+        true => Ok(connection),
+        false => Err(LockError::new(LockErrorKind::Unavailable, "not connected to NATS")),
+    }
+}

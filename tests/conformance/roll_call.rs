@@ -1,0 +1,57 @@
+//! Roll calls: who takes part.
+
+use std::time::Duration;
+
+use incumbent::lock::LockErrorKind;
+use incumbent::{CandidateInfo, Observer, Role, observe};
+
+use super::{Service, leads, sees, soon};
+
+/// Enough for the way, and short enough to ask again.
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// Waits until so many answer: hints of a candidate may begin after it leads.
+async fn answers(observer: &Observer, count: usize) -> Vec<CandidateInfo> {
+    soon(&format!("{count} answer"), async {
+        loop {
+            let mut found = observer.roll_call(WITHIN).await.expect("a roll call");
+            if found.len() == count {
+                found.sort_by_key(|info| info.identity.clone());
+                return found;
+            }
+        }
+    })
+    .await
+}
+
+/// Every candidate answers, and no observer; where the lock carries no calls, that is the error.
+pub async fn every_candidate_answers_a_roll_call<S: Service>() {
+    let service = S::start().await;
+    let observer = observe("my_app", service.lock().await).unwrap();
+    let first = service.candidate("first").await.priority(7).start().unwrap();
+    let leadership = leads(&first).await;
+    if let Err(error) = observer.roll_call(Duration::ZERO).await {
+        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("carries no roll calls"), "{error}");
+        return;
+    }
+    let second = service.candidate("second").await.start().unwrap();
+    sees(&second, "first").await;
+
+    let found = answers(&observer, 2).await;
+    let seen = |info: &CandidateInfo| (info.identity.to_string(), info.role, info.priority);
+    let expected = [("first".to_owned(), Role::Leader, 7), ("second".to_owned(), Role::Standby, 0)];
+    assert_eq!([seen(&found[0]), seen(&found[1])], expected);
+    assert_ne!(found[0].nonce, found[1].nonce);
+    for info in &found {
+        assert_eq!(info.leader.as_deref(), Some("first"));
+        assert_eq!(info.token, Some(leadership.token()));
+        assert_eq!(&*info.version, env!("CARGO_PKG_VERSION"));
+        assert!(info.since_unix_ms > 1_600_000_000_000, "{info:?}");
+    }
+
+    second.stop().await;
+    assert_eq!(&*answers(&observer, 1).await[0].identity, "first");
+    let itself = first.roll_call(WITHIN).await.expect("a candidate may call too");
+    assert!(itself.len() <= 1, "{itself:?}");
+}
