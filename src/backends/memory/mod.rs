@@ -213,8 +213,9 @@ impl Lock for MemoryLock {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         self.candidate_request(|state, now| {
             state.expect(name, Some(release.expected))?;
-            let Release { by, left, .. } = release;
-            let released = Content::Vacant(Tombstone::Released { by, left });
+            let Release { by, left, cause, .. } = release;
+            let cause = Some(Arc::from(cause));
+            let released = Content::Vacant(Tombstone::Released { by, left, cause });
             state.store(name, released, left, now);
             Ok(())
         })
