@@ -75,6 +75,9 @@ async fn released(lock: &dyn Lock) -> (Record, Option<Arc<str>>) {
 pub async fn the_cause_of_a_release_is_read_back<S: Service>() {
     let service = S::start().await;
     let lock = service.operators_lock().await;
+    if lock.members().is_some() {
+        return; // each of its locks is asked by itself
+    }
     let election = service.candidate("only").await.start().unwrap();
     drop(leads(&election).await);
     election.stop().await;
