@@ -114,7 +114,8 @@ fn machine(c: &mut Criterion) {
                 lab
             },
             |mut lab| {
-                let released = Tombstone::Released { by: Nonce(2), left: Duration::ZERO };
+                let released =
+                    Tombstone::Released { by: Nonce(2), left: Duration::ZERO, cause: None };
                 lab.receives(Content::Vacant(released));
                 lab.wake();
                 assert!(lab.campaign.deadline().is_some(), "the campaign leads");

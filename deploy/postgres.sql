@@ -127,6 +127,7 @@ BEGIN
         'write', NEW.write,
         'released_by', NEW.released_by,
         'left_ms', ceil(extract(epoch FROM NEW.released_left) * 1000)::bigint,
+        'released_cause', NEW.released_cause,
         'advertised', NEW.advertised
     )::text;
     IF octet_length(told) > 7900 THEN

@@ -12,14 +12,13 @@ mod enabled {
 
     use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-    use crate::protocol::{Cause, State};
+    use crate::protocol::{Cause, PreviousTerm, State};
 
     pub(crate) struct Telemetry {
         election: String,
         identity: String,
         leader: Gauge,
         renewals: Option<Renewals>,
-        takeover_seconds: Histogram,
         won: Counter,
     }
 
@@ -48,7 +47,6 @@ mod enabled {
             Self {
                 leader,
                 renewals: None,
-                takeover_seconds: histogram!("incumbent_takeover_seconds", &labels),
                 won: counter!("incumbent_terms_total", &labels),
                 election: election.to_owned(),
                 identity: identity.to_owned(),
@@ -65,12 +63,18 @@ mod enabled {
             .increment(1);
         }
 
-        pub fn won(&self, takeover: Option<Duration>) {
+        pub fn won(&self, takeover: Option<Duration>, after: PreviousTerm) {
             self.won.increment(1);
             self.leader.set(1.0);
             self.stamp_renewal();
             if let Some(takeover) = takeover {
-                self.takeover_seconds.record(takeover);
+                histogram!(
+                    "incumbent_takeover_seconds",
+                    "election" => self.election.clone(),
+                    "identity" => self.identity.clone(),
+                    "after" => after.as_str(),
+                )
+                .record(takeover);
             }
         }
 
@@ -115,7 +119,7 @@ mod enabled {
 mod disabled {
     use std::time::Duration;
 
-    use crate::protocol::{Cause, State};
+    use crate::protocol::{Cause, PreviousTerm, State};
 
     pub(crate) struct Telemetry;
 
@@ -134,7 +138,7 @@ mod disabled {
 
         pub fn campaigned(&self, _state: State) {}
 
-        pub fn won(&self, _takeover: Option<Duration>) {}
+        pub fn won(&self, _takeover: Option<Duration>, _after: PreviousTerm) {}
 
         pub fn lost(&self, _cause: &Cause) {}
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::driver::record::{HistoryWriter, Output};
 use crate::lock::{Need, Token};
 use crate::protocol::{
-    Action, BackoffPolicy, Drain, Elector, Event, Leader, MemberSettings, MultiElector, Settings,
-    State, WaitReason,
+    Action, BackoffPolicy, Drain, Elector, Event, Leader, MemberSettings, MultiElector,
+    PreviousTerm, Settings, State, WaitReason,
 };
 use crate::time::clock::Instant;
 
@@ -109,6 +109,16 @@ impl Machine {
             Electors::Single(elector) => elector.leader(),
             Electors::Multi(multi) => multi.first().leader(),
         }
+    }
+
+    /// How the term before ended, as this candidate saw it on the first required lock. Where it saw
+    /// nothing, there was no entry.
+    pub fn previous_term(&self) -> PreviousTerm {
+        let elector = match &self.electors {
+            Electors::Single(elector) => elector,
+            Electors::Multi(multi) => multi.first(),
+        };
+        elector.previous_term().unwrap_or(PreviousTerm::Deleted)
     }
 
     /// When this candidate will lead, if it keeps what it holds, and the last thing that it waits

@@ -314,7 +314,7 @@ impl Driver {
             term.set_tokens(tokens); // before anybody holds it
         }
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
-        self.telemetry().won(takeover);
+        self.telemetry().won(takeover, self.machine.previous_term());
         info!(%token, "became leader");
         shared.leads_until.set(Some(deadline));
         if let Some(callback) = &self.callbacks.won

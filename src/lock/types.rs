@@ -101,6 +101,10 @@ pub enum Tombstone {
         /// How long, from now, an even earlier holder may still be leading: what was left of the
         /// holder's cool-down.
         left: Duration,
+        /// Why, in one word, for people: never decided upon. `None` where the lock does not store
+        /// it.
+        #[cfg_attr(feature = "_history", serde(default, skip_serializing_if = "Option::is_none"))]
+        cause: Option<Arc<str>>,
     },
     /// The lock freed it, because it was not renewed. A lock that frees nothing may report this of
     /// an entry that still exists, under the entry's own revision, when the lock's clock shows

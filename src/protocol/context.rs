@@ -11,6 +11,7 @@ use super::evidence::Evidence;
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::lock_health::LockHealth;
+use super::previous_term::PreviousTerm;
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
@@ -32,6 +33,8 @@ pub(super) struct Context {
     pub stopping: bool,
     pub heard_from_lock: bool,
     pub leader: Option<Leader>,
+    /// How the term before a vacancy ended, until another leader is seen.
+    pub previous_term: Option<PreviousTerm>,
     pub health: LockHealth,
     pub evidence: Evidence,
     pub requests: Requests,
@@ -49,6 +52,7 @@ impl Context {
             stopping: false,
             heard_from_lock: false,
             leader: None,
+            previous_term: None,
             health: LockHealth::default(),
             evidence: Evidence::new(),
             requests: Requests::default(),
@@ -165,6 +169,14 @@ impl Context {
         let changed = match (&self.leader, &leader) {
             (Some(known), Some(leader)) => !known.is_renewal_of(leader),
             (known, leader) => known.is_some() != leader.is_some(),
+        };
+        self.previous_term = match (&leader, self.evidence.vacancy()) {
+            (Some(leader), _) if !leader.is_me => None,
+            (None, Some(vacancy)) if changed || self.previous_term.is_none() => {
+                Some(PreviousTerm::of(vacancy.tombstone.as_ref().map(|(_, tombstone)| tombstone)))
+            }
+            (None, None) if changed => None,
+            _ => self.previous_term, // what is seen later tells less
         };
         self.leader = leader;
         if changed {
@@ -329,6 +341,7 @@ impl Context {
             stopping: self.stopping,
             heard_from_lock: self.heard_from_lock,
             leader: self.leader.clone(),
+            previous_term: self.previous_term,
             health: self.health.clone(),
             evidence: self.evidence.clone(),
             requests: self.requests.clone(),
@@ -346,7 +359,8 @@ impl Context {
             random: _,
             stopping,
             heard_from_lock,
-            leader: _, // only reported
+            leader: _,        // only reported
+            previous_term: _, // likewise
             health,
             evidence,
             requests,

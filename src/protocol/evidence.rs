@@ -354,12 +354,9 @@ impl Evidence {
         // Read again, it must not seem that nothing had to be waited for.
         self.extend_own_cool_down(now + left);
         self.refused_wait = Duration::ZERO;
-        self.vacancy = Some(Vacancy {
-            tombstone: Some((revision, Tombstone::Released { by: settings.nonce, left })),
-            previous: None,
-            first_seen: now,
-            empty_is_proof: false,
-        });
+        let released = Tombstone::Released { by: settings.nonce, left, cause: None };
+        self.vacancy =
+            Some(Vacancy { tombstone: Some((revision, released)), ..Vacancy::empty(now, false) });
     }
 
     /// `in_flight`: when the request in flight was sent, and when the leases seen by then are over.

@@ -109,7 +109,7 @@ impl Vacancy {
         writer.each(tombstone, |writer, (revision, kind)| {
             writer.revision(revision);
             writer.to.word(match kind {
-                Tombstone::Released { left, .. } => FingerprintWriter::nanos(*left),
+                Tombstone::Released { by: _, left, cause: _ } => FingerprintWriter::nanos(*left),
                 Tombstone::Expired => u64::MAX,
                 Tombstone::Deleted => u64::MAX - 1,
             });

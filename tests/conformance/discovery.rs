@@ -1,8 +1,15 @@
-//! Finding the leader.
+//! Finding the leader, and why there is none.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::{
+    Content, Lock, Mark, Nonce, Reading, Record, Release, Tombstone, Write, WriteId,
+};
+use incumbent::protocol::CRASHED;
 use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe};
 
-use super::{Service, change, leads, sees};
+use super::{Service, TIMEOUT, change, leads, sees};
 
 /// Waits until the leader is `identity`.
 async fn leader(changes: &mut Changes<incumbent::Change>, identity: &str) -> Leader {
@@ -48,4 +55,48 @@ pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     let seen = leader(&mut observed, "second").await;
     assert_eq!(seen.advertisement.as_deref(), Some(&second));
     assert_eq!(service.holder("my_app").await.as_deref(), Some("second"));
+}
+
+/// What the lock holds after a release, and the cause in it.
+async fn released(lock: &dyn Lock) -> (Record, Option<Arc<str>>) {
+    let Ok(Reading::Found(record)) = lock.read("my_app", TIMEOUT).await else {
+        panic!("no tombstone");
+    };
+    match &record.content {
+        Content::Vacant(Tombstone::Released { cause, .. }) => {
+            let cause = cause.clone();
+            (record, cause)
+        }
+        content => panic!("not released: {content:?}"),
+    }
+}
+
+/// A lock keeps the cause of a release for people: that of a leader, and that of a sentinel.
+pub async fn the_cause_of_a_release_is_read_back<S: Service>() {
+    let service = S::start().await;
+    let lock = service.operators_lock().await;
+    if lock.members().is_some() {
+        return; // each of its locks is asked by itself
+    }
+    let election = service.candidate("only").await.start().unwrap();
+    drop(leads(&election).await);
+    election.stop().await;
+    let (record, cause) = released(&*lock).await;
+    assert_eq!(cause.as_deref(), Some("stopped"));
+
+    let by = Nonce(7);
+    let write = WriteId { nonce: by, number: 1 };
+    let entry = Write {
+        identity: "crashes".into(),
+        mark: Mark { write, lease: S::LEASE, token: None, since_unix_ms: 0 },
+        ttl: S::LEASE,
+        expected: Some(record.revision),
+        advertisement: None,
+        timeout: TIMEOUT,
+    };
+    let expected = lock.write("my_app", entry).await.expect("a write");
+    let left = Duration::ZERO;
+    let release = Release { expected, by, left, cause: CRASHED, timeout: TIMEOUT };
+    lock.release("my_app", release).await.expect("a release");
+    assert_eq!(released(&*lock).await.1.as_deref(), Some("crashed"));
 }

@@ -221,6 +221,7 @@ macro_rules! suite {
             an_observer_sees_the_leader_and_never_campaigns,
             every_candidate_and_observer_sees_the_advertisement,
             every_candidate_answers_a_roll_call,
+            the_cause_of_a_release_is_read_back,
             a_subscription_from_the_start_misses_no_change,
             a_candidate_campaigns_again_after_stop_and_start,
             wins_and_losses_alternate_and_each_loss_has_its_cause,

@@ -48,7 +48,7 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
     assert_eq!(leading["incumbent_leader"], DebugValue::Gauge(1.0.into()));
     assert_eq!(leading["incumbent_terms_total"], DebugValue::Counter(1));
     assert_eq!(leading["incumbent_campaigns_total state=candidate"], DebugValue::Counter(1));
-    assert!(matches!(&leading["incumbent_takeover_seconds"],
+    assert!(matches!(&leading["incumbent_takeover_seconds after=deleted"],
         DebugValue::Histogram(all) if all.len() == 1));
     assert!(!leading.contains_key("incumbent_renewal_seconds"), "nothing is renewed");
     let resumed = campaign().await;

@@ -83,7 +83,10 @@ async fn what_is_left<K: Kind>() {
     assert_eq!(record["holderIdentity"], "ours", "client-go's candidates must wait as well");
     assert_eq!(record["leaseDurationSeconds"], 4);
     let Ok(Reading::Found(found)) = lock.read("my_app", LEASE).await else { panic!() };
-    assert_eq!(found.content, Content::Vacant(Tombstone::Released { by, left }));
+    assert_eq!(
+        found.content,
+        Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()) })
+    );
 }
 
 /// Who stops while it still waits for an earlier holder passes on what is left, to client-go's

@@ -76,7 +76,10 @@ async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
     let release = Release { expected, by: Nonce(7), left, cause: "stopped", timeout: LEASE };
     lock.release(OBJECT, release).await.unwrap();
     let released = read().await;
-    assert_eq!(released.content, Content::Vacant(Tombstone::Released { by: Nonce(7), left }));
+    assert_eq!(
+        released.content,
+        Content::Vacant(Tombstone::Released { by: Nonce(7), left, cause: Some("stopped".into()) })
+    );
     Lock::evict(&lock, OBJECT, released.revision, LEASE).await.unwrap();
     assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
 }

@@ -5,18 +5,24 @@ mod seen;
 
 use std::time::Duration;
 
+use incumbent::lock::{Lock, LockErrorKind, Mark, Nonce, Reading, Release, Revision};
+use incumbent::lock::{Write, WriteId};
 use incumbent::memory::MemoryLock;
-use incumbent::{Change, new_election};
-use metrics_util::debugging::DebuggingRecorder;
+use incumbent::{Change, Changes, new_election};
+use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
 
-use seen::{seen, shows_a_leader, shows_a_loss};
+use seen::{seen, shows_a_leader, shows_a_loss, takeovers};
 
+const LEASE: Duration = Duration::from_secs(1);
+const OTHER: Nonce = Nonce(7);
+
+/// One test, as a program has one recorder.
 #[tokio::test]
 async fn an_election_records_what_the_docs_list() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     recorder.install().expect("the only recorder of this process");
-    let lock = MemoryLock::with_ttl(Duration::from_secs(1));
+    let lock = MemoryLock::with_ttl(LEASE);
     let election = new_election("my_app", lock.clone()).identity("c1").start().unwrap();
     let leadership = election.won().await.unwrap();
     leadership.renewed(leadership.deadline()).await.unwrap();
@@ -27,4 +33,71 @@ async fn an_election_records_what_the_docs_list() {
     drop(leadership);
     while !matches!(changes.next().await, Some(Change::Lost { .. })) {}
     shows_a_loss(&seen(&snapshotter, "my_app", "c1"), "evicted");
+    takeovers_show_how_the_term_before_ended(&lock, changes, &snapshotter).await;
+}
+
+/// How the term of another candidate ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Release(&'static str),
+    Expiry,
+    Eviction,
+}
+
+async fn takeovers_show_how_the_term_before_ended(
+    lock: &MemoryLock,
+    mut changes: Changes<Change>,
+    snapshotter: &Snapshotter,
+) {
+    let mut wins = async |expected: &str| {
+        while !matches!(changes.next().await, Some(Change::Won { .. })) {}
+        assert_eq!(takeovers(&seen(snapshotter, "my_app", "c1")), [(expected.to_owned(), 1)]);
+    };
+    wins("deleted").await; // of its own term before
+    for (end, expected) in [
+        (End::Release("crashed"), "crashed"),
+        (End::Release("stopped"), "released"),
+        (End::Release("crashed for a second time"), "released"),
+        (End::Expiry, "expired"),
+        (End::Eviction, "deleted"),
+        (End::Release("crashed"), "crashed"),
+    ] {
+        let expected_revision = other_writes(lock).await;
+        match end {
+            End::Release(cause) => {
+                let release = Release {
+                    expected: expected_revision,
+                    by: OTHER,
+                    left: Duration::ZERO,
+                    cause,
+                    timeout: LEASE,
+                };
+                lock.release("my_app", release).await.expect("its own entry");
+            }
+            End::Expiry => {}
+            End::Eviction => assert!(lock.evict("my_app")),
+        }
+        wins(expected).await;
+    }
+}
+
+/// Another candidate writes over the entry.
+async fn other_writes(lock: &MemoryLock) -> Revision {
+    loop {
+        let read = lock.read("my_app", LEASE).await.expect("a reading");
+        let Reading::Found(record) = read else { panic!("no entry") };
+        let write = WriteId { nonce: OTHER, number: 1 };
+        let entry = Write {
+            expected: Some(record.revision),
+            identity: "other".into(),
+            mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
+            ttl: LEASE,
+            advertisement: None,
+            timeout: LEASE,
+        };
+        match lock.write("my_app", entry).await {
+            Ok(revision) => return revision,
+            Err(error) => assert_eq!(error.kind(), LockErrorKind::Conflict, "a renewal"),
+        }
+    }
 }

@@ -38,7 +38,7 @@ pub fn shows_a_leader(seen: &HashMap<String, DebugValue>) {
         "incumbent_campaigns_total state=leader",
         "incumbent_renewal_seconds",
         "incumbent_last_renewal_timestamp_seconds",
-        "incumbent_takeover_seconds",
+        "incumbent_takeover_seconds after=deleted",
     ] {
         assert!(seen.contains_key(name), "{name} of {:?}", seen.keys());
     }
@@ -49,4 +49,19 @@ pub fn shows_a_loss(seen: &HashMap<String, DebugValue>, cause: &str) {
     assert_eq!(seen["incumbent_leader"], DebugValue::Gauge(0.0.into()));
     let losses = format!("incumbent_losses_total cause={cause}");
     assert_eq!(seen[&losses], DebugValue::Counter(1));
+}
+
+/// The takeovers, by how the term before ended.
+#[allow(dead_code, reason = "the tests on Kubernetes have no use for it")]
+pub fn takeovers(seen: &HashMap<String, DebugValue>) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for (name, value) in seen {
+        let after = name.strip_prefix("incumbent_takeover_seconds after=");
+        if let (Some(after), DebugValue::Histogram(all)) = (after, value)
+            && !all.is_empty()
+        {
+            found.push((after.to_owned(), all.len()));
+        }
+    }
+    found
 }

@@ -87,7 +87,7 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
         }
         Vacancy::Released { left } => {
             harness.run(SECOND * 3);
-            harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left }));
+            harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left, cause: None }));
         }
         Vacancy::SteppedDown { left } => {
             harness.run(SECOND * 3);

@@ -106,9 +106,11 @@ impl Said {
                 ttl: life.get(),
                 advertisement: None,
             }),
-            Self::Released { by, left } => {
-                Content::Vacant(Tombstone::Released { by: by.nonce(), left: left.get() })
-            }
+            Self::Released { by, left } => Content::Vacant(Tombstone::Released {
+                by: by.nonce(),
+                left: left.get(),
+                cause: None,
+            }),
             Self::Expired => Content::Vacant(Tombstone::Expired),
             Self::Deleted => Content::Vacant(Tombstone::Deleted),
         }

@@ -179,7 +179,7 @@ fn record_text(Record { revision, content }: &Record) -> String {
         Content::Held(Entry { identity, mark: None, .. }) => {
             format!("entry of {identity}, no mark")
         }
-        Content::Vacant(Tombstone::Released { by, left }) => {
+        Content::Vacant(Tombstone::Released { by, left, .. }) => {
             format!("released by {}{}", name(*by), left_text(*left))
         }
         Content::Vacant(Tombstone::Expired) => "expired".to_owned(),

@@ -223,7 +223,11 @@ fn durations_without_end_do_not_panic() {
     let (token, revision) = (incumbent::lock::Token(1), incumbent::lock::Revision(1));
     let notice = StepDownNotice { by: OTHER, token, revision, left: Duration::MAX };
     harness.event(Event::Hint(Hint::SteppedDown(notice)));
-    harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::MAX }));
+    harness.stores(Content::Vacant(Tombstone::Released {
+        by: OTHER,
+        left: Duration::MAX,
+        cause: None,
+    }));
     harness.run(LEASE);
     harness.admin_deletes();
     harness.run(LEASE);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
-use incumbent::protocol::{Action, CoolDown, Event, Response};
+use incumbent::protocol::{Action, CRASHED, CoolDown, Event, Response};
 
 use incumbent_sim::{CandidateSetup, Fault, Keeping, Scenario, World};
 
@@ -104,7 +104,8 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
 
 #[test]
 pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Harness {
-    let released = Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO });
+    let released =
+        Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None });
     let mut harness = Harness::standby();
     harness.stores(released.clone());
     let vacant = harness.now;
@@ -124,7 +125,11 @@ pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Ha
 pub fn a_winner_evicted_before_its_response_does_not_lead() -> Harness {
     let mut harness = Harness::standby();
     harness.run(SECOND);
-    harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO }));
+    harness.stores(Content::Vacant(Tombstone::Released {
+        by: OTHER,
+        left: Duration::ZERO,
+        cause: None,
+    }));
     harness.holds = true;
     harness.next_write();
     let (id, request) = harness.held.clone().expect("the create");
@@ -166,7 +171,9 @@ fn hold_back_favours_a_vanished_holder_and_not_one_that_released() {
         harness.run(SECOND * 30);
         harness.begins()[0] - vacant
     };
-    assert!(scenario(Tombstone::Released { by: OTHER, left: Duration::ZERO }) < SECOND);
+    assert!(
+        scenario(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None }) < SECOND
+    );
     let held_back = scenario(Tombstone::Expired);
     assert!(held_back >= SECOND * 10, "{held_back:?}");
 }
@@ -178,7 +185,7 @@ fn the_higher_priority_acquires_first() {
             let mut ours = settings();
             (ours.priority, ours.seed) = (priority, round);
             let mut harness = Harness::standby_with(ours, capabilities());
-            let released = Tombstone::Released { by: OTHER, left: Duration::ZERO };
+            let released = Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None };
             harness.stores(Content::Vacant(released));
             let vacant = harness.now;
             harness.run(SECOND);
@@ -326,4 +333,21 @@ pub fn a_new_advertisement_travels_with_the_next_renewal() -> Harness {
     harness.run(LEASE);
     assert_eq!(advertised(&harness), Some(Arc::new("10.0.0.3:3".into())));
     harness
+}
+
+/// The cause of a release is for people.
+#[test]
+fn nothing_is_decided_by_the_cause_of_a_release() {
+    let actions = |cause: Option<&str>| {
+        let (left, cause) = (SECOND, cause.map(Into::into));
+        let mut harness = Harness::standby();
+        harness.run(SECOND);
+        harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left, cause }));
+        harness.run(LEASE * 2);
+        assert!(harness.leads());
+        harness.log
+    };
+    for cause in [CRASHED, "stopped", "expired"] {
+        assert_eq!(actions(Some(cause)), actions(None), "{cause}");
+    }
 }

@@ -101,7 +101,7 @@ fn a_late_create_is_released_with_its_remaining_wait() {
     harness.run(LEASE);
     assert!(harness.is_finished());
     let last = harness.server.last.expect("something stands there").record.content;
-    let Content::Vacant(Tombstone::Released { by, left }) = last else { panic!("{last:?}") };
+    let Content::Vacant(Tombstone::Released { by, left, .. }) = last else { panic!("{last:?}") };
     assert_eq!(by, ME);
     assert!(left >= LEASE - SECOND, "{left:?}");
 }

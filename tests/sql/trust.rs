@@ -96,7 +96,10 @@ async fn a_forged_notification_ends_no_term() {
             && record.revision.0 == next
         {
             assert_eq!(previous, Some(Some(revision)));
-            assert_eq!(record.content, Content::Vacant(Tombstone::Released { by, left }));
+            assert_eq!(
+                record.content,
+                Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()) })
+            );
             break;
         }
     }

@@ -113,8 +113,8 @@ impl LockElections {
                 pod: None,
             }),
             Content::Vacant(tombstone) => LeaderStatus::Vacant(
-                match tombstone {
-                    Tombstone::Released { .. } => "released",
+                match &tombstone {
+                    Tombstone::Released { cause, .. } => cause.as_deref().unwrap_or("released"),
                     Tombstone::Expired => "expired",
                     Tombstone::Deleted => "evicted",
                 }

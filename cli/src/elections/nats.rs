@@ -199,6 +199,12 @@ impl NatsWatcher {
     }
 }
 
+/// The cause of a release in one word, as the library reads it: anybody may have written it.
+fn cause_of(header: &str) -> String {
+    let word: String = header.chars().filter(char::is_ascii_graphic).take(32).collect();
+    if word.is_empty() { "released".to_owned() } else { word }
+}
+
 /// Parses the message of an entry.
 fn of_message(
     election: &str,
@@ -213,7 +219,7 @@ fn of_message(
         (Some("MaxAge"), _) => LeaderStatus::Vacant("expired".to_owned()),
         (Some(_), _) => LeaderStatus::Vacant("evicted".to_owned()),
         (None, Some("DEL" | "PURGE")) => {
-            LeaderStatus::Vacant(header("Incumbent-Release").unwrap_or("evicted").to_owned())
+            LeaderStatus::Vacant(header("Incumbent-Release").map_or("evicted".to_owned(), cause_of))
         }
         _ => LeaderStatus::Held(Holder {
             leader: String::from_utf8_lossy(value).into_owned(),

@@ -23,10 +23,8 @@ use crate::error::CliError;
 use crate::lock_args::{LockArgs, SelectedLock, not_for_life};
 
 pub use self::locks::SentinelLocks;
-pub use self::registry::Registry;
+pub use self::registry::{RELEASE_TIMEOUT, Registry};
 
-/// How long a sentinel tries to release that then exits.
-pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a sentinel of a host tries to release.
 const HOST_RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -13,6 +13,8 @@ use tracing::{error, info, warn};
 
 use super::locks::SentinelLocks;
 
+/// How long a sentinel tries to release that then exits.
+pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most terms that one process may register.
 const MAX_TERMS: usize = 100_000;
 /// How many entries are released at a time.

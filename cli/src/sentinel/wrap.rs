@@ -13,9 +13,8 @@ use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::sync::watch;
 
-use super::RELEASE_TIMEOUT;
 use super::connection::Shared;
-use super::registry::Registry;
+use super::registry::{RELEASE_TIMEOUT, Registry};
 use super::server::{Server, bind_abstract};
 use crate::error::CliError;
 use crate::process::{is_in, lookup, tree};

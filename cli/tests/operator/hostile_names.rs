@@ -66,6 +66,34 @@ async fn no_command_prints_control_characters() {
 }
 
 #[tokio::test]
+async fn cause_of_a_release_is_a_short_word() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "E", "--election", "-q"]);
+    let context = async_nats::jetstream::new(server.connect().await);
+    let long = format!("{}{}", HOSTILE.replace('\r', ""), "x".repeat(500));
+    for (name, cause) in [("long", long.as_str()), ("none", "\u{1b}\u{9b}")] {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("KV-Operation", "DEL");
+        headers.insert("Incumbent-Release", cause);
+        let subject = format!("$KV.E.{name}");
+        let sent = context.publish_with_headers(subject, headers, "".into()).await;
+        sent.expect("it is sent").await.expect("it is stored");
+    }
+    let word = format!("[2J]0;ownedroot31m{}", "x".repeat(14));
+    for (name, cause) in [("long", word.as_str()), ("none", "released")] {
+        for command in ["watch", "list"] {
+            let mut args = vec!["election", command, "--bucket", "E"];
+            args.extend((command == "watch").then_some(name));
+            let mut running = shell.start(&args);
+            let line = running.line_with(cause);
+            assert_eq!(control_character(&line), None, "{line:?}");
+            assert!(!line.contains(&format!("{cause}x")), "{line:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn confirmation_shows_no_control_sequence_of_the_leader() {
     let server = Server::start().await;
     let shell = Shell::at(&server);

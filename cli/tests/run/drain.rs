@@ -91,6 +91,17 @@ async fn killed_candidate_ends_the_drain() {
     assert_eq!(first.descendants(), [""; 0], "one command at a time");
 }
 
+/// The guard keeps to its schedule, which nobody prolongs.
+#[tokio::test]
+async fn suspended_candidate_ends_the_drain() {
+    let env = TestEnv::start().await;
+    let first = draining(&env, "10m", STUBBORN).await;
+    let mut second = env.run("my_app", &[], SERVE);
+    first.signal(Signal::STOP);
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants(), [""; 0], "one command at a time");
+}
+
 #[tokio::test]
 async fn command_that_ends_by_itself_ends_as_without_the_flag() {
     let env = TestEnv::start().await;

@@ -74,7 +74,8 @@ impl ObjectState {
         let mut state = self.state();
         match &mut content {
             Content::Held(entry) => state.last_term = Some((record.leader_transitions, entry.ttl)),
-            Content::Vacant(Tombstone::Released { by: FOREIGN, left }) => match state.last_term {
+            Content::Vacant(Tombstone::Released { by: FOREIGN, left, .. }) => match state.last_term
+            {
                 Some((term, lease)) if term == record.leader_transitions => *left = lease,
                 Some((_, lease)) => *left = lease.max(*left),
                 None => {}
@@ -147,7 +148,7 @@ mod tests {
         } });
         let found = codec::read(RecordLocation::Spec, &released, OURS);
         match election.learn(version, released, found).content {
-            Content::Vacant(Tombstone::Released { by: FOREIGN, left }) => left,
+            Content::Vacant(Tombstone::Released { by: FOREIGN, left, .. }) => left,
             other => panic!("{other:?}"),
         }
     }

@@ -22,21 +22,19 @@
 //! # }
 //! ```
 
+mod calls;
 mod delivery;
-mod roll_call;
+mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 
 use crate::lock::{
     CandidateInfo, Capabilities, Content, Coverage, Entry, Hint, HintSink, Lock, LockError,
@@ -44,8 +42,10 @@ use crate::lock::{
     Write, check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
-use delivery::{Hints, Listener};
-use store::{Bucket, Stored};
+use calls::Calls;
+use delivery::Hints;
+use shared::{PendingCall, Shared, State, SubscriptionGuard};
+use store::Bucket;
 
 /// The maximum lease of [`MemoryLock::new`], which is also that of a bucket with the default
 /// settings.
@@ -61,23 +61,6 @@ const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(60);
 /// foreign writer or an outage of a real lock, and also work while the lock is unreachable.
 #[derive(Clone)]
 pub struct MemoryLock(Arc<Shared>);
-
-struct Shared {
-    clock: Arc<dyn Clock>,
-    max_lease: Duration,
-    state: Mutex<State>,
-    /// Notifies the expiry task that an entry expires earlier than the task expects.
-    sooner: Arc<Notify>,
-}
-
-struct State {
-    bucket: Bucket,
-    hints: Hints,
-    reachable: bool,
-    /// The answers to roll calls that wait for them.
-    calls: HashMap<Arc<str>, Vec<CandidateInfo>>,
-    expiry: Option<JoinHandle<()>>,
-}
 
 impl MemoryLock {
     /// Creates a lock with a maximum lease of 60 s.
@@ -100,7 +83,7 @@ impl MemoryLock {
                 bucket: Bucket::new(ttl),
                 hints: Hints::default(),
                 reachable: true,
-                calls: HashMap::new(),
+                calls: Calls::default(),
                 expiry: None,
             }),
             sooner: Arc::new(Notify::new()),
@@ -219,8 +202,9 @@ impl Lock for MemoryLock {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         self.candidate_request(|state, now| {
             state.expect(name, Some(release.expected))?;
-            let Release { by, left, .. } = release;
-            let released = Content::Vacant(Tombstone::Released { by, left });
+            let Release { by, left, cause, .. } = release;
+            let cause = Some(Arc::from(cause));
+            let released = Content::Vacant(Tombstone::Released { by, left, cause });
             state.store(name, released, left, now);
             Ok(())
         })
@@ -255,7 +239,15 @@ impl Lock for MemoryLock {
         name: &str,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        roll_call::call(self, name, within).await
+        let reply_to = self.candidate_request(|state, _| {
+            let reply_to = state.calls.begin();
+            let call = RollCall { reply_to: Arc::clone(&reply_to), within };
+            state.hints.queue(name, &Hint::RollCall(call));
+            Ok(reply_to)
+        })?;
+        let call = PendingCall { lock: &self.0, reply_to };
+        tokio::time::sleep(within).await;
+        Ok(call.end())
     }
 
     async fn answer_roll_call(
@@ -264,7 +256,10 @@ impl Lock for MemoryLock {
         call: &RollCall,
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
-        roll_call::answer(self, call, info)
+        self.candidate_request(|state, _| {
+            state.calls.answer(call, info);
+            Ok(())
+        })
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
@@ -276,123 +271,5 @@ impl Lock for MemoryLock {
             listener
         });
         Subscription::new(SubscriptionGuard { lock: self.0.clone(), name: name.into(), listener })
-    }
-}
-
-/// The guard of a subscription; its drop ends the hints.
-struct SubscriptionGuard {
-    lock: Arc<Shared>,
-    name: Arc<str>,
-    listener: Arc<Listener>,
-}
-
-impl Drop for SubscriptionGuard {
-    fn drop(&mut self) {
-        self.lock.state().hints.unsubscribe(&self.name, &self.listener);
-    }
-}
-
-impl State {
-    /// Returns a conflict if the last revision is not the expected one.
-    fn expect(&self, name: &str, expected: Option<Revision>) -> Result<(), LockError> {
-        let last = self.bucket.last(name).map(|record| record.revision);
-        if last == expected {
-            return Ok(());
-        }
-        let text = |revision: Option<Revision>| {
-            revision.map_or_else(|| "nothing".to_owned(), |revision| format!("revision {revision}"))
-        };
-        let message = format!("expected {}, found {}", text(expected), text(last));
-        Err(LockError::new(LockErrorKind::Conflict, message))
-    }
-
-    fn store(&mut self, name: &str, content: Content, life: Duration, now: Instant) -> Revision {
-        let stored = self.bucket.store(name, content, now, life);
-        let revision = stored.record.revision;
-        self.queue_stored(stored);
-        revision
-    }
-
-    fn queue_stored(&mut self, stored: Stored) {
-        if self.reachable {
-            let Stored { name, record, previous } = stored;
-            let age = Some(Duration::ZERO);
-            self.hints.queue(&name, &Hint::Stored { record, previous: Some(previous), age });
-        }
-    }
-}
-
-impl Shared {
-    /// Expires due entries, performs `act`, and then delivers the hints of both.
-    fn act<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
-        let now = self.clock.now();
-        let answer = {
-            let mut state = self.state();
-            for stored in state.bucket.expire(now) {
-                state.queue_stored(stored);
-            }
-            let due = state.bucket.next_due();
-            let answer = act(&mut state, now);
-            if state.bucket.next_due().is_some_and(|next| due.is_none_or(|due| next < due)) {
-                self.sooner.notify_one();
-            }
-            answer
-        };
-        self.deliver();
-        answer
-    }
-
-    /// Delivers waiting hints in order, unless another thread is delivering and takes these too.
-    fn deliver(&self) {
-        let Some(turn) = self.state().hints.take_turn() else { return };
-        loop {
-            // A statement of its own unlocks the state: the sink may use this lock.
-            let next = self.state().hints.next(&turn);
-            match next {
-                Some((listener, hint)) => listener.send(hint),
-                None => return,
-            }
-        }
-    }
-
-    /// Starts the task that expires entries, unless it runs, where there is a runtime.
-    fn ensure_expiry_task(self: &Arc<Self>) {
-        let mut state = self.state();
-        if state.expiry.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            let task = expire(Arc::downgrade(self), self.sooner.clone());
-            state.expiry = Some(runtime.spawn(task));
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = state.expiry.take() {
-            task.abort();
-        }
-    }
-}
-
-/// Expires entries when they are due, so that their hints are sent then.
-async fn expire(lock: Weak<Shared>, sooner: Arc<Notify>) {
-    loop {
-        let Some(lock) = lock.upgrade() else { return };
-        let left = lock.act(|state, now| Some(state.bucket.next_due()?.saturating_since(now)));
-        drop(lock);
-        match left {
-            None => sooner.notified().await,
-            Some(left) => tokio::select! {
-                () = tokio::time::sleep(left) => {}
-                () = sooner.notified() => {}
-            },
-        }
     }
 }

@@ -138,7 +138,8 @@ async fn release_leaves_a_tombstone_for_the_maximum_lease() {
     create(&lock, TTL).await;
     let left = Duration::from_secs(2);
     lock.release(ELECTION, release(1, left)).await.unwrap();
-    let tombstone = vacant(2, Tombstone::Released { by: Nonce(7), left });
+    let tombstone =
+        vacant(2, Tombstone::Released { by: Nonce(7), left, cause: Some("stopped".into()) });
     assert_eq!(lock.holder(ELECTION), None);
     advance(TTL - MILLISECOND).await;
     assert_eq!(read(&lock).await, Reading::Found(tombstone));
@@ -174,7 +175,8 @@ async fn every_write_is_hinted_in_order_with_its_previous_revision() {
     lock.write(ELECTION, write(Some(1), TTL)).await.unwrap();
     lock.write("another", write(None, TTL)).await.unwrap();
     lock.release(ELECTION, release(2, Duration::ZERO)).await.unwrap();
-    let released = Tombstone::Released { by: Nonce(7), left: Duration::ZERO };
+    let released =
+        Tombstone::Released { by: Nonce(7), left: Duration::ZERO, cause: Some("stopped".into()) };
     assert_eq!(
         stored(&hints),
         [(held(1, TTL), None), (held(2, TTL), Some(1)), (vacant(4, released), Some(2))]
@@ -307,7 +309,7 @@ async fn an_administrator_evicts_and_a_stranger_overwrites() {
 
 #[tokio::test(start_paused = true)]
 async fn the_task_ends_with_the_last_handle() {
-    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let lock = lock();
     assert_eq!(tasks(), 0);
     let (subscription, _hints) = subscribe(&lock);

@@ -13,7 +13,9 @@ use base64::Engine as _;
 use super::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use super::time::{FOREVER, lifetime};
 use crate::lock::Advertisement;
-use crate::lock::codec::{bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce};
+use crate::lock::codec::{
+    bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce, read_cause,
+};
 use crate::lock::{
     Content, Entry, Mark, Release, Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
 };
@@ -262,6 +264,7 @@ fn released(headers: &impl Headers) -> Option<Tombstone> {
     Some(Tombstone::Released {
         by: parse_nonce(headers.value(BY)?)?,
         left: span(headers.value(LEFT)?)?,
+        cause: headers.value(RELEASE).and_then(read_cause),
     })
 }
 

@@ -79,7 +79,7 @@ proptest! {
             timeout: Duration::from_secs(1),
         };
         let headers = release_headers(&release, ttl.map(Duration::from_secs));
-        let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left });
+        let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left, cause: Some("stopInjected:yes".into()) });
         prop_assert_eq!(content(&headers, b"", EXPIRY), vacant.clone());
         prop_assert_eq!(content(&block(&headers), b"", EXPIRY), vacant);
         prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN);
@@ -191,8 +191,30 @@ fn excessive_durations_are_capped() {
     let Content::Held(entry) = content(&headers, b"x", EXPIRY) else { panic!("not held") };
     assert_eq!(entry.mark.map(|mark| mark.lease), Some(MAX_DURATION));
     headers.insert(OPERATION, "DEL");
-    let released = Tombstone::Released { by: Nonce(1), left: MAX_DURATION };
+    let released = Tombstone::Released { by: Nonce(1), left: MAX_DURATION, cause: None };
     assert_eq!(content(&headers, b"", EXPIRY), Content::Vacant(released));
+}
+
+#[test]
+fn cause_of_a_release_is_bounded() {
+    let read = |cause: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(VERSION, "1");
+        headers.insert(OPERATION, "DEL");
+        headers.insert(BY, "0000000000000001");
+        headers.insert(LEFT, "0");
+        headers.insert(RELEASE, cause);
+        let delivered = content(&headers, b"", EXPIRY);
+        assert_eq!(content(&block(&headers), b"", EXPIRY), delivered);
+        match delivered {
+            Content::Vacant(Tombstone::Released { cause, .. }) => cause,
+            content => panic!("{content:?}"),
+        }
+    };
+    assert_eq!(read("crashed").as_deref(), Some("crashed"));
+    let long = "x".repeat(1_000);
+    assert_eq!(read(&format!("\u{1b}[31m {long}")), Some(format!("[31m{}", &long[..28]).into()));
+    assert_eq!(read("\u{1b} \u{7f}"), None);
 }
 
 #[test]

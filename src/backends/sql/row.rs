@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::Advertisement;
-use crate::lock::codec::MAX_IDENTITY_LEN;
-use crate::lock::codec::{bounded_duration, ceil_millis, display_identity, parse_nonce};
+use crate::lock::codec::{
+    MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity, parse_nonce, read_cause,
+};
 use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, WriteId};
 
 /// The columns of an election's state. Any client may have written them by hand.
@@ -30,6 +31,8 @@ pub(super) struct Row {
     #[cfg_attr(feature = "postgres", serde(default))]
     pub left_ms: Option<i64>,
     #[cfg_attr(feature = "postgres", serde(default))]
+    pub released_cause: Option<String>,
+    #[cfg_attr(feature = "postgres", serde(default))]
     pub advertised: Option<String>,
     /// Whether the database reports that the lease has passed since the row was written.
     #[cfg_attr(feature = "postgres", serde(skip))]
@@ -51,9 +54,11 @@ impl Row {
                 advertisement: self.advertisement(),
             }),
             None => Content::Vacant(match self.released_by.as_deref().and_then(parse_nonce) {
-                Some(by) => {
-                    Tombstone::Released { by, left: span(self.left_ms.unwrap_or_default()) }
-                }
+                Some(by) => Tombstone::Released {
+                    by,
+                    left: span(self.left_ms.unwrap_or_default()),
+                    cause: self.released_cause.as_deref().and_then(read_cause),
+                },
                 None => Tombstone::Deleted,
             }),
         }
@@ -87,4 +92,31 @@ pub(super) fn millis(span: Duration) -> i64 {
 /// Converts a column, which any client may have written, to a duration.
 pub(super) fn span(millis: i64) -> Duration {
     bounded_duration(u64::try_from(millis).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Nonce;
+
+    #[test]
+    fn the_cause_of_a_release_is_bounded() {
+        let long = "x".repeat(10_000);
+        for (written, read) in [
+            (None, None),
+            (Some("crashed"), Some("crashed")),
+            (Some("\u{1b}[2Jcrashed\r\n"), Some("[2Jcrashed")),
+            (Some(long.as_str()), long.get(..32)),
+            (Some("\n"), None),
+        ] {
+            let row = Row {
+                released_by: Some(Nonce(7).to_string()),
+                released_cause: written.map(str::to_owned),
+                ..Row::default()
+            };
+            let (left, cause) = (Duration::ZERO, read.map(Into::into));
+            let released = Tombstone::Released { by: Nonce(7), left, cause };
+            assert_eq!(row.content(), Content::Vacant(released), "{written:?}");
+        }
+    }
 }

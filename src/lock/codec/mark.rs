@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::lock::Advertisement;
 use crate::lock::codec::{
     MAX_IDENTITY_LEN, bounded_duration, cause_label, ceil_millis, display_identity, parse_nonce,
+    read_cause,
 };
 use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
 
@@ -55,9 +56,10 @@ impl EncodedMark {
     /// Decodes the mark; `None` if it is malformed.
     pub(crate) fn decode(&self) -> Option<DecodedMark> {
         match self {
-            Self::Released { released_by, left_ms, .. } => {
+            Self::Released { released_by, left_ms, cause } => {
                 let (by, left) = (parse_nonce(released_by)?, bounded_duration(*left_ms));
-                Some(DecodedMark::Released(Tombstone::Released { by, left }))
+                let cause = read_cause(cause);
+                Some(DecodedMark::Released(Tombstone::Released { by, left, cause }))
             }
             Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement } => {
                 let mark = Mark {

@@ -39,6 +39,11 @@ pub(crate) fn cause_label(cause: &str) -> String {
     cause.chars().filter(char::is_ascii_graphic).take(32).collect()
 }
 
+/// The same as anybody may have written it; `None` where no word is left.
+pub(crate) fn read_cause(text: &str) -> Option<Arc<str>> {
+    Some(cause_label(text)).filter(|cause| !cause.is_empty()).map(Arc::from)
+}
+
 /// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced:
 /// people will see it.
 pub(crate) fn display_identity(text: &str, most: usize) -> Arc<str> {
@@ -55,5 +60,16 @@ mod tests {
             assert_eq!(ceil_seconds(Duration::from_millis(millis)), whole, "{millis} ms");
         }
         assert_eq!(ceil_seconds(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_cause_is_a_short_printable_word() {
+        let read = |text: &str| read_cause(text).map(|cause| cause.to_string());
+        assert_eq!(read("work_ended").as_deref(), Some("work_ended"));
+        assert_eq!(read("\u{1b}[31m crashed\r\n\u{202e}é\0").as_deref(), Some("[31mcrashed"));
+        assert_eq!(read(&"x".repeat(1 << 20)), Some("x".repeat(32)));
+        for none in ["", " ", "\n\0", "\u{9b}\u{2028}é"] {
+            assert_eq!(read(none), None, "{none:?}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::protocol::crash_release::RegisteredTerm;
 #[cfg(feature = "_model")]
 use crate::protocol::fingerprint::{FingerprintSink, FingerprintWriter};
 use crate::protocol::holding::Holding;
+use crate::protocol::previous_term::PreviousTerm;
 use crate::protocol::standby::{Standby, read_spread};
 use crate::protocol::stepping_down::SteppingDown;
 use crate::protocol::transition::Next;
@@ -132,6 +133,11 @@ impl Elector {
     /// The holder of the election, as last seen.
     pub fn leader(&self) -> Option<&Leader> {
         self.cx.leader.as_ref()
+    }
+
+    /// How the term before ended, as far as this candidate has seen it since another one led.
+    pub(crate) fn previous_term(&self) -> Option<PreviousTerm> {
+        self.cx.previous_term
     }
 
     /// What keeps requests from succeeding.

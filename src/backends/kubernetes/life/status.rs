@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::error::{LifeError, LifeErrorKind};
 use crate::lock::Token;
-use crate::protocol::{Cause, State};
+use crate::protocol::{Cause, PreviousTerm, State};
 use crate::telemetry::Telemetry;
 
 /// The status of a candidate for life, created by
@@ -149,7 +149,8 @@ impl Reporter {
         if resumed {
             self.telemetry.resumed();
         } else {
-            self.telemetry.won(takeover);
+            // The lock of the owner before, which the server or a candidate has deleted.
+            self.telemetry.won(takeover, PreviousTerm::Deleted);
         }
         self.state.send_replace(LifeState::Leading { token });
     }

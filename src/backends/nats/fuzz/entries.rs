@@ -115,8 +115,12 @@ fn check(content: &Content) {
                 assert!(mark.lease <= MAX_DURATION, "{:?}", mark.lease);
             }
         }
-        Content::Vacant(Tombstone::Released { left, .. }) => {
+        Content::Vacant(Tombstone::Released { left, cause, .. }) => {
             assert!(*left <= MAX_DURATION, "{left:?}");
+            let is_word = |cause: &str| {
+                (1..=32).contains(&cause.len()) && cause.chars().all(|c| c.is_ascii_graphic())
+            };
+            assert!(cause.as_deref().is_none_or(is_word), "{cause:?}");
         }
         Content::Vacant(_) => {}
     }
@@ -210,7 +214,8 @@ fn writes_round_trip() {
         let release = Release { expected, by, left, cause, timeout };
         let headers = codec::release_headers(&release, written.expected.map(Duration::from_secs));
         let left = left.min(MAX_DURATION);
-        let released = Content::Vacant(Tombstone::Released { by, left });
+        let released =
+            Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()) });
         assert_eq!(codec::content(&headers, b"", EXPIRY), released);
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), b""), EXPIRY), released);
 

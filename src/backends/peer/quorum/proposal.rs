@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::wire::{Ballot, Holds, Recipient, Stamps, Value};
-use crate::lock::codec::ceil_millis;
 use crate::lock::{LockErrorKind, Reading, Release, Revision, Write};
 use crate::time::clock::Instant;
 
@@ -203,7 +202,7 @@ impl Operation {
             }
             Self::Write(request) => conflict(request.expected),
             Self::Release(request) if Some(request.expected.0) == revision => {
-                write(Holds::Released { by: request.by.0, left_ms: ceil_millis(request.left) })
+                write(Holds::released(request))
             }
             Self::Release(request) => conflict(Some(request.expected)),
             Self::Names => Decision::End(Ok(Outcome::Names(Vec::new()))),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::lock::Advertisement;
-use crate::lock::codec::{bounded_duration, ceil_millis, display_identity};
+use crate::lock::codec::{
+    bounded_duration, cause_label, ceil_millis, display_identity, read_cause,
+};
 use crate::lock::{
     Content, Entry, Mark, Nonce, Record, Revision, StepDownNotice, Token, Tombstone, WriteId,
 };
@@ -62,6 +64,8 @@ pub(super) enum Holds {
     Released {
         by: u64,
         left_ms: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
     },
     Deleted,
 }
@@ -198,9 +202,10 @@ impl Value {
                     advertisement: advertisement.map(Arc::new),
                 })
             }
-            Holds::Released { by, left_ms } => Content::Vacant(Tombstone::Released {
+            Holds::Released { by, left_ms, cause } => Content::Vacant(Tombstone::Released {
                 by: Nonce(*by),
                 left: bounded_duration(*left_ms),
+                cause: cause.as_deref().and_then(read_cause),
             }),
             Holds::Deleted => Content::Vacant(Tombstone::Deleted),
         };
@@ -219,6 +224,14 @@ impl Holds {
             since_ms: write.mark.since_unix_ms,
             life_ms: ceil_millis(write.ttl),
             advertisement: write.advertisement.as_deref().cloned(),
+        }
+    }
+
+    pub fn released(release: &crate::lock::Release) -> Self {
+        Self::Released {
+            by: release.by.0,
+            left_ms: ceil_millis(release.left),
+            cause: Some(cause_label(release.cause)),
         }
     }
 }
@@ -265,5 +278,38 @@ impl Body {
             revision: Revision(*revision),
             left: bounded_duration(*left_ms),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn content(holds: &str) -> Content {
+        let text = format!(r#"{{"revision":1,"holds":{{"Released":{holds}}},"by":[1,2]}}"#);
+        serde_json::from_str::<Value>(&text).expect("a value").record().content
+    }
+
+    fn released(cause: Option<&str>) -> Content {
+        let (by, left, cause) = (Nonce(7), Duration::from_millis(5), cause.map(Into::into));
+        Content::Vacant(Tombstone::Released { by, left, cause })
+    }
+
+    #[test]
+    fn the_cause_of_a_release_is_optional_and_bounded() {
+        assert_eq!(content(r#"{"by":7,"left_ms":5}"#), released(None));
+        assert_eq!(content(r#"{"by":7,"left_ms":5,"cause":"crashed"}"#), released(Some("crashed")));
+        let long = format!(r#"{{"by":7,"left_ms":5,"cause":"\u001b\n{}"}}"#, "x".repeat(10_000));
+        assert_eq!(content(&long), released(Some(&"x".repeat(32))));
+    }
+
+    /// As members of an earlier version write it.
+    #[test]
+    fn a_release_without_a_cause_has_no_field_of_it() {
+        let holds = Holds::Released { by: 7, left_ms: 5, cause: None };
+        let text = serde_json::to_string(&holds).expect("JSON");
+        assert_eq!(text, r#"{"Released":{"by":7,"left_ms":5}}"#);
     }
 }

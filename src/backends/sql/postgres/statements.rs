@@ -69,6 +69,7 @@ pub(super) fn read(name: &str) -> String {
             s.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_tables,
             incumbent_incarnation() AS history,
             e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
+            e.released_cause,
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,
             ceil(extract(epoch FROM e.released_left) * 1000)::bigint AS left_ms,

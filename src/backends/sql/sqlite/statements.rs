@@ -28,7 +28,7 @@ pub(super) const SETTLE: &str = concat!(
 );
 
 pub(super) const READ: &str =
-    "SELECT revision, holder, advertised, token, nonce, write, released_by,
+    "SELECT revision, holder, advertised, token, nonce, write, released_by, released_cause,
         CAST(round(unixepoch(acquired_at, 'subsec') * 1000) AS INTEGER) AS acquired_ms,
         lease_duration_ms AS lease_ms, released_left_ms AS left_ms, boot, boot_ms
     FROM incumbent_elections WHERE name = ?1";

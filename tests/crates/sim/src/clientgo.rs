@@ -230,7 +230,9 @@ impl World {
                     }
                     // Where something is left to wait, our release keeps the holder and states how
                     // long.
-                    Some(Content::Vacant(Tombstone::Released { by, left })) if by != FOREIGN => {
+                    Some(Content::Vacant(Tombstone::Released { by, left, .. }))
+                        if by != FOREIGN =>
+                    {
                         seconds(left)
                     }
                     _ => Duration::ZERO,
@@ -298,7 +300,7 @@ impl World {
                 if self.server.last_revision() == Some(expected) {
                     // As the lock reads it: the lease of the last holder is waited out.
                     let left = self.server.bucket_ttl;
-                    let released = Tombstone::Released { by: FOREIGN, left };
+                    let released = Tombstone::Released { by: FOREIGN, left, cause: None };
                     self.server.store(now, Content::Vacant(released), left);
                     self.log(|| format!("server: go-{which} has released"));
                     self.stored();

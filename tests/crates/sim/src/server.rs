@@ -234,7 +234,8 @@ impl Server {
                 (Response::Written(Ok(revision)), true)
             }
             Request::Release(release) if Some(release.expected) == self.last_revision() => {
-                let tombstone = Tombstone::Released { by: release.by, left: release.left };
+                let cause = Some(release.cause.into());
+                let tombstone = Tombstone::Released { by: release.by, left: release.left, cause };
                 self.store(now, Content::Vacant(tombstone), self.bucket_ttl);
                 (Response::Released(Ok(())), true)
             }

@@ -56,15 +56,6 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
         noticed_by: &[Programs],
     },
     Mutation {
-        name: "a guard releases although its candidate is alive",
-        edits: &[edit(
-            "cli/src/run/guard/process.rs",
-            "if candidate.dead_soon().await.is_ok() {",
-            "if candidate.dead_soon().await.is_ok() || true {",
-        )],
-        noticed_by: &[Programs],
-    },
-    Mutation {
         name: "a guard sends no stop signal in a drain",
         edits: &[edit(
             "cli/src/run/guard/process.rs",

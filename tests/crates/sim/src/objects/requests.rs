@@ -357,9 +357,10 @@ pub(super) fn body_of(
             let (identity, advertisement) = (write.identity.clone(), write.advertisement.clone());
             (Said::Held(identity, write.mark.clone(), advertisement), write.ttl)
         }
-        Request::Release(release) => {
-            (Said::Released { by: release.by, left: release.left }, release.left)
-        }
+        Request::Release(release) => (
+            Said::Released { by: release.by, left: release.left, cause: release.cause },
+            release.left,
+        ),
         Request::Read { .. } | Request::NotifyStepDown(_) => return None,
     };
     Some(Body { number, expiry: wall + terms.expiry(life), said })

@@ -36,6 +36,7 @@ pub enum Said {
     Released {
         by: Nonce,
         left: Duration,
+        cause: &'static str,
     },
     /// By a candidate of vimeo's, or by hand.
     Named(Arc<str>),
@@ -54,9 +55,11 @@ impl Body {
                 ttl: mark.lease,
                 advertisement: advertisement.clone(),
             }),
-            Said::Released { by, left } => {
-                Content::Vacant(Tombstone::Released { by: *by, left: *left })
-            }
+            Said::Released { by, left, cause } => Content::Vacant(Tombstone::Released {
+                by: *by,
+                left: *left,
+                cause: Some((*cause).into()),
+            }),
             Said::Named(identity) => Content::Held(Entry {
                 identity: Arc::clone(identity),
                 mark: None,

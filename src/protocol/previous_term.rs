@@ -1,0 +1,43 @@
+//! How the term before ended, as the winner of the next one saw it. Only reported: no decision
+//! depends on it.
+
+use super::crash_release::CRASHED;
+use crate::lock::Tombstone;
+
+/// How the term before ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PreviousTerm {
+    /// Its holder released the entry, after its work had stopped.
+    Released,
+    /// A sentinel released the entry of a crashed holder.
+    Crashed,
+    /// The entry was not renewed.
+    Expired,
+    /// The entry was deleted, or nothing is left of it.
+    Deleted,
+}
+
+impl PreviousTerm {
+    /// The meaning of what is left of its entry.
+    pub(super) fn of(tombstone: Option<&Tombstone>) -> Self {
+        match tombstone {
+            Some(Tombstone::Released { cause, .. }) if cause.as_deref() == Some(CRASHED) => {
+                Self::Crashed
+            }
+            Some(Tombstone::Released { .. }) => Self::Released,
+            Some(Tombstone::Expired) => Self::Expired,
+            Some(Tombstone::Deleted) | None => Self::Deleted,
+        }
+    }
+
+    /// The value of a label.
+    #[cfg(feature = "metrics")]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Crashed => "crashed",
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+        }
+    }
+}
