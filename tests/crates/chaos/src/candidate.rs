@@ -40,6 +40,9 @@ pub struct Options {
     /// Its name in the log.
     #[arg(long)]
     pub identity: String,
+    /// The number of this process among those of its name.
+    #[arg(long)]
+    pub life: u32,
     /// The log of the run.
     #[arg(long)]
     pub log: PathBuf,
@@ -67,7 +70,8 @@ pub struct Options {
 /// Where it cannot even start: its end is seen by the harness.
 pub async fn run(options: Options) {
     let mut terminate = signal(SignalKind::terminate()).expect("a handler of SIGTERM");
-    let log = Writer::open(&options.log, &options.identity).expect("the log of the run");
+    let log =
+        Writer::open(&options.log, &options.identity, options.life).expect("the log of the run");
     let fenced_store = Arc::new(fenced_store::Address::new(&options));
     let (late, held_up) = unbounded_channel();
     let work = Work {
@@ -146,7 +150,8 @@ fn campaign(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
             });
             std::future::ready(())
         });
-    let history = history::writer(&options.log, &options.identity).expect("a history of its own");
+    let history = history::writer(&options.log, &options.identity, options.life)
+        .expect("a history of its own");
     builder = builder.record_history(history);
     if options.with_choria {
         builder = builder.with_choria();

@@ -31,7 +31,8 @@ const CLAIM: Duration = Duration::from_millis(2);
 /// Where it cannot even start.
 pub async fn run(options: Options) {
     let mut terminate = signal(SignalKind::terminate()).expect("a handler of SIGTERM");
-    let log = Writer::open(&options.log, &options.identity).expect("the log of the run");
+    let log =
+        Writer::open(&options.log, &options.identity, options.life).expect("the log of the run");
     log.write(Event::Started { election: options.election.clone(), ours: false });
     let ttl = Duration::from_millis(options.lease);
     let mut candidate = Candidate {

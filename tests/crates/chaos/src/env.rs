@@ -102,7 +102,7 @@ impl TestEnv {
                 lease,
                 kind: Kind::Proven,
             },
-            log: Writer::open(&log, "harness")?,
+            log: Writer::open(&log, "harness", 1)?,
             admin,
             rng: Rng::with_seed(options.seed),
             checker: Checker::default(),

@@ -94,7 +94,7 @@ impl Address {
         Self {
             path: options.fenced_store.clone(),
             election: options.election.clone(),
-            writer: format!("{}/{}", options.identity, std::process::id()),
+            writer: format!("{}/{}", options.identity, options.life),
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Orders {
 #[derive(Debug)]
 pub struct Candidate {
     index: usize,
+    /// How many processes it has had.
+    life: u32,
     ours: bool,
     paused: bool,
     /// Its process is dead; its sentinel may not have ended yet.
@@ -71,7 +73,7 @@ pub struct Candidate {
 impl Candidate {
     /// One that does not run yet.
     pub fn new(index: usize, ours: bool) -> Self {
-        Self { index, ours, paused: false, killed: false, process: None, guarded: false }
+        Self { index, life: 0, ours, paused: false, killed: false, process: None, guarded: false }
     }
 
     /// Its name in the log.
@@ -111,6 +113,7 @@ impl Candidate {
             format!("--bucket={}", orders.bucket),
             format!("--election={}", orders.election),
             format!("--identity={}", self.name()),
+            format!("--life={}", self.life + 1),
             format!("--log={}", file("log")),
             format!("--fenced-store={}", file("fenced-store")),
             format!("--lease={}", orders.lease),
@@ -139,6 +142,7 @@ impl Candidate {
             program = &orders.incumbent;
         }
         self.process = Some(net.spawn(self.node(), program, &arguments, &[], &output)?);
+        self.life += 1;
         (self.paused, self.killed) = (false, false);
         Ok(())
     }
@@ -167,21 +171,21 @@ impl Candidate {
     /// Kills it as the kernel would, and logs that. A sentinel goes on, and ends by itself.
     pub fn kill(&mut self, log: &Writer) {
         let ended = self.process.as_mut().is_none_or(|process| process.ended().is_some());
-        let Some(pid) = self.candidate_pid().filter(|_| !ended && !self.killed) else {
+        if ended || self.killed || self.candidate_pid().is_none() {
             self.process = None;
             return; // not by us: the checker will say so
-        };
+        }
         self.killed = true;
         if self.guarded {
             self.signal(Signal::KILL);
         } else {
             self.process = None;
         }
-        self.log_killed(log, pid);
+        self.log_killed(log);
     }
 
-    fn log_killed(&self, log: &Writer, pid: Pid) {
-        log.write_of(now(), &self.name(), pid.as_raw_pid().unsigned_abs(), Event::Killed);
+    fn log_killed(&self, log: &Writer) {
+        log.write_of(now(), &self.name(), self.life, Event::Killed);
     }
 
     /// Kills its sentinel alone, and then the process itself.
@@ -189,7 +193,7 @@ impl Candidate {
         let Some(pid) = self.candidate_pid() else { return };
         self.process = None;
         let _ = kill_process(pid, Signal::KILL);
-        self.log_killed(log, pid);
+        self.log_killed(log);
     }
 
     /// Kills it while its sentinel is paused.

@@ -23,8 +23,8 @@ pub fn path(log: &Path, who: &str, life: u32) -> PathBuf {
 /// # Errors
 ///
 /// Where the file exists already, or cannot be created.
-pub fn writer(log: &Path, who: &str) -> io::Result<impl FnMut(&str) + Send + use<>> {
-    let path = path(log, who, std::process::id());
+pub fn writer(log: &Path, who: &str, life: u32) -> io::Result<impl FnMut(&str) + Send + use<>> {
+    let path = path(log, who, life);
     Ok(lines_into(OpenOptions::new().append(true).create_new(true).open(path)?, MAX_BYTES))
 }
 

@@ -96,14 +96,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the log for this process.
+    /// Opens the log for the process that is the `life`th of its name. Process ids are used again.
     ///
     /// # Errors
     ///
     /// Those of opening the file.
-    pub fn open(path: &Path, who: &str) -> io::Result<Self> {
+    pub fn open(path: &Path, who: &str, life: u32) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file: Arc::new(file), who: who.into(), life: std::process::id() })
+        Ok(Self { file: Arc::new(file), who: who.into(), life })
     }
 
     /// Appends an event that happens now.
