@@ -83,11 +83,10 @@ impl Role {
     }
 }
 
-#[cfg(feature = "_json")]
+#[cfg(any(feature = "nats", feature = "postgres"))]
 pub(crate) use json::{parse, to_json};
 
-#[cfg(feature = "_json")]
-#[allow(dead_code, reason = "not every lock carries calls")]
+#[cfg(any(feature = "nats", feature = "postgres"))]
 mod json {
     use super::CandidateInfo;
     use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
