@@ -107,7 +107,7 @@ impl Fleet {
         match self {
             Self::Sentinel => true,
             Self::Judged | Self::Failover | Self::Synchronous | Self::Forgetful | Self::Drains => {
-                seed / 2 % 2 == 0
+                (seed / 2).is_multiple_of(2)
             }
             _ => false,
         }
