@@ -7,6 +7,8 @@ use kube::Client;
 use kube::config::Config;
 use tracing::{debug, info};
 
+use super::connection::connect;
+
 /// A client that uses the token currently in its token file, if it has one.
 ///
 /// kube reads the file once a minute. That is soon enough for a token that stays valid beside its
@@ -45,7 +47,7 @@ impl ApiClient {
     pub(super) fn with(config: Config) -> Result<Self, kube::Error> {
         let has_file = config.auth_info.token.is_none() && config.auth_info.token_file.is_some();
         let token = token(&config); // before the client reads it, so that a newer one is noticed
-        let client = Client::try_from(config.clone())?;
+        let client = connect(config.clone())?;
         Ok(Self::new(client, has_file.then_some(config), token))
     }
 
@@ -70,7 +72,7 @@ impl ApiClient {
         if current.token.as_ref() == Some(&token) {
             return false;
         }
-        match Client::try_from(config.clone()) {
+        match connect(config.clone()) {
             Ok(client) => {
                 let number = current.number.wrapping_add(1);
                 *current = Current { client, number, token: Some(token) };

@@ -49,6 +49,7 @@ mod api;
 mod api_client;
 mod cluster;
 mod codec;
+mod connection;
 mod events;
 mod fresh;
 mod health;
