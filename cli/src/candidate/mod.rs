@@ -4,6 +4,7 @@ mod background;
 mod connections;
 mod health;
 mod http;
+mod reach;
 mod signals;
 mod status_line;
 pub mod systemd;
@@ -22,6 +23,7 @@ use crate::error::CliError;
 use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
 use crate::output;
 
+pub use reach::Reach;
 pub use signals::StopSignals;
 pub use status_line::{StatusLine, describe};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
@@ -62,6 +64,9 @@ pub struct CandidateArgs {
     /// How long the work may drain.
     #[arg(skip)]
     pub drain: Option<Duration>,
+    /// How long to try to reach the lock.
+    #[arg(skip)]
+    pub reach: Reach,
     /// Where terms are registered; `None`: with the sentinel that wraps this program.
     #[cfg(target_os = "linux")]
     #[arg(skip)]
@@ -151,16 +156,17 @@ impl CandidateArgs {
         status.show(&format!("{}: connecting", self.name));
         let mut last = None;
         let mut on_retry = |status: &mut StatusLine, why: &CliError| {
-            let why = format!("{why}; retrying");
-            if last.as_ref() != Some(&why) {
+            let why = why.to_string();
+            if last.as_ref() != Some(&why) && self.reach.tells_failures() {
                 status.clear();
-                output::note(format!("incumbent: {why}"));
+                output::note(format!("incumbent: {why}; retrying"));
             }
-            status.show(&format!("{}: {why}", self.name));
+            status.show(&format!("{}: {why}; retrying", self.name));
             last = Some(why);
         };
         let opened = tokio::select! {
-            opened = lock.open(&self.name, &self.lease, |why| on_retry(&mut status, why)) => Ok(opened),
+            opened = lock.open(&self.name, &self.lease, self.reach.attempts(), |why| on_retry(&mut status, why)) => Ok(opened),
+            () = self.reach.is_over() => Ok(Err(self.reach.failure(last))),
             end = end => Err(end),
         };
         status.clear();

@@ -10,6 +10,7 @@ mod guard;
 mod http;
 mod inheritance;
 mod keep_running;
+mod patience;
 mod root;
 mod signals;
 mod stuck;
