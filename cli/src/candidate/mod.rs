@@ -4,8 +4,10 @@ mod background;
 mod connections;
 mod health;
 mod http;
+mod leader_wait;
 mod reach;
 mod signals;
+mod started;
 mod status_line;
 pub mod systemd;
 
@@ -41,8 +43,10 @@ pub struct CandidateArgs {
     ///
     /// GET /leader: the leader as JSON: leader, token, since, whether it is this process (mine),
     /// where it can be reached (address, metadata), and whether it was seen to renew within its
-    /// lease (fresh). /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while
-    /// no fresh leader advertises one. GET /livez: 200 while the process works, with the lock
+    /// lease (fresh). /leader?wait=TOKEN: the same once the token is another one than TOKEN
+    /// (`null`: none), or the leader has changed, /leader?wait: on the next change; after 60s in
+    /// any case. /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while no
+    /// fresh leader advertises one. GET /livez: 200 while the process works, with the lock
     /// reachable or not; 503 once a deadline has passed without notice. GET /readyz: 200 while the
     /// candidate takes part; 503 before the lock's first response, and once the lock was
     /// unreachable for longer than a lease. GET /healthz: 503 if /livez returns it, or the lock

@@ -8,6 +8,7 @@ mod exits;
 mod foreign;
 mod guard;
 mod http;
+mod http_wait;
 mod inheritance;
 mod keep_running;
 mod patience;
