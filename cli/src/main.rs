@@ -9,6 +9,7 @@ mod election;
 mod elections;
 mod error;
 mod kv;
+mod leader;
 mod lock_args;
 mod nats;
 mod output;
@@ -58,6 +59,7 @@ enum Command {
     #[cfg(target_os = "linux")]
     Sentinel(sentinel::Sentinel),
     Election(election::Election),
+    Leader(leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
     Completions(reference::Completions),
@@ -94,6 +96,7 @@ async fn start() -> ExitCode {
     let result = match cli.command {
         Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Leader(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().await,
         Command::Completions(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),

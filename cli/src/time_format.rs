@@ -51,6 +51,18 @@ pub fn from_system(time: SystemTime) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()
 }
 
+/// The maximum of a duration, so that no sum of them overflows.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Parses a duration that no lease bounds.
+pub fn parse_up_to_a_year(word: &str) -> Result<Duration, String> {
+    let span = humantime::parse_duration(word).map_err(|error| error.to_string())?;
+    if span > A_YEAR {
+        return Err("more than a year".to_owned());
+    }
+    Ok(span)
+}
+
 /// About thirty years: the longest wait, which can be added to any current instant.
 const MAX_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
 

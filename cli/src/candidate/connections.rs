@@ -12,7 +12,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
 
 /// The maximum number of connections. One more closes the oldest, so that a probe is served
@@ -22,7 +24,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// The timeout for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum duration of a connection.
+/// The maximum duration of a connection, unless its request extends it.
 const MAX_DURATION: Duration = Duration::from_secs(10);
 
 /// The maximum size of a request's head, in bytes.
@@ -37,6 +39,28 @@ struct Connection(JoinHandle<()>);
 impl Drop for Connection {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Until when a connection may last, for the request on it.
+#[derive(Clone)]
+pub struct Extent(watch::Sender<Instant>);
+
+impl Extent {
+    /// Adds the wait of this request.
+    pub fn extend(&self, wait: Duration) {
+        self.0.send_modify(|end| *end += wait);
+    }
+}
+
+/// Waits until the connection may last no longer.
+async fn end_of(mut extent: watch::Receiver<Instant>) {
+    loop {
+        let end = *extent.borrow_and_update();
+        tokio::select! {
+            () = sleep_until(end) => return,
+            Ok(()) = extent.changed() => {}
+        }
     }
 }
 
@@ -62,8 +86,10 @@ pub async fn serve(socket: TcpListener, routes: Router) {
 
 /// Serves one request. The body is not read.
 async fn answer(stream: TcpStream, routes: Router) {
-    let service = service_fn(move |request: Request<Incoming>| {
+    let (end, extent) = watch::channel(Instant::now() + MAX_DURATION);
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let routes = routes.clone();
+        request.extensions_mut().insert(Extent(end.clone()));
         async move {
             Ok::<_, Infallible>(
                 routes.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {}),
@@ -76,9 +102,35 @@ async fn answer(stream: TcpStream, routes: Router) {
         .max_buf_size(MAX_HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(MAX_DURATION, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "HTTP connection failed"),
-        Err(_) => tracing::debug!("HTTP connection timed out"),
+    tokio::select! {
+        served = connection => if let Err(error) = served {
+            tracing::debug!(%error, "HTTP connection failed");
+        },
+        () = end_of(extent) => tracing::debug!("HTTP connection timed out"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_ends_in_time_unless_its_request_waits() {
+        const WAIT: Duration = Duration::from_secs(60);
+        for waits in [false, true] {
+            let begun = Instant::now();
+            let (end, extent) = watch::channel(begun + MAX_DURATION);
+            let request = async {
+                tokio::time::sleep(MAX_DURATION / 2).await;
+                let extent = Extent(end);
+                if waits {
+                    extent.extend(WAIT);
+                }
+            };
+            tokio::join!(end_of(extent), request);
+            let expected = if waits { MAX_DURATION + WAIT } else { MAX_DURATION };
+            // Timers have a resolution of a millisecond.
+            assert_eq!(begun.elapsed().as_secs(), expected.as_secs());
+        }
     }
 }

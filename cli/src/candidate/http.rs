@@ -1,21 +1,23 @@
 //! `--http`: the leader, health and metrics over HTTP.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use incumbent::{Advertisement, Election};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::background::BackgroundTask;
-use super::connections;
+use super::connections::{self, Extent};
 use super::health::Health;
+use super::leader_wait::{LeaderWait, MAX_WAIT};
+use super::started::{Started, StartedElection};
 use crate::error::{CliError, Code};
 use crate::text::one_line;
 use crate::time_format;
@@ -27,19 +29,13 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The HTTP server of a candidate. It serves from the start, before the lock was reached.
 pub struct Server {
-    started: Arc<OnceLock<StartedElection>>,
+    started: Started,
     _serves: BackgroundTask,
-}
-
-/// What is served once the campaign has started.
-struct StartedElection {
-    election: Election,
-    health: Arc<Health>,
 }
 
 #[derive(Clone)]
 struct HttpState {
-    started: Arc<OnceLock<StartedElection>>,
+    started: Started,
     metrics: PrometheusHandle,
 }
 
@@ -59,7 +55,7 @@ impl Server {
         if let Ok(address) = socket.local_addr() {
             tracing::info!(%address, "serving HTTP");
         }
-        let started = Arc::new(OnceLock::new());
+        let started = Started::default();
         let routes = Router::new()
             .route("/leader", get(leader))
             .route("/redirect/{*path}", any(redirect))
@@ -87,7 +83,20 @@ fn parse(text: &str) -> Result<SocketAddr, CliError> {
     })
 }
 
-async fn leader(State(state): State<HttpState>) -> Json<Value> {
+async fn leader(
+    State(state): State<HttpState>,
+    Extension(extent): Extension<Extent>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, (StatusCode, String)> {
+    let wait = LeaderWait::parse(query.as_deref());
+    if let Some(wait) = wait.map_err(|line| (StatusCode::BAD_REQUEST, line))? {
+        extent.extend(MAX_WAIT);
+        wait.over(&state.started).await;
+    }
+    Ok(show(&state))
+}
+
+fn show(state: &HttpState) -> Json<Value> {
     let election = state.started.get().map(|started| &started.election);
     let leader = election.and_then(Election::leader);
     let leader = leader.as_ref();

@@ -4,7 +4,10 @@ mod background;
 mod connections;
 mod health;
 mod http;
+mod leader_wait;
+mod reach;
 mod signals;
+mod started;
 mod status_line;
 pub mod systemd;
 
@@ -22,6 +25,7 @@ use crate::error::CliError;
 use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
 use crate::output;
 
+pub use reach::Reach;
 pub use signals::StopSignals;
 pub use status_line::{StatusLine, describe};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
@@ -39,8 +43,10 @@ pub struct CandidateArgs {
     ///
     /// GET /leader: the leader as JSON: leader, token, since, whether it is this process (mine),
     /// where it can be reached (address, metadata), and whether it was seen to renew within its
-    /// lease (fresh). /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while
-    /// no fresh leader advertises one. GET /livez: 200 while the process works, with the lock
+    /// lease (fresh). /leader?wait=TOKEN: the same once the token is another one than TOKEN
+    /// (`null`: none), or the leader has changed, /leader?wait: on the next change; after 60s in
+    /// any case. /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while no
+    /// fresh leader advertises one. GET /livez: 200 while the process works, with the lock
     /// reachable or not; 503 once a deadline has passed without notice. GET /readyz: 200 while the
     /// candidate takes part; 503 before the lock's first response, and once the lock was
     /// unreachable for longer than a lease. GET /healthz: 503 if /livez returns it, or the lock
@@ -62,6 +68,9 @@ pub struct CandidateArgs {
     /// How long the work may drain.
     #[arg(skip)]
     pub drain: Option<Duration>,
+    /// How long to try to reach the lock.
+    #[arg(skip)]
+    pub reach: Reach,
     /// Where terms are registered; `None`: with the sentinel that wraps this program.
     #[cfg(target_os = "linux")]
     #[arg(skip)]
@@ -151,16 +160,17 @@ impl CandidateArgs {
         status.show(&format!("{}: connecting", self.name));
         let mut last = None;
         let mut on_retry = |status: &mut StatusLine, why: &CliError| {
-            let why = format!("{why}; retrying");
-            if last.as_ref() != Some(&why) {
+            let why = why.to_string();
+            if last.as_ref() != Some(&why) && self.reach.tells_failures() {
                 status.clear();
-                output::note(format!("incumbent: {why}"));
+                output::note(format!("incumbent: {why}; retrying"));
             }
-            status.show(&format!("{}: {why}", self.name));
+            status.show(&format!("{}: {why}; retrying", self.name));
             last = Some(why);
         };
         let opened = tokio::select! {
-            opened = lock.open(&self.name, &self.lease, |why| on_retry(&mut status, why)) => Ok(opened),
+            opened = lock.open(&self.name, &self.lease, self.reach.attempts(), |why| on_retry(&mut status, why)) => Ok(opened),
+            () = self.reach.is_over() => Ok(Err(self.reach.failure(last))),
             end = end => Err(end),
         };
         status.clear();

@@ -5,6 +5,7 @@ mod for_life;
 mod kubernetes;
 mod lock;
 mod nats;
+mod now;
 mod selected;
 mod status;
 mod watcher;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use incumbent::CandidateInfo;
+use incumbent::lock::Lock;
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
@@ -147,6 +148,19 @@ impl<'a> Elections<'a> {
             Self::ForLife(elections) => elections.evict(status).await,
             Self::Lock(elections) => elections.evict(status).await,
         }
+    }
+
+    /// The identity of candidates on this host that set none.
+    pub fn default_identity(&self) -> String {
+        let identity = match self {
+            Self::Nats(_) => None,
+            Self::Kubernetes(KubernetesElections(objects)) => {
+                objects.cluster().lease_lock().identity()
+            }
+            Self::ForLife(LifeElections(locks)) => locks.cluster.lease_lock().identity(),
+            Self::Lock(elections) => elections.lock.identity(),
+        };
+        identity.unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned())
     }
 
     /// The longest wait of a successor of this holder; `None` if it is unknown.

@@ -17,7 +17,7 @@ use incumbent::LockUrl;
 use incumbent::lock::Lock;
 
 use crate::error::{CliError, Code};
-use crate::nats::BucketArgs;
+use crate::nats::{BucketArgs, DEFAULT_TIMEOUT};
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
@@ -102,6 +102,16 @@ impl LockKind {
     }
 }
 
+/// How often a server that is unreachable is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempts {
+    /// Until it is reached; once, if the timeout of requests is given.
+    UnlessTimeout,
+    One,
+    /// Until it is reached.
+    Many,
+}
+
 /// How candidates use the lock.
 #[derive(Debug, Args)]
 pub struct LeaseArgs {
@@ -160,23 +170,31 @@ impl LockArgs {
         }
     }
 
-    /// Opens the lock for a candidate of the election `name`. Without `--timeout` it retries while
-    /// the server is unreachable, and calls `on_retry` with each reason.
+    /// Opens the lock for a candidate of the election `name`. While the server is unreachable it
+    /// is tried again, as `attempts` says, and `on_retry` is called with each reason.
     pub async fn open(
         &self,
         name: &str,
         args: &LeaseArgs,
+        attempts: Attempts,
         mut on_retry: impl FnMut(&CliError),
     ) -> Result<OpenedLock, CliError> {
         check_name(name)?;
         let at = self.at().await?;
-        let retries = match &at {
-            SelectedLock::Nats(args) => args.explicit_timeout().is_none(),
+        let timeout = match &at {
+            SelectedLock::Nats(args) => args.explicit_timeout(),
             SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) | SelectedLock::Url(..) => {
-                self.bucket.timeout_flag().is_none()
+                self.bucket.timeout_flag()
             }
         };
-        (|| at.open(name, args))
+        let retries = match attempts {
+            Attempts::UnlessTimeout => timeout.is_none(),
+            Attempts::One => false,
+            Attempts::Many => true,
+        };
+        // A server that is tried once has to answer in time.
+        let limit = timeout.or((attempts == Attempts::One).then_some(DEFAULT_TIMEOUT));
+        (|| at.open(name, args, limit.unwrap_or(Duration::MAX)))
             .retry(ATTEMPTS)
             .when(|failure| retries && failure.code() == Some(Code::Unreachable))
             .notify(|failure, _| on_retry(failure))
@@ -193,7 +211,16 @@ impl LockArgs {
     ) -> Result<Arc<dyn Lock>, CliError> {
         let no_create = !self.is_per_election();
         let args = LeaseArgs { lease: None, no_create, object, with_choria: false };
-        Ok(self.open(name, &args, on_retry).await?.lock)
+        Ok(self.open(name, &args, Attempts::UnlessTimeout, on_retry).await?.lock)
+    }
+
+    /// How long a request may take.
+    pub fn request_timeout(&self) -> Duration {
+        let timeout = match LockKind::parse(&self.lock) {
+            Ok(LockKind::Nats) => self.bucket.explicit_timeout(),
+            _ => self.bucket.timeout_flag(),
+        };
+        timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
     /// Whether each election has a lock object of its own.
@@ -203,7 +230,13 @@ impl LockArgs {
 }
 
 impl SelectedLock<'_> {
-    async fn open(&self, name: &str, args: &LeaseArgs) -> Result<OpenedLock, CliError> {
+    /// `limit`: how long the lock of a URL may take to open.
+    async fn open(
+        &self,
+        name: &str,
+        args: &LeaseArgs,
+        limit: Duration,
+    ) -> Result<OpenedLock, CliError> {
         match self {
             Self::Nats(_) | Self::Url(..) if args.object.is_some() => {
                 Err(misplaced("--object", "kubernetes"))
@@ -228,7 +261,7 @@ impl SelectedLock<'_> {
             Self::Kubernetes(objects) => {
                 objects.open_lock(name, args.object.as_deref(), args.lease).await
             }
-            Self::Url(url, timeout) => {
+            Self::Url(url, _) => {
                 let mut url = url.clone();
                 if let Some(lease) = args.lease {
                     url = url.with_lease(lease);
@@ -236,7 +269,7 @@ impl SelectedLock<'_> {
                 if args.no_create {
                     url = url.without_create();
                 }
-                let lock = open_within(&url, timeout.unwrap_or(Duration::MAX)).await?;
+                let lock = open_within(&url, limit).await?;
                 let known = lock.timing().lease;
                 let lease = args.lease.or(known).unwrap_or(lock.capabilities().max_lease);
                 let lease_override = args.lease.filter(|lease| known != Some(*lease));

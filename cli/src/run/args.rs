@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
+use super::patience::WaitArgs;
 use crate::candidate::CandidateArgs;
 use crate::lock_args::LockArgs;
 
@@ -71,6 +72,8 @@ pub struct Run {
     /// several variables.
     #[arg(long, value_name = "VARIABLE")]
     pub pass_env: Vec<String>,
+    #[command(flatten)]
+    pub waiting: WaitArgs,
     #[command(flatten)]
     pub candidate: CandidateArgs,
     #[command(flatten)]
@@ -147,6 +150,7 @@ Exit codes:
 Examples:
   incumbent run nightly-report -- ./report --all
   incumbent run scheduler --lease 10s --on-exit restart -- cron -f
+  incumbent run nightly-report --try --conflict-exit-code 0 -- ./report --all
   incumbent run db-primary --signal INT --grace 20s -- postgres -D /srv/db
   incumbent run my_app --keep-running -- my-daemon
   incumbent run my-app --lock kubernetes --namespace prod -- my-daemon";
@@ -162,18 +166,6 @@ const NAMED: [(&str, Signal); 9] = [
     ("TERM", Signal::TERM),
     ("WINCH", Signal::WINCH),
 ];
-
-/// The maximum grace, so that no sum of durations overflows.
-const MAX_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Parses a grace without the bound of a lease.
-pub fn parse_grace(word: &str) -> Result<Duration, String> {
-    let grace = humantime::parse_duration(word).map_err(|error| error.to_string())?;
-    if grace > MAX_GRACE {
-        return Err("more than a year".to_owned());
-    }
-    Ok(grace)
-}
 
 fn parse_signal(word: &str) -> Result<Signal, String> {
     let upper = word.to_ascii_uppercase();

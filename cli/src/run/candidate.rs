@@ -14,12 +14,14 @@ use super::grace::Grace;
 use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{GuardConfig, foreign, unguarded};
 use super::guard::{GuardRequest, StopTimes};
+use super::patience::Patience;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::terms::Terms;
 use super::timer::sleep_until;
 use super::watchdog::Watchdog;
 use crate::candidate::{RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
+use crate::output;
 use crate::process::Cgroup;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -31,6 +33,7 @@ pub struct CommandCandidate {
     pub file: DeadlineFile,
     pub grace: Grace,
     pub watchdog: Watchdog,
+    pub patience: Patience,
     /// What the guard releases if this process dies; `None` without a sentinel.
     pub terms: Option<Terms>,
     pub options: Run,
@@ -59,7 +62,7 @@ impl CommandCandidate {
         loop {
             let leadership = match self.elected().await? {
                 Ok(leadership) => leadership,
-                Err(signal) => return Ok(exit_code(signal)),
+                Err(code) => return Ok(code),
             };
             match self.serve(&leadership).await? {
                 Next::CampaignAgain => {}
@@ -69,8 +72,8 @@ impl CommandCandidate {
         }
     }
 
-    /// Waits for a term, or for a signal to end.
-    async fn elected(&mut self) -> Result<Result<Leadership, Signal>, CliError> {
+    /// Waits for a term. Returns the exit code if a signal, or the end of the patience, is first.
+    async fn elected(&mut self) -> Result<Result<Leadership, u8>, CliError> {
         loop {
             tokio::select! {
                 won = self.candidate.election.won() => {
@@ -83,10 +86,15 @@ impl CommandCandidate {
                 action = self.signals.next() => {
                     self.candidate.status.clear();
                     match action {
-                        SignalAction::End(signal) => return Ok(Err(signal)),
+                        SignalAction::End(signal) => return Ok(Err(exit_code(signal))),
                         SignalAction::Suspend => suspend_self(),
                         SignalAction::PassOn(_) => {}
                     }
+                }
+                why = self.patience.ended(&self.candidate.election) => {
+                    self.candidate.status.clear();
+                    output::note(format!("incumbent: {}", why?));
+                    return Ok(Err(self.patience.conflict_exit_code()));
                 }
                 () = self.candidate.status.next_update() => {
                     self.candidate.status.show(&describe(&self.candidate.election));
@@ -312,6 +320,12 @@ impl CommandCandidate {
     }
 
     fn lost(&mut self, loss: &Loss) -> Next {
+        if self.patience.is_limited() {
+            let message = format!("lost {}: {}; not campaigning again", loss.election, loss.cause);
+            self.candidate.status.clear();
+            CliError::new(Code::Failed, message).report();
+            return Next::Exit(Code::Failed as u8);
+        }
         self.candidate
             .status
             .print(&format!("lost {}: {}; campaigning again", loss.election, loss.cause));

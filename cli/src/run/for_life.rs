@@ -11,7 +11,7 @@ use incumbent::kubernetes::{
 };
 use rustix::process::Signal;
 
-use super::args::{Program, parse_grace};
+use super::args::Program;
 use super::guard::GuardConfig;
 use super::guard::GuardRequest;
 use super::guard::{CommandEvent, GuardHandle};
@@ -22,6 +22,7 @@ use crate::error::{CliError, Code};
 use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
 use crate::nats::DEFAULT_TIMEOUT;
 use crate::process::Cgroup;
+use crate::time_format::parse_up_to_a_year;
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
 ///
@@ -39,7 +40,7 @@ pub struct Life {
     program: Program,
     /// How long COMMAND may take to stop before it is killed. Keep it below the pod's
     /// terminationGracePeriodSeconds.
-    #[arg(long, default_value = "10s", value_parser = parse_grace)]
+    #[arg(long, default_value = "10s", value_parser = parse_up_to_a_year)]
     grace: Duration,
     /// The pod of this process [env: POD_NAME] [default: the host's name].
     #[arg(long)]

@@ -12,6 +12,7 @@ mod for_life;
 mod grace;
 mod guard;
 mod keep_running;
+mod patience;
 mod prepare;
 mod signals;
 mod terminal;
@@ -64,6 +65,8 @@ impl Run {
         if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return self.for_life(locks)?.run(&mut signals).await;
         }
+        let mut patience = self.waiting.begin(self.lock.request_timeout());
+        self.candidate.reach = patience.reach();
         let file = DeadlineFile::create()?;
         uptime::check();
         let grace = |lease| Grace::new(lease, self.grace);
@@ -81,6 +84,7 @@ impl Run {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
+        patience.opened();
         let grace = grace(candidate.lease)?;
         let watchdog = Watchdog::start(candidate.election.clone());
         let keep_running = self.keep_running;
@@ -90,6 +94,7 @@ impl Run {
             file,
             grace,
             watchdog,
+            patience,
             terms,
             options: self,
             ending: None,
@@ -105,6 +110,8 @@ impl Run {
     /// The same for a leader for life, which has fewer flags.
     fn for_life(self, locks: LifeObjects) -> Result<ForLife, CliError> {
         let flags = [
+            ("--try", self.waiting.given() == Some("--try")),
+            ("--wait", self.waiting.given() == Some("--wait")),
             ("--keep-running", self.keep_running),
             ("--on-exit", self.on_exit != OnExit::Resign),
             ("--drain", self.drain.is_some()),

@@ -18,6 +18,7 @@ mod kv_buckets;
 mod kv_delete;
 mod kv_entries;
 mod kv_watch;
+mod leader;
 mod lock_url;
 mod object_storage_doctor;
 mod peer_doctor;

@@ -12,7 +12,7 @@ use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
 const SERVE: &str = "echo up; exec sleep 1000";
 
 /// The status and the body of a response. `None` if no process listens.
-fn get(address: &str, path: &str) -> Option<(u16, String)> {
+pub fn get(address: &str, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     // Version 1.0 forbids the server to send the body in chunks.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
@@ -30,7 +30,7 @@ fn get_leader(address: &str) -> Option<Value> {
 }
 
 /// A free port, and its address.
-fn free_port() -> (String, String) {
+pub fn free_port() -> (String, String) {
     let port = Port::pick().number().to_string();
     let address = format!("127.0.0.1:{port}");
     (port, address)
@@ -182,7 +182,7 @@ async fn connecting_candidate_is_live_but_not_ready() {
 }
 
 /// How many files a process has open.
-fn open_files(of: &Candidate) -> usize {
+pub fn open_files(of: &Candidate) -> usize {
     let files = format!("/proc/{}/fd", of.pid().as_raw_nonzero());
     std::fs::read_dir(files).expect("it runs").count()
 }

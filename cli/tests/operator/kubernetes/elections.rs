@@ -27,6 +27,8 @@ async fn campaign_is_shown_watched_and_evicted() {
     assert_eq!(json["elections"][0]["overdue"], false);
     assert_eq!(cells(&env.out(&["election", "list"]))[2..], ["my-app", "first"]);
 
+    assert_eq!(env.out(&["leader", "my-app", "--identity", "first"]), "first\n");
+    assert_eq!(env.shell.run(&env.args(&["leader", "my-app"])).code, Some(3));
     let mut second = env.start_campaign("second");
     second.line_with("leader: first");
     let line =
@@ -61,6 +63,9 @@ async fn campaign_is_shown_watched_and_evicted() {
         list.ends_with("\nmy-app    third (overdue)\n").then_some(())
     })
     .await;
+    let asked = env.shell.run(&env.args(&["leader", "my-app", "--identity", "third"]));
+    let line = "incumbent: election my-app: no leader (expired)\n";
+    assert_eq!((&*asked.stdout, &*asked.stderr, asked.code), ("", line, Some(3)));
     assert_eq!(watch.end_with("INT"), Some(2));
 }
 

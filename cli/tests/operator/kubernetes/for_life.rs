@@ -92,6 +92,14 @@ async fn run_and_campaign_take_part_for_life() {
             2,
         );
     }
+    let run = env.for_life_args(&["run", "my-app"]);
+    for flags in [&["--try"][..], &["--wait", "5s"]] {
+        env.shell.expect_refusal(
+            &[&*run, flags, &["--", "true"]].concat(),
+            &format!("{} cannot be used with --kind for-life", flags[0]),
+            2,
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

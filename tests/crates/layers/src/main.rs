@@ -54,6 +54,7 @@ const CRATES: [Layers; 2] = [
             "doctor",
             "sentinel",
             "run",
+            "leader",
             "election",
             "reference",
         ],

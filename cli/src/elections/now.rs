@@ -1,0 +1,73 @@
+//! The leader at this moment: one whose lease is over is none.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::selected::Elections;
+use super::status::{ElectionStatus, LeaderStatus};
+use super::watcher::Update;
+use crate::error::CliError;
+use crate::time_format;
+
+/// The bounds of the interval of reads, which is a tenth of the lease.
+const READS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+impl Elections<'_> {
+    /// The leader of an election now. A holder whose lease is over, or whose pod is gone, is none.
+    ///
+    /// Where the lock tells no time of a write, this waits for the next one, for a lease at most.
+    pub async fn now(&self, name: &str) -> Result<ElectionStatus, CliError> {
+        let Some(status) = self.read(name).await? else { return Ok(absent(name)) };
+        let Some(holder) = status.holder() else { return Ok(status) };
+        if holder.pod.as_ref().is_some_and(|pod| pod.gone) {
+            return Ok(vacant(status, "gone"));
+        }
+        if status.is_overdue() {
+            return Ok(vacant(status, "expired"));
+        }
+        match holder.lease {
+            Some(lease) if status.written.is_none() => self.next_write(status, lease).await,
+            _ => Ok(status),
+        }
+    }
+
+    /// Waits until the election is written again, or the lease has passed since it was read.
+    async fn next_write(
+        &self,
+        status: ElectionStatus,
+        lease: Duration,
+    ) -> Result<ElectionStatus, CliError> {
+        let (end, pause) = (Instant::now(), (lease / 10).clamp(READS.0, READS.1));
+        let end = time_format::after(end, lease);
+        let mut watcher = self.watch(Some(&status.election)).await?;
+        loop {
+            let is_over = tokio::select! {
+                update = watcher.next() => match update {
+                    Update::Failed(failure) => return Err(failure),
+                    _ => false,
+                },
+                () = sleep(pause) => false,
+                () = sleep_until(end) => true,
+            };
+            match self.read(&status.election).await? {
+                None => return Ok(absent(&status.election)),
+                Some(now) if (now.revision, &now.state) != (status.revision, &status.state) => {
+                    return Ok(now);
+                }
+                Some(now) if is_over => return Ok(vacant(now, "expired")),
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+fn vacant(status: ElectionStatus, cause: &str) -> ElectionStatus {
+    ElectionStatus { state: LeaderStatus::Vacant(cause.to_owned()), ..status }
+}
+
+/// The status of an election without an entry.
+fn absent(name: &str) -> ElectionStatus {
+    let state = LeaderStatus::Vacant("absent".to_owned());
+    ElectionStatus { election: name.to_owned(), revision: 0, written: None, state }
+}

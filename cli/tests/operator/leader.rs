@@ -1,0 +1,109 @@
+//! `incumbent leader`.
+
+use incumbent_test_support::Server;
+use serde_json::Value;
+
+use crate::shell::{CommandOutput, Shell};
+
+/// The output of a run that is no failure: standard output, standard error and the exit code.
+fn parts(output: &CommandOutput) -> (&str, &str, Option<i32>) {
+    (&output.stdout, &output.stderr, output.code)
+}
+
+#[tokio::test]
+async fn exit_code_tells_whether_this_host_leads() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut leader = shell.start(&["campaign", "my_app", "--identity", "c1.example.net"]);
+    leader.line_with("won");
+    let ask = |more: &[&str]| shell.run(&[&["leader", "my_app"], more].concat());
+    let output = ask(&["--identity", "c1.example.net"]);
+    assert_eq!(parts(&output), ("c1.example.net\n", "", Some(0)));
+    for other in [&["--identity", "c1"][..], &[]] {
+        assert_eq!(parts(&ask(other)), ("c1.example.net\n", "", Some(3)), "{other:?}");
+    }
+    let info = shell.json(&["election", "info", "my_app", "-o", "json"]);
+    let mut json = shell.json(&["leader", "my_app", "--identity=c1.example.net", "-o", "json"]);
+    assert_eq!(json["mine"], true);
+    let fields = json.as_object_mut().expect("an object");
+    fields.remove("mine");
+    for fields in [fields, &mut info["elections"][0].as_object().expect("one").clone()] {
+        fields.remove("renewed"); // a renewal may come in between
+        fields.remove("revision");
+        assert_eq!(fields["leader"], "c1.example.net");
+        assert_eq!(fields.len(), 8, "{fields:?}");
+    }
+
+    leader.end_with("TERM");
+    let line = "incumbent: election my_app: no leader (stopped)\n";
+    assert_eq!(parts(&ask(&["--identity", "c1.example.net"])), ("", line, Some(3)));
+    assert_eq!(parts(&ask(&["--quiet"])), ("", "", Some(3)));
+    let output = ask(&["-o", "json"]);
+    let json: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert_eq!((&json["leader"], &json["mine"]), (&Value::Null, &false.into()));
+    assert_eq!((&*output.stderr, output.code), ("", Some(3)));
+}
+
+/// Candidates without `--identity` and this command have the same default.
+#[tokio::test]
+async fn default_identity_is_that_of_candidates() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut leader = shell.start(&["campaign", "my_app"]);
+    leader.line_with("won");
+    shell.out(&["leader", "my_app"]);
+    let lock = ["--lock", "sqlite:elections.db", "--lease", "2s"];
+    let mut leader = shell.start(&[&["campaign", "my_app"], &lock[..]].concat());
+    leader.line_with("won");
+    shell.out(&["leader", "my_app", "--lock", "sqlite:elections.db"]);
+}
+
+#[tokio::test]
+async fn nothing_is_created() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.expect_refusal(&["leader", "my_app"], "the bucket does not exist", 3);
+    shell.expect_refusal(&["election", "list"], "the bucket does not exist", 3);
+    shell.out(&["kv", "add", "B", "--election", "-q"]);
+    let output = shell.run(&["leader", "my_app", "--bucket", "B"]);
+    let line = "incumbent: election my_app: no leader (absent)\n";
+    assert_eq!(parts(&output), ("", line, Some(3)));
+    assert_eq!(shell.out(&["kv", "keys", "B"]), "");
+    let absent = ["leader", "my_app", "--lock", "sqlite:absent.db"];
+    shell.expect_refusal(&absent, "absent.db does not exist", 1);
+    assert!(!shell.home().join("absent.db").exists());
+    shell.expect_refusal(&["leader", "my_app", "-s", "127.0.0.1:1"], "127.0.0.1:1", 4);
+    assert_eq!(shell.refusal(&["leader", "a name"]).1, 2);
+}
+
+/// A database does not tell when the holder wrote last: a dead one stays in it.
+#[tokio::test]
+async fn leader_whose_lease_is_over_is_none() {
+    let shell = Shell::bare();
+    let lock = ["--lock", "sqlite:elections.db"];
+    let flags = ["campaign", "my_app", "--identity", "c1", "--lease", "2s"];
+    let mut leader = shell.start(&[&flags[..], &lock].concat());
+    leader.line_with("won");
+    let ask = || shell.run(&[&["leader", "my_app", "--identity", "c1"], &lock[..]].concat());
+    assert_eq!(parts(&ask()), ("c1\n", "", Some(0)));
+    leader.end_with("KILL");
+    let output = ask();
+    let line = "incumbent: election my_app: no leader (expired)\n";
+    assert_eq!(parts(&output), ("", line, Some(3)));
+}
+
+/// The rights of `deploy/nats-permissions.conf`, without those to write.
+#[tokio::test]
+async fn rights_of_an_observer_suffice() {
+    let observer = "{ user: observer, password: o, permissions: { \
+        publish: [\"$JS.API.STREAM.INFO.KV_B\", \"$JS.API.STREAM.MSG.GET.KV_B\"], \
+        subscribe: [\"_INBOX.>\"] } }";
+    let config = format!("authorization {{ users: [{{ user: admin, password: a }}, {observer}] }}");
+    let server = Server::builder().config(config).start().await;
+    let shell = Shell::at(&server).with("NATS_USER", "admin").with("NATS_PASSWORD", "a");
+    let mut leader = shell.start(&["campaign", "my_app", "--bucket", "B", "--identity", "c1"]);
+    leader.line_with("won");
+    let observer = ["--bucket", "B", "--user", "observer", "--password", "o"];
+    let output = shell.run(&[&["leader", "my_app", "--identity", "c1"], &observer[..]].concat());
+    assert_eq!(parts(&output), ("c1\n", "", Some(0)));
+}
