@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use incumbent_test_support::eventually;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::env::now;
@@ -77,4 +78,25 @@ fn expired_command_is_not_started() {
     let mut guard = Guard::start(Duration::ZERO, "echo up");
     assert_eq!(guard.output(), "");
     assert_eq!(guard.report(), "expired\n");
+}
+
+/// Its guard reports an expiry, and stops it. By itself it would look like a command that failed.
+#[tokio::test]
+async fn command_that_is_too_late_to_start_waits_for_its_guard() {
+    let past = format!("{} {}", 1, 2);
+    let mut late = Command::new(env!("CARGO_BIN_EXE_incumbent"))
+        .args(["run-exec", &std::process::id().to_string(), "-", &past, "echo", "up"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut looks = 0;
+    eventually("it waits", async || {
+        assert_eq!(late.try_wait().expect("a status"), None, "it ended by itself");
+        looks += 1;
+        (looks == 50).then_some(())
+    })
+    .await;
+    late.kill().expect("a signal");
+    let output = late.wait_with_output().expect("an end");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -28,8 +30,10 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         let _ = Cgroup::at(cgroup.into()).enter(); // otherwise the tree is walked
     }
     let until: Option<StopTimes> = until.to_str().and_then(|until| until.parse().ok());
-    if until.is_some_and(|until| until.ask_at <= BootClock.now()) {
-        return ExitCode::FAILURE; // stopped before the start
+    // It is not started. An exit would look like one of the command: the guard, which is told the
+    // same by its clock, reports the expiry and ends this process.
+    while until.is_some_and(|until| until.ask_at <= BootClock.now()) {
+        thread::sleep(Duration::from_secs(1));
     }
     let error = Command::new(&program).args(args).exec();
     eprintln!("incumbent: cannot run {}: {error}", program.display());
