@@ -36,7 +36,7 @@ async fn file_carries_elections_without_a_server() {
     first.end_with("TERM");
     eventually("no leader", async || {
         let output = shell.out(&[&["election", "list"][..], &LOCK].concat());
-        output.ends_with("my_app    none (released)\n").then_some(())
+        output.ends_with("my_app    none (stopped)\n").then_some(())
     })
     .await;
 }
