@@ -7,11 +7,14 @@ use incumbent::CandidateInfo;
 use serde_json::json;
 
 use crate::elections::Elections;
-use crate::error::CliError;
+use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
+
+/// Candidates answer within this time.
+const MAX_WITHIN: Duration = Duration::from_secs(30);
 
 /// Call the roll: list the candidates of an election, leading or not.
 ///
@@ -22,7 +25,7 @@ use crate::time_format;
 pub struct Members {
     /// The election.
     name: String,
-    /// How long to wait for answers. Candidates spread theirs over it.
+    /// How long to wait for answers, at most 30s. Candidates spread theirs over it.
     #[arg(long, default_value = "1s", value_parser = humantime::parse_duration)]
     within: Duration,
     #[command(flatten)]
@@ -31,6 +34,9 @@ pub struct Members {
 
 impl Members {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
+        if self.within > MAX_WITHIN {
+            return Err(CliError::new(Code::Usage, "--within is at most 30s"));
+        }
         let elections = Elections::open(lock, Some(&self.name)).await?;
         let mut members = elections.call_roll(&self.name, self.within).await?;
         members.sort_by(|a, b| {
