@@ -193,6 +193,7 @@ async fn an_unreachable_node_keeps_the_lock_unless_asked_otherwise() {
     life.taint_node("n", "node.kubernetes.io/unreachable").await;
     let second = life.second("first").await;
     assert!(second.is_waiting());
+    drop(second); // it would take the lock that the third one deletes
     life.pod("third", None).await;
     let third = start(life.candidate("third").await.presume_dead_after(Duration::from_secs(1)));
     assert!(third.leads().await.token() > first.token());
