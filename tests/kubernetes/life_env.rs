@@ -226,6 +226,10 @@ impl RunningCandidate {
         }
     }
 
+    pub fn has_logged(&self, line: &str) -> bool {
+        self.log.text.lock().unwrap().contains(line)
+    }
+
     pub fn is_waiting(&self) -> bool {
         !self.task.is_finished()
     }
