@@ -11,7 +11,8 @@ use crate::world::World;
 impl World {
     /// What the machine hears of an event now.
     pub(super) fn drained(&mut self, who: usize, now: Instant, event: Event) -> Option<Event> {
-        let works = self.checker.is_leading(who);
+        // A drain that begins with the last stop would outlast the time for a recovery.
+        let works = !self.calm && self.checker.is_leading(who);
         let candidate = &mut self.candidates[who];
         match event {
             Event::Resign | Event::Stop => {
