@@ -114,8 +114,12 @@ fn machine(c: &mut Criterion) {
                 lab
             },
             |mut lab| {
-                let released =
-                    Tombstone::Released { by: Nonce(2), left: Duration::ZERO, cause: None };
+                let released = Tombstone::Released {
+                    by: Nonce(2),
+                    left: Duration::ZERO,
+                    cause: None,
+                    to: None,
+                };
                 lab.receives(Content::Vacant(released));
                 lab.wake();
                 assert!(lab.campaign.deadline().is_some(), "the campaign leads");

@@ -47,6 +47,8 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
     released_by    text,
     released_left  interval,
     released_cause text,
+    -- The candidate that the release handed the election over to.
+    released_to    text,
     -- The server and its history on which this was written: another one after a replica was promoted or a backup restored.
     incarnation    text,
     -- The revision before this one, if nothing can have been lost between the two.
@@ -56,6 +58,7 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
 );
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS previous bigint;
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS conceded text;
+ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS released_to text;
 
 -- With the rights of the tables' owner, so that it answers all roles alike: those that differ would take each other's rows for
 -- those of another server.
@@ -100,6 +103,7 @@ BEGIN
         NEW.released_by := NULL;
         NEW.released_left := NULL;
         NEW.released_cause := NULL;
+        NEW.released_to := NULL;
     END IF;
     NEW.previous := NULL;
     -- Another history may have writes between the two.
@@ -128,6 +132,7 @@ BEGIN
         'released_by', NEW.released_by,
         'left_ms', ceil(extract(epoch FROM NEW.released_left) * 1000)::bigint,
         'released_cause', NEW.released_cause,
+        'released_to', NEW.released_to,
         'advertised', NEW.advertised
     )::text;
     IF octet_length(told) > 7900 THEN

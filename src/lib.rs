@@ -90,14 +90,17 @@ pub use backends::peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use backends::sql;
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
+pub use driver::health::HealthCheck;
 #[cfg(all(feature = "sentinel", unix))]
 pub use driver::sentinel;
 pub use election::{
-    Change, DrainNotice, Election, Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped,
-    Wait,
+    Change, DrainNotice, Election, HandOverError, Leadership, Loss, Observer, Status, StatusWatch,
+    Step, Stopped, Wait,
 };
 pub use lock::multi::{all_of, best_effort, required};
-pub use lock::{Advertisement, AdvertisementError, CandidateInfo, Role, Token};
+pub use lock::{
+    Advertisement, AdvertisementError, CandidateInfo, Role, Standing, Successor, Token,
+};
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State, WaitReason};

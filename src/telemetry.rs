@@ -12,6 +12,7 @@ mod enabled {
 
     use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
+    use crate::lock::Standing;
     use crate::protocol::{Cause, PreviousTerm, State};
 
     pub(crate) struct Telemetry {
@@ -95,6 +96,15 @@ mod enabled {
             .increment(1);
         }
 
+        pub fn standing(&self, standing: Standing) {
+            gauge!(
+                "incumbent_ready",
+                "election" => self.election.clone(),
+                "identity" => self.identity.clone(),
+            )
+            .set(f64::from(standing == Standing::Ready));
+        }
+
         pub fn renewed(&self, latency: Duration) {
             if let Some(renewals) = &self.renewals {
                 renewals.seconds.record(latency);
@@ -119,6 +129,7 @@ mod enabled {
 mod disabled {
     use std::time::Duration;
 
+    use crate::lock::Standing;
     use crate::protocol::{Cause, PreviousTerm, State};
 
     pub(crate) struct Telemetry;
@@ -143,5 +154,7 @@ mod disabled {
         pub fn lost(&self, _cause: &Cause) {}
 
         pub fn renewed(&self, _latency: Duration) {}
+
+        pub fn standing(&self, _standing: Standing) {}
     }
 }

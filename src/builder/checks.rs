@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::StartError;
+use crate::lock::roll_call::MAX_SITE_LEN;
 use crate::lock::{Lock, Need};
 use crate::protocol::{CoolDown, Timing, TimingError, TimingOptions};
 use crate::time::clock::Clock;
+use crate::util::text::escape_line;
 
 /// The caller's timing, else the lock's: never a mixture, whose parts might not fit together.
 pub(super) fn timing_on(lock: &Arc<dyn Lock>, given: TimingOptions) -> Result<Timing, TimingError> {
@@ -46,6 +48,13 @@ pub(super) fn check_span(
 ) -> Result<(), StartError> {
     match duration > greatest {
         true => Err(StartError::TooLong { what, duration, greatest }),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn check_site(site: &str) -> Result<(), StartError> {
+    match site.is_empty() || site.len() > MAX_SITE_LEN || site.chars().any(char::is_control) {
+        true => Err(StartError::Site { site: escape_line(site, MAX_SITE_LEN).into_owned() }),
         false => Ok(()),
     }
 }

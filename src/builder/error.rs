@@ -27,6 +27,12 @@ pub enum StartError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A name that no site can have.
+    #[error("{site:?} cannot be a site: give 1 to 128 bytes without control characters")]
+    Site {
+        /// As given, cut short.
+        site: String,
+    },
     /// What no lock can publish.
     #[error("this cannot be advertised: {0}")]
     Advertisement(#[from] AdvertisementError),

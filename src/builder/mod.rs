@@ -3,6 +3,7 @@
 mod callbacks;
 mod checks;
 mod error;
+mod moves;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +11,17 @@ use std::time::Duration;
 
 pub use error::StartError;
 
-use self::checks::{check_identity, check_span, custom, members, timing_on, unix_ms_at_origin};
-use crate::driver;
+use self::checks::{
+    check_identity, check_site, check_span, custom, members, timing_on, unix_ms_at_origin,
+};
 use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::{Machine, shared_among};
+use crate::driver::moves::MoveOptions;
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
 #[cfg(all(feature = "sentinel", unix))]
 use crate::driver::sentinel::Sentinel;
+use crate::driver::{self, CandidateParts};
 use crate::election::change::Change;
 use crate::election::handle::{Election, Observer, changes_of};
 use crate::election::shared::Shared;
@@ -28,7 +32,7 @@ use crate::protocol::{
 use crate::time::clock::{BootClock, Clock};
 use crate::util::changes::Changes;
 
-/// The longest drain.
+/// The longest drain, and the longest wait before a candidate asks to be preferred.
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 3600);
 
 /// Begins to describe a part in the election `name` on `lock`.
@@ -47,6 +51,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         takeover_delay: Duration::ZERO,
         priority: 0,
         drain: Duration::ZERO,
+        moves: MoveOptions::default(),
         clock: Arc::new(BootClock),
         callbacks: Callbacks::default(),
         eligible: true,
@@ -117,6 +122,7 @@ pub struct ElectionBuilder {
     takeover_delay: Duration,
     priority: u8,
     drain: Duration,
+    moves: MoveOptions,
     clock: Arc<dyn Clock>,
     callbacks: Callbacks,
     eligible: bool,
@@ -297,6 +303,10 @@ impl ElectionBuilder {
         let advertisement = self.advertisement.map(Arc::new);
         check_span("takeover_delay", self.takeover_delay, MAX_LEASE)?;
         check_span("drain", self.drain, MAX_DRAIN)?;
+        check_span("prefer_after", self.moves.prefer_after.unwrap_or_default(), MAX_DRAIN)?;
+        if let Some(site) = &self.moves.site {
+            check_site(site)?;
+        }
         let cool_down = custom(self.cool_down).unwrap_or_default();
         check_span("cool_down", cool_down, MAX_LEASE)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
@@ -317,6 +327,7 @@ impl ElectionBuilder {
                 priority: self.priority,
                 with_choria: self.timing.with_choria || lock.timing().with_choria,
                 eligible: self.eligible,
+                standing: self.moves.standing(),
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)
             };
@@ -336,11 +347,14 @@ impl ElectionBuilder {
             &runtime,
             Arc::clone(&shared),
             inbox,
-            locks,
-            machine,
-            self.callbacks,
-            #[cfg(all(feature = "sentinel", unix))]
-            self.sentinel,
+            CandidateParts {
+                locks,
+                machine,
+                callbacks: self.callbacks,
+                options: self.moves,
+                #[cfg(all(feature = "sentinel", unix))]
+                sentinel: self.sentinel,
+            },
         );
         Ok((Election::new(shared), done))
     }

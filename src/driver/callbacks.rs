@@ -27,6 +27,15 @@ pub(crate) struct Callbacks {
     pub new_leader: Option<Callback<Option<Leader>>>,
 }
 
+/// Calls `callback`, and logs a panic of it.
+pub(super) async fn call<T>(callback: &Callback<T>, argument: T, name: &str) {
+    // The closure runs inside too: it may panic before there is a future.
+    let call = AssertUnwindSafe(async { callback(argument).await });
+    if call.catch_unwind().await.is_err() {
+        error!("{name} panicked");
+    }
+}
+
 /// Calls `callback` with each new leader, one call at a time, until the candidate has stopped: a
 /// call that is running then is dropped. Leaders that come and go during a call are left out.
 pub(crate) async fn report_leaders(shared: Arc<Shared>, callback: Callback<Option<Leader>>) {
@@ -39,11 +48,7 @@ pub(crate) async fn report_leaders(shared: Arc<Shared>, callback: Callback<Optio
                 status.leader.as_ref().map(|leader| (leader.identity.clone(), leader.token));
             if leader != last {
                 last = leader;
-                // The closure runs inside too: it may panic before there is a future.
-                let call = AssertUnwindSafe(async { callback(status.leader).await });
-                if call.catch_unwind().await.is_err() {
-                    error!("on_new_leader panicked");
-                }
+                call(&callback, status.leader, "on_new_leader").await;
             }
         }
     };

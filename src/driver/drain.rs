@@ -1,12 +1,11 @@
 //! The drain of a term: what the driver adds to [`Drain`](crate::protocol::Drain).
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use tracing::{Instrument, error, info};
+use tracing::{Instrument, info};
 
 use super::Driver;
+use super::callbacks::call;
 use crate::election::change::Change;
 use crate::election::drain_notice::DrainNotice;
 use crate::protocol::Event;
@@ -29,29 +28,31 @@ impl Driver {
     fn report_drain(&mut self, notice: DrainNotice) {
         let (token, until) = (notice.token, notice.until);
         info!(%token, within = ?until.saturating_since(self.now()), "draining");
-        self.shared().update(|status| status.drain_ends = Some(until));
+        self.shared().update(|_| {}); // shows that the term drains
         self.shared().publish(Change::Draining { token, until });
         let Some(callback) = &self.callbacks.drain else { return };
         let callback = Arc::clone(callback);
-        let call = async move {
-            // The closure runs inside too: it may panic before there is a future.
-            let call = AssertUnwindSafe(async { callback(notice).await });
-            if call.catch_unwind().await.is_err() {
-                error!("on_drain panicked");
-            }
-        };
+        let call = async move { call(&callback, notice, "on_drain").await };
         self.draining = Some(tokio::spawn(call.in_current_span()));
     }
 
     /// The work of the term has ended, and with it a drain.
     pub(super) fn work_ended(&mut self, panicked: bool) {
-        let drained = if panicked { None } else { self.machine.drain.end() };
-        self.handle(drained.unwrap_or(Event::WorkEnded { panicked }));
+        let drained = if panicked { Vec::new() } else { self.machine.drain.end() };
+        if drained.is_empty() {
+            return self.handle(Event::WorkEnded { panicked });
+        }
+        self.handle_all(drained);
     }
 
     /// Nobody waits for the drain any longer.
     pub(super) fn end_drain(&mut self) {
-        if let Some(event) = self.machine.drain.end() {
+        let held = self.machine.drain.end();
+        self.handle_all(held);
+    }
+
+    fn handle_all(&mut self, events: Vec<Event>) {
+        for event in events {
             self.handle(event);
         }
     }
@@ -67,10 +68,12 @@ impl Driver {
     pub(super) fn wake(&mut self) {
         let now = self.now();
         let due = self.machine.drain.due(now);
-        self.handle(due.unwrap_or(Event::Wake));
+        self.handle(Event::Wake);
+        self.handle_all(due);
     }
 
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        [self.machine.next_wake(), self.machine.drain.until()].into_iter().flatten().min()
+        let wakes = [self.machine.next_wake(), self.machine.drain.until(), self.moves_wake()];
+        wakes.into_iter().flatten().min()
     }
 }

@@ -33,7 +33,6 @@ impl Drop for Finish {
             status.term = None;
             status.leader = None;
             status.cool_down = None;
-            status.drain_ends = None;
             status.state = State::Unknown;
         });
         shared.close();

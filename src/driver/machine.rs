@@ -103,22 +103,23 @@ impl Machine {
         }
     }
 
+    /// The elector on the first required lock.
+    fn first(&self) -> &Elector {
+        match &self.electors {
+            Electors::Single(elector) => elector,
+            Electors::Multi(multi) => multi.first(),
+        }
+    }
+
     /// The leader, as last seen on the first required lock.
     pub fn leader(&self) -> Option<&Leader> {
-        match &self.electors {
-            Electors::Single(elector) => elector.leader(),
-            Electors::Multi(multi) => multi.first().leader(),
-        }
+        self.first().leader()
     }
 
     /// How the term before ended, as this candidate saw it on the first required lock. Where it saw
     /// nothing, there was no entry.
     pub fn previous_term(&self) -> PreviousTerm {
-        let elector = match &self.electors {
-            Electors::Single(elector) => elector,
-            Electors::Multi(multi) => multi.first(),
-        };
-        elector.previous_term().unwrap_or(PreviousTerm::Deleted)
+        self.first().previous_term().unwrap_or(PreviousTerm::Deleted)
     }
 
     /// When this candidate will lead, if it keeps what it holds, and the last thing that it waits
@@ -135,10 +136,7 @@ impl Machine {
 
     /// The settings on the first required lock.
     pub fn settings(&self) -> &Settings {
-        match &self.electors {
-            Electors::Single(elector) => elector.settings(),
-            Electors::Multi(multi) => multi.first().settings(),
-        }
+        self.first().settings()
     }
 
     /// How long before its deadline a term ends, at the latest.

@@ -6,7 +6,9 @@
 pub(crate) mod callbacks;
 mod drain;
 mod finish;
+pub(crate) mod health;
 pub(crate) mod machine;
+pub(crate) mod moves;
 mod optional;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
@@ -30,6 +32,7 @@ use tracing::{Instrument, error, info, info_span, warn};
 use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::finish::Finish;
 use crate::driver::machine::Machine;
+use crate::driver::moves::{DriverMoves, MoveOptions, ReplyTo, poll_move};
 use crate::driver::optional::{poll_campaigning, poll_optional};
 use crate::driver::requests::{LockRequests, next_response};
 #[cfg(all(feature = "sentinel", unix))]
@@ -41,20 +44,28 @@ use crate::election::leadership::Leadership;
 use crate::election::shared::Shared;
 use crate::election::term::Term;
 use crate::lock::{Hint, Lock, Request};
-use crate::protocol::{Action, Cause, Event, Response, State};
+use crate::protocol::{Action, Cause, Event, Refusal, Response, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
+
+/// What a candidate is made of.
+pub(crate) struct CandidateParts {
+    pub locks: Vec<Arc<dyn Lock>>,
+    pub machine: Machine,
+    pub callbacks: Callbacks,
+    pub options: MoveOptions,
+    #[cfg(all(feature = "sentinel", unix))]
+    pub sentinel: sentinel::Sentinel,
+}
 
 /// Spawns the candidate. Its task ends after [`Input::Stop`].
 pub(crate) fn spawn(
     runtime: &Handle,
     shared: Arc<Shared>,
     inputs: mpsc::UnboundedReceiver<Input>,
-    locks: Vec<Arc<dyn Lock>>,
-    machine: Machine,
-    callbacks: Callbacks,
-    #[cfg(all(feature = "sentinel", unix))] sentinel: sentinel::Sentinel,
+    parts: CandidateParts,
 ) {
+    let CandidateParts { locks, machine, callbacks, options, .. } = parts;
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
     let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
         LockRequests::new(lock, &shared.name, shared.hint_sink(index))
@@ -64,7 +75,11 @@ pub(crate) fn spawn(
         let reports = report_leaders(Arc::clone(&shared), callback);
         runtime.spawn(reports.instrument(span.clone()));
     }
-    let driver = Driver {
+    let checks = options.check.clone().map(|check| {
+        let check = check.run(Arc::clone(&shared.clock), shared.inbox.clone());
+        runtime.spawn(check.instrument(span.clone()))
+    });
+    let mut driver = Driver {
         requests_of,
         machine,
         callbacks,
@@ -73,13 +88,17 @@ pub(crate) fn spawn(
         draining: None,
         answers: None,
         started: shared.clock.now(),
+        site: options.site.clone(),
         ending: None,
         campaigning: None,
+        checks,
+        moves: None,
         vacant_since: None,
         #[cfg(all(feature = "sentinel", unix))]
-        registrations: Registrations::new(&shared.name, sentinel, runtime).map(Box::new),
+        registrations: Registrations::new(&shared.name, parts.sentinel, runtime).map(Box::new),
         finish: Finish { telemetry: Telemetry::new(&shared.name, &shared.identity), shared },
     };
+    driver.begin_moves(&options);
     runtime.spawn(driver.run(inputs).instrument(span));
 }
 
@@ -98,8 +117,13 @@ struct Driver {
     #[allow(clippy::box_collection, reason = "a word for each election that nobody asks")]
     answers: Option<Box<JoinSet<()>>>,
     started: Instant,
+    site: Option<Arc<str>>,
     ending: Option<BoxFuture<'static, bool>>,
     campaigning: Option<JoinHandle<()>>,
+    /// The task that runs the check.
+    checks: Option<JoinHandle<()>>,
+    /// `None` until there is something to decide.
+    moves: Option<Box<DriverMoves>>,
     vacant_since: Option<Instant>,
     #[cfg(all(feature = "sentinel", unix))]
     registrations: Option<Box<Registrations>>,
@@ -110,7 +134,8 @@ struct Driver {
 /// Ends the user's callbacks with the candidate, however its task ends.
 impl Drop for Driver {
     fn drop(&mut self) {
-        for task in [&self.work, &self.draining, &self.campaigning].into_iter().flatten() {
+        let tasks = [&self.work, &self.draining, &self.campaigning, &self.checks];
+        for task in tasks.into_iter().flatten() {
             task.abort();
         }
     }
@@ -131,6 +156,7 @@ impl Driver {
                 if self.perform() {
                     return;
                 }
+                self.advance_moves();
                 let wake = self.next_wake();
                 if let Some(wake) = wake {
                     sleep.reset(wake);
@@ -148,6 +174,7 @@ impl Driver {
                             self.handle(Event::WorkEnded { panicked });
                         }
                     }
+                    answers = poll_move(&mut self.moves) => self.on_move_answers(answers),
                     () = &mut sleep, if wake.is_some() => self.wake(),
                 }
             }
@@ -188,7 +215,7 @@ impl Driver {
             Input::Hint { lock, hint } => {
                 self.shared().hints.took();
                 match *hint {
-                    Hint::RollCall(call) => self.answer_roll_call(lock, call),
+                    Hint::RollCall(call) => self.on_roll_call(lock, call),
                     hint => self.handle_of(lock, Event::Hint(hint)),
                 }
             }
@@ -204,6 +231,14 @@ impl Driver {
                 self.work_ended(panicked);
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
+            Input::HandOver { term, to, reply } if term.is_none() || term == self.current() => {
+                self.hand_over(to, ReplyTo::Caller(reply));
+            }
+            Input::HandOver { reply, .. } => {
+                let _ = reply.send(Err(Refusal::NotLeading.into())); // nobody may wait for it
+            }
+            Input::Checked(result) => self.checked(result),
+            Input::StandAside(aside) => self.stand_aside(aside),
             Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
                 self.shared().update(|status| status.stopping = true);
@@ -342,7 +377,6 @@ impl Driver {
         let mut term = None;
         shared.update(|status| {
             status.state = State::Candidate;
-            status.drain_ends = None;
             term = status.term.take();
         });
         self.drain_is_over();

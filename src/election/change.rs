@@ -1,6 +1,6 @@
 //! What happens in an election, as its handles report it.
 
-use crate::lock::Token;
+use crate::lock::{Standing, Token};
 use crate::protocol::{Cause, Leader, LockFailure};
 use crate::time::clock::Instant;
 
@@ -52,6 +52,8 @@ pub enum Change {
     LockFailing(LockFailure),
     /// They succeed again.
     LockRecovered,
+    /// This candidate is now that ready to lead.
+    Standing(Standing),
     /// The reader was too slow, and so many changes were dropped.
     Missed(u64),
 }

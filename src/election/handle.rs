@@ -2,23 +2,32 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::stream;
 use thiserror::Error;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::oneshot;
 
 use super::change::Change;
+use super::hand_over::HandOverError;
 use super::inbox::Input;
 use super::shared::Shared;
 use super::watch::StatusWatch;
 use crate::election::leadership::Leadership;
 use crate::election::step::Step;
-use crate::lock::roll_call::MAX_WITHIN;
-use crate::lock::{Advertisement, AdvertisementError, CandidateInfo, LockError, Token};
+use crate::lock::{
+    Advertisement, AdvertisementError, CandidateInfo, CandidateRequest, HandoverAnswer, LockError,
+    Pause, RollCall, Successor, Token,
+};
 use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
+
+/// How long the answer of a leader that is to hand over may take: it calls the roll first.
+const MOVE_WITHIN: Duration = Duration::from_secs(5);
+/// For how long those that know of a pause are awaited.
+const PAUSE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A handle on a candidate that runs by itself. Cheap to clone.
 ///
@@ -242,7 +251,7 @@ impl Election {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use std::time::Duration;
+    /// # use std::time::{Duration, SystemTime, UNIX_EPOCH};
     /// # let lock = incumbent::memory::MemoryLock::new();
     /// let election = incumbent::new_election("my_app", lock).identity("c1").start()?;
     /// for candidate in election.roll_call(Duration::from_millis(200)).await? {
@@ -256,7 +265,15 @@ impl Election {
     /// [`LockError`]: the lock is out of reach, denies it, or carries no calls
     /// ([`LockErrorKind::Misconfigured`](crate::lock::LockErrorKind::Misconfigured)).
     pub async fn roll_call(&self, within: Duration) -> Result<Vec<CandidateInfo>, LockError> {
-        self.shared().lock.call_roll(self.name(), within.min(MAX_WITHIN)).await
+        self.call(CandidateRequest::Identify, within).await
+    }
+
+    async fn call(
+        &self,
+        request: CandidateRequest,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        self.shared().lock.call_roll(self.name(), request, within.min(RollCall::MAX_WITHIN)).await
     }
 
     /// Steps down, if this candidate leads, and takes part again after letting others go first.
@@ -264,6 +281,57 @@ impl Election {
     /// work has stopped, or has [drained](crate::ElectionBuilder::drain).
     pub fn resign(&self) {
         self.shared().inbox.send(Input::Resign { term: None });
+    }
+
+    /// Hands over to a candidate that is ready, if this candidate leads: see
+    /// [`Leadership::hand_over`].
+    ///
+    /// # Errors
+    /// [`HandOverError`]. This candidate leads on then.
+    pub async fn hand_over(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
+        let (reply, outcome) = oneshot::channel();
+        self.shared().inbox.send(Input::HandOver { term: None, to: to.into(), reply });
+        outcome.await.unwrap_or(Err(HandOverError::Stopped))
+    }
+
+    /// Requests the leader, whichever candidate that is, to hand over to one that is ready. Returns
+    /// the identity of the one that it hands over to, before it does so.
+    ///
+    /// # Errors
+    /// [`HandOverError`]: the leader leads on, or does not understand requests.
+    pub async fn move_leader(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
+        let request = CandidateRequest::HandOver(to.into());
+        let answers = self.call(request, MOVE_WITHIN).await.map_err(HandOverError::Lock)?;
+        match answers.into_iter().find_map(|info| info.handover) {
+            Some(HandoverAnswer::To(to)) => Ok(to),
+            Some(HandoverAnswer::Refused(why)) => Err(HandOverError::Answered(why)),
+            None => Err(HandOverError::NoAnswer),
+        }
+    }
+
+    /// Pauses the election: for this long no candidate is preferred to the leader, and no failed
+    /// check moves the leadership. A stop, a resignation, an operator's request and a crash still
+    /// do. Zero ends a pause. Returns the candidates that know of it; those that begin later
+    /// learn it from them.
+    ///
+    /// # Errors
+    /// As [`roll_call`](Self::roll_call).
+    pub async fn pause(&self, span: Duration) -> Result<Vec<CandidateInfo>, LockError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        let until_unix_ms = if span.is_zero() { 0 } else { ms(now.saturating_add(span)) };
+        let pause = Pause { set_unix_ms: ms(now), until_unix_ms };
+        self.call(CandidateRequest::Pause(pause), PAUSE_WITHIN).await
+    }
+
+    /// Has this candidate stand aside, or take part as usual again. One that stands aside leads
+    /// only if no ready one does, whatever its priority; if it leads, it hands over. Returns at
+    /// once.
+    ///
+    /// For the planned maintenance of a host, which must not leave the election without a leader if
+    /// it is the only one.
+    pub fn stand_aside(&self, aside: bool) {
+        self.shared().inbox.send(Input::StandAside(aside));
     }
 
     /// Ends a [drain](crate::ElectionBuilder::drain) now, if there is one: the term ends, and its
@@ -345,6 +413,22 @@ impl Observer {
     /// As there.
     pub async fn roll_call(&self, within: Duration) -> Result<Vec<CandidateInfo>, LockError> {
         self.election.roll_call(within).await
+    }
+
+    /// As [`Election::move_leader`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn move_leader(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
+        self.election.move_leader(to).await
+    }
+
+    /// As [`Election::pause`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn pause(&self, span: Duration) -> Result<Vec<CandidateInfo>, LockError> {
+        self.election.pause(span).await
     }
 
     /// Every change from now on, oldest first.

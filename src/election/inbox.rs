@@ -3,9 +3,13 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::lock::{Advertisement, Hint};
+use super::hand_over::HandOverError;
+use crate::lock::{Advertisement, Hint, Successor};
+
+/// Where the outcome of a handover goes: the identity of the successor.
+pub(crate) type HandOverReply = oneshot::Sender<Result<Arc<str>, HandOverError>>;
 
 /// An input of the driver.
 pub(crate) enum Input {
@@ -20,12 +24,22 @@ pub(crate) enum Input {
     Resign {
         term: Option<NonZeroU64>,
     },
+    /// Of the given term, or of whichever is current.
+    HandOver {
+        term: Option<NonZeroU64>,
+        to: Successor,
+        reply: HandOverReply,
+    },
     WorkEnded {
         term: NonZeroU64,
         panicked: bool,
     },
     /// The next write of the candidate states it.
     Advertise(Arc<Advertisement>),
+    /// The result of a check.
+    Checked(Result<(), Arc<str>>),
+    /// The candidate stands aside from now on, or no longer does.
+    StandAside(bool),
     Stop,
     /// No drain is waited for any longer.
     EndDrain,

@@ -5,11 +5,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::drain_notice::DrainNotice;
+use super::hand_over::HandOverError;
 use super::inbox::Input;
 use super::loss::Loss;
 use crate::election::term::Term;
-use crate::lock::Token;
+use crate::lock::{Successor, Token};
 use crate::time::clock::Instant;
 
 /// A share in the current term: its holder may act as leader.
@@ -162,6 +165,39 @@ impl Leadership {
     /// Cancel safe.
     pub async fn renewed(&self, deadline: Instant) -> Result<Instant, Loss> {
         self.term.renewed(deadline).await
+    }
+
+    /// Hands over to a candidate that is ready, and returns its identity once one is found. Then the
+    /// term ends with [`Cause::HandedOver`](crate::Cause::HandedOver), as by
+    /// [`resign`](Self::resign), and the successor acquires the entry first.
+    ///
+    /// Nothing stops before a candidate has answered that it is ready. If it is gone by the time
+    /// the work has [drained](crate::ElectionBuilder::drain), another one leads, at most two
+    /// seconds later.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// let first = incumbent::new_election("my_app", lock.clone()).identity("c1").start()?;
+    /// let leadership = first.won().await?;
+    /// let second = incumbent::new_election("my_app", lock).identity("c2").start()?;
+    /// leadership.hand_over("c2").await?;
+    /// second.won().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`HandOverError`]: the leader leads on. The lock carries no roll calls, or no candidate that
+    /// may lead next answered that it is ready.
+    ///
+    /// # Cancel safety
+    /// Dropping the returned future does not take the handover back.
+    pub async fn hand_over(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
+        let (reply, outcome) = oneshot::channel();
+        self.term.send(Input::HandOver { term: Some(self.term.number), to: to.into(), reply });
+        outcome.await.unwrap_or(Err(HandOverError::Stopped))
     }
 
     /// Steps down: the term ends with [`Cause::Resigned`](crate::Cause::Resigned) and others go

@@ -2,6 +2,7 @@
 
 pub(crate) mod change;
 pub(crate) mod drain_notice;
+pub(crate) mod hand_over;
 pub(crate) mod handle;
 pub(crate) mod hint_queue;
 pub(crate) mod inbox;
@@ -14,6 +15,7 @@ pub(crate) mod watch;
 
 pub use change::Change;
 pub use drain_notice::DrainNotice;
+pub use hand_over::HandOverError;
 pub use handle::{Election, Observer, Stopped};
 pub use leadership::Leadership;
 pub use loss::Loss;

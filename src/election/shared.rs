@@ -8,7 +8,7 @@ use super::hint_queue::HintQueue;
 use super::inbox::{Inbox, Input};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
-use crate::lock::{HintSink, Lock};
+use crate::lock::{HintSink, Lock, Standing};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Clock, Instant};
 
@@ -46,8 +46,11 @@ pub(crate) struct Status {
     pub leader: Option<Leader>,
     pub cool_down: Option<(Instant, WaitReason)>,
     pub lock_failure: Option<LockFailure>,
-    /// When a drain ends, while there is one.
-    pub drain_ends: Option<Instant>,
+    pub standing: Standing,
+    /// Why the check fails, if the candidate is sick.
+    pub check_failure: Option<Arc<str>>,
+    /// Until when the election is paused, by the wall clock.
+    pub paused_until_unix_ms: Option<u64>,
     pub term: Option<Arc<Term>>,
     pub stopping: bool,
     pub finished: bool,

@@ -49,6 +49,7 @@ pub(crate) struct Term {
     owner: TermOwner,
     pub token: Token,
     pub number: NonZeroU64,
+    pub began: Instant,
     deadline_ns: AtomicU64,
     /// How long before the deadline guards end by themselves.
     margin: Duration,
@@ -92,6 +93,7 @@ impl Term {
         grace: Duration,
     ) -> Arc<Self> {
         let term = Self {
+            began: owner.clock.now(),
             owner,
             token,
             number,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::shared::{self, Shared};
-use crate::lock::Token;
+use crate::lock::{Standing, Token};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::Instant;
 
@@ -26,6 +26,13 @@ pub struct Status {
     /// When this candidate's term ends at the latest, while it
     /// [drains](crate::ElectionBuilder::drain).
     pub drain_ends: Option<Instant>,
+    /// How ready this candidate is to lead.
+    pub standing: Standing,
+    /// Why its [check](crate::ElectionBuilder::check) fails, if it is sick.
+    pub check_failure: Option<Arc<str>>,
+    /// Until when the election is paused, as far as this candidate knows, by the wall clock, in
+    /// milliseconds since the Unix epoch.
+    pub paused_until_unix_ms: Option<u64>,
     /// What keeps requests to the lock from succeeding, while something does.
     pub lock_failure: Option<LockFailure>,
 }
@@ -49,10 +56,12 @@ impl Status {
                 status.leader.clone()?;
             Some((identity, token, since_unix_ms, advertisement, lease, is_me))
         };
-        let rest =
-            |status: &Self| (status.state, status.token, status.cool_down, status.drain_ends);
-        (rest(self), &self.lock_failure, leader(self))
-            != (rest(other), &other.lock_failure, leader(other))
+        let rest = |status: &Self| {
+            let Self { state, token, cool_down, drain_ends, standing, .. } = status;
+            (*state, *token, *cool_down, *drain_ends, *standing, status.paused_until_unix_ms)
+        };
+        let failures = |status: &Self| (status.lock_failure.clone(), status.check_failure.clone());
+        (rest(self), failures(self), leader(self)) != (rest(other), failures(other), leader(other))
     }
 }
 
@@ -110,7 +119,10 @@ fn snapshot(shared: &Shared, status: &shared::Status) -> Status {
         leader: status.leader.clone(),
         token: term.map(|term| term.token),
         cool_down: status.cool_down.map(|(until, reason)| Wait { until, reason }),
-        drain_ends: term.and(status.drain_ends),
+        drain_ends: term.and_then(|term| term.drain_ends()),
+        standing: status.standing,
+        check_failure: status.check_failure.clone(),
+        paused_until_unix_ms: status.paused_until_unix_ms,
         lock_failure: status.lock_failure.clone(),
     }
 }

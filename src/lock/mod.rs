@@ -32,7 +32,9 @@ pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
 pub use request::{Release, Request, StepDownNotice, Write};
-pub use roll_call::{CandidateInfo, Role, RollCall};
+pub use roll_call::{
+    CandidateInfo, CandidateRequest, HandoverAnswer, Pause, Role, RollCall, Standing, Successor,
+};
 
 pub use types::{
     Capabilities, Content, Entry, Mark, Nonce, Reading, Record, Revision, Token, Tombstone, WriteId,
@@ -104,19 +106,21 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         Err(unable("this lock knows no eviction: stop the leader"))
     }
 
-    /// Calls the roll of an election: asks its candidates who they are, by [`Hint::RollCall`], and
-    /// returns what they answer within the time. Costs nothing while nobody calls. Default: the
-    /// lock carries no calls ([`LockErrorKind::Misconfigured`]).
+    /// Calls the roll of an election: sends a request to its candidates, by [`Hint::RollCall`], and
+    /// returns what they answer within the time, or sooner where the leader alone answers. Costs
+    /// nothing while nobody calls. Default: the lock carries no calls
+    /// ([`LockErrorKind::Misconfigured`]).
     ///
     /// It is not complete where candidates are slow or cut off, and not trustworthy: see
     /// [`CandidateInfo`].
     async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        let _ = (name, within);
-        Err(unable("this lock carries no roll calls: its candidates are unknown"))
+        let _ = (name, request, within);
+        roll_call::no_calls()
     }
 
     /// Answers a roll call. Best effort. Default: the lock carries no calls.
@@ -206,9 +210,10 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
     async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        (**self).call_roll(name, within).await
+        (**self).call_roll(name, request, within).await
     }
 
     async fn answer_roll_call(

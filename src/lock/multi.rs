@@ -58,14 +58,15 @@
 //! locks do not keep others that reach both from leading, and candidates that take the locks in
 //! different orders do not block each other for long. Still, give all of them the same order.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::lock::roll_call::distinct;
 use crate::lock::{
-    CandidateInfo, Capabilities, Lock, LockError, LockErrorKind, LockMember, Need, Reading,
-    Release, Revision, StepDownNotice, Write,
+    CandidateInfo, CandidateRequest, Capabilities, Lock, LockError, LockErrorKind, LockMember,
+    Need, Reading, Release, Revision, StepDownNotice, Write,
 };
 
 /// Several locks as one, taken in this order and released in reverse: see the
@@ -171,9 +172,14 @@ impl Lock for MultiLock {
     async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        let calls = self.members.iter().map(|member| member.lock.call_roll(name, within));
+        let call = |member: &LockMember| {
+            let (lock, request) = (Arc::clone(&member.lock), request.clone());
+            async move { lock.call_roll(name, request, within).await }
+        };
+        let calls = self.members.iter().map(call);
         let answers = futures_util::future::join_all(calls).await;
         let (called, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
         if let (true, Some(Err(error))) = (called.is_empty(), failed.into_iter().next()) {

@@ -40,6 +40,8 @@ pub struct Release {
     pub left: Duration,
     /// Why, in one word, for people.
     pub cause: &'static str,
+    /// The candidate that the election is handed over to.
+    pub to: Option<Nonce>,
     /// How long to wait for the response.
     pub timeout: Duration,
 }

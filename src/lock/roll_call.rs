@@ -4,14 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Nonce, Token};
+use super::{LockError, LockErrorKind, Nonce, Token};
 
-/// The longest time over which candidates spread their answers.
-pub(crate) const MAX_WITHIN: Duration = Duration::from_secs(30);
 /// The most answers that one call takes.
 pub(crate) const MAX_ANSWERS: usize = 100_000;
 
-/// A request to the candidates of an election to state who they are.
+/// A request to the candidates of an election, which they answer by stating who they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct RollCall {
@@ -20,6 +18,152 @@ pub struct RollCall {
     /// For how long answers are awaited. Each candidate picks its own moment in it, so that a large
     /// fleet does not answer at once.
     pub within: Duration,
+    /// What the candidates are to do.
+    pub request: CandidateRequest,
+}
+
+impl RollCall {
+    /// The longest time over which candidates spread their answers.
+    pub const MAX_WITHIN: Duration = Duration::from_secs(30);
+}
+
+/// What the candidates of an election are requested to do.
+///
+/// None of it weakens the promise: a request leads to an ordinary end of a term at most.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum CandidateRequest {
+    /// State who they are. Each answers.
+    #[default]
+    Identify,
+    /// Hand over, as an operator wants it. The leader answers.
+    HandOver(Successor),
+    /// Hand over to a candidate that is to be preferred to the present leader. The leader answers.
+    Prefer {
+        /// The candidate that asks.
+        by: Nonce,
+        /// Its priority.
+        priority: u8,
+    },
+    /// Move the leadership for no failed check and no preference during this pause. Each answers.
+    Pause(Pause),
+}
+
+impl CandidateRequest {
+    /// Whether the leader alone answers it.
+    pub fn is_for_leader(&self) -> bool {
+        matches!(self, Self::HandOver(_) | Self::Prefer { .. })
+    }
+
+    /// Whether no further answer is awaited after this one.
+    pub(crate) fn is_answered_by(&self, info: &CandidateInfo) -> bool {
+        self.is_for_leader() && info.handover.is_some()
+    }
+
+    /// Restricts what anybody may have sent to what a candidate may send.
+    #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+    pub(crate) fn bounded(self) -> Self {
+        match self {
+            Self::HandOver(to) => Self::HandOver(to.bounded()),
+            other => other,
+        }
+    }
+}
+
+/// To which candidate a leader hands over. Among several the one with the highest priority leads
+/// next.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Successor {
+    /// To any one that is ready.
+    #[default]
+    Any,
+    /// To one of this identity.
+    Identity(Arc<str>),
+    /// To one at this [site](crate::ElectionBuilder::site).
+    Site(Arc<str>),
+}
+
+impl Successor {
+    /// Whether it may be this candidate.
+    pub fn includes(&self, info: &CandidateInfo) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Identity(identity) => *identity == info.identity,
+            Self::Site(site) => Some(site) == info.site.as_ref(),
+        }
+    }
+
+    #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+    fn bounded(self) -> Self {
+        use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
+        match self {
+            Self::Any => Self::Any,
+            Self::Identity(identity) => {
+                Self::Identity(display_identity(&identity, MAX_IDENTITY_LEN))
+            }
+            Self::Site(site) => Self::Site(display_identity(&site, MAX_SITE_LEN)),
+        }
+    }
+}
+
+impl From<&str> for Successor {
+    /// The candidate of this identity.
+    fn from(identity: &str) -> Self {
+        Self::Identity(identity.into())
+    }
+}
+
+/// How ready a candidate is to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Standing {
+    /// It leads when its turn comes.
+    #[default]
+    Ready,
+    /// It [stands aside](crate::ElectionBuilder::stand_aside): it leads if no ready one does.
+    Aside,
+    /// Its [check](crate::ElectionBuilder::check) fails: it leads if no other one does.
+    Sick,
+}
+
+impl Standing {
+    /// The standing in one word: `ready`, `aside` or `sick`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Aside => "aside",
+            Self::Sick => "sick",
+        }
+    }
+}
+
+/// A time in which only an operator, a stop or a crash moves the leadership. The later one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+pub struct Pause {
+    /// When it was set, by the wall clock of who set it, in milliseconds since the Unix epoch.
+    pub set_unix_ms: u64,
+    /// When it ends, likewise: a time that is past ends an earlier pause.
+    pub until_unix_ms: u64,
+}
+
+/// What a leader answers to a request to hand over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum HandoverAnswer {
+    /// It hands over to the candidate of this identity.
+    To(Arc<str>),
+    /// It does not, for this reason.
+    Refused(Arc<str>),
 }
 
 /// What a candidate states of itself in a roll call. Nothing of it is evidence: anybody who may
@@ -46,6 +190,44 @@ pub struct CandidateInfo {
     /// The token of that leader.
     #[cfg_attr(feature = "_json", serde(default, with = "token_number"))]
     pub token: Option<Token>,
+    /// See [`ElectionBuilder::site`](crate::ElectionBuilder::site).
+    #[cfg_attr(feature = "_json", serde(default))]
+    pub site: Option<Arc<str>>,
+    /// How ready it is to lead.
+    #[cfg_attr(feature = "_json", serde(default))]
+    pub standing: Standing,
+    /// The last pause that it knows of.
+    #[cfg_attr(feature = "_json", serde(default))]
+    pub pause: Option<Pause>,
+    /// What it answers as the leader to a request to hand over.
+    #[cfg_attr(feature = "_json", serde(default))]
+    pub handover: Option<HandoverAnswer>,
+}
+
+impl CandidateInfo {
+    /// A ready standby of this library's version, of which nothing else is known.
+    pub fn new(identity: impl Into<Arc<str>>, nonce: Nonce) -> Self {
+        Self {
+            identity: identity.into(),
+            nonce,
+            role: Role::Standby,
+            priority: 0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            since_unix_ms: 0,
+            leader: None,
+            token: None,
+            site: None,
+            standing: Standing::Ready,
+            pause: None,
+            handover: None,
+        }
+    }
+}
+
+/// The response of a lock that carries no calls.
+pub(crate) fn no_calls() -> Result<Vec<CandidateInfo>, LockError> {
+    let what = "this lock carries no roll calls: its candidates are unknown";
+    Err(LockError::new(LockErrorKind::Misconfigured, what))
 }
 
 /// The last answer of each candidate.
@@ -83,12 +265,15 @@ impl Role {
     }
 }
 
-#[cfg(any(feature = "nats", feature = "postgres"))]
-pub(crate) use json::{parse, to_json};
+/// The longest name of a site, in bytes.
+pub(crate) const MAX_SITE_LEN: usize = 128;
 
-#[cfg(any(feature = "nats", feature = "postgres"))]
+#[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+pub(crate) use json::{parse, parse_request, request_to_json, to_json};
+
+#[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
 mod json {
-    use super::CandidateInfo;
+    use super::{CandidateInfo, CandidateRequest, HandoverAnswer, MAX_SITE_LEN};
     use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
 
     /// The most bytes of an answer that are read.
@@ -96,8 +281,23 @@ mod json {
     /// The most bytes of a version.
     const MAX_VERSION_LEN: usize = 64;
 
+    /// The most bytes of the reason of a refusal.
+    const MAX_REASON_LEN: usize = 256;
+
     pub(crate) fn to_json(info: &CandidateInfo) -> String {
         serde_json::to_string(info).unwrap_or_default()
+    }
+
+    pub(crate) fn request_to_json(request: &CandidateRequest) -> String {
+        serde_json::to_string(request).unwrap_or_default()
+    }
+
+    /// Reads a request, which anybody may have sent; `None` if it is none.
+    pub(crate) fn parse_request(request: &[u8]) -> Option<CandidateRequest> {
+        if request.len() > MAX_ANSWER_LEN {
+            return None;
+        }
+        serde_json::from_slice(request).ok().map(CandidateRequest::bounded)
     }
 
     /// Reads an answer, which anybody may have sent; `None` if it is none.
@@ -110,6 +310,15 @@ mod json {
             identity: display_identity(&info.identity, MAX_IDENTITY_LEN),
             version: display_identity(&info.version, MAX_VERSION_LEN),
             leader: info.leader.map(|leader| display_identity(&leader, MAX_IDENTITY_LEN)),
+            site: info.site.map(|site| display_identity(&site, MAX_SITE_LEN)),
+            handover: info.handover.map(|answer| match answer {
+                HandoverAnswer::To(to) => {
+                    HandoverAnswer::To(display_identity(&to, MAX_IDENTITY_LEN))
+                }
+                HandoverAnswer::Refused(why) => {
+                    HandoverAnswer::Refused(display_identity(&why, MAX_REASON_LEN))
+                }
+            }),
             ..info
         })
     }

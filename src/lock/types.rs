@@ -105,6 +105,10 @@ pub enum Tombstone {
         /// it.
         #[cfg_attr(feature = "_history", serde(default, skip_serializing_if = "Option::is_none"))]
         cause: Option<Arc<str>>,
+        /// The candidate that it was handed over to, which acquires the entry first: others hold
+        /// back for a moment. Only that order depends on it, never who may lead.
+        #[cfg_attr(feature = "_history", serde(default, skip_serializing_if = "Option::is_none"))]
+        to: Option<Nonce>,
     },
     /// The lock freed it, because it was not renewed. A lock that frees nothing may report this of
     /// an entry that still exists, under the entry's own revision, when the lock's clock shows

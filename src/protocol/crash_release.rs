@@ -115,6 +115,7 @@ impl CrashRelease {
                 by: self.term.nonce,
                 left: Duration::ZERO, // only terms that have begun are registered
                 cause: CRASHED,
+                to: None,
                 timeout: self.timeout,
             }),
         })

@@ -354,7 +354,7 @@ impl Evidence {
         // Read again, it must not seem that nothing had to be waited for.
         self.extend_own_cool_down(now + left);
         self.refused_wait = Duration::ZERO;
-        let released = Tombstone::Released { by: settings.nonce, left, cause: None };
+        let released = Tombstone::Released { by: settings.nonce, left, cause: None, to: None };
         self.vacancy =
             Some(Vacancy { tombstone: Some((revision, released)), ..Vacancy::empty(now, false) });
     }

@@ -61,8 +61,10 @@ mod elector;
 mod evidence;
 #[cfg(feature = "_model")]
 mod fingerprint;
+mod health;
 mod holding;
 mod lock_health;
+mod moves;
 mod multi;
 mod previous_term;
 mod requests;
@@ -70,6 +72,7 @@ mod stampede;
 mod standby;
 mod stepping_down;
 mod transition;
+mod turn;
 mod types;
 mod vacancy;
 
@@ -90,6 +93,8 @@ pub use elector::Elector;
 #[cfg(feature = "_model")]
 #[doc(hidden)]
 pub use fingerprint::FingerprintSink;
+pub use health::Health;
+pub use moves::{Chosen, Found, MoveCall, MoveRole, MoveSettings, Moves, Refusal};
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;
 pub(crate) use previous_term::PreviousTerm;

@@ -9,6 +9,8 @@ use crate::lock::Tombstone;
 pub(crate) enum PreviousTerm {
     /// Its holder released the entry, after its work had stopped.
     Released,
+    /// The same, in favour of a successor that it named.
+    HandedOver,
     /// A sentinel released the entry of a crashed holder.
     Crashed,
     /// The entry was not renewed.
@@ -24,6 +26,7 @@ impl PreviousTerm {
             Some(Tombstone::Released { cause, .. }) if cause.as_deref() == Some(CRASHED) => {
                 Self::Crashed
             }
+            Some(Tombstone::Released { to: Some(_), .. }) => Self::HandedOver,
             Some(Tombstone::Released { .. }) => Self::Released,
             Some(Tombstone::Expired) => Self::Expired,
             Some(Tombstone::Deleted) | None => Self::Deleted,
@@ -35,6 +38,7 @@ impl PreviousTerm {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Released => "released",
+            Self::HandedOver => "handed_over",
             Self::Crashed => "crashed",
             Self::Expired => "expired",
             Self::Deleted => "deleted",

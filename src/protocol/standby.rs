@@ -9,6 +9,7 @@ use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::stampede;
 use super::transition::{Next, StoredCreate};
+use super::turn::Turn;
 use super::types::LockFailure;
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
@@ -109,6 +110,13 @@ impl Standby {
         self.at = self.at.min(at).max(self.not_before);
     }
 
+    /// Its turn may have come, or be over.
+    pub fn standing_changes(&mut self, cx: &mut Context, now: Instant) {
+        if self.is_about_to_acquire() && !cx.requests.is_busy() {
+            self.schedule_acquire(cx, now, false);
+        }
+    }
+
     /// Another candidate holds the election: wait until that may have changed.
     fn wait_for_change(&mut self, cx: &mut Context, now: Instant) {
         let random = cx.random.f64();
@@ -154,8 +162,9 @@ impl Standby {
             return self.wait_for_change(cx, now);
         };
         let uniform = cx.random.f64();
+        let turn = Turn::new(vacancy.successor(), &cx.settings);
         let mut delay = Duration::ZERO;
-        if woken {
+        if woken && turn != Turn::First {
             delay += stampede::delay(cx.latency.window(), cx.settings.priority, uniform);
         }
         let inputs = cx.evidence.inputs(now, &cx.settings, &cx.capabilities);
@@ -169,7 +178,11 @@ impl Standby {
             at = at.max(vacancy.first_seen + cx.settings.takeover_delay + delay);
         }
         self.polls = 0;
-        self.at = at.max(self.not_before);
+        self.at = match turn {
+            Turn::First => at,
+            Turn::Any => at.max(self.not_before),
+            Turn::After(hold) => at.max(vacancy.first_seen + hold + delay).max(self.not_before),
+        };
         self.plan = Plan::Acquire { expected: vacancy.revision() };
     }
 

@@ -9,7 +9,7 @@ use super::fingerprint::FingerprintWriter;
 use super::transition::{EndedTerm, Next};
 use super::types::{Action, Cause, Response};
 use super::vacancy::KnownStepDown;
-use crate::lock::{LockErrorKind, Reading, Release, Revision, StepDownNotice, Token};
+use crate::lock::{LockErrorKind, Nonce, Reading, Release, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 use crate::util::retry::ProtocolRetries;
@@ -25,6 +25,8 @@ pub(super) struct SteppingDown {
     began: bool,
     notify: bool,
     release: bool,
+    /// The candidate that the entry is handed over to.
+    to: Option<Nonce>,
     /// Whether no work of the term is running any more.
     work_stopped: bool,
     /// When the right to lead of this term ends, whatever its work does.
@@ -61,6 +63,7 @@ impl SteppingDown {
             notify: superseded,
             // A hint may be wrong: then the entry is still there, and must not keep others out.
             release: !(superseded && verified),
+            to: cx.successor.take(),
             work_stopped: true,
             deadline,
             at: now,
@@ -89,6 +92,7 @@ impl SteppingDown {
             began: false,
             notify: false,
             release: true,
+            to: None,
             work_stopped: true,
             deadline: now,
             at: now,
@@ -149,8 +153,8 @@ impl SteppingDown {
                 return self.advance(cx, now);
             }
             (Step::Release, Some(expected), _) => {
-                let (by, cause) = (cx.settings.nonce, self.cause.as_str());
-                cx.release(now, Release { expected, by, left, cause, timeout });
+                let (by, cause, to) = (cx.settings.nonce, self.cause.as_str(), self.to);
+                cx.release(now, Release { expected, by, left, cause, to, timeout });
             }
             (Step::Verify | Step::Release, ..) => cx.read(now, timeout),
             (Step::Done, ..) => return self.done(cx, now),
@@ -244,6 +248,7 @@ impl SteppingDown {
             began: _, // decides nothing in here
             notify,
             release,
+            to,
             work_stopped,
             deadline,
             at,
@@ -259,6 +264,7 @@ impl SteppingDown {
         writer.to.word(*step as u64);
         writer.each(revision, FingerprintWriter::revision);
         writer.each(token, |writer, token| writer.token(*token));
+        writer.each(to, |writer, to| writer.to.nonce(*to));
         writer.flags(&[*notify, *release, *work_stopped]);
         for instant in [deadline, at, tries_end] {
             writer.until(*instant);

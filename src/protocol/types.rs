@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::backoff::{Backoff, BackoffPolicy};
 use super::cool_down::CoolDown;
 use crate::lock::Advertisement;
-use crate::lock::{Capabilities, Hint, LockErrorKind, Nonce, Reading, Request, Revision, Token};
+use crate::lock::{
+    Capabilities, Hint, LockErrorKind, Nonce, Reading, Request, Revision, Standing, Token,
+};
 use crate::time::clock::Instant;
 use crate::time::timing::Timing;
 
@@ -35,6 +37,9 @@ pub struct Settings {
     pub with_choria: bool,
     /// Whether to acquire the entry at all, or only to watch.
     pub eligible: bool,
+    /// How ready the candidate is to lead when it begins.
+    #[cfg_attr(feature = "_history", serde(default))]
+    pub standing: Standing,
     /// What all randomness is drawn from.
     pub seed: u64,
     /// The wall clock at the clock's origin, in milliseconds since the Unix epoch: for people,
@@ -56,6 +61,7 @@ impl Settings {
             priority: 0,
             with_choria: false,
             eligible: true,
+            standing: Standing::Ready,
             seed: nonce.0,
             origin_unix_ms: 0,
         }
@@ -115,6 +121,15 @@ pub enum Event {
     },
     /// Step down, and take part again.
     Resign,
+    /// Step down in favour of this candidate, and take part again.
+    HandOver {
+        /// The candidate, which acquires the entry first.
+        to: Nonce,
+        /// Its identity, for people.
+        identity: Arc<str>,
+    },
+    /// How ready this candidate is to lead from now on.
+    Standing(Standing),
     /// Step down, and stop for good.
     Stop,
     /// What the lock can do is now known better.
@@ -204,6 +219,11 @@ pub enum Action {
 pub enum Cause {
     /// The holder resigned and takes part again.
     Resigned,
+    /// The holder handed over, and takes part again.
+    HandedOver {
+        /// The identity of the successor.
+        to: Arc<str>,
+    },
     /// The candidate was stopped.
     Stopped,
     /// Another candidate wrote over the entry.
@@ -230,11 +250,12 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause in one word, for labels and marks: `resigned`, `stopped`, `superseded`, `evicted`,
-    /// `expired`, `denied`, `work_ended` or `work_panicked`.
+    /// The cause in one word, for labels and marks: `resigned`, `handed_over`, `stopped`,
+    /// `superseded`, `evicted`, `expired`, `denied`, `work_ended` or `work_panicked`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Resigned => "resigned",
+            Self::HandedOver { .. } => "handed_over",
             Self::Stopped => "stopped",
             Self::Superseded { .. } => "superseded",
             Self::Evicted => "evicted",
@@ -250,6 +271,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resigned => f.write_str("resigned"),
+            Self::HandedOver { to } => write!(f, "handed over to {to}"),
             Self::Stopped => f.write_str("stopped"),
             Self::Superseded { by: Some(by) } => write!(f, "superseded by {by}"),
             Self::Superseded { by: None } => f.write_str("superseded by another candidate"),

@@ -92,6 +92,14 @@ impl Vacancy {
         self.tombstone.as_ref().map(|(revision, _)| *revision)
     }
 
+    /// The candidate that the last holder handed over to.
+    pub fn successor(&self) -> Option<Nonce> {
+        match self.tombstone {
+            Some((_, Tombstone::Released { to, .. })) => to,
+            _ => None,
+        }
+    }
+
     /// Whether a tombstone that replaced `previous` has taken the place of this one.
     pub fn is_followed_by(&self, previous: Option<Revision>) -> bool {
         previous.is_some() && previous == self.revision()
@@ -109,7 +117,9 @@ impl Vacancy {
         writer.each(tombstone, |writer, (revision, kind)| {
             writer.revision(revision);
             writer.to.word(match kind {
-                Tombstone::Released { by: _, left, cause: _ } => FingerprintWriter::nanos(*left),
+                Tombstone::Released { by: _, left, cause: _, to: _ } => {
+                    FingerprintWriter::nanos(*left)
+                }
                 Tombstone::Expired => u64::MAX,
                 Tombstone::Deleted => u64::MAX - 1,
             });
@@ -117,6 +127,7 @@ impl Vacancy {
         if let Some((_, Tombstone::Released { left, .. })) = tombstone {
             reach = reach.max(with_drift(*left));
         }
+        writer.each(&self.successor(), |writer, to| writer.to.nonce(*to));
         writer.each(previous, FingerprintWriter::revision);
         writer.since(*first_seen, reach);
         writer.flags(&[*empty_is_proof]);

@@ -96,7 +96,7 @@ pub async fn the_cause_of_a_release_is_read_back<S: Service>() {
     };
     let expected = lock.write("my_app", entry).await.expect("a write");
     let left = Duration::ZERO;
-    let release = Release { expected, by, left, cause: CRASHED, timeout: TIMEOUT };
+    let release = Release { expected, by, left, cause: CRASHED, to: None, timeout: TIMEOUT };
     lock.release("my_app", release).await.expect("a release");
     assert_eq!(released(&*lock).await.1.as_deref(), Some("crashed"));
 }

@@ -77,7 +77,8 @@ pub async fn hints_continue(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [
         )
         .await;
     let left = Duration::ZERO;
-    let release = Release { expected, by: Nonce(7), left, cause: "stopped", timeout: TIMEOUT };
+    let release =
+        Release { expected, by: Nonce(7), left, cause: "stopped", to: None, timeout: TIMEOUT };
     writer.release(names[1], release).await.expect("a release");
     let released = |hint: &Hint| {
         let Hint::Stored { record, .. } = hint else { return false };

@@ -6,6 +6,7 @@ mod causes;
 mod discovery;
 mod exclusion;
 mod guard;
+mod handover;
 mod roll_call;
 mod settings;
 mod takeover;
@@ -24,6 +25,7 @@ pub use causes::*;
 pub use discovery::*;
 pub use exclusion::ExclusionChecker;
 pub use guard::*;
+pub use handover::*;
 pub use roll_call::*;
 pub use settings::*;
 pub use takeover::*;
@@ -221,6 +223,9 @@ macro_rules! suite {
             an_observer_sees_the_leader_and_never_campaigns,
             every_candidate_and_observer_sees_the_advertisement,
             every_candidate_answers_a_roll_call,
+            the_candidate_that_was_handed_over_to_leads_next,
+            a_handover_to_nobody_is_refused,
+            an_operator_moves_the_leader,
             the_cause_of_a_release_is_read_back,
             a_subscription_from_the_start_misses_no_change,
             a_candidate_campaigns_again_after_stop_and_start,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use incumbent::lock::LockErrorKind;
-use incumbent::{CandidateInfo, Observer, Role, observe};
+use incumbent::lock::{LockError, LockErrorKind};
+use incumbent::{CandidateInfo, Role, observe};
 
 use super::{Service, leads, sees, soon};
 
@@ -11,10 +11,13 @@ use super::{Service, leads, sees, soon};
 const WITHIN: Duration = Duration::from_millis(500);
 
 /// Waits until so many answer: hints of a candidate may begin after it leads.
-async fn answers(observer: &Observer, count: usize) -> Vec<CandidateInfo> {
+pub(super) async fn answers(
+    call: impl AsyncFn(Duration) -> Result<Vec<CandidateInfo>, LockError>,
+    count: usize,
+) -> Vec<CandidateInfo> {
     soon(&format!("{count} answer"), async {
         loop {
-            let mut found = observer.roll_call(WITHIN).await.expect("a roll call");
+            let mut found = call(WITHIN).await.expect("a roll call");
             if found.len() == count {
                 found.sort_by_key(|info| info.identity.clone());
                 return found;
@@ -38,7 +41,7 @@ pub async fn every_candidate_answers_a_roll_call<S: Service>() {
     let second = service.candidate("second").await.start().unwrap();
     sees(&second, "first").await;
 
-    let found = answers(&observer, 2).await;
+    let found = answers(async |within| observer.roll_call(within).await, 2).await;
     let seen = |info: &CandidateInfo| (info.identity.to_string(), info.role, info.priority);
     let expected = [("first".to_owned(), Role::Leader, 7), ("second".to_owned(), Role::Standby, 0)];
     assert_eq!([seen(&found[0]), seen(&found[1])], expected);
@@ -51,7 +54,10 @@ pub async fn every_candidate_answers_a_roll_call<S: Service>() {
     }
 
     second.stop().await;
-    assert_eq!(&*answers(&observer, 1).await[0].identity, "first");
+    assert_eq!(
+        &*answers(async |within| observer.roll_call(within).await, 1).await[0].identity,
+        "first"
+    );
     let itself = first.roll_call(WITHIN).await.expect("a candidate may call too");
     assert!(itself.len() <= 1, "{itself:?}");
 }

@@ -235,6 +235,7 @@ async fn every_write_is_conditional() {
         by: Nonce(1),
         left: Duration::ZERO,
         cause: "stopped",
+        to: None,
         timeout: LEASE,
     };
     let late = ours.release("my_app", release).await.unwrap_err();

@@ -76,7 +76,7 @@ async fn what_is_left<K: Kind>() {
     assert_eq!(env.record().await.unwrap()["leaseDurationSeconds"], 10);
     let left = Duration::from_millis(3_400);
     let (by, timeout) = (Nonce(1), LEASE);
-    lock.release("my_app", Release { expected, by, left, cause: "stopped", timeout })
+    lock.release("my_app", Release { expected, by, left, cause: "stopped", to: None, timeout })
         .await
         .unwrap();
     let record = env.record().await.unwrap();
@@ -85,7 +85,7 @@ async fn what_is_left<K: Kind>() {
     let Ok(Reading::Found(found)) = lock.read("my_app", LEASE).await else { panic!() };
     assert_eq!(
         found.content,
-        Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()) })
+        Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()), to: None })
     );
 }
 

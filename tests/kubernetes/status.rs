@@ -73,12 +73,18 @@ async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
 
     // A released record, which names no holder either.
     let (expected, left) = (read().await.revision, Duration::from_secs(3));
-    let release = Release { expected, by: Nonce(7), left, cause: "stopped", timeout: LEASE };
+    let release =
+        Release { expected, by: Nonce(7), left, cause: "stopped", to: None, timeout: LEASE };
     lock.release(OBJECT, release).await.unwrap();
     let released = read().await;
     assert_eq!(
         released.content,
-        Content::Vacant(Tombstone::Released { by: Nonce(7), left, cause: Some("stopped".into()) })
+        Content::Vacant(Tombstone::Released {
+            by: Nonce(7),
+            left,
+            cause: Some("stopped".into()),
+            to: None
+        })
     );
     Lock::evict(&lock, OBJECT, released.revision, LEASE).await.unwrap();
     assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));

@@ -164,8 +164,12 @@ async fn a_registered_term_is_released_by_its_sentinel_alone() {
     assert_eq!(release_crashed(&lock, "my_app", term, limit).await, CrashOutcome::Released);
     let left = lock.read("my_app", limit).await.unwrap();
     let Reading::Found(record) = left else { panic!("{left:?}") };
-    let released =
-        Tombstone::Released { by: term.nonce, left: Duration::ZERO, cause: Some("crashed".into()) };
+    let released = Tombstone::Released {
+        by: term.nonce,
+        left: Duration::ZERO,
+        cause: Some("crashed".into()),
+        to: None,
+    };
     assert_eq!(record.content, Content::Vacant(released));
     leadership.ended().await; // this process is not dead, and sees that it was evicted
 }

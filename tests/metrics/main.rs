@@ -70,6 +70,7 @@ async fn takeovers_show_how_the_term_before_ended(
                     by: OTHER,
                     left: Duration::ZERO,
                     cause,
+                    to: None,
                     timeout: LEASE,
                 };
                 lock.release("my_app", release).await.expect("its own entry");

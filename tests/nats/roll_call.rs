@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use incumbent::lock::{Lock, LockErrorKind};
+use incumbent::lock::{CandidateRequest, Lock, LockErrorKind};
 use incumbent::nats::BucketConfig;
 use incumbent::{Role, new_election};
 use incumbent_test_support::eventually;
@@ -23,7 +23,10 @@ async fn the_documented_rights_suffice() {
     let _leadership = leads(&election).await;
     let lock = bucket_as(&server, "observer").await.lock();
     let found = eventually("the candidate answers", async || {
-        lock.call_roll("my_app", WITHIN).await.expect("a roll call").pop()
+        lock.call_roll("my_app", CandidateRequest::Identify, WITHIN)
+            .await
+            .expect("a roll call")
+            .pop()
     })
     .await;
     assert_eq!((&*found.identity, found.role), ("first", Role::Leader));
@@ -39,11 +42,17 @@ async fn a_candidate_without_the_right_leads_and_is_not_found() {
     let election = start_as(&server, "candidate", "first").await;
     let _leadership = leads(&election).await;
     let lock = bucket_as(&server, "observer").await.lock();
-    let refused = lock.call_roll("my_app", WITHIN).await.expect_err("no right to call");
+    let refused = lock
+        .call_roll("my_app", CandidateRequest::Identify, WITHIN)
+        .await
+        .expect_err("no right to call");
     assert_eq!(refused.kind(), LockErrorKind::Denied, "{refused}");
     assert!(refused.to_string().contains(CALLS), "{refused}");
     let admin = bucket_as(&server, "admin").await.lock();
-    assert_eq!(admin.call_roll("my_app", WITHIN).await.expect("a roll call"), []);
+    assert_eq!(
+        admin.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.expect("a roll call"),
+        []
+    );
     assert_eq!(election.lock_failure(), None);
 }
 
@@ -89,7 +98,11 @@ async fn forged_answers_are_bounded_and_do_no_harm() {
     )
     .await
     .unwrap();
-    let found = bucket.lock().call_roll("my_app", Duration::from_secs(2)).await.unwrap();
+    let found = bucket
+        .lock()
+        .call_roll("my_app", CandidateRequest::Identify, Duration::from_secs(2))
+        .await
+        .unwrap();
     forger.await.unwrap();
     let [only] = &found[..] else { panic!("one of one nonce: {found:?}") };
     for text in [&only.identity, &only.version, only.leader.as_ref().expect("a leader")] {
@@ -105,7 +118,10 @@ async fn a_flood_of_calls_is_answered_by_a_few() {
     let leadership = leads(&election).await;
     let lock = env.lock().await;
     eventually("it answers", async || {
-        lock.call_roll("my_app", WITHIN).await.expect("a roll call").pop()
+        lock.call_roll("my_app", CandidateRequest::Identify, WITHIN)
+            .await
+            .expect("a roll call")
+            .pop()
     })
     .await;
     let client = env.server.connect().await;

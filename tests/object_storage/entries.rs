@@ -30,6 +30,7 @@ async fn what_others_wrote_stays<K: Kind>() {
         by: Nonce(7),
         left: Duration::ZERO,
         cause: "stopped",
+        to: None,
         timeout: TIMEOUT,
     };
     conflict(ours.release("my_app", release).await.unwrap_err());

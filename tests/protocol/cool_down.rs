@@ -87,7 +87,12 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
         }
         Vacancy::Released { left } => {
             harness.run(SECOND * 3);
-            harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left, cause: None }));
+            harness.stores(Content::Vacant(Tombstone::Released {
+                by: OTHER,
+                left,
+                cause: None,
+                to: None,
+            }));
         }
         Vacancy::SteppedDown { left } => {
             harness.run(SECOND * 3);

@@ -110,6 +110,7 @@ impl Sentinel {
             by: ME,
             left: Duration::ZERO,
             cause: CRASHED,
+            to: None,
             timeout: SECOND,
         };
         match self.serve() {
@@ -123,8 +124,12 @@ impl Sentinel {
     }
 
     fn is_released(&self) -> bool {
-        let released =
-            Tombstone::Released { by: ME, left: Duration::ZERO, cause: Some(CRASHED.into()) };
+        let released = Tombstone::Released {
+            by: ME,
+            left: Duration::ZERO,
+            cause: Some(CRASHED.into()),
+            to: None,
+        };
         *self.content() == Content::Vacant(released)
     }
 }
@@ -159,7 +164,7 @@ fn what_is_not_of_the_term_is_left_alone() {
         entry(ME, 2, Some(Token(TERM.token.0 + 1))),
         entry(ME, 2, Some(Token(TERM.token.0 - 1))),
         Content::Held(Entry { identity: "me".into(), mark: None, ttl: LEASE, advertisement: None }),
-        Content::Vacant(Tombstone::Released { by: OTHER, left: SECOND, cause: None }),
+        Content::Vacant(Tombstone::Released { by: OTHER, left: SECOND, cause: None, to: None }),
         Content::Vacant(Tombstone::Expired),
         Content::Vacant(Tombstone::Deleted),
     ];

@@ -110,6 +110,7 @@ impl Said {
                 by: by.nonce(),
                 left: left.get(),
                 cause: None,
+                to: None,
             }),
             Self::Expired => Content::Vacant(Tombstone::Expired),
             Self::Deleted => Content::Vacant(Tombstone::Deleted),

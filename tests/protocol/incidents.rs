@@ -329,7 +329,7 @@ pub fn a_stale_read_begins_no_term_and_costs_no_entry() -> Harness {
     harness.event(Event::Hint(Hint::Recheck));
     harness.run(Duration::from_millis(20));
     harness.next_request();
-    let released = Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None };
+    let released = Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None };
     harness.answer(found(5, Content::Vacant(released)));
     assert_eq!(harness.next_write().expected, Some(Revision(5)));
     harness.serve();

@@ -227,6 +227,7 @@ fn durations_without_end_do_not_panic() {
         by: OTHER,
         left: Duration::MAX,
         cause: None,
+        to: None,
     }));
     harness.run(LEASE);
     harness.admin_deletes();

@@ -104,8 +104,12 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
 
 #[test]
 pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Harness {
-    let released =
-        Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None });
+    let released = Content::Vacant(Tombstone::Released {
+        by: OTHER,
+        left: Duration::ZERO,
+        cause: None,
+        to: None,
+    });
     let mut harness = Harness::standby();
     harness.stores(released.clone());
     let vacant = harness.now;
@@ -129,6 +133,7 @@ pub fn a_winner_evicted_before_its_response_does_not_lead() -> Harness {
         by: OTHER,
         left: Duration::ZERO,
         cause: None,
+        to: None,
     }));
     harness.holds = true;
     harness.next_write();
@@ -172,7 +177,8 @@ fn hold_back_favours_a_vanished_holder_and_not_one_that_released() {
         harness.begins()[0] - vacant
     };
     assert!(
-        scenario(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None }) < SECOND
+        scenario(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None })
+            < SECOND
     );
     let held_back = scenario(Tombstone::Expired);
     assert!(held_back >= SECOND * 10, "{held_back:?}");
@@ -185,7 +191,8 @@ fn the_higher_priority_acquires_first() {
             let mut ours = settings();
             (ours.priority, ours.seed) = (priority, round);
             let mut harness = Harness::standby_with(ours, capabilities());
-            let released = Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None };
+            let released =
+                Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None };
             harness.stores(Content::Vacant(released));
             let vacant = harness.now;
             harness.run(SECOND);
@@ -342,7 +349,7 @@ fn nothing_is_decided_by_the_cause_of_a_release() {
         let (left, cause) = (SECOND, cause.map(Into::into));
         let mut harness = Harness::standby();
         harness.run(SECOND);
-        harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left, cause }));
+        harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left, cause, to: None }));
         harness.run(LEASE * 2);
         assert!(harness.leads());
         harness.log

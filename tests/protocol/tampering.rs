@@ -10,7 +10,7 @@ use super::harness::{Harness, LEASE, OTHER, capabilities, of_other};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn released_by(by: Nonce) -> Content {
-    Content::Vacant(Tombstone::Released { by, left: Duration::ZERO, cause: None })
+    Content::Vacant(Tombstone::Released { by, left: Duration::ZERO, cause: None, to: None })
 }
 
 #[test]

@@ -88,7 +88,8 @@ async fn a_forged_notification_ends_no_term() {
     }
     assert!(told.iter().all(|record| record.revision == revision), "{told:?}");
     // It has changed nothing else.
-    let release = Release { expected: revision, by, left, cause: "stopped", timeout: TIMEOUT };
+    let release =
+        Release { expected: revision, by, left, cause: "stopped", to: None, timeout: TIMEOUT };
     lock.release("my_app", release).await.expect("the row is as it was");
     loop {
         let hint = soon("the release", hints.recv()).await.expect("hints go on");
@@ -98,7 +99,12 @@ async fn a_forged_notification_ends_no_term() {
             assert_eq!(previous, Some(Some(revision)));
             assert_eq!(
                 record.content,
-                Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()) })
+                Content::Vacant(Tombstone::Released {
+                    by,
+                    left,
+                    cause: Some("stopped".into()),
+                    to: None
+                })
             );
             break;
         }

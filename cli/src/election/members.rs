@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::CandidateInfo;
+use incumbent::lock::{CandidateRequest, RollCall};
 use serde_json::json;
 
 use crate::elections::Elections;
@@ -12,9 +13,6 @@ use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
-
-/// Candidates answer within this time.
-const MAX_WITHIN: Duration = Duration::from_secs(30);
 
 /// Call the roll: list the candidates of an election, leading or not.
 ///
@@ -34,11 +32,12 @@ pub struct Members {
 
 impl Members {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        if self.within > MAX_WITHIN {
+        if self.within > RollCall::MAX_WITHIN {
             return Err(CliError::new(Code::Usage, "--within is at most 30s"));
         }
         let elections = Elections::open(lock, Some(&self.name)).await?;
-        let mut members = elections.call_roll(&self.name, self.within).await?;
+        let mut members =
+            elections.call_roll(&self.name, CandidateRequest::Identify, self.within).await?;
         members.sort_by(|a, b| {
             (a.role, &a.identity, a.nonce.0).cmp(&(b.role, &b.identity, b.nonce.0))
         });

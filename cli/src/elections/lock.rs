@@ -7,7 +7,8 @@ use backon::{ConstantBuilder, Retryable};
 use futures_util::future::BoxFuture;
 use incumbent::CandidateInfo;
 use incumbent::lock::{
-    Content, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Subscription,
+    CandidateRequest, Content, HintSink, Lock, LockError, LockErrorKind, Reading, Record,
+    Subscription,
 };
 use incumbent::lock::{Revision, Tombstone};
 use tokio::sync::mpsc;
@@ -80,9 +81,10 @@ impl LockElections {
     pub async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
-        Ok(self.retrying(|| self.lock.call_roll(name, within)).await?)
+        Ok(self.retrying(|| self.lock.call_roll(name, request.clone(), within)).await?)
     }
 
     /// Returns `None` if the entry was written meanwhile.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{self, UpdateErrorKind};
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use incumbent::lock::Lock;
+use incumbent::lock::{CandidateRequest, Lock};
 use incumbent::nats::{Bucket, Finding};
 use incumbent::{Advertisement, CandidateInfo};
 use serde_json::{Value, json};
@@ -80,11 +80,12 @@ impl<'a> NatsElections<'a> {
     pub async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
         let config = self.session.config(self.bucket());
         let bucket = Bucket::deferred(self.session.connection(), config)?;
-        Ok(bucket.lock().call_roll(name, within).await?)
+        Ok(bucket.lock().call_roll(name, request, within).await?)
     }
 
     /// The names that have or had an entry.

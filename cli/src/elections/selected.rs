@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::CandidateInfo;
-use incumbent::lock::Lock;
+use incumbent::lock::{CandidateRequest, Lock};
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
@@ -119,15 +119,16 @@ impl<'a> Elections<'a> {
         })
     }
 
-    /// Asks the candidates who they are.
+    /// Sends a request to the candidates, and returns what they answer.
     pub async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
         match self {
-            Self::Nats(elections) => elections.call_roll(name, within).await,
-            Self::Lock(elections) => elections.call_roll(name, within).await,
+            Self::Nats(elections) => elections.call_roll(name, request, within).await,
+            Self::Lock(elections) => elections.call_roll(name, request, within).await,
             Self::Kubernetes(_) | Self::ForLife(_) => Err(CliError::new(
                 Code::Usage,
                 "Kubernetes carries no roll calls: its candidates are unknown",

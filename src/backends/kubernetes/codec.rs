@@ -26,7 +26,7 @@ pub(super) const FOREIGN: Nonce = Nonce(0);
 const MAKER: Nonce = Nonce(u64::MAX);
 /// The content of an object that had no holder yet, as the client that created it asserts.
 pub(super) const UNUSED: Content =
-    Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO, cause: None });
+    Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO, cause: None, to: None });
 
 /// The annotation by which the creator of an object asserts that no process leads by an earlier
 /// object of this name.
@@ -127,7 +127,7 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Dura
     let of_ours = ours.is_some_and(|ours| ours.of.leader_transitions == record.leader_transitions);
     let released = record.lease_duration_seconds == RELEASED_SECONDS && record.renew_time.is_some();
     Content::Vacant(match released && !of_ours {
-        true => Tombstone::Released { by: FOREIGN, left: default_lease, cause: None },
+        true => Tombstone::Released { by: FOREIGN, left: default_lease, cause: None, to: None },
         false => Tombstone::Deleted,
     })
 }

@@ -58,9 +58,14 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
             place,
             &mut object,
             &record("", 3, 4),
-            EncodedMark::released(Nonce(7), left, "stopped"),
+            EncodedMark::released(Nonce(7), left, "stopped", Some(Nonce(8))),
         );
-        let released = Tombstone::Released { by: Nonce(7), left, cause: Some("stopped".into()) };
+        let released = Tombstone::Released {
+            by: Nonce(7),
+            left,
+            cause: Some("stopped".into()),
+            to: Some(Nonce(8)),
+        };
         assert_eq!(read(place, &object, DEFAULT_LEASE).content, Content::Vacant(released));
     }
     assert_eq!(annotation(&ours(), "theirs"), Some("stays"));
@@ -90,7 +95,7 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
         ..record("", 9, transitions)
     };
     RecordLocation::Spec.write(&mut object, &empty(5));
-    let released = Tombstone::Released { by: FOREIGN, left: DEFAULT_LEASE, cause: None };
+    let released = Tombstone::Released { by: FOREIGN, left: DEFAULT_LEASE, cause: None, to: None };
     assert_eq!(
         read(RecordLocation::Spec, &object, DEFAULT_LEASE).content,
         Content::Vacant(released)

@@ -37,9 +37,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::lock::{
-    CandidateInfo, Capabilities, Content, Coverage, Entry, Hint, HintSink, Lock, LockError,
-    LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Tombstone,
-    Write, check_not_empty,
+    CandidateInfo, CandidateRequest, Capabilities, Content, Coverage, Entry, Hint, HintSink, Lock,
+    LockError, LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice, Subscription,
+    Tombstone, Write, check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
 use calls::Calls;
@@ -202,9 +202,9 @@ impl Lock for MemoryLock {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         self.candidate_request(|state, now| {
             state.expect(name, Some(release.expected))?;
-            let Release { by, left, cause, .. } = release;
+            let Release { by, left, cause, to, .. } = release;
             let cause = Some(Arc::from(cause));
-            let released = Content::Vacant(Tombstone::Released { by, left, cause });
+            let released = Content::Vacant(Tombstone::Released { by, left, cause, to });
             state.store(name, released, left, now);
             Ok(())
         })
@@ -237,16 +237,18 @@ impl Lock for MemoryLock {
     async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
+        let answered = Arc::new(Notify::new());
         let reply_to = self.candidate_request(|state, _| {
-            let reply_to = state.calls.begin();
-            let call = RollCall { reply_to: Arc::clone(&reply_to), within };
+            let reply_to = state.calls.begin(request.clone(), Arc::clone(&answered));
+            let call = RollCall { reply_to: Arc::clone(&reply_to), within, request };
             state.hints.queue(name, &Hint::RollCall(call));
             Ok(reply_to)
         })?;
         let call = PendingCall { lock: &self.0, reply_to };
-        tokio::time::sleep(within).await;
+        let _ = tokio::time::timeout(within, answered.notified()).await;
         Ok(call.end())
     }
 

@@ -33,7 +33,7 @@ fn write(expected: Option<u64>, life: Duration) -> Write {
 
 fn release(expected: u64, left: Duration) -> Release {
     let expected = Revision(expected);
-    Release { expected, by: Nonce(7), left, cause: "stopped", timeout: TTL }
+    Release { expected, by: Nonce(7), left, cause: "stopped", to: None, timeout: TTL }
 }
 
 fn held(revision: u64, life: Duration) -> Record {
@@ -138,8 +138,10 @@ async fn release_leaves_a_tombstone_for_the_maximum_lease() {
     create(&lock, TTL).await;
     let left = Duration::from_secs(2);
     lock.release(ELECTION, release(1, left)).await.unwrap();
-    let tombstone =
-        vacant(2, Tombstone::Released { by: Nonce(7), left, cause: Some("stopped".into()) });
+    let tombstone = vacant(
+        2,
+        Tombstone::Released { by: Nonce(7), left, cause: Some("stopped".into()), to: None },
+    );
     assert_eq!(lock.holder(ELECTION), None);
     advance(TTL - MILLISECOND).await;
     assert_eq!(read(&lock).await, Reading::Found(tombstone));
@@ -175,8 +177,12 @@ async fn every_write_is_hinted_in_order_with_its_previous_revision() {
     lock.write(ELECTION, write(Some(1), TTL)).await.unwrap();
     lock.write("another", write(None, TTL)).await.unwrap();
     lock.release(ELECTION, release(2, Duration::ZERO)).await.unwrap();
-    let released =
-        Tombstone::Released { by: Nonce(7), left: Duration::ZERO, cause: Some("stopped".into()) };
+    let released = Tombstone::Released {
+        by: Nonce(7),
+        left: Duration::ZERO,
+        cause: Some("stopped".into()),
+        to: None,
+    };
     assert_eq!(
         stored(&hints),
         [(held(1, TTL), None), (held(2, TTL), Some(1)), (vacant(4, released), Some(2))]

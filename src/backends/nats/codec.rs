@@ -33,6 +33,8 @@ const VERSION: &str = "Incumbent-Version";
 const RELEASE: &str = "Incumbent-Release";
 const BY: &str = "Incumbent-By";
 const LEFT: &str = "Incumbent-Left";
+/// Of a release: the candidate that the election is handed over to.
+const TO: &str = "Incumbent-To";
 const STEPPED_DOWN: &str = "Incumbent-Stepped-Down";
 
 /// The version of these headers.
@@ -177,6 +179,9 @@ pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> Heade
     put(&mut headers, RELEASE, cause_label(release.cause));
     put(&mut headers, BY, release.by.to_string());
     put(&mut headers, LEFT, ceil_millis(release.left).to_string());
+    if let Some(to) = release.to {
+        put(&mut headers, TO, to.to_string());
+    }
     headers
 }
 
@@ -265,6 +270,7 @@ fn released(headers: &impl Headers) -> Option<Tombstone> {
         by: parse_nonce(headers.value(BY)?)?,
         left: span(headers.value(LEFT)?)?,
         cause: headers.value(RELEASE).and_then(read_cause),
+        to: headers.value(TO).and_then(parse_nonce),
     })
 }
 

@@ -71,15 +71,15 @@ proptest! {
     #[test]
     fn release_round_trips(
         expected in any::<u64>(), by in any::<u64>(), left in 0_u64..=7_200_000,
-        ttl in proptest::option::of(0_u64..100_000),
+        ttl in proptest::option::of(0_u64..100_000), to in proptest::option::of(any::<u64>()),
     ) {
         let left = Duration::from_millis(left);
         let release = Release {
             expected: Revision(expected), by: Nonce(by), left, cause: "stop\r\nInjected: yes",
-            timeout: Duration::from_secs(1),
+            to: to.map(Nonce), timeout: Duration::from_secs(1),
         };
         let headers = release_headers(&release, ttl.map(Duration::from_secs));
-        let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left, cause: Some("stopInjected:yes".into()) });
+        let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left, cause: Some("stopInjected:yes".into()), to: to.map(Nonce) });
         prop_assert_eq!(content(&headers, b"", EXPIRY), vacant.clone());
         prop_assert_eq!(content(&block(&headers), b"", EXPIRY), vacant);
         prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN);
@@ -191,7 +191,7 @@ fn excessive_durations_are_capped() {
     let Content::Held(entry) = content(&headers, b"x", EXPIRY) else { panic!("not held") };
     assert_eq!(entry.mark.map(|mark| mark.lease), Some(MAX_DURATION));
     headers.insert(OPERATION, "DEL");
-    let released = Tombstone::Released { by: Nonce(1), left: MAX_DURATION, cause: None };
+    let released = Tombstone::Released { by: Nonce(1), left: MAX_DURATION, cause: None, to: None };
     assert_eq!(content(&headers, b"", EXPIRY), Content::Vacant(released));
 }
 

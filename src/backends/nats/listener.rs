@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use super::codec;
 use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
-use super::roll_call::{call_of, call_prefix};
+use super::roll_call::{call_of, call_prefix, control_of, control_prefix};
 use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::{HintHub, Interest, Listen};
@@ -49,6 +49,8 @@ struct SubscriptionPlan {
     writes: Option<String>,
     /// The prefix of subjects on which somebody calls the roll.
     calls: Option<String>,
+    /// The prefix of subjects on which somebody sends requests to candidates.
+    controls: Option<String>,
     coverage: Coverage,
 }
 
@@ -72,6 +74,7 @@ impl SubscriptionPlan {
         let full = republishes && hints.is_some();
         let writes = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
         let calls = Some(call_prefix(name)).filter(allowed);
+        let controls = Some(control_prefix(name)).filter(allowed);
         let coverage = if full {
             Coverage::Full
         } else if writes.is_some() {
@@ -79,17 +82,19 @@ impl SubscriptionPlan {
         } else {
             Coverage::None
         };
-        Self { wanted, hints, writes, calls, coverage }
+        Self { wanted, hints, writes, calls, controls, coverage }
     }
 
     fn subjects(&self) -> impl Iterator<Item = String> {
-        let prefixes = [&self.hints, &self.writes, &self.calls].into_iter().flatten();
+        let prefixes =
+            [&self.hints, &self.writes, &self.calls, &self.controls].into_iter().flatten();
         prefixes.map(|under| subject(under, &self.wanted))
     }
 
-    /// Whether it is the subject of roll calls, which an election does without.
+    /// Whether it is a subject of roll calls or requests, which an election does without.
     fn is_of_calls(&self, denied: &str) -> bool {
-        self.calls.as_deref().is_some_and(|under| subject(under, &self.wanted) == denied)
+        let mut prefixes = [&self.calls, &self.controls].into_iter().flatten();
+        prefixes.any(|under| subject(under, &self.wanted) == denied)
     }
 
     /// Returns whether the plan already covers the elections of `wanted`.
@@ -318,6 +323,13 @@ impl Listener<'_> {
         let called = plan.calls.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = called {
             if let Some(call) = call_of(&message) {
+                bucket.send(name, &Hint::RollCall(call));
+            }
+            return;
+        }
+        let controls = plan.controls.as_deref();
+        if let Some(name) = controls.and_then(|under| message.subject.strip_prefix(under)) {
+            if let Some(call) = control_of(&message) {
                 bucket.send(name, &Hint::RollCall(call));
             }
             return;

@@ -20,8 +20,8 @@ use super::state::BucketState;
 use super::stream::StreamFacts;
 use crate::backends::hint_hub;
 use crate::lock::{
-    CandidateInfo, Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Record,
-    Release, Revision, RollCall, StepDownNotice, Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
+    Reading, Record, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
 };
 use crate::protocol::TimingOptions;
 
@@ -322,9 +322,10 @@ impl Lock for NatsLock {
     async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        roll_call::call(self.state(), name, within).await
+        roll_call::call(self.state(), name, request, within).await
     }
 
     async fn answer_roll_call(

@@ -10,8 +10,10 @@ use futures_util::StreamExt;
 use super::codec::Headers;
 use super::connection::Connection;
 use super::state::BucketState;
-use crate::lock::roll_call::{MAX_ANSWERS, MAX_WITHIN, distinct, parse, to_json};
-use crate::lock::{CandidateInfo, LockError, LockErrorKind, RollCall};
+use crate::lock::roll_call::{
+    MAX_ANSWERS, distinct, parse, parse_request, request_to_json, to_json,
+};
+use crate::lock::{CandidateInfo, CandidateRequest, LockError, LockErrorKind, RollCall};
 
 /// For how long answers are awaited, in milliseconds.
 const WITHIN: &str = "Incumbent-Within-Ms";
@@ -24,16 +26,33 @@ pub(super) fn call_prefix(bucket: &str) -> String {
     format!("incumbent-roll-call.{bucket}.")
 }
 
+/// The prefix of the subjects of requests that a leader or a candidate acts upon, ending with a
+/// dot: a right of its own.
+pub(super) fn control_prefix(bucket: &str) -> String {
+    format!("incumbent-control.{bucket}.")
+}
+
 /// Reads a call; `None` if it asks for no answer.
 pub(super) fn call_of(message: &Message) -> Option<RollCall> {
+    with_request(message, CandidateRequest::Identify)
+}
+
+/// Reads a call with a request; `None` if it is none.
+pub(super) fn control_of(message: &Message) -> Option<RollCall> {
+    with_request(message, parse_request(&message.payload)?)
+}
+
+fn with_request(message: &Message, request: CandidateRequest) -> Option<RollCall> {
     let within = message.headers.value(WITHIN)?.parse().ok()?;
     let reply_to = message.reply.as_ref()?.as_str().into();
-    Some(RollCall { reply_to, within: Duration::from_millis(within).min(MAX_WITHIN) })
+    let within = Duration::from_millis(within).min(RollCall::MAX_WITHIN);
+    Some(RollCall { reply_to, within, request })
 }
 
 pub(super) async fn call(
     bucket: &BucketState,
     name: &str,
+    request: CandidateRequest,
     within: Duration,
 ) -> Result<Vec<CandidateInfo>, LockError> {
     let connection = connected(bucket)?;
@@ -43,11 +62,15 @@ pub(super) async fn call(
         LockError::new(LockErrorKind::Unavailable, format!("cannot call the roll: {error}"))
     };
     let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| unsent(&error))?;
-    let subject = format!("{}{name}", call_prefix(bucket.api.bucket()));
+    let (prefix, payload) = match &request {
+        CandidateRequest::Identify => (call_prefix(bucket.api.bucket()), Bytes::new()),
+        request => (control_prefix(bucket.api.bucket()), request_to_json(request).into()),
+    };
+    let subject = format!("{prefix}{name}");
     let mut headers = HeaderMap::new();
     headers.insert(WITHIN, within.as_millis().to_string().as_str());
     let mut events = connection.events();
-    let sent = client.publish_with_reply_and_headers(subject.clone(), inbox, headers, Bytes::new());
+    let sent = client.publish_with_reply_and_headers(subject.clone(), inbox, headers, payload);
     sent.await.map_err(|error| unsent(&error))?;
     client.flush().await.map_err(|error| unsent(&error))?;
     let mut found = Vec::new();
@@ -61,7 +84,12 @@ pub(super) async fn call(
                 return Err(LockError::new(LockErrorKind::Denied, what));
             }
             answer = answers.next() => match answer {
-                Some(answer) if found.len() < MAX_ANSWERS => found.extend(parse(&answer.payload)),
+                Some(answer) if found.len() < MAX_ANSWERS => {
+                    found.extend(parse(&answer.payload));
+                    if found.last().is_some_and(|info| request.is_answered_by(info)) {
+                        return Ok(distinct(found));
+                    }
+                }
                 Some(_) => {}
                 None => return Err(unsent(&"the connection was closed")),
             },

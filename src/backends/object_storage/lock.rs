@@ -142,7 +142,12 @@ impl LockState {
         let left = self.terms.expiry(release.left);
         let entry = RaceEntry {
             term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
-            mark: codec::mark(EncodedMark::released(release.by, release.left, release.cause)),
+            mark: codec::mark(EncodedMark::released(
+                release.by,
+                release.left,
+                release.cause,
+                release.to,
+            )),
             ..RaceEntry::default()
         };
         self.put(name, Some(release.expected), entry, by).await.map(drop)
@@ -163,8 +168,8 @@ impl LockState {
         let (path, election) = (self.path_of(name)?, self.elections.get(name));
         let known = self.replaced(&election, &path, Some(expected), by).await?;
         let left = known.and_then(|known| self.terms.left_of(&known.content));
-        let mark =
-            left.and_then(|left| codec::mark(EncodedMark::released(Nonce(0), left, "evicted")));
+        let mark = left
+            .and_then(|left| codec::mark(EncodedMark::released(Nonce(0), left, "evicted", None)));
         let entry = RaceEntry { term_expiry, mark, ..RaceEntry::default() };
         self.put(name, Some(expected), entry, by).await.map(drop)
     }

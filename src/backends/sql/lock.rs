@@ -12,9 +12,10 @@ use super::hints::{DeliveredRevisions, Subscribers};
 use super::seen::NewestRevisions;
 use crate::backends::hint_hub::{self, HintHub, Listen};
 use crate::lock::codec::MAX_IDENTITY_LEN;
+use crate::lock::roll_call::no_calls;
 use crate::lock::{
-    CandidateInfo, Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release,
-    Revision, RollCall, StepDownNotice, Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
+    Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
 };
 
 /// A lock in a database.
@@ -73,10 +74,10 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
     fn call_roll(
         &self,
         _name: &str,
+        _request: CandidateRequest,
         _within: Duration,
     ) -> impl Future<Output = Result<Vec<CandidateInfo>, LockError>> + Send {
-        let what = "this lock carries no roll calls: its candidates are unknown";
-        ready(Err(LockError::new(LockErrorKind::Misconfigured, what)))
+        ready(no_calls())
     }
 
     /// Default: the database carries no roll calls.
@@ -165,9 +166,10 @@ impl<D: Database> Lock for SqlLock<D> {
     async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        let answers = self.database.call_roll(name, within).await;
+        let answers = self.database.call_roll(name, request, within).await;
         answers.map_err(|error| of(error, "roll call", name))
     }
 

@@ -33,6 +33,8 @@ pub(super) struct Row {
     #[cfg_attr(feature = "postgres", serde(default))]
     pub released_cause: Option<String>,
     #[cfg_attr(feature = "postgres", serde(default))]
+    pub released_to: Option<String>,
+    #[cfg_attr(feature = "postgres", serde(default))]
     pub advertised: Option<String>,
     /// Whether the database reports that the lease has passed since the row was written.
     #[cfg_attr(feature = "postgres", serde(skip))]
@@ -58,6 +60,7 @@ impl Row {
                     by,
                     left: span(self.left_ms.unwrap_or_default()),
                     cause: self.released_cause.as_deref().and_then(read_cause),
+                    to: self.released_to.as_deref().and_then(parse_nonce),
                 },
                 None => Tombstone::Deleted,
             }),
@@ -115,7 +118,7 @@ mod tests {
                 ..Row::default()
             };
             let (left, cause) = (Duration::ZERO, read.map(Into::into));
-            let released = Tombstone::Released { by: Nonce(7), left, cause };
+            let released = Tombstone::Released { by: Nonce(7), left, cause, to: None };
             assert_eq!(row.content(), Content::Vacant(released), "{written:?}");
         }
     }

@@ -30,6 +30,8 @@ pub(crate) enum EncodedMark {
         released_by: String,
         left_ms: u64,
         cause: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
     },
 }
 
@@ -45,21 +47,22 @@ impl EncodedMark {
         }
     }
 
-    pub(crate) fn released(by: Nonce, left: Duration, cause: &str) -> Self {
+    pub(crate) fn released(by: Nonce, left: Duration, cause: &str, to: Option<Nonce>) -> Self {
         Self::Released {
             released_by: by.to_string(),
             left_ms: ceil_millis(left),
             cause: cause_label(cause),
+            to: to.map(|to| to.to_string()),
         }
     }
 
     /// Decodes the mark; `None` if it is malformed.
     pub(crate) fn decode(&self) -> Option<DecodedMark> {
         match self {
-            Self::Released { released_by, left_ms, cause } => {
+            Self::Released { released_by, left_ms, cause, to } => {
                 let (by, left) = (parse_nonce(released_by)?, bounded_duration(*left_ms));
-                let cause = read_cause(cause);
-                Some(DecodedMark::Released(Tombstone::Released { by, left, cause }))
+                let (cause, to) = (read_cause(cause), to.as_deref().and_then(parse_nonce));
+                Some(DecodedMark::Released(Tombstone::Released { by, left, cause, to }))
             }
             Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement } => {
                 let mark = Mark {

@@ -4,9 +4,10 @@
 mod member;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::{Capabilities, Hint, Record, Revision, StepDownNotice};
+use crate::lock::{Capabilities, Hint, Nonce, Record, Revision, Standing, StepDownNotice};
 #[cfg(feature = "_model")]
 use crate::protocol::backoff::BackoffPolicy;
 use crate::protocol::context::{Context, Source};
@@ -79,6 +80,8 @@ impl Elector {
                 self.step_down(now, cause);
             }
             Event::Resign => self.step_down(now, Cause::Resigned),
+            Event::HandOver { to, identity } => self.hand_over(now, to, identity),
+            Event::Standing(standing) => self.set_standing(now, standing),
             Event::Stop => self.stop(now),
             Event::Capabilities(capabilities) => self.cx.capabilities = capabilities,
             Event::Advertise(advertisement) => self.cx.advertise(advertisement),
@@ -218,6 +221,19 @@ impl Elector {
         if let Phase::Holding(holding) = &self.phase {
             self.enter(now, holding.ends(cause, true));
         }
+    }
+
+    fn set_standing(&mut self, now: Instant, standing: Standing) {
+        self.cx.settings.standing = standing;
+        if let Phase::Standby(standby) = &mut self.phase {
+            standby.standing_changes(&mut self.cx, now);
+        }
+    }
+
+    fn hand_over(&mut self, now: Instant, to: Nonce, identity: Arc<str>) {
+        self.cx.successor = Some(to);
+        self.step_down(now, Cause::HandedOver { to: identity });
+        self.cx.successor = None; // there was no term to hand over
     }
 
     fn stop(&mut self, now: Instant) {

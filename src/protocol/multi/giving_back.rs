@@ -2,6 +2,7 @@
 
 use super::MultiElector;
 use super::Phase;
+use super::leave_of;
 use crate::protocol::types::{Action, Event};
 use crate::time::clock::Instant;
 
@@ -23,7 +24,7 @@ impl MultiElector {
             if stopping {
                 member.elector.handle(now, Event::Stop);
             } else if member.elector.holds() {
-                member.elector.handle(now, leave.clone());
+                member.elector.handle(now, leave_of(index == self.first, &leave));
             }
             self.collect(now);
             let member = &mut self.members[index];

@@ -138,7 +138,7 @@ impl MultiElector {
                     member.elector.handle(now, event);
                 }
             }
-            Event::Advertise(_) => {
+            Event::Advertise(_) | Event::Standing(_) => {
                 for member in &mut self.members {
                     member.elector.handle(now, event.clone());
                 }
@@ -149,6 +149,10 @@ impl MultiElector {
                 self.give_up(now, cause, Event::WorkEnded { panicked });
             }
             Event::Resign => self.give_up(now, Cause::Resigned, Event::Resign),
+            Event::HandOver { to, identity } => {
+                let cause = Cause::HandedOver { to: Arc::clone(&identity) };
+                self.give_up(now, cause, Event::HandOver { to, identity });
+            }
             Event::Stop => {
                 self.stopping = true;
                 self.give_up(now, Cause::Stopped, Event::Stop);
@@ -233,10 +237,11 @@ impl MultiElector {
     fn end(&mut self, now: Instant, cause: Cause, by: Instant, leave: Event) {
         self.act(self.first, Action::End { cause, by });
         self.phase = Phase::Ending { leave: leave.clone() };
-        for member in &mut self.members {
+        let first = self.first;
+        for (index, member) in self.members.iter_mut().enumerate() {
             member.lost = member.ended.is_some();
             if member.elector.term().is_some() {
-                member.elector.handle(now, leave.clone());
+                member.elector.handle(now, leave_of(index == first, &leave));
             }
         }
     }
@@ -369,6 +374,15 @@ impl MultiElector {
 
     fn act(&mut self, member: usize, action: Action) {
         self.actions.push_back((member, action));
+    }
+}
+
+/// What a member receives when the joint term ends. A successor is named on the first required lock
+/// alone, which decides who takes the others: on those its number is another one.
+fn leave_of(is_first: bool, leave: &Event) -> Event {
+    match leave {
+        Event::HandOver { .. } if !is_first => Event::Resign,
+        leave => leave.clone(),
     }
 }
 

@@ -36,8 +36,12 @@ async fn every_stored_write_is_hinted_with_the_one_it_replaced(version: Version)
     other.release("a", release(1, renewed)).await.unwrap();
     let (record, previous) = hints.stored().await;
     let left = Duration::from_millis(1_500);
-    let released =
-        Content::Vacant(Tombstone::Released { by: Nonce(1), left, cause: Some("resigned".into()) });
+    let released = Content::Vacant(Tombstone::Released {
+        by: Nonce(1),
+        left,
+        cause: Some("resigned".into()),
+        to: None,
+    });
     assert_eq!((record.content, previous), (released, Some(Some(renewed))), "{version}");
 }
 

@@ -80,6 +80,7 @@ fn release(nonce: u64, expected: Revision) -> Release {
         by: Nonce(nonce),
         left: Duration::from_millis(1_500),
         cause: "resigned",
+        to: None,
         timeout: TIMEOUT,
     }
 }

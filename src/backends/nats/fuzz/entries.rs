@@ -209,13 +209,13 @@ fn writes_round_trip() {
 
         let left = Duration::from_millis(written.life);
         let by = Nonce(written.nonce);
-        let cause = "stopped";
+        let (cause, to) = ("stopped", Some(Nonce(written.number)));
         let (expected, timeout) = (Revision(written.number), Duration::ZERO);
-        let release = Release { expected, by, left, cause, timeout };
+        let release = Release { expected, by, left, cause, to, timeout };
         let headers = codec::release_headers(&release, written.expected.map(Duration::from_secs));
         let left = left.min(MAX_DURATION);
         let released =
-            Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()) });
+            Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()), to });
         assert_eq!(codec::content(&headers, b"", EXPIRY), released);
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), b""), EXPIRY), released);
 

@@ -66,6 +66,8 @@ pub(super) enum Holds {
         left_ms: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<u64>,
     },
     Deleted,
 }
@@ -202,10 +204,11 @@ impl Value {
                     advertisement: advertisement.map(Arc::new),
                 })
             }
-            Holds::Released { by, left_ms, cause } => Content::Vacant(Tombstone::Released {
+            Holds::Released { by, left_ms, cause, to } => Content::Vacant(Tombstone::Released {
                 by: Nonce(*by),
                 left: bounded_duration(*left_ms),
                 cause: cause.as_deref().and_then(read_cause),
+                to: to.map(Nonce),
             }),
             Holds::Deleted => Content::Vacant(Tombstone::Deleted),
         };
@@ -232,6 +235,7 @@ impl Holds {
             by: release.by.0,
             left_ms: ceil_millis(release.left),
             cause: Some(cause_label(release.cause)),
+            to: release.to.map(|to| to.0),
         }
     }
 }
@@ -294,7 +298,7 @@ mod tests {
 
     fn released(cause: Option<&str>) -> Content {
         let (by, left, cause) = (Nonce(7), Duration::from_millis(5), cause.map(Into::into));
-        Content::Vacant(Tombstone::Released { by, left, cause })
+        Content::Vacant(Tombstone::Released { by, left, cause, to: None })
     }
 
     #[test]
@@ -308,7 +312,7 @@ mod tests {
     /// As members of an earlier version write it.
     #[test]
     fn a_release_without_a_cause_has_no_field_of_it() {
-        let holds = Holds::Released { by: 7, left_ms: 5, cause: None };
+        let holds = Holds::Released { by: 7, left_ms: 5, cause: None, to: None };
         let text = serde_json::to_string(&holds).expect("JSON");
         assert_eq!(text, r#"{"Released":{"by":7,"left_ms":5}}"#);
     }

@@ -16,7 +16,8 @@ use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::{
-    CandidateInfo, LockError, Reading, Release, Revision, RollCall, StepDownNotice, Write,
+    CandidateInfo, CandidateRequest, LockError, Reading, Release, Revision, RollCall,
+    StepDownNotice, Write,
 };
 
 /// The lock in a PostgreSQL database.
@@ -109,9 +110,10 @@ impl Database for LockState {
     async fn call_roll(
         &self,
         name: &str,
+        request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        roll_call::call(self, name, within).await
+        roll_call::call(self, name, request, within).await
     }
 
     async fn answer_roll_call(

@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 use super::errors::{self, Effect};
 use super::state::LockState;
 use super::statements;
-use crate::lock::roll_call::{MAX_ANSWERS, MAX_WITHIN, distinct, parse, to_json};
-use crate::lock::{CandidateInfo, LockError, LockErrorKind, RollCall};
+use crate::lock::roll_call::{MAX_ANSWERS, distinct, no_calls, parse, to_json};
+use crate::lock::{CandidateInfo, CandidateRequest, LockError, RollCall};
 
 /// The prefix of the channels for answers; a random number follows.
 const CHANNEL: &str = "incumbent_roll_call_";
@@ -24,27 +24,31 @@ pub(super) struct Call {
     name: String,
     reply_to: String,
     within_ms: u64,
+    #[serde(default)]
+    request: CandidateRequest,
 }
 
 impl Call {
     /// The election, and the call. Answers go to channels of calls only.
     pub fn parse(payload: &str) -> Option<(String, RollCall)> {
-        let Self { name, reply_to, within_ms } = serde_json::from_str(payload).ok()?;
+        let Self { name, reply_to, within_ms, request } = serde_json::from_str(payload).ok()?;
         let number = reply_to.strip_prefix(CHANNEL)?;
         let valid = number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let within = Duration::from_millis(within_ms).min(MAX_WITHIN);
-        valid.then(|| (name, RollCall { reply_to: reply_to.into(), within }))
+        let within = Duration::from_millis(within_ms).min(RollCall::MAX_WITHIN);
+        valid.then(|| {
+            (name, RollCall { reply_to: reply_to.into(), within, request: request.bounded() })
+        })
     }
 }
 
 pub(super) async fn call(
     lock: &LockState,
     name: &str,
+    request: CandidateRequest,
     within: Duration,
 ) -> Result<Vec<CandidateInfo>, LockError> {
     if !lock.listens {
-        let what = "a lock that polls carries no roll calls: its candidates are unknown";
-        return Err(LockError::new(LockErrorKind::Misconfigured, what));
+        return no_calls();
     }
     let failed = |error| errors::failed(error, Effect::Read, lock.connections.place());
     let reply_to = format!("{CHANNEL}{:016x}", fastrand::u64(..));
@@ -52,7 +56,7 @@ pub(super) async fn call(
     let mut answers = PgListener::connect_with(&pool).await.map_err(failed)?;
     answers.listen(&reply_to).await.map_err(failed)?;
     let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-    let call = Call { name: name.to_owned(), reply_to, within_ms };
+    let call = Call { name: name.to_owned(), reply_to, within_ms, request: request.clone() };
     let payload = serde_json::to_string(&call).unwrap_or_default();
     let statement = statements::notify(&lock.opened.channel, &payload);
     lock.connections.execute(&statement, Effect::Read, SEND_TIMEOUT).await?;
@@ -62,6 +66,9 @@ pub(super) async fn call(
         let answer = answer.map_err(failed)?;
         if found.len() < MAX_ANSWERS {
             found.extend(parse(answer.payload().as_bytes()));
+        }
+        if found.last().is_some_and(|info| request.is_answered_by(info)) {
+            break;
         }
     }
     Ok(distinct(found))

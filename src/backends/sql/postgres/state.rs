@@ -172,6 +172,7 @@ fn row_of(row: &PgRow) -> Result<Option<Row>, sqlx::Error> {
         released_by: row.try_get("released_by")?,
         left_ms: row.try_get("left_ms")?,
         released_cause: row.try_get("released_cause")?,
+        released_to: row.try_get("released_to")?,
         advertised: row.try_get("advertised")?,
         expired: row.try_get::<Option<bool>, _>("expired")?.unwrap_or_default(),
     }))

@@ -69,7 +69,7 @@ pub(super) fn read(name: &str) -> String {
             s.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_tables,
             incumbent_incarnation() AS history,
             e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
-            e.released_cause,
+            e.released_cause, e.released_to,
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,
             ceil(extract(epoch FROM e.released_left) * 1000)::bigint AS left_ms,
@@ -90,7 +90,7 @@ pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
             revision = greatest(revision + 1000000 * {timeline}, {after}, {AFTER_ALL}), token = NULL, nonce = NULL,
             write = NULL, released_by = NULL, released_left = NULL, released_cause = NULL,
-            advertised = NULL, incarnation = incumbent_incarnation()
+            released_to = NULL, advertised = NULL, incarnation = incumbent_incarnation()
         WHERE name = {name} AND revision = {revision}",
         timeline = timeline!(),
         name = Text(name),
@@ -145,7 +145,7 @@ pub(super) fn write(
                     renewed_at = clock_timestamp(), lease_duration = {lease},
                     revision = {NEXT}, nonce = '{nonce}', write = {number},
                     released_by = NULL, released_left = NULL, released_cause = NULL,
-                    advertised = {advertised}, incarnation = incumbent_incarnation()
+                    released_to = NULL, advertised = {advertised}, incarnation = incumbent_incarnation()
                 WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
                 expected = column(expected.0),
                 history = on_same_history(sure),
@@ -158,12 +158,13 @@ pub(super) fn release(name: &str, release: &Release, sure: bool) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
             revision = {NEXT}, token = NULL, nonce = NULL, write = NULL,
-            released_by = '{by}', released_left = {left}, released_cause = {cause},
+            released_by = '{by}', released_left = {left}, released_cause = {cause}, released_to = {to},
             advertised = NULL, incarnation = incumbent_incarnation()
         WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
         by = release.by,
         left = Millis(millis(release.left)),
         cause = Text(&cause_label(release.cause)),
+        to = release.to.map_or_else(|| "NULL".to_owned(), |to| format!("'{to}'")),
         name = Text(name),
         expected = column(release.expected.0),
         history = on_same_history(sure),

@@ -92,6 +92,7 @@ impl Database for LockState {
             .bind(cause_label(release.cause))
             .bind(now.as_ref().map(|now| now.boot.clone()))
             .bind(now.map(|now| now.ms))
+            .bind(release.to.map(|to| to.to_string()))
     }
 
     fn evict(&self, name: &str, expected: Revision) -> Statement {

@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
     released_by       TEXT,
     released_left_ms  INTEGER,
     released_cause    TEXT,
+    released_to       TEXT,
     -- When this was written, on the clock that starts at the machine's boot, and the identifier of that boot.
     boot              TEXT,
     boot_ms           INTEGER
@@ -46,7 +47,7 @@ BEGIN
     UPDATE incumbent_elections SET
         revision = OLD.revision + 1, renewed_at = strftime('%Y-%m-%dT%H:%M:%fZ'), token = NULL,
         nonce = NULL, write = NULL, released_by = NULL, released_left_ms = NULL,
-        released_cause = NULL, boot = NULL, boot_ms = NULL
+        released_cause = NULL, released_to = NULL, boot = NULL, boot_ms = NULL
     WHERE name = NEW.name;
 END;
 

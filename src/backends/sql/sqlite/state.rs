@@ -74,6 +74,7 @@ impl LockState {
             released_by: row.try_get("released_by")?,
             left_ms: row.try_get("left_ms")?,
             released_cause: row.try_get("released_cause")?,
+            released_to: row.try_get("released_to")?,
             advertised: row.try_get("advertised")?,
             expired: self.file.is_past(then.as_ref(), span(lease_ms)),
         })

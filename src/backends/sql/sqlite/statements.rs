@@ -28,7 +28,7 @@ pub(super) const SETTLE: &str = concat!(
 );
 
 pub(super) const READ: &str =
-    "SELECT revision, holder, advertised, token, nonce, write, released_by, released_cause,
+    "SELECT revision, holder, advertised, token, nonce, write, released_by, released_cause, released_to,
         CAST(round(unixepoch(acquired_at, 'subsec') * 1000) AS INTEGER) AS acquired_ms,
         lease_duration_ms AS lease_ms, released_left_ms AS left_ms, boot, boot_ms
     FROM incumbent_elections WHERE name = ?1";
@@ -55,16 +55,16 @@ pub(super) const WRITE: &str = concat!(
     " ELSE acquired_at END, lease_duration_ms = ?3, token = coalesce(?10, revision + 1),
         transitions = transitions + (?10 IS NULL AND nonce IS NOT ?4),
         revision = revision + 1, nonce = ?4, write = ?5, released_by = NULL,
-        released_left_ms = NULL, released_cause = NULL, advertised = ?8, boot = ?6, boot_ms = ?7
+        released_left_ms = NULL, released_cause = NULL, released_to = NULL, advertised = ?8, boot = ?6, boot_ms = ?7
     WHERE name = ?1 AND revision = ?9 RETURNING revision"
 );
 
-/// Values: name, expected, by, left, cause, boot, boot_ms.
+/// Values: name, expected, by, left, cause, boot, boot_ms, to.
 pub(super) const RELEASE: &str = concat!(
     "UPDATE incumbent_elections SET holder = NULL, renewed_at = ",
     wall_clock!(),
     ", revision = revision + 1, token = NULL, nonce = NULL, write = NULL, released_by = ?3,
-        released_left_ms = ?4, released_cause = ?5, advertised = NULL, boot = ?6, boot_ms = ?7
+        released_left_ms = ?4, released_cause = ?5, released_to = ?8, advertised = NULL, boot = ?6, boot_ms = ?7
     WHERE name = ?1 AND revision = ?2 RETURNING revision"
 );
 
@@ -76,7 +76,7 @@ pub(super) const FORGET: &str = concat!(
     ", revision = max(?3, revision + 1000000, ",
     after_all!(),
     "), token = NULL, nonce = NULL, write = NULL, released_by = NULL, released_left_ms = NULL,
-        released_cause = NULL, boot = NULL, boot_ms = NULL
+        released_cause = NULL, released_to = NULL, boot = NULL, boot_ms = NULL
     WHERE name = ?1 AND revision = ?2 RETURNING revision"
 );
 

@@ -102,6 +102,7 @@ impl Known {
                     by: Nonce(random.u64(..)),
                     left: Duration::from_millis(random.u64(..3000)),
                     cause: "resigned",
+                    to: None,
                     timeout: TIMEOUT,
                 }),
                 None => Step::Read,

@@ -96,7 +96,9 @@ impl Key {
                     self.maybe_revision(mark.token.map(|token| Revision(token.0)));
                 }
             }
-            Content::Vacant(Tombstone::Released { by: _, left, cause: _ }) => self.duration(*left),
+            Content::Vacant(Tombstone::Released { by: _, left, cause: _, to: _ }) => {
+                self.duration(*left)
+            }
             Content::Vacant(Tombstone::Expired) => self.plain(u64::MAX),
             Content::Vacant(Tombstone::Deleted) => self.plain(u64::MAX - 1),
         }

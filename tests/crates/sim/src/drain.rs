@@ -10,26 +10,26 @@ use crate::world::World;
 
 impl World {
     /// What the machine hears of an event now.
-    pub(super) fn drained(&mut self, who: usize, now: Instant, event: Event) -> Option<Event> {
+    pub(super) fn drained(&mut self, who: usize, now: Instant, event: Event) -> Vec<Event> {
         // A drain that begins with the last stop would outlast the time for a recovery.
         let works = !self.calm && self.checker.is_leading(who);
         let candidate = &mut self.candidates[who];
         match event {
-            Event::Resign | Event::Stop => {
+            Event::Resign | Event::HandOver { .. } | Event::Stop => {
                 let drained_before = candidate.drain.until().is_some();
                 let event = candidate.drain.hold(now, event, works);
                 if event.is_none() && !drained_before {
                     self.work_drains(who);
                 }
-                event
+                event.into_iter().collect()
             }
             Event::WorkEnded { panicked: false } => {
                 let drained = candidate.drain.end();
-                self.checker.drains += u64::from(drained.is_some());
-                Some(drained.unwrap_or(event))
+                self.checker.drains += u64::from(!drained.is_empty());
+                if drained.is_empty() { vec![event] } else { drained }
             }
-            Event::Wake => Some(candidate.drain.due(now).unwrap_or(event)),
-            event => Some(event),
+            Event::Wake => [vec![event], candidate.drain.due(now)].concat(),
+            event => vec![event],
         }
     }
 
@@ -45,7 +45,7 @@ impl World {
 
     /// Nobody waits for the drain any longer.
     pub(super) fn end_drain(&mut self, who: usize) {
-        if let Some(event) = self.candidates[who].drain.end() {
+        for event in self.candidates[who].drain.end() {
             self.inside(who, event);
         }
     }

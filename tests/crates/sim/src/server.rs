@@ -235,7 +235,12 @@ impl Server {
             }
             Request::Release(release) if Some(release.expected) == self.last_revision() => {
                 let cause = Some(release.cause.into());
-                let tombstone = Tombstone::Released { by: release.by, left: release.left, cause };
+                let tombstone = Tombstone::Released {
+                    by: release.by,
+                    left: release.left,
+                    cause,
+                    to: release.to,
+                };
                 self.store(now, Content::Vacant(tombstone), self.bucket_ttl);
                 (Response::Released(Ok(())), true)
             }

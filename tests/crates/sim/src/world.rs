@@ -298,9 +298,14 @@ impl World {
     /// Hands a machine an event, and does what it answers.
     pub(super) fn feed(&mut self, who: usize, event: Event) {
         let now = self.candidates[who].local(self.now);
-        let Some(event) = self.drained(who, now, event) else { return };
+        let events = self.drained(who, now, event);
+        if events.is_empty() {
+            return;
+        }
         let Some(machine) = &mut self.candidates[who].machine else { return };
-        machine.handle(now, event);
+        for event in events {
+            machine.handle(now, event);
+        }
         let mut actions = Vec::new();
         while let Some(action) = machine.poll_action() {
             actions.push(action);

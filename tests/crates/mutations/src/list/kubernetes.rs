@@ -170,8 +170,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a release of client-go's counts as the end of its work",
         edits: &[edit(
             "src/backends/kubernetes/codec.rs",
-            "true => Tombstone::Released { by: FOREIGN, left: default_lease, cause: None },",
-            "true => Tombstone::Released { by: FOREIGN, left: Duration::ZERO.min(default_lease), cause: None },",
+            "true => Tombstone::Released { by: FOREIGN, left: default_lease, cause: None, to: None },",
+            "true => Tombstone::Released { by: FOREIGN, left: Duration::ZERO.min(default_lease), cause: None, to: None },",
         )],
         noticed_by: &[Records],
     },

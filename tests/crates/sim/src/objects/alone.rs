@@ -67,7 +67,7 @@ impl LoneLock {
         let expiry = Store::wall(now, 0) + terms.eviction_expiry();
         let body = |number, known: Option<&Known<Version>>| {
             let said = match known.and_then(|known| terms.left_of(&known.content)) {
-                Some(left) => Said::Released { by: Nonce(0), left, cause: "evicted" },
+                Some(left) => Said::Released { by: Nonce(0), left, cause: "evicted", to: None },
                 None => Said::Nobody,
             };
             Some(Body { number, expiry, said })

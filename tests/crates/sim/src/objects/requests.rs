@@ -358,7 +358,12 @@ pub(super) fn body_of(
             (Said::Held(identity, write.mark.clone(), advertisement), write.ttl)
         }
         Request::Release(release) => (
-            Said::Released { by: release.by, left: release.left, cause: release.cause },
+            Said::Released {
+                by: release.by,
+                left: release.left,
+                cause: release.cause,
+                to: release.to,
+            },
             release.left,
         ),
         Request::Read { .. } | Request::NotifyStepDown(_) => return None,

@@ -37,6 +37,7 @@ pub enum Said {
         by: Nonce,
         left: Duration,
         cause: &'static str,
+        to: Option<Nonce>,
     },
     /// By a candidate of vimeo's, or by hand.
     Named(Arc<str>),
@@ -55,10 +56,11 @@ impl Body {
                 ttl: mark.lease,
                 advertisement: advertisement.clone(),
             }),
-            Said::Released { by, left, cause } => Content::Vacant(Tombstone::Released {
+            Said::Released { by, left, cause, to } => Content::Vacant(Tombstone::Released {
                 by: *by,
                 left: *left,
                 cause: Some((*cause).into()),
+                to: *to,
             }),
             Said::Named(identity) => Content::Held(Entry {
                 identity: Arc::clone(identity),

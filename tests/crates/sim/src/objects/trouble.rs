@@ -49,7 +49,7 @@ impl World {
         let expiry = wall + store.terms.eviction_expiry();
         let content = object.body.content(store.terms, wall);
         let said = match content.and_then(|content| store.terms.left_of(&content)) {
-            Some(left) => Said::Released { by: Nonce(0), left, cause: "evicted" },
+            Some(left) => Said::Released { by: Nonce(0), left, cause: "evicted", to: None },
             None => Said::Nobody,
         };
         store.put(Some(object.version), &Body { number, expiry, said });

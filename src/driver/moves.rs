@@ -1,0 +1,321 @@
+//! Moves of the leadership: what the driver adds to [`Moves`](crate::protocol::Moves).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tracing::{debug, info, warn};
+
+use super::Driver;
+use super::health::HealthCheck;
+use crate::election::change::Change;
+use crate::election::hand_over::HandOverError;
+use crate::election::inbox::HandOverReply;
+use crate::lock::{
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Pause, RollCall, Standing,
+    Successor,
+};
+use crate::protocol::{Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, State};
+use crate::time::clock::Instant;
+use crate::util::text::escape_line;
+
+/// How long a leader waits for candidates that are ready. Nothing has stopped meanwhile.
+const ROLL_WITHIN: Duration = Duration::from_secs(1);
+/// How long a candidate waits for the answer of the leader, which calls the roll first.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// The most bytes of another candidate's identity in a log line.
+const MAX_IDENTITY_SHOWN: usize = 128;
+/// The most bytes of the reason of a refusal.
+const MAX_REASON_SHOWN: usize = 240;
+
+/// Where the outcome of a handover goes.
+pub(super) enum ReplyTo {
+    /// To this process.
+    Caller(HandOverReply),
+    /// To whoever called on this lock.
+    Call(usize, RollCall),
+    /// Nowhere: the candidate moves by itself.
+    None,
+}
+
+/// A call to the candidates that is under way.
+pub(super) struct MoveInFlight {
+    answers: BoxFuture<'static, Result<Vec<CandidateInfo>, LockError>>,
+    /// Who waits for the outcome; `None`: it is the answer of the leader to this candidate.
+    reply: Option<ReplyTo>,
+}
+
+/// The moves of this candidate, its health, and its call.
+pub(super) struct DriverMoves {
+    moves: Moves,
+    health: Option<Health>,
+    aside: bool,
+    call: Option<MoveInFlight>,
+}
+
+/// What the builder sets.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MoveOptions {
+    /// Where the candidate runs.
+    pub site: Option<Arc<str>>,
+    pub prefer_after: Option<Duration>,
+    pub aside: bool,
+    pub check: Option<HealthCheck>,
+}
+
+impl MoveOptions {
+    /// How ready a candidate is when it begins.
+    pub fn standing(&self) -> Standing {
+        standing(self.health().as_ref(), self.aside)
+    }
+
+    fn health(&self) -> Option<Health> {
+        self.check.as_ref().map(|check| Health::new(check.failures))
+    }
+
+    fn is_default(&self) -> bool {
+        self.prefer_after.is_none() && !self.aside && self.check.is_none()
+    }
+}
+
+fn standing(health: Option<&Health>, aside: bool) -> Standing {
+    match health {
+        Some(health) if !health.is_healthy() => Standing::Sick,
+        _ if aside => Standing::Aside,
+        _ => Standing::Ready,
+    }
+}
+
+/// The answers to the call that is under way; never, while there is none.
+pub(super) async fn poll_move(
+    moves: &mut Option<Box<DriverMoves>>,
+) -> Result<Vec<CandidateInfo>, LockError> {
+    match moves.as_mut().and_then(|moves| moves.call.as_mut()) {
+        Some(call) => (&mut call.answers).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Driver {
+    /// Begins with what the builder set.
+    pub(super) fn begin_moves(&mut self, options: &MoveOptions) {
+        if !options.is_default() {
+            let (moves, standing) = (self.new_moves(options), options.standing());
+            self.moves = Some(moves);
+            self.shared().update(|status| status.standing = standing);
+            self.telemetry().standing(standing);
+        }
+    }
+
+    fn new_moves(&self, options: &MoveOptions) -> Box<DriverMoves> {
+        let settings = self.machine.settings();
+        let settings = MoveSettings {
+            nonce: settings.nonce,
+            priority: settings.priority,
+            lease: settings.timing.lease(),
+            prefer_after: options.prefer_after,
+            origin_unix_ms: settings.origin_unix_ms,
+        };
+        let moves = Moves::new(settings, self.now(), options.standing());
+        let health = options.health();
+        Box::new(DriverMoves { moves, health, aside: options.aside, call: None })
+    }
+
+    /// Most candidates never move: their state is made when there is something to decide.
+    fn moves(&mut self) -> &mut DriverMoves {
+        let role = self.move_role();
+        let now = self.now();
+        let moves = self.moves.take();
+        let moves = moves.unwrap_or_else(|| self.new_moves(&MoveOptions::default()));
+        let moves = self.moves.insert(moves);
+        moves.moves.set_role(now, role);
+        moves
+    }
+
+    fn move_role(&self) -> MoveRole {
+        let status = self.shared().status.borrow();
+        match &status.term {
+            Some(term) if self.machine.state() == State::Leader => MoveRole::Leads(term.began),
+            _ => MoveRole::StandsBy(
+                status.leader.as_ref().filter(|leader| !leader.is_me).and_then(|l| l.token),
+            ),
+        }
+    }
+
+    /// When a move is due.
+    pub(super) fn moves_wake(&self) -> Option<Instant> {
+        self.moves.as_ref()?.moves.next_wake()
+    }
+
+    /// Does what is due.
+    pub(super) fn advance_moves(&mut self) {
+        if self.moves.is_none() {
+            return;
+        }
+        let now = self.now();
+        match self.moves().moves.advance(now) {
+            Some(MoveCall::Ready) => self.call_ready(ReplyTo::None),
+            Some(MoveCall::Leader(request)) => self.call(request, ANSWER_WITHIN, None),
+            None => {}
+        }
+    }
+
+    fn call_ready(&mut self, reply: ReplyTo) {
+        self.call(CandidateRequest::Identify, ROLL_WITHIN, Some(reply));
+    }
+
+    fn call(&mut self, request: CandidateRequest, within: Duration, reply: Option<ReplyTo>) {
+        let shared = Arc::clone(self.shared());
+        let answers =
+            async move { shared.lock.call_roll(&shared.name, request, within).await }.boxed();
+        self.moves().call = Some(MoveInFlight { answers, reply });
+    }
+
+    /// The leader's own program, or an operator, wants it to hand over.
+    pub(super) fn hand_over(&mut self, to: Successor, reply: ReplyTo) {
+        match self.moves().moves.request(to) {
+            Ok(()) => self.call_ready(reply),
+            Err(refusal) => self.reply(reply, Err(refusal.into())),
+        }
+    }
+
+    /// A request in a roll call. Returns whether the candidate answers with who it is.
+    pub(super) fn on_request(&mut self, lock: usize, call: &RollCall) -> bool {
+        let leads = matches!(self.move_role(), MoveRole::Leads(_));
+        match &call.request {
+            CandidateRequest::Identify => return true,
+            CandidateRequest::Pause(pause) => {
+                let (now, pause) = (self.now(), *pause);
+                self.moves().moves.set_pause(now, pause);
+                self.update_standing();
+                return true;
+            }
+            CandidateRequest::HandOver(to) if leads => {
+                self.hand_over(to.clone(), ReplyTo::Call(lock, call.clone()));
+            }
+            CandidateRequest::Prefer { priority, .. } if leads => {
+                let (now, priority) = (self.now(), *priority);
+                let reply = ReplyTo::Call(lock, call.clone());
+                match self.moves().moves.prefer(now, priority) {
+                    Ok(()) => self.call_ready(reply),
+                    Err(refusal) => self.reply(reply, Err(refusal.into())),
+                }
+            }
+            CandidateRequest::Prefer { by, priority } => {
+                if let Some(moves) = &mut self.moves
+                    && *by != self.machine.settings().nonce
+                {
+                    moves.moves.overheard(*priority);
+                }
+            }
+            CandidateRequest::HandOver(_) => {}
+        }
+        false
+    }
+
+    pub(super) fn on_move_answers(&mut self, answers: Result<Vec<CandidateInfo>, LockError>) {
+        let now = self.now();
+        let Some(call) = self.moves().call.take() else { return };
+        let moves = &mut self.moves().moves;
+        let Some(reply) = call.reply else {
+            if let Err(error) = &answers {
+                debug!(%error, "cannot ask the leader to hand over");
+            }
+            moves.on_answer(now, &answers.unwrap_or_default());
+            return self.update_standing(); // a pause may have become known
+        };
+        let chosen = match answers {
+            Ok(answers) => moves.on_roll(now, &answers).map_err(HandOverError::from),
+            Err(error) => {
+                moves.on_roll_failed(now);
+                Err(HandOverError::Lock(error))
+            }
+        };
+        match &chosen {
+            Ok(chosen) => {
+                let to = escape_line(&chosen.identity, MAX_IDENTITY_SHOWN);
+                info!(%to, "handing over");
+            }
+            // Excluding everyone is worse than a leader that is not ready.
+            Err(why) if matches!(reply, ReplyTo::None) => {
+                warn!(standing = self.standing().as_str(), "leading on: {why}");
+            }
+            Err(why) => debug!("not handing over: {why}"),
+        }
+        match chosen {
+            Ok(Chosen { nonce, identity }) => {
+                self.reply(reply, Ok(Arc::clone(&identity)));
+                self.drain_before(Event::HandOver { to: nonce, identity });
+            }
+            Err(why) => self.reply(reply, Err(why)),
+        }
+    }
+
+    fn reply(&mut self, reply: ReplyTo, outcome: Result<Arc<str>, HandOverError>) {
+        match reply {
+            // An error: nobody waits for it any more.
+            ReplyTo::Caller(caller) => drop(caller.send(outcome)),
+            ReplyTo::Call(lock, call) => {
+                let answer = match outcome {
+                    Ok(to) => HandoverAnswer::To(to),
+                    Err(why) => HandoverAnswer::Refused(
+                        escape_line(&why.to_string(), MAX_REASON_SHOWN).into(),
+                    ),
+                };
+                self.answer(lock, call, Some(answer));
+            }
+            ReplyTo::None => {}
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        self.moves.as_ref().map_or(Standing::Ready, |moves| moves.moves.standing())
+    }
+
+    /// The result of a check.
+    pub(super) fn checked(&mut self, result: Result<(), Arc<str>>) {
+        let Some(health) = self.moves.as_mut().and_then(|moves| moves.health.as_mut()) else {
+            return;
+        };
+        if health.record(result) {
+            match health.failure() {
+                Some(failure) => warn!("the check fails: {failure}"),
+                None => info!("the check passes"),
+            }
+        }
+        self.update_standing();
+    }
+
+    /// It stands aside from now on, or no longer does.
+    pub(super) fn stand_aside(&mut self, aside: bool) {
+        self.moves().aside = aside;
+        self.update_standing();
+    }
+
+    fn update_standing(&mut self) {
+        let now = self.now();
+        let DriverMoves { moves, health, aside, .. } = self.moves();
+        let (before, after) = (moves.standing(), standing(health.as_ref(), *aside));
+        moves.set_standing(now, after);
+        let failure: Option<Arc<str>> = health.as_ref().and_then(Health::failure).map(Into::into);
+        let paused_until = moves.paused_until(now);
+        self.shared().status.send_if_modified(|status| {
+            let new = (after, failure, paused_until);
+            let old = (status.standing, status.check_failure.clone(), status.paused_until_unix_ms);
+            let changed = old != new;
+            (status.standing, status.check_failure, status.paused_until_unix_ms) = new;
+            changed
+        });
+        if before != after {
+            self.handle(Event::Standing(after));
+            self.telemetry().standing(after);
+            self.shared().publish(Change::Standing(after));
+        }
+    }
+
+    /// The last pause that this candidate knows of.
+    pub(super) fn pause(&self) -> Option<Pause> {
+        self.moves.as_ref().and_then(|moves| moves.moves.pause())
+    }
+}

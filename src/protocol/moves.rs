@@ -1,0 +1,402 @@
+//! Moves: when a leader hands over, and to which candidate.
+//!
+//! Every move is an ordinary end of a term. What is decided in here is when it ends, and who sends
+//! its create first.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::lock::{
+    CandidateInfo, CandidateRequest, Nonce, Pause, Role, Standing, Successor, Token,
+};
+use crate::time::clock::Instant;
+
+/// The longest pause that is believed.
+const MAX_PAUSE_MS: u64 = 24 * 3600 * 1000;
+/// The longest time between two requests to be preferred.
+const MAX_RETRY: Duration = Duration::from_secs(600);
+/// The least time between two searches of a sick leader for a healthy successor.
+const MIN_SEARCH: Duration = Duration::from_secs(1);
+
+/// What does not change while a candidate runs.
+#[derive(Debug, Clone, Copy)]
+pub struct MoveSettings {
+    /// The candidate.
+    pub nonce: Nonce,
+    /// Its priority.
+    pub priority: u8,
+    /// Its lease: no term that lasted shorter is moved voluntarily.
+    pub lease: Duration,
+    /// For how long it is ready before it asks a leader of lower priority to hand over; `None`: it
+    /// never asks.
+    pub prefer_after: Option<Duration>,
+    /// The wall clock at the clock's origin, in milliseconds since the Unix epoch.
+    pub origin_unix_ms: u64,
+}
+
+/// What a candidate is in the election as it decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveRole {
+    /// It leads since this instant.
+    Leads(Instant),
+    /// It stands by, and sees the leader of this term.
+    StandsBy(Option<Token>),
+}
+
+/// A roll call to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveCall {
+    /// Asks who is ready: pass the answers to [`Moves::on_roll`].
+    Ready,
+    /// Asks the leader to hand over: pass its answer to [`Moves::on_answer`].
+    Leader(CandidateRequest),
+}
+
+/// Why a leader does not hand over.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It has no term to hand over.
+    #[error("this candidate does not lead")]
+    NotLeading,
+    /// Another call is under way.
+    #[error("another handover is being prepared: try again")]
+    Busy,
+    /// No candidate is ready.
+    #[error("no candidate that may lead next is ready: {0}")]
+    NobodyReady(Found),
+    /// The election is paused, so only an operator moves it.
+    #[error("the election is paused")]
+    Paused,
+    /// No term is moved voluntarily before it has lasted a lease.
+    #[error("the term is younger than a lease")]
+    TooSoon,
+    /// The asking candidate is not to be preferred.
+    #[error("the leader has priority {0}")]
+    NotPreferred(u8),
+}
+
+/// Who answered, where none of them may lead next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Found {
+    /// How many others answered that were asked for.
+    pub others: u32,
+    /// How many of them are sick.
+    pub sick: u32,
+    /// How many of them stand aside.
+    pub aside: u32,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { others: 0, .. } => {
+                f.write_str("none answered; see `incumbent election members`")
+            }
+            Self { others, sick, aside } => {
+                write!(f, "{others} answered, {sick} of them sick and {aside} standing aside")
+            }
+        }
+    }
+}
+
+/// The candidate that a leader hands over to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Distinguishes it from every other.
+    pub nonce: Nonce,
+    /// What people read.
+    pub identity: Arc<str>,
+}
+
+/// Why the leadership is to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reason {
+    /// An operator, or the leader's own program.
+    Requested(Successor),
+    /// The leader is not ready.
+    Standing,
+    /// A candidate of higher priority.
+    Preferred,
+}
+
+impl Reason {
+    /// Whether nobody ordered it.
+    fn is_voluntary(&self) -> bool {
+        !matches!(self, Self::Requested(_))
+    }
+}
+
+/// The moves of one candidate's leadership, and its requests to be preferred.
+#[derive(Debug, Clone)]
+pub struct Moves {
+    settings: MoveSettings,
+    standing: Standing,
+    /// Since when it is ready.
+    ready_since: Option<Instant>,
+    pause: Pause,
+    /// The reason of the roll call that is under way, and since when the term leads.
+    calling: Option<(Reason, Instant)>,
+    /// Whether an answer of the leader is awaited.
+    asking: bool,
+    role: MoveRole,
+    /// When to search for a successor, or to ask to be preferred.
+    at: Option<Instant>,
+    retry: Duration,
+}
+
+impl Moves {
+    /// A candidate that begins at `now` with this standing.
+    pub fn new(settings: MoveSettings, now: Instant, standing: Standing) -> Self {
+        Self {
+            settings,
+            standing,
+            ready_since: (standing == Standing::Ready).then_some(now),
+            pause: Pause::default(),
+            calling: None,
+            asking: false,
+            role: MoveRole::StandsBy(None),
+            at: None,
+            retry: settings.lease,
+        }
+    }
+
+    /// How ready the candidate is.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The last pause, unless there was none.
+    pub fn pause(&self) -> Option<Pause> {
+        Some(self.pause).filter(|pause| *pause != Pause::default())
+    }
+
+    /// Until when the election is paused, by the wall clock; `None` unless it is at `now`.
+    pub fn paused_until(&self, now: Instant) -> Option<u64> {
+        Some(self.pause.until_unix_ms).filter(|until| *until > self.unix_ms(now))
+    }
+
+    /// When to call [`advance`](Self::advance) at the latest.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.at.filter(|_| self.calling.is_none() && !self.asking)
+    }
+
+    /// The standing changes.
+    pub fn set_standing(&mut self, now: Instant, standing: Standing) {
+        if standing == self.standing {
+            return;
+        }
+        self.standing = standing;
+        self.ready_since = (standing == Standing::Ready).then_some(now);
+        self.plan(now);
+    }
+
+    /// Takes in what the candidate is.
+    pub fn set_role(&mut self, now: Instant, role: MoveRole) {
+        if role != self.role {
+            self.role = role;
+            self.plan(now);
+        }
+    }
+
+    /// Pauses voluntary moves, or ends a pause by a time that is past.
+    pub fn set_pause(&mut self, now: Instant, pause: Pause) {
+        // What an operator wants now counts, whatever the clocks of earlier ones showed.
+        let set_unix_ms = pause.set_unix_ms.max(self.pause.set_unix_ms.saturating_add(1));
+        self.pause = Pause { set_unix_ms, ..self.bounded(now, pause) };
+        self.plan(now);
+    }
+
+    /// What is due at `now`.
+    pub fn advance(&mut self, now: Instant) -> Option<MoveCall> {
+        if self.next_wake().is_none_or(|at| now < at) {
+            return None;
+        }
+        self.at = None;
+        match self.role {
+            MoveRole::Leads(since) => {
+                self.calling = Some((Reason::Standing, since));
+                Some(MoveCall::Ready)
+            }
+            MoveRole::StandsBy(_) => {
+                self.asking = true;
+                let MoveSettings { nonce, priority, .. } = self.settings;
+                Some(MoveCall::Leader(CandidateRequest::Prefer { by: nonce, priority }))
+            }
+        }
+    }
+
+    /// An operator or the leader's program wants the leadership to move. `Ok`: a roll call is to be
+    /// made, as by [`MoveCall::Ready`].
+    pub fn request(&mut self, to: Successor) -> Result<(), Refusal> {
+        self.call(Reason::Requested(to))
+    }
+
+    /// Another candidate asks to be preferred. `Ok`: likewise.
+    pub fn prefer(&mut self, now: Instant, priority: u8) -> Result<(), Refusal> {
+        if priority <= self.settings.priority {
+            return Err(Refusal::NotPreferred(self.settings.priority));
+        }
+        self.check_voluntary(now)?;
+        self.call(Reason::Preferred)
+    }
+
+    /// A candidate of this priority was heard to ask the leader: one of lower priority need not ask
+    /// too, unless it sees another leader.
+    pub fn overheard(&mut self, priority: u8) {
+        if matches!(self.role, MoveRole::StandsBy(_)) && priority >= self.settings.priority {
+            self.at = None;
+        }
+    }
+
+    /// Takes the answers to [`MoveCall::Ready`]: to whom the leader hands over.
+    pub fn on_roll(&mut self, now: Instant, answers: &[CandidateInfo]) -> Result<Chosen, Refusal> {
+        let Some((reason, since)) = self.calling.take() else { return Err(Refusal::NotLeading) };
+        if self.role != MoveRole::Leads(since) {
+            return Err(Refusal::NotLeading); // another term, or none
+        }
+        self.learn_pause(now, answers);
+        let chosen = self.choose(now, &reason, answers);
+        if chosen.is_err() {
+            self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+        }
+        chosen
+    }
+
+    /// The roll call of [`MoveCall::Ready`] failed.
+    pub fn on_roll_failed(&mut self, now: Instant) {
+        self.calling = None;
+        self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+    }
+
+    /// Takes the answers to [`MoveCall::Leader`].
+    pub fn on_answer(&mut self, now: Instant, answers: &[CandidateInfo]) {
+        self.asking = false;
+        self.learn_pause(now, answers);
+        let leader = answers.iter().find(|info| info.handover.is_some());
+        let settled = leader.is_some_and(|leader| leader.priority >= self.settings.priority);
+        self.at = None;
+        if settled {
+            return; // until another one leads
+        }
+        self.retry = match leader {
+            Some(_) => self.settings.lease,
+            None => (self.retry * 2).min(MAX_RETRY), // it understands no requests, or is gone
+        };
+        self.plan_after(now, self.retry);
+    }
+
+    fn call(&mut self, reason: Reason) -> Result<(), Refusal> {
+        let MoveRole::Leads(since) = self.role else { return Err(Refusal::NotLeading) };
+        if self.calling.is_some() {
+            return Err(Refusal::Busy);
+        }
+        self.calling = Some((reason, since));
+        Ok(())
+    }
+
+    fn check_voluntary(&self, now: Instant) -> Result<(), Refusal> {
+        match self.role {
+            MoveRole::Leads(_) if self.paused_until(now).is_some() => Err(Refusal::Paused),
+            MoveRole::Leads(since) if now < since + self.settings.lease => Err(Refusal::TooSoon),
+            MoveRole::Leads(_) => Ok(()),
+            MoveRole::StandsBy(_) => Err(Refusal::NotLeading),
+        }
+    }
+
+    fn choose(
+        &self,
+        now: Instant,
+        reason: &Reason,
+        answers: &[CandidateInfo],
+    ) -> Result<Chosen, Refusal> {
+        if reason.is_voluntary() {
+            self.check_voluntary(now)?; // the answers may have told of a pause
+        }
+        let wanted = |info: &&CandidateInfo| {
+            let included = match reason {
+                Reason::Requested(to) => to.includes(info),
+                Reason::Standing => true,
+                Reason::Preferred => info.priority > self.settings.priority,
+            };
+            included && info.nonce != self.settings.nonce && info.role == Role::Standby
+        };
+        let may_lead = |info: &&CandidateInfo| match (reason, info.standing) {
+            (Reason::Standing, standing) => standing < self.standing,
+            // One that stands aside leads next only where it was named.
+            (Reason::Requested(Successor::Identity(_)), standing) => standing != Standing::Sick,
+            (Reason::Requested(_) | Reason::Preferred, standing) => standing == Standing::Ready,
+        };
+        let best = answers
+            .iter()
+            .filter(wanted)
+            .filter(may_lead)
+            .max_by_key(|info| (info.standing == Standing::Ready, info.priority, info.nonce.0));
+        match best {
+            Some(info) => Ok(Chosen { nonce: info.nonce, identity: Arc::clone(&info.identity) }),
+            None => {
+                let count = |standing| {
+                    let of_it = |info: &&CandidateInfo| info.standing == standing;
+                    u32::try_from(answers.iter().filter(wanted).filter(of_it).count())
+                        .unwrap_or(u32::MAX)
+                };
+                let (ready, aside) = (count(Standing::Ready), count(Standing::Aside));
+                let sick = count(Standing::Sick);
+                Err(Refusal::NobodyReady(Found { others: ready + aside + sick, sick, aside }))
+            }
+        }
+    }
+
+    /// Each candidate remembers a pause, for those that began later.
+    fn learn_pause(&mut self, now: Instant, answers: &[CandidateInfo]) {
+        let latest = answers.iter().filter_map(|info| info.pause).max();
+        let latest = latest.map(|pause| self.bounded(now, pause));
+        self.pause = latest.unwrap_or_default().max(self.pause);
+    }
+
+    fn bounded(&self, now: Instant, pause: Pause) -> Pause {
+        let bound = self.unix_ms(now).saturating_add(MAX_PAUSE_MS);
+        Pause {
+            set_unix_ms: pause.set_unix_ms.min(bound),
+            until_unix_ms: pause.until_unix_ms.min(bound),
+        }
+    }
+
+    /// When something voluntary is due, as of what is known now.
+    fn plan(&mut self, now: Instant) {
+        self.retry = self.settings.lease;
+        self.plan_after(now, Duration::ZERO);
+    }
+
+    /// The same, no sooner than after `delay`.
+    fn plan_after(&mut self, now: Instant, delay: Duration) {
+        let lease = self.settings.lease;
+        let due = match (self.role, self.settings.prefer_after, self.ready_since) {
+            (MoveRole::Leads(since), ..) if self.standing != Standing::Ready => Some(since + lease),
+            // Of a term without a token the holder understands no requests.
+            (MoveRole::StandsBy(Some(_)), Some(after), Some(ready_since)) => {
+                Some((ready_since + after).max(now + self.own_delay()))
+            }
+            _ => None,
+        };
+        let pause_ends = self
+            .paused_until(now)
+            .map(|until| now + Duration::from_millis(until.saturating_sub(self.unix_ms(now))));
+        self.at = due.map(|at| at.max(now + delay).max(pause_ends.unwrap_or(at)));
+    }
+
+    /// Spreads the requests of many candidates, so that most hear one of higher priority first.
+    fn own_delay(&self) -> Duration {
+        let below = f64::from(u8::MAX - self.settings.priority);
+        let own = f64::from(u8::try_from(self.settings.nonce.0 % 256).unwrap_or(0)) / 256.0;
+        self.settings.lease / 4 + (self.settings.lease / 2).mul_f64((below + own) / 256.0)
+    }
+
+    fn unix_ms(&self, now: Instant) -> u64 {
+        let since_origin = u64::try_from(now.since_origin().as_millis()).unwrap_or(u64::MAX);
+        self.settings.origin_unix_ms.saturating_add(since_origin)
+    }
+}

@@ -1,0 +1,38 @@
+//! When a standby acquires a vacant entry: at once, in its turn, or after others.
+
+use std::time::Duration;
+
+use super::types::Settings;
+use crate::lock::{Nonce, Standing};
+
+/// How long others hold back after a handover, at the least and at the most: a quarter of a lease,
+/// within these bounds. The successor needs one round trip, and may have gone meanwhile.
+const MIN_HOLD: Duration = Duration::from_millis(250);
+const MAX_HOLD: Duration = Duration::from_secs(2);
+
+/// The turn of a standby. It decides in which order candidates send their creates, and nothing
+/// else: whichever create is stored first wins, and waits as long as any other winner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The last holder handed over to this candidate.
+    First,
+    /// Among all that are woken.
+    Any,
+    /// This long after the entry was seen to be vacant, if nobody has acquired it by then.
+    After(Duration),
+}
+
+impl Turn {
+    /// `successor`: the candidate that the last holder handed over to.
+    pub fn new(successor: Option<Nonce>, settings: &Settings) -> Self {
+        let lease = settings.timing.lease();
+        match (successor, settings.standing) {
+            // One that has become sick since must not be in the way of the others.
+            (Some(to), Standing::Ready | Standing::Aside) if to == settings.nonce => Self::First,
+            (_, Standing::Sick) => Self::After(lease),
+            (_, Standing::Aside) => Self::After(lease / 2),
+            (Some(_), Standing::Ready) => Self::After((lease / 4).clamp(MIN_HOLD, MAX_HOLD)),
+            (None, Standing::Ready) => Self::Any,
+        }
+    }
+}
