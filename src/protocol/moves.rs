@@ -217,10 +217,7 @@ impl Moves {
         }
         self.at = None;
         match self.role {
-            MoveRole::Leads(since) => {
-                self.calling = Some((Reason::Standing, since));
-                Some(MoveCall::Ready)
-            }
+            MoveRole::Leads(_) => self.call(Reason::Standing).ok().map(|()| MoveCall::Ready),
             MoveRole::StandsBy(_) => {
                 self.asking = true;
                 let MoveSettings { nonce, priority, .. } = self.settings;
@@ -295,6 +292,7 @@ impl Moves {
             return Err(Refusal::Busy);
         }
         self.calling = Some((reason, since));
+        self.asking = false; // it leads: no answer of another leader matters any more
         Ok(())
     }
 

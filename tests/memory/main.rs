@@ -5,6 +5,7 @@ mod conformance;
 mod drain;
 mod guard;
 mod hints;
+mod moves;
 #[cfg(all(feature = "sentinel", unix))]
 mod sentinel;
 mod watch;

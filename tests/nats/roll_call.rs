@@ -6,10 +6,10 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use incumbent::lock::{CandidateRequest, Lock, LockErrorKind};
 use incumbent::nats::BucketConfig;
-use incumbent::{Role, new_election};
+use incumbent::{Role, Successor, new_election, observe};
 use incumbent_test_support::eventually;
 
-use crate::conformance::leads;
+use crate::conformance::{leads, sees};
 use crate::env::{BUCKET, TestEnv};
 use crate::rights::{bucket_as, documented_server, start_as};
 
@@ -140,5 +140,65 @@ async fn a_flood_of_calls_is_answered_by_a_few() {
         count += 1;
     }
     assert!((1..=8).contains(&count), "{count} answers");
+    assert!(leadership.is_valid());
+}
+
+/// Who may call the roll may not move the leader, pause the election, or ask to be preferred.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_observer_may_not_move_the_leader_and_a_candidate_may_hand_over() {
+    let server = documented_server().await;
+    let first = start_as(&server, "candidate", "first").await;
+    let leadership = leads(&first).await;
+    let second = start_as(&server, "candidate", "second").await;
+    sees(&second, "first").await;
+    let operator = |user| {
+        let server = &server;
+        async move { observe("my_app", bucket_as(server, user).await.lock()).unwrap() }
+    };
+    let control = "incumbent-control.CHORIA_LEADER_ELECTION.my_app";
+    let observer = operator("observer").await;
+    let refused = observer.move_leader(Successor::Any).await.expect_err("no right").to_string();
+    assert!(refused.contains(control), "{refused}");
+    let refused = observer.pause(Duration::from_secs(60)).await.expect_err("no right");
+    assert_eq!(refused.kind(), LockErrorKind::Denied, "{refused}");
+    assert!(leadership.is_valid());
+
+    eventually("the handover", async || leadership.hand_over("second").await.ok()).await;
+    drop(leadership);
+    drop(leads(&second).await);
+    let admin = operator("admin").await;
+    eventually("the move", async || admin.move_leader("first").await.ok()).await;
+    drop(leads(&first).await);
+}
+
+/// What anybody may send on the subject of requests moves nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_none_are_ignored() {
+    let env = TestEnv::with_ttl(Duration::from_secs(5)).await;
+    let election = new_election("my_app", env.lock().await).identity("first").start().unwrap();
+    let leadership = leads(&election).await;
+    let observer = observe("my_app", env.lock().await).unwrap();
+    eventually("it answers", async || {
+        observer.roll_call(WITHIN).await.ok().filter(|found| found.len() == 1)
+    })
+    .await;
+    let client = env.server.connect().await;
+    let subject = "incumbent-control.CHORIA_LEADER_ELECTION.my_app";
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Incumbent-Within-Ms", "1000");
+    let long = format!(r#"{{"hand_over":{{"identity":"{}"}}}}"#, "x".repeat(100_000));
+    let most = format!(r#"{{"pause":{{"set_unix_ms":{0},"until_unix_ms":{0}}}}}"#, u64::MAX);
+    for payload in ["", "null", "\u{ff}", "{\"hand_over\":7}", "{\"prefer\":{}}", &long, &most] {
+        let inbox = client.new_inbox();
+        let (payload, headers) = (Bytes::from(payload.to_owned()), headers.clone());
+        let sent = client.publish_with_reply_and_headers(subject, inbox, headers, payload);
+        sent.await.unwrap();
+    }
+    client.flush().await.unwrap();
+    // The last of them was a pause, which is bounded to a day, and ends.
+    let paused = eventually("the pause", async || election.watch().current().paused_until_unix_ms);
+    assert!(paused.await < u64::MAX / 2);
+    observer.pause(Duration::ZERO).await.expect("its end");
+    assert_eq!(election.watch().current().paused_until_unix_ms, None);
     assert!(leadership.is_valid());
 }

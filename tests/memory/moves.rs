@@ -1,0 +1,259 @@
+//! Moves of the leadership: health, preference, pauses, candidates that stand aside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use incumbent::memory::MemoryLock;
+use incumbent::{
+    Cause, Change, Changes, Election, ElectionBuilder, HealthCheck, Standing, Successor,
+    new_election, observe,
+};
+
+use crate::conformance::{LEASE, change, leads, lost, sees, soon, working};
+
+fn candidate(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
+    working(new_election("my_app", lock.clone()).identity(identity))
+}
+
+/// A check whose result the test sets.
+#[derive(Clone)]
+struct Disk(Arc<AtomicBool>);
+
+impl Disk {
+    fn with_space() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    fn fills(&self, full: bool) {
+        self.0.store(!full, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> HealthCheck {
+        let disk = self.clone();
+        let check = move || {
+            let has_space = disk.0.load(Ordering::SeqCst);
+            async move { has_space.then_some(()).ok_or("disk\nfull") }
+        };
+        HealthCheck::new(check).every(Duration::from_millis(10)).failures(2)
+    }
+}
+
+async fn stands(changes: &mut Changes<Change>, standing: Standing) {
+    let wanted = |change: &Change| (*change == Change::Standing(standing)).then_some(());
+    change(changes, &format!("it is {}", standing.as_str()), wanted).await;
+}
+
+fn standing(election: &Election) -> Standing {
+    election.watch().current().standing
+}
+
+#[tokio::test]
+async fn a_sick_leader_hands_over_to_a_healthy_candidate_and_stays_behind_it() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let (disk, other_disk) = (Disk::with_space(), Disk::with_space());
+    let (first, mut changes) =
+        candidate(&lock, "first").check(disk.check()).start_with_changes().unwrap();
+    drop(leads(&first).await);
+    let (second, mut of_second) =
+        candidate(&lock, "second").check(other_disk.check()).start_with_changes().unwrap();
+    sees(&second, "first").await;
+    stands(&mut of_second, Standing::Ready).await;
+
+    disk.fills(true);
+    assert_eq!(lost(&mut changes).await, Cause::HandedOver { to: "second".into() });
+    let leadership = leads(&second).await;
+    let status = first.watch().current();
+    assert_eq!(status.standing, Standing::Sick);
+    assert_eq!(status.check_failure.as_deref(), Some(r"disk\nfull"));
+
+    // A recovery moves nothing by itself.
+    disk.fills(false);
+    stands(&mut changes, Standing::Ready).await;
+    assert_eq!(first.watch().current().check_failure, None);
+    let deadline = leadership.deadline() + LEASE;
+    let mut renewed = leadership.deadline();
+    while renewed < deadline {
+        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it leads on");
+    }
+}
+
+#[tokio::test]
+async fn where_all_are_sick_the_leader_leads_on() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let (disk, other_disk) = (Disk::with_space(), Disk::with_space());
+    let (first, mut changes) =
+        candidate(&lock, "first").check(disk.check()).start_with_changes().unwrap();
+    let leadership = leads(&first).await;
+    other_disk.fills(true);
+    let second = candidate(&lock, "second").check(other_disk.check()).start().unwrap();
+    sees(&second, "first").await;
+
+    disk.fills(true);
+    stands(&mut changes, Standing::Sick).await;
+    let until = leadership.deadline() + LEASE * 2;
+    let mut renewed = leadership.deadline();
+    while renewed < until {
+        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it leads on");
+    }
+    // One that recovers is led by.
+    other_disk.fills(false);
+    drop(leads(&second).await);
+    assert_eq!(lost(&mut changes).await, Cause::HandedOver { to: "second".into() });
+}
+
+/// A sick leader is better than none.
+#[tokio::test]
+async fn a_sick_candidate_leads_if_nobody_else_does() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let check = || async { Err::<(), _>("never") };
+    let check = HealthCheck::new(check).every(Duration::from_millis(10));
+    let alone = candidate(&lock, "alone").check(check).start().unwrap();
+    drop(leads(&alone).await);
+    assert_eq!(standing(&alone), Standing::Sick);
+}
+
+#[tokio::test]
+async fn a_check_that_hangs_or_panics_fails() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let hangs = || async {
+        std::future::pending::<()>().await;
+        Ok::<(), String>(())
+    };
+    fn panics() -> std::future::Ready<Result<(), String>> {
+        panic!("a bug in the check")
+    }
+    let checks = [
+        (HealthCheck::new(hangs), "the check took longer than 10ms"),
+        (HealthCheck::new(panics), "the check panicked"),
+    ];
+    for (check, failure) in checks {
+        let check = check.every(Duration::from_millis(10));
+        let election = candidate(&lock, "only").check(check).start().unwrap();
+        let mut watch = election.watch();
+        let seen = soon("the failure", async {
+            loop {
+                let status = watch.next().await.expect("a status");
+                if let Some(failure) = status.check_failure {
+                    return failure;
+                }
+            }
+        })
+        .await;
+        assert_eq!(&*seen, failure);
+        soon("the stop", election.stop()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_candidate_of_higher_priority_is_preferred_once_it_is_ready() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let preferred = |identity: &str, priority| {
+        candidate(&lock, identity).priority(priority).prefer_after(Duration::from_millis(100))
+    };
+    let (low, mut changes) = preferred("low", 1).start_with_changes().unwrap();
+    drop(leads(&low).await);
+    let (high, mut of_high) = preferred("high", 5).start_with_changes().unwrap();
+    let middle = preferred("middle", 3).start().unwrap();
+    drop(leads(&high).await);
+    assert_eq!(lost(&mut changes).await, Cause::HandedOver { to: "high".into() });
+
+    // An operator's move is not undone within a lease, and then it is: the preference stays.
+    let to = soon("the move", high.hand_over("middle")).await.expect("it is ready");
+    assert_eq!(&*to, "middle");
+    assert_eq!(lost(&mut of_high).await, Cause::HandedOver { to: "middle".into() });
+    let term = leads(&middle).await;
+    let loss = soon("the end", term.ended()).await;
+    assert_eq!(loss.cause, Cause::HandedOver { to: "high".into() });
+    drop(term);
+    drop(leads(&high).await);
+}
+
+#[tokio::test]
+async fn a_pause_holds_back_preferences_and_not_operators() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let operator = observe("my_app", lock.clone()).unwrap();
+    let low = candidate(&lock, "low").start().unwrap();
+    let leadership = leads(&low).await;
+    let known = operator.pause(Duration::from_secs(600)).await.expect("a pause");
+    assert_eq!(known.len(), 1);
+    let high = candidate(&lock, "high").priority(9).prefer_after(Duration::ZERO);
+    let high = high.start().unwrap();
+    sees(&high, "low").await;
+    let until = leadership.deadline() + LEASE * 2;
+    let mut renewed = leadership.deadline();
+    while renewed < until {
+        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it leads on");
+    }
+    // It has learned of the pause from the leader, though it began later.
+    let status = high.watch().current();
+    assert_eq!(status.paused_until_unix_ms, low.watch().current().paused_until_unix_ms);
+    assert!(status.paused_until_unix_ms.is_some());
+
+    soon("the move", operator.move_leader("high")).await.expect("an operator may");
+    drop(leadership);
+    drop(leads(&high).await);
+    soon("the move", operator.move_leader("low")).await.expect("an operator may");
+    let leadership = leads(&low).await;
+    assert_eq!(operator.pause(Duration::ZERO).await.expect("its end").len(), 2);
+    let loss = soon("the end", leadership.ended()).await;
+    assert_eq!(loss.cause, Cause::HandedOver { to: "high".into() });
+}
+
+#[tokio::test]
+async fn a_leader_that_is_to_stand_aside_hands_over_and_leads_where_nobody_else_does() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let (first, mut changes) = candidate(&lock, "first").priority(9).start_with_changes().unwrap();
+    drop(leads(&first).await);
+    first.stand_aside(true);
+    stands(&mut changes, Standing::Aside).await;
+    let second = candidate(&lock, "second").start().unwrap();
+    drop(leads(&second).await);
+    assert_eq!(lost(&mut changes).await, Cause::HandedOver { to: "second".into() });
+    second.stop().await;
+    drop(leads(&first).await);
+    assert_eq!(standing(&first), Standing::Aside);
+}
+
+#[tokio::test]
+async fn work_drains_before_a_handover_and_the_successor_waits() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let first = new_election("my_app", lock.clone())
+        .identity("first")
+        .drain(Duration::from_secs(600))
+        .start()
+        .unwrap();
+    let leadership = leads(&first).await;
+    let second = candidate(&lock, "second").start().unwrap();
+    sees(&second, "first").await;
+    soon("the handover", leadership.hand_over(Successor::Any)).await.expect("it is ready");
+    soon("the drain", leadership.draining()).await;
+    let until = leadership.deadline() + LEASE;
+    let mut renewed = leadership.deadline();
+    while renewed < until {
+        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it drains");
+        assert!(!second.is_leader());
+    }
+    drop(leadership);
+    drop(leads(&second).await);
+}
+
+/// The successor crashed while the work drained: the others hold back only for a moment.
+#[tokio::test]
+async fn a_successor_that_is_gone_is_replaced_by_the_next() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let first = new_election("my_app", lock.clone())
+        .identity("first")
+        .drain(Duration::from_secs(600))
+        .start()
+        .unwrap();
+    let leadership = leads(&first).await;
+    let second = candidate(&lock, "second").start().unwrap();
+    let third = candidate(&lock, "third").start().unwrap();
+    sees(&second, "first").await;
+    sees(&third, "first").await;
+    soon("the handover", leadership.hand_over("second")).await.expect("it is ready");
+    second.stop().await;
+    drop(leadership);
+    drop(leads(&third).await);
+}
