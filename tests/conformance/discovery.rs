@@ -57,22 +57,23 @@ pub async fn every_candidate_and_observer_sees_the_advertisement<S: Service>() {
     assert_eq!(service.holder("my_app").await.as_deref(), Some("second"));
 }
 
-/// What the lock holds after a release, and the cause in it.
-async fn released(lock: &dyn Lock) -> (Record, Option<Arc<str>>) {
+/// What the lock holds after a release, and the cause and the successor in it.
+async fn released(lock: &dyn Lock) -> (Record, Option<Arc<str>>, Option<Nonce>) {
     let Ok(Reading::Found(record)) = lock.read("my_app", TIMEOUT).await else {
         panic!("no tombstone");
     };
     match &record.content {
-        Content::Vacant(Tombstone::Released { cause, .. }) => {
-            let cause = cause.clone();
-            (record, cause)
+        Content::Vacant(Tombstone::Released { cause, to, .. }) => {
+            let (cause, to) = (cause.clone(), *to);
+            (record, cause, to)
         }
         content => panic!("not released: {content:?}"),
     }
 }
 
-/// A lock keeps the cause of a release for people: that of a leader, and that of a sentinel.
-pub async fn the_cause_of_a_release_is_read_back<S: Service>() {
+/// A lock keeps the cause of a release for people: that of a leader, and that of a sentinel; and the
+/// successor of a handover.
+pub async fn the_cause_and_the_successor_of_a_release_are_read_back<S: Service>() {
     let service = S::start().await;
     let lock = service.operators_lock().await;
     if lock.members().is_some() {
@@ -81,8 +82,8 @@ pub async fn the_cause_of_a_release_is_read_back<S: Service>() {
     let election = service.candidate("only").await.start().unwrap();
     drop(leads(&election).await);
     election.stop().await;
-    let (record, cause) = released(&*lock).await;
-    assert_eq!(cause.as_deref(), Some("stopped"));
+    let (record, cause, to) = released(&*lock).await;
+    assert_eq!((cause.as_deref(), to), (Some("stopped"), None));
 
     let by = Nonce(7);
     let write = WriteId { nonce: by, number: 1 };
@@ -96,7 +97,9 @@ pub async fn the_cause_of_a_release_is_read_back<S: Service>() {
     };
     let expected = lock.write("my_app", entry).await.expect("a write");
     let left = Duration::ZERO;
-    let release = Release { expected, by, left, cause: CRASHED, to: None, timeout: TIMEOUT };
+    let release =
+        Release { expected, by, left, cause: CRASHED, to: Some(Nonce(8)), timeout: TIMEOUT };
     lock.release("my_app", release).await.expect("a release");
-    assert_eq!(released(&*lock).await.1.as_deref(), Some("crashed"));
+    let (_, cause, to) = released(&*lock).await;
+    assert_eq!((cause.as_deref(), to), (Some("crashed"), Some(Nonce(8))));
 }

@@ -226,7 +226,7 @@ macro_rules! suite {
             the_candidate_that_was_handed_over_to_leads_next,
             a_handover_to_nobody_is_refused,
             an_operator_moves_the_leader,
-            the_cause_of_a_release_is_read_back,
+            the_cause_and_the_successor_of_a_release_are_read_back,
             a_subscription_from_the_start_misses_no_change,
             a_candidate_campaigns_again_after_stop_and_start,
             wins_and_losses_alternate_and_each_loss_has_its_cause,
