@@ -1,4 +1,5 @@
-//! The requests of a thousand standbys when the leader stops, and the time without a leader.
+//! The requests of a thousand standbys when the leader stops, the time without a leader, and the
+//! answers to a roll call.
 //!
 //! Each standby has a connection of its own. A plain subscriber to the key counts what is sent to
 //! the server, accepted or not. `STANDBYS=5000 cargo bench --bench stampede` changes their number.
@@ -56,6 +57,11 @@ async fn main() {
         empty[TAKEOVERS / 2],
         empty[TAKEOVERS - 1]
     );
+    for within in [1, 5] {
+        let within = Duration::from_secs(within);
+        let found = candidates[leader].roll_call(within).await.expect("a roll call").len();
+        println!("answers to a roll call within {within:?}: {found} of {}", standbys + 1);
+    }
 }
 
 async fn candidate(server: &Server, number: usize, won: mpsc::UnboundedSender<usize>) -> Election {
