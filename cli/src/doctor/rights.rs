@@ -146,7 +146,7 @@ fn check_facts(of: Role, ours: Role, rights: &[Right], refusals: &[String], repo
         refused.map(Right::named).collect::<Vec<_>>().join(", ")
     };
     let (needed, useful) = (lacking(|right| right.needed_by), lacking(|right| right.useful_to));
-    let fix = "grant it: see docs/permissions.conf for the rights of each role";
+    let fix = "grant it: see deploy/nats-permissions.conf for the rights of each role";
     let missing =
         MissingRights { needed, useful, fix_needed: fix.to_owned(), fix_useful: fix.to_owned() };
     missing.report(of, ours, report);
