@@ -179,8 +179,21 @@ impl Lock for MultiLock {
             let (lock, request) = (Arc::clone(&member.lock), request.clone());
             async move { lock.call_roll(name, request, within).await }
         };
-        let calls = self.members.iter().map(call);
-        let answers = futures_util::future::join_all(calls).await;
+        let mut answers = Vec::new();
+        if request.is_for_leader() {
+            // One after the other: a leader that hands over refuses the same request once more.
+            for member in &self.members {
+                let found = call(member).await;
+                let is_answer = |info: &CandidateInfo| request.is_answered_by(info);
+                let answered = found.as_ref().is_ok_and(|found| found.iter().any(is_answer));
+                answers.push(found);
+                if answered {
+                    break;
+                }
+            }
+        } else {
+            answers = futures_util::future::join_all(self.members.iter().map(call)).await;
+        }
         let (called, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
         if let (true, Some(Err(error))) = (called.is_empty(), failed.into_iter().next()) {
             return Err(error);
