@@ -5,6 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use async_nats::{Client, HeaderMap, jetstream};
+use incumbent::Successor;
+use incumbent::lock::{CandidateRequest, HandoverAnswer, Lock};
 use incumbent::nats::{Bucket, BucketConfig};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -80,6 +82,25 @@ impl Admin {
             let published =
                 context.publish_with_headers(subject.clone(), headers, Vec::new().into());
             timeout(REQUEST, async { published.await.ok()?.await.ok() }).await.ok()?.map(drop)
+        })
+        .await
+    }
+
+    /// Requests the leader of an election to hand over, as `incumbent election move` does. Returns
+    /// the identity of its successor; `None` if it leads on.
+    ///
+    /// # Errors
+    ///
+    /// Where no leader answers within a minute.
+    pub async fn move_leader(&self, election: &str) -> io::Result<Option<String>> {
+        insist("the answer of the leader", async || {
+            let bucket = Bucket::open(&self.client, &self.bucket).await.ok()?;
+            let request = CandidateRequest::HandOver(Successor::Any);
+            let answers = bucket.lock().call_roll(election, request, REQUEST).await.ok()?;
+            match answers.into_iter().find_map(|info| info.handover)? {
+                HandoverAnswer::To(successor) => Some(Some(successor.to_string())),
+                _ => Some(None),
+            }
         })
         .await
     }

@@ -57,6 +57,12 @@ pub enum Fault {
     StandbysPaused,
     /// SIGTERM to the leader, and a new process.
     LeaderTerminated,
+    /// An administrator moves the leader.
+    LeaderMoved,
+    /// The same, and SIGKILL to the leader within milliseconds of its answer.
+    MovedLeaderKilled,
+    /// The same, and SIGKILL to the successor.
+    MovedSuccessorKilled,
     /// An administrator deletes the key.
     KeyDeleted,
     /// An administrator deletes the key while the leader reaches no server.
@@ -237,6 +243,9 @@ pub const TABLE: &[Entry] = &[
     of_sentinels("leader and sentinel killed", Fault::SentinelKilled, EITHER),
     of_sentinels("leader killed, sentinel paused", Fault::SentinelPaused, LONG),
     of_candidates("leader terminated", Fault::LeaderTerminated, ALL, AT_ONCE),
+    of_candidates("leader moved", Fault::LeaderMoved, ALL, AT_ONCE),
+    of_candidates("leader moved, and killed", Fault::MovedLeaderKilled, ALL, EITHER),
+    of_candidates("leader moved, successor killed", Fault::MovedSuccessorKilled, ALL, EITHER),
     of_candidates("key deleted", Fault::KeyDeleted, ALL, SHORT),
     // Beside Choria's there is no promise for a forced delete that the leader cannot learn of, nor
     // for a bucket of which the creator declares that there is no leader.

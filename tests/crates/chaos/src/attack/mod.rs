@@ -1,5 +1,6 @@
 //! Doing a fault, and undoing it.
 
+mod moves;
 mod pair;
 
 use std::io;
@@ -91,6 +92,9 @@ pub async fn begin(env: &mut TestEnv, fault: Fault) -> io::Result<(Vec<Wound>, S
         | Fault::BucketDeleted
         | Fault::BucketCreatedByCandidate => entries(env, fault).await,
         Fault::ChoriaEvicted | Fault::ChoriaKilled | Fault::ChoriaAlone => choria(env, fault).await,
+        Fault::LeaderMoved | Fault::MovedLeaderKilled | Fault::MovedSuccessorKilled => {
+            moves::begin(env, fault).await
+        }
         Fault::LeaderAloneAnd(second) => pair::begin(env, second).await,
     }
 }
