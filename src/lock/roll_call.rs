@@ -43,6 +43,7 @@ pub enum CandidateRequest {
     /// Hand over to a candidate that is to be preferred to the present leader. The leader answers.
     Prefer {
         /// The candidate that asks.
+        #[cfg_attr(feature = "_json", serde(with = "nonce_text"))]
         by: Nonce,
         /// Its priority.
         priority: u8,
@@ -269,11 +270,15 @@ impl Role {
 pub(crate) const MAX_SITE_LEN: usize = 128;
 
 #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
-pub(crate) use json::{parse, parse_request, request_to_json, to_json};
+pub(crate) use json::{parse, to_json};
+#[cfg(feature = "nats")]
+pub(crate) use json::{parse_request, request_to_json};
 
 #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
 mod json {
-    use super::{CandidateInfo, CandidateRequest, HandoverAnswer, MAX_SITE_LEN};
+    #[cfg(feature = "nats")]
+    use super::CandidateRequest;
+    use super::{CandidateInfo, HandoverAnswer, MAX_SITE_LEN};
     use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
 
     /// The most bytes of an answer that are read.
@@ -288,11 +293,13 @@ mod json {
         serde_json::to_string(info).unwrap_or_default()
     }
 
+    #[cfg(feature = "nats")]
     pub(crate) fn request_to_json(request: &CandidateRequest) -> String {
         serde_json::to_string(request).unwrap_or_default()
     }
 
     /// Reads a request, which anybody may have sent; `None` if it is none.
+    #[cfg(feature = "nats")]
     pub(crate) fn parse_request(request: &[u8]) -> Option<CandidateRequest> {
         if request.len() > MAX_ANSWER_LEN {
             return None;
