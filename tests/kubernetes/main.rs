@@ -36,6 +36,7 @@ mod peer;
 mod record;
 mod relay;
 mod rights;
+mod roll_call;
 mod status;
 mod suite;
 mod work_log;

@@ -46,7 +46,11 @@ pub async fn elections(
         None => None,
     };
     let absent = matches!(&found, Some(Ok(found)) if found.contains(&Finding::Absent));
-    let needs = needs_of_elections(objects.kind(), name, absent);
+    let answers = name.map(|name| format!("{name}-roll-call"));
+    let mut needs = needs_of_elections(objects.kind(), name, absent);
+    if objects.kind() == Kind::Lease {
+        roll_calls(&mut needs, name, answers.as_deref());
+    }
     check_rights(cluster, &needs, name, role, timeout, report).await;
     match found {
         None => unnamed(objects.kind().name(), report),
@@ -216,6 +220,23 @@ fn needs_for_life<'a>(
         read_all(&mut needs, unnamed("list"));
     }
     needs
+}
+
+/// What roll calls and handovers need. `answers`: the Lease with the answers of this election.
+fn roll_calls<'a>(needs: &mut Vec<Need<'a>>, name: Option<&'a str>, answers: Option<&'a str>) {
+    let (group, resource) = Kind::Lease.resource();
+    let right = |verb, name| Right { verb, group, resource, name, cluster_wide: false };
+    let mut useful = |right| needs.push(Need { right, needed_by: &[], useful_to: BOTH });
+    const BOTH: &[Role] = &[Candidate, Administrator];
+    useful(right("patch", name));
+    if answers.is_some() {
+        ["get", "watch", "patch"].into_iter().for_each(|verb| useful(right(verb, answers)));
+    }
+    // The first call of an election creates the Lease with the answers.
+    let create = right("create", None);
+    for need in needs.iter_mut().filter(|need| need.right == create) {
+        need.useful_to = if need.needed_by.is_empty() { BOTH } else { &[Administrator] };
+    }
 }
 
 /// A role that reads all elections lists them, and need not get one.

@@ -18,7 +18,8 @@ use crate::time_format;
 ///
 /// Each candidate answers for itself: its identity, what it is doing (leader, draining,
 /// cooling_down, standby), its priority, version and start, and the leader that it sees. Those that
-/// are slow, cut off or of other programs are missing. On NATS and PostgreSQL.
+/// are slow, cut off or of other programs are missing. On NATS, PostgreSQL and
+/// Kubernetes Leases.
 #[derive(Args)]
 pub struct Members {
     /// The election.

@@ -129,9 +129,10 @@ impl<'a> Elections<'a> {
         match self {
             Self::Nats(elections) => elections.call_roll(name, request, within).await,
             Self::Lock(elections) => elections.call_roll(name, request, within).await,
-            Self::Kubernetes(_) | Self::ForLife(_) => Err(CliError::new(
+            Self::Kubernetes(elections) => elections.call_roll(name, request, within).await,
+            Self::ForLife(_) => Err(CliError::new(
                 Code::Usage,
-                "Kubernetes carries no roll calls: its candidates are unknown",
+                "a lock for life carries no roll calls: its candidates are unknown",
             )),
         }
     }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
+use incumbent::CandidateInfo;
 use incumbent::kubernetes::{
     Cluster, ElectionStatus, ElectionWatch, Finding, LeaseTiming, LifeLocks, ResourceKind,
     ResourceLock, check_namespace,
 };
-use incumbent::lock::{Lock, LockError, Reading};
+use incumbent::lock::{CandidateRequest, Lock, LockError, Reading};
 
 use super::kind::{Kind, LifeKind};
 use super::opened::OpenedLock;
@@ -89,6 +90,13 @@ pub trait Records: Send + Sync {
 
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError>;
 
+    async fn call_roll(
+        &self,
+        name: &str,
+        request: CandidateRequest,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError>;
+
     async fn health(
         &self,
         name: &str,
@@ -125,6 +133,15 @@ impl<C: ResourceKind> Records for ResourceLock<C> {
 
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
         self.create(name, timeout).await
+    }
+
+    async fn call_roll(
+        &self,
+        name: &str,
+        request: CandidateRequest,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        Lock::call_roll(self, name, request, within).await
     }
 
     async fn health(

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, GetParams, ListParams, PostParams, Preconditions, WatchParams};
+use kube::api::{
+    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams,
+};
 use kube::client::Body;
 use kube::core::{Request, Status};
 use serde_json::{Value, json};
@@ -106,17 +108,6 @@ impl Objects {
         &self.namespace
     }
 
-    /// Returns a reference to one of the objects.
-    pub(super) fn reference(&self, api_version: &str, name: &str, object: &Value) -> Value {
-        json!({
-            "apiVersion": api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": name,
-            "uid": object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default(),
-        })
-    }
-
     pub(super) fn written_by_another(&self, name: &str) -> LockError {
         let message = format!("the {} was written by another client", self.describe(name));
         LockError::new(LockErrorKind::Conflict, message)
@@ -159,6 +150,17 @@ impl Objects {
         by: Instant,
     ) -> Result<Value, ApiFailure> {
         self.send(|| self.request.replace(name, &PostParams::default(), bytes(object)), by).await
+    }
+
+    /// Merges annotations into an object, whatever its version is; `null` removes one.
+    pub(super) async fn annotate(
+        &self,
+        name: &str,
+        annotations: &Value,
+        by: Instant,
+    ) -> Result<Value, ApiFailure> {
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+        self.send(|| self.request.patch(name, &PatchParams::default(), &patch), by).await
     }
 
     /// Deletes an object if it still has this uid and, if given, this version.

@@ -32,6 +32,11 @@ pub(super) const UNUSED: Content =
 /// object of this name.
 pub(super) const NEW: &str = "incumbent/new";
 
+/// The annotation that calls the roll. The leader's next renewal removes it.
+pub(super) const CALL: &str = "incumbent/roll-call";
+/// The annotation of a Lease that carries answers: the election's object.
+pub(super) const ANSWERS_OF: &str = "incumbent/roll-call-of";
+
 /// Whether the object is declared new, and shows no trace of a holder.
 pub(super) fn claims_to_be_new(place: RecordLocation, object: &Value) -> bool {
     annotation(object, NEW).is_some() && !was_held(place, object)
@@ -67,6 +72,7 @@ pub(super) fn write(
 ) {
     place.write(object, record);
     unannotate(object, NEW);
+    unannotate(object, CALL); // every watch has reported it
     let annotation = Annotation { version: CURRENT, mark, of: record.clone() };
     annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
 }

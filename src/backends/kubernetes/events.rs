@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+use super::api::Objects;
 use super::api_client::ApiClient;
 use super::record::RecordLocation;
 use crate::util::text::truncate;
@@ -24,6 +25,19 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size in bytes of an Event's message, which the server enforces.
 const MAX_MESSAGE_LEN: usize = 1024;
+
+impl Objects {
+    /// Returns a reference to one of the objects.
+    pub(super) fn reference(&self, api_version: &str, name: &str, object: &Value) -> Value {
+        json!({
+            "apiVersion": api_version,
+            "kind": self.kind(),
+            "namespace": self.namespace(),
+            "name": name,
+            "uid": object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default(),
+        })
+    }
+}
 
 /// Writes Events, best effort: an election does not wait for them.
 pub(super) struct Recorder {

@@ -10,7 +10,9 @@ use serde_json::Value;
 use super::answers::Events;
 use super::api::{ApiFailure, EVERY, Objects};
 use super::codec;
-use super::record::{self, RELEASED_SECONDS, RecordLocation, resource_version, unannotate};
+use super::record::{
+    self, RELEASED_SECONDS, RecordLocation, annotation, resource_version, unannotate,
+};
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use crate::lock::Advertisement;
@@ -261,6 +263,9 @@ fn check(name: &str) -> Result<(), LockError> {
 /// `default_lease`: how long to wait for a holder whose record states no duration.
 fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<ElectionStatus> {
     let record = place.read(object)?;
+    if annotation(object, codec::ANSWERS_OF).is_some() && !codec::was_held(place, object) {
+        return None;
+    }
     let version = resource_version(object)?;
     let found = codec::read(place, object, default_lease);
     let holding = match found.content {

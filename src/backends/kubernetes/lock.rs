@@ -10,8 +10,8 @@ use super::resource_lock::ResourceLock;
 use super::watch;
 use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    Subscription, Write, check_not_empty,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
+    Reading, Release, Revision, RollCall, Subscription, Write, check_not_empty,
 };
 use crate::protocol::TimingOptions;
 use crate::time::timer::deadline_after;
@@ -71,6 +71,25 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         let version = self.inner.version_of(object, expected, by).await?;
         let left = by.saturating_duration_since(Instant::now());
         ResourceLock::evict(self, object, version, left).await.map(drop)
+    }
+
+    /// Requires the rights to `get` and `patch`, and at the first call of an election to `create`.
+    async fn call_roll(
+        &self,
+        name: &str,
+        request: CandidateRequest,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        self.inner.call_roll(name, request, within).await
+    }
+
+    async fn answer_roll_call(
+        &self,
+        name: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        self.inner.answer_roll_call(name, call, info).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -62,6 +62,7 @@ mod probe;
 mod record;
 mod resource;
 mod resource_lock;
+mod roll_call;
 mod state;
 mod store;
 mod timing;

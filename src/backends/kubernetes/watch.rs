@@ -11,7 +11,8 @@ use tracing::debug;
 use super::answers::Events;
 use super::codec::claims_to_be_new;
 use super::known::ObjectState;
-use super::record::resource_version;
+use super::record::{RecordLocation, resource_version};
+use super::roll_call::SeenCalls;
 use super::state::ResourceLockState;
 use crate::backends::hint_hub::{self, BEGINS_WITHIN, HINT_DELAY, HintHub, Listen};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
@@ -38,6 +39,7 @@ impl Listen for Watched {
             name: self.name.clone(),
             from: None,
             delivered: Revision(0),
+            calls: SeenCalls::default(),
         };
         watcher.run()
     }
@@ -57,6 +59,7 @@ struct Watcher {
     from: Option<String>,
     /// The newest revision that the watch delivered.
     delivered: Revision,
+    calls: SeenCalls,
 }
 
 /// The reason why a watch ended.
@@ -149,9 +152,24 @@ impl Watcher {
                     self.election.hub.send_all(&Hint::Recheck);
                     continue;
                 }
-                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => object,
+                Ok(Some(Ok(WatchEvent::Added(object)))) => {
+                    self.calls.found(&object);
+                    object
+                }
+                Ok(Some(Ok(WatchEvent::Modified(object)))) => {
+                    self.on_calls(&object);
+                    object
+                }
             };
             self.on_object(object);
+        }
+    }
+
+    fn on_calls(&mut self, object: &Value) {
+        if let RecordLocation::Spec = self.lock.place
+            && let Some(call) = self.calls.changed(object)
+        {
+            self.election.hub.send_all(&Hint::RollCall(call));
         }
     }
 

@@ -7,6 +7,7 @@ mod env;
 mod evictions;
 mod for_life;
 mod life;
+mod members;
 mod proxy;
 mod refusals;
 mod rights;

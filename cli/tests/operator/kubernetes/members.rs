@@ -1,0 +1,54 @@
+//! `election members` on Kubernetes.
+
+use incumbent_test_support::eventually;
+use serde_json::{Value, json};
+
+use super::env::{OBSERVER, TestEnv};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn candidates_of_a_lease_are_listed() {
+    let env = TestEnv::new().await;
+    let mut first = env.start_campaign("first");
+    first.line_with("won");
+    let _second = env.start_campaign("second");
+    let list = ["election", "members", "my-app", "--within", "300ms", "-o", "json"];
+    let members = eventually("both answer", async || {
+        let members = env.json(&list);
+        (members.as_array().map(Vec::len) == Some(2)).then_some(members)
+    })
+    .await;
+    let shown = |field: &str| [0, 1].map(|at| members[at][field].clone());
+    assert_eq!(shown("identity"), [json!("first"), json!("second")]);
+    assert_eq!(shown("role"), [json!("leader"), json!("standby")]);
+    assert_eq!(shown("leader"), [json!("first"), json!("first")]);
+
+    assert_eq!(env.json(&["election", "members", "other", "-o", "json"]), json!([]));
+    let elections = env.json(&["election", "list", "-o", "json"]);
+    let count = elections.as_array().map(Vec::len);
+    assert_eq!(count, Some(1), "the answers are no election: {elections}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_need_a_lease_and_the_right_to_call() {
+    let env = TestEnv::new().await;
+    let members = ["election", "members", "my-app"];
+    for (kind, what) in [
+        ("configmap", "a ConfigMap carries no roll calls"),
+        ("for-life", "a lock for life carries no roll calls"),
+    ] {
+        env.expect_refusal(&[&members[..], &["--kind", kind]].concat(), what, 2);
+    }
+    env.create_lease("my-app", Value::Null).await;
+    let rule = json!({
+        "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "get"],
+    });
+    env.allow(OBSERVER, &json!([rule])).await;
+    let observer = env.config_of(OBSERVER);
+    let members = [&members[..], &["--kubeconfig", &observer]].concat();
+    eventually("the right to get", async || {
+        let refused = env.shell.run(&env.args(&members)).stderr;
+        refused.contains("the right to create is missing").then_some(())
+    })
+    .await;
+    env.expect_refusal(&members, "my-app-roll-call: the right to create is missing", 5);
+}

@@ -1,0 +1,224 @@
+//! Roll calls on a Lease: old calls, the leader's record, rights, and what anybody may write.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use incumbent::lock::{
+    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Nonce, Reading, RollCall,
+};
+use incumbent::{CandidateInfo, Election, Role};
+use incumbent_test_support::eventually;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::conformance::{Service, leads, soon};
+use crate::env::{InConfigMap, InLease, Kind, OBJECT, TestEnv};
+use crate::rights::lacks;
+
+const LEASE: Duration = Duration::from_secs(3);
+const WITHIN: Duration = Duration::from_millis(300);
+const CALL: &str = "incumbent/roll-call";
+const ANSWERS: &str = "my-app-roll-call";
+
+fn leases(env: &TestEnv) -> Api<DynamicObject> {
+    Api::namespaced_with(env.admin.clone(), &env.namespace, &InLease::resource())
+}
+
+/// The annotations of the object with the answers.
+async fn annotations(env: &TestEnv) -> Vec<String> {
+    let object = leases(env).get(ANSWERS).await.expect("the object with the answers");
+    object.metadata.annotations.unwrap_or_default().into_keys().collect()
+}
+
+async fn annotate(env: &TestEnv, name: &str, annotations: Value) {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+    leases(env).patch(name, &PatchParams::default(), &patch).await.expect("a patch");
+}
+
+async fn call(lock: &dyn Lock) -> Vec<CandidateInfo> {
+    lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.expect("a roll call")
+}
+
+/// Calls until a candidate hears it: its watch may begin after it leads.
+async fn answered(lock: &dyn Lock) -> CandidateInfo {
+    eventually("the candidate answers", async || call(lock).await.pop()).await
+}
+
+async fn revision(lock: &dyn Lock) -> incumbent::lock::Revision {
+    match lock.read("my_app", LEASE).await.expect("a read") {
+        Reading::Found(record) => record.revision,
+        Reading::Empty { .. } => panic!("no record"),
+    }
+}
+
+/// The hints of a lock of the account, once its watch has begun.
+async fn listening(
+    lock: &dyn Lock,
+) -> (mpsc::UnboundedReceiver<Hint>, incumbent::lock::Subscription) {
+    let (told, mut hints) = mpsc::unbounded_channel();
+    let subscription = lock.subscribe("my_app", HintSink::new(move |hint| drop(told.send(hint))));
+    let full =
+        async { while !matches!(hints.recv().await, Some(Hint::Coverage(Coverage::Full))) {} };
+    soon("the watch", full).await;
+    (hints, subscription)
+}
+
+async fn next_call(hints: &mut mpsc::UnboundedReceiver<Hint>) -> RollCall {
+    let call = async {
+        loop {
+            if let Hint::RollCall(call) = hints.recv().await.expect("hints") {
+                return call;
+            }
+        }
+    };
+    soon("a call", call).await
+}
+
+fn roll_call(id: &str) -> String {
+    json!({ "id": id, "within_ms": 1, "request": "identify" }).to_string()
+}
+
+/// A record that nobody renews.
+async fn held_by_another_program(env: &TestEnv) {
+    let spec = json!({ "holderIdentity": "go", "leaseDurationSeconds": 60 });
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", env.namespace);
+    env.post(&path, &json!({ "metadata": { "name": OBJECT }, "spec": spec })).await;
+}
+
+async fn renewed(election: &Election, env: &TestEnv) {
+    let before = env.record().await.expect("a record");
+    eventually("a renewal", async || (env.record().await? != before).then_some(())).await;
+    assert!(election.is_leader());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_disturbs_no_leader_and_leaves_nothing() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let leader = env.campaign("first").await;
+    let leadership = leads(&leader).await;
+    let lock = env.lock().await;
+    let found = answered(&*lock).await;
+    assert_eq!((&*found.identity, found.role), ("first", Role::Leader));
+
+    for _ in 0..3 {
+        assert_eq!(call(&*lock).await.len(), 1);
+    }
+    renewed(&leader, &env).await;
+    let object = env.object().await.expect("the Lease");
+    assert_eq!(object["metadata"]["annotations"][CALL], Value::Null, "a renewal removes it");
+    assert_eq!(found.token, Some(leadership.token()));
+    assert!(leadership.is_valid());
+    assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"], "no answer is left");
+    let names = env.operators_lock().await.names(LEASE).await.expect("a list");
+    assert_eq!(names, [OBJECT], "the object with the answers is no election");
+}
+
+/// A call may have been written long ago, by a clock that nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_that_starts_later_answers_no_old_call() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    held_by_another_program(&env).await;
+    annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000001") })).await;
+    let lock = env.lock().await;
+    let (mut hints, _subscription) = listening(&*lock).await;
+    let before = revision(&*lock).await;
+    // Neither is the old call a new one, when the rest of the object changes.
+    annotate(&env, OBJECT, json!({ "other": "1" })).await;
+    annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000002") })).await;
+    assert_eq!(&*next_call(&mut hints).await.reply_to, "6abcdef000000002");
+    annotate(&env, OBJECT, json!({ "other": "2" })).await;
+    annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000003") })).await;
+    assert_eq!(&*next_call(&mut hints).await.reply_to, "6abcdef000000003");
+    assert_eq!(revision(&*lock).await, before, "a call is no write to the record");
+}
+
+/// Each answer is kept, and each call has its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_answer_two_calls_at_once() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    held_by_another_program(&env).await;
+    let (lock, candidates) = (env.lock().await, env.lock().await);
+    let (mut hints, _subscription) = listening(&*candidates).await;
+    let within = Duration::from_secs(2);
+    let ask = || lock.call_roll("my_app", CandidateRequest::Identify, within);
+    let answer = async {
+        for call in [next_call(&mut hints).await, next_call(&mut hints).await] {
+            join_all((0..30).map(async |number| {
+                let info = CandidateInfo::new(format!("c{number}"), Nonce(number));
+                candidates.answer_roll_call("my_app", &call, &info).await.expect("an answer");
+            }))
+            .await;
+        }
+    };
+    let (first, second, ()) = tokio::join!(ask(), ask(), answer);
+    assert_eq!([first.unwrap().len(), second.unwrap().len()], [30, 30]);
+    assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_calls_and_answers_do_no_harm() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let leader = env.campaign("first").await;
+    let leadership = leads(&leader).await;
+    let lock = env.lock().await;
+    answered(&*lock).await;
+    let long = "x".repeat(100_000);
+    for junk in ["", "[[[[", r#"{"id":"/../x","within_ms":1}"#, &long] {
+        annotate(&env, OBJECT, json!({ CALL: junk })).await;
+    }
+    let answers = json!({
+        "incumbent/answer.junk": "junk",
+        "incumbent/answer.ffffffffffffffff.00000000000000aa": long,
+    });
+    annotate(&env, ANSWERS, answers).await;
+    let found = call(&*lock).await;
+    let [only] = &found[..] else { panic!("the candidate alone: {found:?}") };
+    assert_eq!(&*only.identity, "first");
+    assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"], "junk is removed");
+    renewed(&leader, &env).await;
+    assert!(leadership.is_valid());
+    assert_eq!(leader.lock_failure(), None);
+}
+
+/// Without the rights an election is what it was, and a call says which right it lacks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_without_rights_names_the_missing_one() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let leader = env.campaign("first").await;
+    let leadership = leads(&leader).await;
+    let lock = env.lock().await;
+    answered(&*lock).await;
+    for (verb, rule, object) in [("patch", 0, OBJECT), ("get", 2, ANSWERS)] {
+        lacks(&env, rule, verb).await;
+        eventually(&format!("{verb} of {object} is refused"), async || {
+            let refused =
+                lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.err()?;
+            assert_eq!(refused.kind(), LockErrorKind::Denied, "{refused}");
+            let (refused, right) = (refused.to_string(), format!("right to {verb} is missing"));
+            assert_eq!(refused.lines().count(), 1, "{refused}");
+            // The server learns of a change a little later.
+            (refused.contains(&right) && refused.contains(object)).then_some(())
+        })
+        .await;
+    }
+    lacks(&env, 2, "patch").await;
+    let operator = env.operators_lock().await;
+    eventually("the candidate may not answer", async || {
+        call(&*operator).await.is_empty().then_some(())
+    })
+    .await;
+    renewed(&leader, &env).await;
+    assert!(leadership.is_valid());
+    assert_eq!(leader.lock_failure(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_leases_carry_calls() {
+    let lease = TestEnv::<InLease>::new(LEASE).await.lock().await;
+    assert_eq!(call(&*lease).await, [], "there is no such Lease");
+    let config_map = TestEnv::<InConfigMap>::new(LEASE).await.lock().await;
+    let refused = config_map.call_roll("my_app", CandidateRequest::Identify, WITHIN).await;
+    let refused = refused.expect_err("it carries none");
+    assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
+}
