@@ -16,7 +16,7 @@ use self::checks::{
 };
 use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::{Machine, shared_among};
-use crate::driver::moves::MoveOptions;
+use crate::driver::move_state::MoveOptions;
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
 #[cfg(all(feature = "sentinel", unix))]

@@ -8,7 +8,8 @@ mod drain;
 mod finish;
 pub(crate) mod health;
 pub(crate) mod machine;
-pub(crate) mod moves;
+pub(crate) mod move_state;
+mod moves;
 mod optional;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
@@ -32,7 +33,7 @@ use tracing::{Instrument, error, info, info_span, warn};
 use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::finish::Finish;
 use crate::driver::machine::Machine;
-use crate::driver::moves::{DriverMoves, MoveOptions, ReplyTo, poll_move};
+use crate::driver::move_state::{DriverMoves, MoveOptions, ReplyTo, poll_move};
 use crate::driver::optional::{poll_campaigning, poll_optional};
 use crate::driver::requests::{LockRequests, next_response};
 #[cfg(all(feature = "sentinel", unix))]

@@ -167,8 +167,9 @@ impl Leadership {
         self.term.renewed(deadline).await
     }
 
-    /// Hands over to a candidate that is ready, and returns its identity once one is found. Then the
-    /// term ends with [`Cause::HandedOver`](crate::Cause::HandedOver), as by
+    /// Hands over to a candidate that is ready, and returns its identity once one is found.
+    ///
+    /// Then the term ends with [`Cause::HandedOver`](crate::Cause::HandedOver), as by
     /// [`resign`](Self::resign), and the successor acquires the entry first.
     ///
     /// Nothing stops before a candidate has answered that it is ready. If it is gone by the time

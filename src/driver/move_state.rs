@@ -1,0 +1,79 @@
+//! What a driver keeps of the moves of its candidate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::health::HealthCheck;
+use crate::election::inbox::HandOverReply;
+use crate::lock::{CandidateInfo, LockError, RollCall, Standing};
+use crate::protocol::{Health, Moves};
+
+/// Where the outcome of a handover goes.
+pub(super) enum ReplyTo {
+    /// To this process.
+    Caller(HandOverReply),
+    /// To whoever called on this lock.
+    Call(usize, RollCall),
+    /// Nowhere: the candidate moves by itself.
+    None,
+}
+
+/// A call to the candidates that is under way.
+pub(super) struct MoveInFlight {
+    pub answers: BoxFuture<'static, Result<Vec<CandidateInfo>, LockError>>,
+    /// Who waits for the outcome; `None`: it is the answer of the leader to this candidate.
+    pub reply: Option<ReplyTo>,
+}
+
+/// The moves of this candidate, its health, and its call.
+pub(super) struct DriverMoves {
+    pub moves: Moves,
+    pub health: Option<Health>,
+    pub aside: bool,
+    pub call: Option<MoveInFlight>,
+}
+
+/// What the builder sets.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MoveOptions {
+    /// Where the candidate runs.
+    pub site: Option<Arc<str>>,
+    pub prefer_after: Option<Duration>,
+    pub aside: bool,
+    pub check: Option<HealthCheck>,
+}
+
+impl MoveOptions {
+    /// How ready a candidate is when it begins.
+    pub fn standing(&self) -> Standing {
+        standing(self.health().as_ref(), self.aside)
+    }
+
+    pub(super) fn health(&self) -> Option<Health> {
+        self.check.as_ref().map(|check| Health::new(check.failures))
+    }
+
+    pub(super) fn is_default(&self) -> bool {
+        self.prefer_after.is_none() && !self.aside && self.check.is_none()
+    }
+}
+
+pub(super) fn standing(health: Option<&Health>, aside: bool) -> Standing {
+    match health {
+        Some(health) if !health.is_healthy() => Standing::Sick,
+        _ if aside => Standing::Aside,
+        _ => Standing::Ready,
+    }
+}
+
+/// The answers to the call that is under way; never, while there is none.
+pub(super) async fn poll_move(
+    moves: &mut Option<Box<DriverMoves>>,
+) -> Result<Vec<CandidateInfo>, LockError> {
+    match moves.as_mut().and_then(|moves| moves.call.as_mut()) {
+        Some(call) => (&mut call.answers).await,
+        None => std::future::pending().await,
+    }
+}
