@@ -38,6 +38,9 @@ pub enum CandidateRequest {
     /// State who they are. Each answers.
     #[default]
     Identify,
+    /// State who they are, if they may be this successor of the leader. The others are silent, so
+    /// that the answer of one does not get lost among those of thousands.
+    Succeed(Successor),
     /// Hand over, as an operator wants it. The leader answers.
     HandOver(Successor),
     /// Hand over to a candidate that is to be preferred to the present leader. The leader answers.
@@ -53,6 +56,12 @@ pub enum CandidateRequest {
 }
 
 impl CandidateRequest {
+    /// Whether candidates do nothing but answer it: a lesser right.
+    #[cfg(feature = "nats")]
+    pub(crate) fn is_question(&self) -> bool {
+        matches!(self, Self::Identify | Self::Succeed(_))
+    }
+
     /// Whether the leader alone answers it.
     pub fn is_for_leader(&self) -> bool {
         matches!(self, Self::HandOver(_) | Self::Prefer { .. })
@@ -67,6 +76,7 @@ impl CandidateRequest {
     #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
     pub(crate) fn bounded(self) -> Self {
         match self {
+            Self::Succeed(to) => Self::Succeed(to.bounded()),
             Self::HandOver(to) => Self::HandOver(to.bounded()),
             other => other,
         }

@@ -34,7 +34,11 @@ pub(super) fn control_prefix(bucket: &str) -> String {
 
 /// Reads a call; `None` if it asks for no answer.
 pub(super) fn call_of(message: &Message) -> Option<RollCall> {
-    with_request(message, CandidateRequest::Identify)
+    let request = match message.payload.is_empty() {
+        true => CandidateRequest::Identify,
+        false => parse_request(&message.payload).filter(CandidateRequest::is_question)?,
+    };
+    with_request(message, request)
 }
 
 /// Reads a call with a request; `None` if it is none.
@@ -64,6 +68,9 @@ pub(super) async fn call(
     let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| unsent(&error))?;
     let (prefix, payload) = match &request {
         CandidateRequest::Identify => (call_prefix(bucket.api.bucket()), Bytes::new()),
+        request if request.is_question() => {
+            (call_prefix(bucket.api.bucket()), request_to_json(request).into())
+        }
         request => (control_prefix(bucket.api.bucket()), request_to_json(request).into()),
     };
     let subject = format!("{prefix}{name}");
