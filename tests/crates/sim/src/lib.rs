@@ -6,6 +6,7 @@
 //! out and checks at each step what must hold whatever happens; [`Schedule::shrink`] finds a
 //! smaller one that fails as well.
 
+mod actions;
 mod candidate;
 mod checker;
 mod choria;

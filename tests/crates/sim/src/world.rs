@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading};
-use incumbent::protocol::{Action, Event, Response, State};
+use incumbent::protocol::{Elector, Event, Response, State};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
@@ -150,6 +150,10 @@ impl World {
     pub fn history(&self) -> String {
         let lines = self.history.as_deref().unwrap_or_default();
         lines[lines.len().saturating_sub(200)..].join("\n")
+    }
+
+    pub(super) fn has_history(&self) -> bool {
+        self.history.is_some()
     }
 
     pub(super) fn log(&mut self, line: impl FnOnce() -> String) {
@@ -310,7 +314,7 @@ impl World {
         while let Some(action) = machine.poll_action() {
             actions.push(action);
         }
-        let (wake, state) = (machine.next_wake(), machine.state());
+        let state = machine.state();
         for action in actions {
             self.perform(who, action);
         }
@@ -318,79 +322,23 @@ impl World {
             self.checker.fail(format!("c{who} says {state} against what it told"));
         }
         self.register(who);
+        self.set_wake(who);
+    }
+
+    /// Wakes it when there is something to do at the latest.
+    pub(super) fn set_wake(&mut self, who: usize) {
         let candidate = &mut self.candidates[who];
-        let wake = [wake, candidate.drain.until()].into_iter().flatten().min();
+        let machine_wake = candidate.machine.as_ref().and_then(Elector::next_wake);
+        let wakes = [machine_wake, candidate.drain.until()];
         candidate.wake += 1;
         let (life, serial) = (candidate.life, candidate.wake);
-        if let Some(wake) = wake {
-            let at = candidate.real(wake);
-            let late = match self.random.u8(..) {
-                0..4 if !self.calm => self.millis(0..80),
-                _ => Duration::from_micros(self.random.u64(1..300)),
-            };
-            let after = at.saturating_sub(self.now) + late;
-            self.after(after, SimEvent::Wake { who, life, wake: serial });
-        }
-    }
-
-    fn perform(&mut self, who: usize, action: Action) {
-        if self.history.is_some() {
-            let told = trace::action(&action, &self.candidates[who]);
-            self.log(|| format!("c{who} {told}"));
-        }
-        let life = self.candidates[who].life;
-        let unruly = !self.calm && self.random.u8(..) < self.candidates[who].setup.unruly;
-        match action {
-            Action::Request { id, request } => self.send(who, id, request),
-            Action::Begin { token, deadline } => {
-                let deadline = self.entitled(who, deadline);
-                self.judge_token(who);
-                self.checker.begin(who, self.now, token, deadline);
-                if unruly {
-                    let (after, panicked) = (self.millis(0..4000), self.random.bool());
-                    let event = Event::WorkEnded { panicked };
-                    self.after(after, SimEvent::Inside { who, life, event });
-                }
-            }
-            Action::Extend { deadline } => {
-                let deadline = self.entitled(who, deadline);
-                self.checker.extend(who, self.now, deadline);
-            }
-            Action::End { by, .. } => {
-                self.checker.end(who);
-                self.end_drain(who);
-                let grace = self.candidates[who].real(by).saturating_sub(self.now);
-                let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };
-                let event = Event::TermEnded { work_stopped: !unruly };
-                self.after(after, SimEvent::Inside { who, life, event });
-            }
-            Action::Finished => {
-                self.process_ends(who, false);
-                let after = self.millis(0..1500);
-                self.after(after, SimEvent::Start { who });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether the last token was lost, and cannot be known to a candidate that begins a term.
-    fn judge_token(&mut self, who: usize) {
-        let clocks_agree = self.candidates.iter().all(|it| it.setup.wall_ms == 0);
-        let Candidate { knew, asked, .. } = self.candidates[who];
-        if let (Some(store), Some(last)) = (&self.store, self.checker.last_token())
-            && store.excuses_token(last, knew, asked, clocks_agree)
-        {
-            self.checker.excuse_token();
-        }
-    }
-
-    /// The deadline in the world's time, after seeing that a write entitles to it.
-    fn entitled(&mut self, who: usize, deadline: incumbent::clock::Instant) -> Time {
-        let candidate = &self.candidates[who];
-        let lease = candidate.timing.lease();
-        if candidate.entitled_from.is_none_or(|from| deadline > from + lease) {
-            self.checker.fail(format!("no write entitles candidate {who} to {deadline:?}"));
-        }
-        candidate.real(deadline)
+        let Some(wake) = wakes.into_iter().flatten().min() else { return };
+        let at = candidate.real(wake);
+        let late = match self.random.u8(..) {
+            0..4 if !self.calm => self.millis(0..80),
+            _ => Duration::from_micros(self.random.u64(1..300)),
+        };
+        let after = at.saturating_sub(self.now) + late;
+        self.after(after, SimEvent::Wake { who, life, wake: serial });
     }
 }
