@@ -245,6 +245,7 @@ impl Moves {
             return Err(Refusal::Busy);
         }
         self.calling = Some((reason, since));
+        self.asking = false; // the roll call takes the place of a question to an earlier leader
         Ok(())
     }
 
@@ -350,3 +351,7 @@ impl Moves {
         self.settings.origin_unix_ms.saturating_add(since_origin)
     }
 }
+
+#[cfg(test)]
+#[path = "moves_tests.rs"]
+mod tests;

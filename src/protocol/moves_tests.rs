@@ -1,0 +1,50 @@
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(10);
+const ME: Nonce = Nonce(1);
+/// What the wall clock shows when a scenario begins.
+const WALL_MS: u64 = 1_700_000_000_000;
+
+fn at(secs: f64) -> Instant {
+    Instant::from_origin(Duration::from_secs_f64(secs))
+}
+
+fn settings(priority: u8) -> MoveSettings {
+    let prefer_after = Some(Duration::from_secs(30));
+    MoveSettings { nonce: ME, priority, lease: LEASE, prefer_after, origin_unix_ms: WALL_MS }
+}
+
+/// Of priority 5, which stands by beside the leader of this term from the begin.
+fn standby(token: u64) -> Moves {
+    let mut moves = Moves::new(settings(5), at(0.0), Standing::Ready);
+    moves.set_role(at(0.0), MoveRole::StandsBy(Some(Token(token))));
+    moves
+}
+
+/// The instant at which something is due, and what it is.
+fn next(moves: &mut Moves) -> Option<(Instant, MoveCall)> {
+    for _ in 0..10 {
+        let due = moves.next_wake()?;
+        if let Some(call) = moves.advance(due) {
+            return Some((due, call));
+        }
+    }
+    panic!("wakes without a delay: {moves:?}");
+}
+
+/// A ready standby.
+fn other(nonce: u64, priority: u8) -> CandidateInfo {
+    CandidateInfo { priority, ..CandidateInfo::new(format!("c{nonce}"), Nonce(nonce)) }
+}
+
+#[test]
+fn a_roll_call_in_the_place_of_a_question_leaves_no_answer_awaited() {
+    let mut moves = standby(1);
+    let (asked, _) = next(&mut moves).expect("it asks");
+    let led = asked + Duration::from_secs(1);
+    moves.set_role(led, MoveRole::Leads(led));
+    assert_eq!(moves.request(Successor::Any), Ok(()));
+    moves.set_role(led + LEASE, MoveRole::StandsBy(Some(Token(2))));
+    assert_eq!(moves.on_roll(led + LEASE, &[other(2, 0)]), Err(Refusal::NotLeading));
+    assert!(next(&mut moves).is_some_and(|(_, call)| matches!(call, MoveCall::Leader(_))));
+}
