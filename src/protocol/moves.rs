@@ -18,6 +18,8 @@ const MAX_PAUSE_MS: u64 = 24 * 3600 * 1000;
 const MAX_RETRY: Duration = Duration::from_secs(600);
 /// The least time between two searches of a sick leader for a healthy successor.
 const MIN_SEARCH: Duration = Duration::from_secs(1);
+/// For so many leases a candidate lets another one's request take effect.
+const OVERHEARD: u32 = 4;
 
 /// What does not change while a candidate runs.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +94,8 @@ pub struct Moves {
     calling: Option<(Reason, Instant)>,
     /// Whether an answer of the leader is awaited.
     asking: bool,
+    /// Whether another candidate was heard to ask, since this one was last due.
+    overheard: bool,
     role: MoveRole,
     /// When to search for a successor, or to ask to be preferred.
     at: Option<Instant>,
@@ -108,6 +112,7 @@ impl Moves {
             pause: Pause::default(),
             calling: None,
             asking: false,
+            overheard: false,
             role: MoveRole::StandsBy(None),
             at: None,
             retry: settings.lease,
@@ -148,6 +153,7 @@ impl Moves {
     pub fn set_role(&mut self, now: Instant, role: MoveRole) {
         if role != self.role {
             self.role = role;
+            self.overheard = false;
             self.plan(now);
         }
     }
@@ -170,6 +176,11 @@ impl Moves {
             MoveRole::Leads(since) => {
                 self.calling = Some((Reason::Standing, since));
                 Some(MoveCall::Ready)
+            }
+            MoveRole::StandsBy(_) if std::mem::take(&mut self.overheard) => {
+                // Whoever asked may have died, or is none of the candidates.
+                self.plan_after(now, self.settings.lease.saturating_mul(OVERHEARD));
+                None
             }
             MoveRole::StandsBy(_) => {
                 self.asking = true;
@@ -194,12 +205,10 @@ impl Moves {
         self.call(Reason::Preferred)
     }
 
-    /// A candidate of this priority was heard to ask the leader: one of lower priority need not ask
-    /// too, unless it sees another leader.
+    /// A candidate of this priority was heard to ask the leader: one of lower priority asks later,
+    /// unless it sees another leader first.
     pub fn overheard(&mut self, priority: u8) {
-        if matches!(self.role, MoveRole::StandsBy(_)) && priority >= self.settings.priority {
-            self.at = None;
-        }
+        self.overheard |= priority >= self.settings.priority;
     }
 
     /// Takes the answers to [`MoveCall::Ready`]: to whom the leader hands over.

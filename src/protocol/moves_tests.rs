@@ -48,3 +48,23 @@ fn a_roll_call_in_the_place_of_a_question_leaves_no_answer_awaited() {
     assert_eq!(moves.on_roll(led + LEASE, &[other(2, 0)]), Err(Refusal::NotLeading));
     assert!(next(&mut moves).is_some_and(|(_, call)| matches!(call, MoveCall::Leader(_))));
 }
+
+#[test]
+fn one_that_overhears_another_asks_later() {
+    for (priority, waits) in [(4, false), (5, true), (9, true)] {
+        let mut moves = standby(1);
+        let due = moves.next_wake().expect("it is to ask");
+        moves.overheard(priority);
+        let (asked, _) = next(&mut moves).expect("it asks");
+        let expected = if waits { due + LEASE * 4 } else { due };
+        assert_eq!(asked, expected, "beside one of priority {priority}");
+    }
+}
+
+#[test]
+fn one_that_sees_another_leader_asks_it_whatever_it_overheard_before() {
+    let mut moves = standby(1);
+    moves.overheard(9);
+    moves.set_role(at(40.0), MoveRole::StandsBy(Some(Token(2))));
+    assert!(next(&mut moves).is_some_and(|(asked, _)| asked <= at(40.0) + LEASE));
+}
