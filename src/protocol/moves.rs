@@ -92,8 +92,8 @@ pub struct Moves {
     pause: Pause,
     /// The reason of the roll call that is under way, and since when the term leads.
     calling: Option<(Reason, Instant)>,
-    /// Whether an answer of the leader is awaited.
-    asking: bool,
+    /// What it was when it asked the leader whose answer is awaited.
+    asking: Option<MoveRole>,
     /// Whether another candidate was heard to ask, since this one was last due.
     overheard: bool,
     role: MoveRole,
@@ -111,7 +111,7 @@ impl Moves {
             ready_since: (standing == Standing::Ready).then_some(now),
             pause: Pause::default(),
             calling: None,
-            asking: false,
+            asking: None,
             overheard: false,
             role: MoveRole::StandsBy(None),
             at: None,
@@ -136,7 +136,7 @@ impl Moves {
 
     /// When to call [`advance`](Self::advance) at the latest.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.at.filter(|_| self.calling.is_none() && !self.asking)
+        self.at.filter(|_| self.calling.is_none() && self.asking.is_none())
     }
 
     /// The standing changes.
@@ -183,7 +183,7 @@ impl Moves {
                 None
             }
             MoveRole::StandsBy(_) => {
-                self.asking = true;
+                self.asking = Some(self.role);
                 let MoveSettings { nonce, priority, .. } = self.settings;
                 Some(MoveCall::Leader(CandidateRequest::Prefer { by: nonce, priority }))
             }
@@ -233,8 +233,10 @@ impl Moves {
 
     /// Takes the answers to [`MoveCall::Leader`].
     pub fn on_answer(&mut self, now: Instant, answers: &[CandidateInfo]) {
-        self.asking = false;
         self.learn_pause(now, answers);
+        if self.asking.take() != Some(self.role) {
+            return; // of another leader than it sees now
+        }
         let leader = answers.iter().find(|info| info.handover.is_some());
         let settled = leader.is_some_and(|leader| leader.priority >= self.settings.priority);
         self.at = None;
@@ -254,7 +256,7 @@ impl Moves {
             return Err(Refusal::Busy);
         }
         self.calling = Some((reason, since));
-        self.asking = false; // the roll call takes the place of a question to an earlier leader
+        self.asking = None; // the roll call takes the place of a question to an earlier leader
         Ok(())
     }
 

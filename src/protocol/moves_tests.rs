@@ -1,4 +1,5 @@
 use super::*;
+use crate::lock::HandoverAnswer;
 
 const LEASE: Duration = Duration::from_secs(10);
 const ME: Nonce = Nonce(1);
@@ -37,6 +38,11 @@ fn other(nonce: u64, priority: u8) -> CandidateInfo {
     CandidateInfo { priority, ..CandidateInfo::new(format!("c{nonce}"), Nonce(nonce)) }
 }
 
+fn leader(priority: u8) -> CandidateInfo {
+    let handover = Some(HandoverAnswer::Refused("no".into()));
+    CandidateInfo { role: Role::Leader, handover, ..other(9, priority) }
+}
+
 #[test]
 fn a_roll_call_in_the_place_of_a_question_leaves_no_answer_awaited() {
     let mut moves = standby(1);
@@ -67,4 +73,13 @@ fn one_that_sees_another_leader_asks_it_whatever_it_overheard_before() {
     moves.overheard(9);
     moves.set_role(at(40.0), MoveRole::StandsBy(Some(Token(2))));
     assert!(next(&mut moves).is_some_and(|(asked, _)| asked <= at(40.0) + LEASE));
+}
+
+#[test]
+fn the_answer_of_an_earlier_leader_settles_nothing() {
+    let mut moves = standby(1);
+    let (asked, _) = next(&mut moves).expect("it asks");
+    moves.set_role(asked, MoveRole::StandsBy(Some(Token(2))));
+    moves.on_answer(asked, &[leader(9)]);
+    assert!(next(&mut moves).is_some());
 }
