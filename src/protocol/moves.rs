@@ -219,7 +219,7 @@ impl Moves {
         }
         self.learn_pause(now, answers);
         let chosen = self.choose(now, &reason, answers);
-        if chosen.is_err() {
+        if chosen.is_err() && reason == Reason::Standing {
             self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
         }
         chosen
@@ -227,8 +227,9 @@ impl Moves {
 
     /// The roll call of [`MoveCall::Ready`] failed.
     pub fn on_roll_failed(&mut self, now: Instant) {
-        self.calling = None;
-        self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+        if self.calling.take().is_some_and(|(reason, _)| reason == Reason::Standing) {
+            self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+        }
     }
 
     /// Takes the answers to [`MoveCall::Leader`].

@@ -83,3 +83,16 @@ fn the_answer_of_an_earlier_leader_settles_nothing() {
     moves.on_answer(asked, &[leader(9)]);
     assert!(next(&mut moves).is_some());
 }
+
+#[test]
+fn handovers_that_fail_do_not_keep_a_sick_leader_from_its_search() {
+    let mut moves = Moves::new(settings(5), at(0.0), Standing::Sick);
+    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
+    for secs in [3.0, 6.0, 9.0] {
+        assert_eq!(moves.request("nobody".into()), Ok(()));
+        assert!(moves.on_roll(at(secs), &[other(2, 0)]).is_err());
+        assert_eq!(moves.request("nobody".into()), Ok(()));
+        moves.on_roll_failed(at(secs));
+    }
+    assert_eq!(next(&mut moves), Some((at(10.0), MoveCall::Ready)));
+}
