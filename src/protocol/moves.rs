@@ -92,6 +92,8 @@ pub struct Moves {
     pause: Pause,
     /// The reason of the roll call that is under way, and since when the term leads.
     calling: Option<(Reason, Instant)>,
+    /// The term that is being handed over by an order, which nothing voluntary takes the place of.
+    ordered: Option<Instant>,
     /// What it was when it asked the leader whose answer is awaited.
     asking: Option<MoveRole>,
     /// Whether another candidate was heard to ask, since this one was last due.
@@ -111,6 +113,7 @@ impl Moves {
             ready_since: (standing == Standing::Ready).then_some(now),
             pause: Pause::default(),
             calling: None,
+            ordered: None,
             asking: None,
             overheard: false,
             role: MoveRole::StandsBy(None),
@@ -219,6 +222,10 @@ impl Moves {
         }
         self.learn_pause(now, answers);
         let chosen = self.choose(now, &reason, answers);
+        if chosen.is_ok() && !reason.is_voluntary() {
+            self.ordered = Some(since);
+            self.plan(now);
+        }
         if chosen.is_err() && reason == Reason::Standing {
             self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
         }
@@ -264,6 +271,7 @@ impl Moves {
     fn check_voluntary(&self, now: Instant) -> Result<(), Refusal> {
         match self.role {
             MoveRole::Leads(_) if self.paused_until(now).is_some() => Err(Refusal::Paused),
+            MoveRole::Leads(since) if self.ordered == Some(since) => Err(Refusal::Busy),
             MoveRole::Leads(since) if now < since + self.settings.lease => Err(Refusal::TooSoon),
             MoveRole::Leads(_) => Ok(()),
             MoveRole::StandsBy(_) => Err(Refusal::NotLeading),
@@ -338,6 +346,7 @@ impl Moves {
     fn plan_after(&mut self, now: Instant, delay: Duration) {
         let lease = self.settings.lease;
         let due = match (self.role, self.settings.prefer_after, self.ready_since) {
+            (MoveRole::Leads(since), ..) if self.ordered == Some(since) => None,
             (MoveRole::Leads(since), ..) if self.standing != Standing::Ready => Some(since + lease),
             // Of a term without a token the holder understands no requests.
             (MoveRole::StandsBy(Some(_)), Some(after), Some(ready_since)) => {

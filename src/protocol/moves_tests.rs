@@ -96,3 +96,22 @@ fn handovers_that_fail_do_not_keep_a_sick_leader_from_its_search() {
     }
     assert_eq!(next(&mut moves), Some((at(10.0), MoveCall::Ready)));
 }
+
+/// Its work drains, and may do so for long.
+#[test]
+fn nothing_voluntary_takes_the_place_of_an_order() {
+    let mut moves = Moves::new(settings(5), at(0.0), Standing::Ready);
+    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
+    assert_eq!(moves.request("c2".into()), Ok(()));
+    let answers = [other(2, 0), other(3, 9)];
+    assert_eq!(moves.on_roll(at(20.0), &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
+    moves.set_standing(at(21.0), Standing::Sick);
+    assert_eq!(moves.next_wake(), None);
+    assert_eq!(moves.prefer(at(22.0), 9), Err(Refusal::Busy));
+    assert_eq!(moves.request("c3".into()), Ok(()));
+    assert_eq!(moves.on_roll(at(23.0), &answers).map(|chosen| chosen.nonce), Ok(Nonce(3)));
+    // It leads again.
+    moves.set_role(at(30.0), MoveRole::StandsBy(None));
+    moves.set_role(at(40.0), MoveRole::Leads(at(40.0)));
+    assert_eq!(next(&mut moves), Some((at(50.0), MoveCall::Ready)));
+}
