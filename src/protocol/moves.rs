@@ -163,9 +163,10 @@ impl Moves {
 
     /// Pauses voluntary moves, or ends a pause by a time that is past.
     pub fn set_pause(&mut self, now: Instant, pause: Pause) {
+        let pause = self.bounded(now, pause);
         // What an operator wants now counts, whatever the clocks of earlier ones showed.
         let set_unix_ms = pause.set_unix_ms.max(self.pause.set_unix_ms.saturating_add(1));
-        self.pause = Pause { set_unix_ms, ..self.bounded(now, pause) };
+        self.pause = Pause { set_unix_ms, ..pause };
         self.plan(now);
     }
 

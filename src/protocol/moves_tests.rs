@@ -115,3 +115,21 @@ fn nothing_voluntary_takes_the_place_of_an_order() {
     moves.set_role(at(40.0), MoveRole::Leads(at(40.0)));
     assert_eq!(next(&mut moves), Some((at(50.0), MoveCall::Ready)));
 }
+
+/// Else none that comes later would be known to be later.
+#[test]
+fn a_pause_from_the_far_future_gives_way_to_a_later_one() {
+    let far = Pause { set_unix_ms: u64::MAX, until_unix_ms: u64::MAX };
+    let mut moves = standby(1);
+    moves.set_pause(at(1.0), far);
+    let first = moves.pause().expect("it is known");
+    moves.set_pause(at(2.0), Pause { set_unix_ms: WALL_MS, until_unix_ms: 0 });
+    let second = moves.pause().expect("it is known");
+    assert!(second > first && moves.paused_until(at(2.0)).is_none(), "{second:?}");
+    let mut newcomer = Moves::new(settings(5), at(0.0), Standing::Ready);
+    for pauses in [[first, second], [second, first]] {
+        let told = pauses.map(|pause| CandidateInfo { pause: Some(pause), ..other(2, 0) });
+        newcomer.on_answer(at(3.0), &told);
+        assert_eq!(newcomer.paused_until(at(3.0)), None);
+    }
+}
