@@ -1,6 +1,6 @@
 //! What drivers do with what their machines answer.
 
-use incumbent::protocol::{Action, Event};
+use incumbent::protocol::{Action, Cause, Event};
 
 use crate::candidate::Candidate;
 use crate::event::SimEvent;
@@ -22,6 +22,8 @@ impl World {
                 let deadline = self.entitled(who, deadline);
                 self.judge_token(who);
                 self.checker.begin(who, self.now, token, deadline);
+                let began = self.candidates[who].local(self.now);
+                self.term_of_mover(who, Some(began));
                 if unruly {
                     let (after, panicked) = (self.millis(0..4000), self.random.bool());
                     let event = Event::WorkEnded { panicked };
@@ -32,8 +34,12 @@ impl World {
                 let deadline = self.entitled(who, deadline);
                 self.checker.extend(who, self.now, deadline);
             }
-            Action::End { by, .. } => {
+            Action::End { by, cause } => {
                 self.checker.end(who);
+                if matches!(cause, Cause::HandedOver { .. }) {
+                    self.hands_over(who);
+                }
+                self.term_of_mover(who, None);
                 self.end_drain(who);
                 let grace = self.candidates[who].real(by).saturating_sub(self.now);
                 let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };

@@ -13,6 +13,7 @@ use crate::checker::Checker;
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
 use crate::event::{Scheduled, SimEvent};
+use crate::moves::{Judge, Moved, Trouble};
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::{Releases, Run, Sentinel};
@@ -44,6 +45,12 @@ pub struct World {
     /// The lock that several campaigns have in common.
     shared: Arc<Room>,
     pub checker: Checker,
+    /// Of moves.
+    pub(super) judge: Judge,
+    pub(super) moved: Moved,
+    pub(super) trouble: Trouble,
+    /// The roll calls so far.
+    pub(super) calls: u64,
     /// Until when no newcomer can know what became of the entry.
     pub(super) tampered_until: Time,
     /// No more faults, losses or long delays.
@@ -91,6 +98,10 @@ impl World {
                 .map(|_| Sentinel::default())
                 .collect(),
             runs: Vec::new(),
+            judge: Judge::new(candidates.len()),
+            moved: Moved::default(),
+            trouble: Trouble::default(),
+            calls: 0,
             releases: Releases::default(),
             winner_crashes: None,
             candidates,
@@ -190,6 +201,7 @@ impl World {
         | SimEvent::Hint { who, .. }
         | SimEvent::Replied { who, .. }
         | SimEvent::AskAgain { who, .. }
+        | SimEvent::Moves { who, .. }
         | SimEvent::Response { who, .. } = &what
             && self.candidates[*who].is_paused(self.now)
         {
@@ -269,6 +281,7 @@ impl World {
             SimEvent::Mended { restored } => self.object_is_mended(restored),
             SimEvent::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
             SimEvent::Sentinel { at, life, step } => self.step_sentinel(at, life, step),
+            SimEvent::Moves { who, life, step } => self.step_moves(who, life, step),
             SimEvent::Calm => self.calm_down(),
         }
         self.checker.beside_peers(self.now);
@@ -280,7 +293,7 @@ impl World {
         }
         let lock = self.capabilities(who);
         let (seed, choria) = (self.scenario.seed, self.scenario.chorias.is_some());
-        self.candidates[who].start(who, seed, choria, lock);
+        self.candidates[who].start(self.now, who, seed, choria, lock);
         let shares = self.candidates[who].setup.shares;
         self.candidates[who].room = if shares { self.shared.clone() } else { Arc::default() };
         if let Some(store) = self.store.as_mut().filter(|_| !shares) {
@@ -289,6 +302,7 @@ impl World {
         if self.now < self.tampered_until {
             self.checker.excuse(self.tampered_until);
         }
+        self.begin_moves(who);
         self.log(|| format!("c{who} starts"));
         self.feed(who, Event::Start);
         let coverage = self.candidates[who].setup.coverage;
@@ -322,6 +336,7 @@ impl World {
             self.checker.fail(format!("c{who} says {state} against what it told"));
         }
         self.register(who);
+        self.advance_moves(who);
         self.set_wake(who);
     }
 
@@ -329,7 +344,8 @@ impl World {
     pub(super) fn set_wake(&mut self, who: usize) {
         let candidate = &mut self.candidates[who];
         let machine_wake = candidate.machine.as_ref().and_then(Elector::next_wake);
-        let wakes = [machine_wake, candidate.drain.until()];
+        let moves_wake = candidate.mover.as_ref().and_then(|mover| mover.moves.next_wake());
+        let wakes = [machine_wake, candidate.drain.until(), moves_wake];
         candidate.wake += 1;
         let (life, serial) = (candidate.life, candidate.wake);
         let Some(wake) = wakes.into_iter().flatten().min() else { return };
