@@ -128,6 +128,23 @@ fn those_that_are_not_ready_create_after_the_others() {
     is_about(named, LEASE, "one that has become sick since it was named");
 }
 
+/// Hints of it are lost: what it reads then is another vacancy, with no holder between.
+#[test]
+fn a_tombstone_that_expires_meanwhile_prolongs_no_wait() {
+    let (mut harness, vacant) = after_release(with(Standing::Sick), None);
+    harness.holds = true;
+    let expired = Content::Vacant(Tombstone::Expired);
+    harness.run(LEASE / 2);
+    harness.server.store(harness.now, expired, LEASE);
+    harness.next_write();
+    is_about(harness.now - vacant, LEASE, "the first create");
+    harness.serve(); // refused
+    harness.next_request();
+    harness.serve();
+    harness.next_write();
+    is_about(harness.now - vacant, LEASE, "the second create");
+}
+
 /// Where nobody released it, too.
 #[test]
 fn those_that_are_not_ready_create_a_deleted_entry_after_the_others() {
