@@ -254,7 +254,7 @@ impl Moves {
         }
         self.retry = match leader {
             Some(_) => self.settings.lease,
-            None => (self.retry * 2).min(MAX_RETRY), // it understands no requests, or is gone
+            None => self.retry.saturating_mul(2).min(MAX_RETRY), // it understands no requests, or is gone
         };
         self.plan_after(now, self.retry);
     }
