@@ -92,7 +92,8 @@ impl Driver {
     }
 
     fn call_ready(&mut self, reply: ReplyTo) {
-        self.call(CandidateRequest::Identify, ROLL_WITHIN, Some(reply));
+        let request = CandidateRequest::Succeed(self.moves().moves.wanted());
+        self.call(request, ROLL_WITHIN, Some(reply));
     }
 
     fn call(&mut self, request: CandidateRequest, within: Duration, reply: Option<ReplyTo>) {
@@ -115,6 +116,9 @@ impl Driver {
         let leads = matches!(self.move_role(), MoveRole::Leads(_));
         match &call.request {
             CandidateRequest::Identify => return true,
+            CandidateRequest::Succeed(to) => {
+                return !leads && to.includes_at(&self.shared().identity, self.site.as_ref());
+            }
             CandidateRequest::Pause(pause) => {
                 let (now, pause) = (self.now(), *pause);
                 self.moves().moves.set_pause(now, pause);

@@ -102,10 +102,14 @@ pub enum Successor {
 impl Successor {
     /// Whether it may be this candidate.
     pub fn includes(&self, info: &CandidateInfo) -> bool {
+        self.includes_at(&info.identity, info.site.as_ref())
+    }
+
+    pub(crate) fn includes_at(&self, identity: &Arc<str>, site: Option<&Arc<str>>) -> bool {
         match self {
             Self::Any => true,
-            Self::Identity(identity) => *identity == info.identity,
-            Self::Site(site) => Some(site) == info.site.as_ref(),
+            Self::Identity(wanted) => wanted == identity,
+            Self::Site(wanted) => Some(wanted) == site,
         }
     }
 

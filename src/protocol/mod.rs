@@ -67,6 +67,7 @@ mod lock_health;
 mod moves;
 mod multi;
 mod previous_term;
+mod refusal;
 mod requests;
 mod stampede;
 mod standby;
@@ -94,8 +95,9 @@ pub use elector::Elector;
 #[doc(hidden)]
 pub use fingerprint::FingerprintSink;
 pub use health::Health;
-pub use moves::{Chosen, Found, MoveCall, MoveRole, MoveSettings, Moves, Refusal};
+pub use moves::{Chosen, MoveCall, MoveRole, MoveSettings, Moves};
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;
 pub(crate) use previous_term::PreviousTerm;
+pub use refusal::{Found, Refusal};
 pub use types::{Action, Cause, Event, Leader, LockFailure, Response, Settings, State};

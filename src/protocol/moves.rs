@@ -3,12 +3,10 @@
 //! Every move is an ordinary end of a term. What is decided in here is when it ends, and who sends
 //! its create first.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thiserror::Error;
-
+use super::refusal::{Found, Refusal};
 use crate::lock::{
     CandidateInfo, CandidateRequest, Nonce, Pause, Role, Standing, Successor, Token,
 };
@@ -20,6 +18,8 @@ const MAX_PAUSE_MS: u64 = 24 * 3600 * 1000;
 const MAX_RETRY: Duration = Duration::from_secs(600);
 /// The least time between two searches of a sick leader for a healthy successor.
 const MIN_SEARCH: Duration = Duration::from_secs(1);
+/// For so many leases a candidate lets another one's request take effect.
+const OVERHEARD: u32 = 4;
 
 /// What does not change while a candidate runs.
 #[derive(Debug, Clone, Copy)]
@@ -53,54 +53,6 @@ pub enum MoveCall {
     Ready,
     /// Asks the leader to hand over: pass its answer to [`Moves::on_answer`].
     Leader(CandidateRequest),
-}
-
-/// Why a leader does not hand over.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// It has no term to hand over.
-    #[error("this candidate does not lead")]
-    NotLeading,
-    /// Another call is under way.
-    #[error("another handover is being prepared: try again")]
-    Busy,
-    /// No candidate is ready.
-    #[error("no candidate that may lead next is ready: {0}")]
-    NobodyReady(Found),
-    /// The election is paused, so only an operator moves it.
-    #[error("the election is paused")]
-    Paused,
-    /// No term is moved voluntarily before it has lasted a lease.
-    #[error("the term is younger than a lease")]
-    TooSoon,
-    /// The asking candidate is not to be preferred.
-    #[error("the leader has priority {0}")]
-    NotPreferred(u8),
-}
-
-/// Who answered, where none of them may lead next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Found {
-    /// How many others answered that were asked for.
-    pub others: u32,
-    /// How many of them are sick.
-    pub sick: u32,
-    /// How many of them stand aside.
-    pub aside: u32,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self { others: 0, .. } => {
-                f.write_str("none answered; see `incumbent election members`")
-            }
-            Self { others, sick, aside } => {
-                write!(f, "{others} answered, {sick} of them sick and {aside} standing aside")
-            }
-        }
-    }
 }
 
 /// The candidate that a leader hands over to.
@@ -140,8 +92,12 @@ pub struct Moves {
     pause: Pause,
     /// The reason of the roll call that is under way, and since when the term leads.
     calling: Option<(Reason, Instant)>,
-    /// Whether an answer of the leader is awaited.
-    asking: bool,
+    /// The term that is being handed over by an order, which nothing voluntary takes the place of.
+    ordered: Option<Instant>,
+    /// What it was when it asked the leader whose answer is awaited.
+    asking: Option<MoveRole>,
+    /// Whether another candidate was heard to ask, since this one was last due.
+    overheard: bool,
     role: MoveRole,
     /// When to search for a successor, or to ask to be preferred.
     at: Option<Instant>,
@@ -157,7 +113,9 @@ impl Moves {
             ready_since: (standing == Standing::Ready).then_some(now),
             pause: Pause::default(),
             calling: None,
-            asking: false,
+            ordered: None,
+            asking: None,
+            overheard: false,
             role: MoveRole::StandsBy(None),
             at: None,
             retry: settings.lease,
@@ -181,7 +139,7 @@ impl Moves {
 
     /// When to call [`advance`](Self::advance) at the latest.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.at.filter(|_| self.calling.is_none() && !self.asking)
+        self.at.filter(|_| self.calling.is_none() && self.asking.is_none())
     }
 
     /// The standing changes.
@@ -198,15 +156,17 @@ impl Moves {
     pub fn set_role(&mut self, now: Instant, role: MoveRole) {
         if role != self.role {
             self.role = role;
+            self.overheard = false;
             self.plan(now);
         }
     }
 
     /// Pauses voluntary moves, or ends a pause by a time that is past.
     pub fn set_pause(&mut self, now: Instant, pause: Pause) {
+        let pause = self.bounded(now, pause);
         // What an operator wants now counts, whatever the clocks of earlier ones showed.
         let set_unix_ms = pause.set_unix_ms.max(self.pause.set_unix_ms.saturating_add(1));
-        self.pause = Pause { set_unix_ms, ..self.bounded(now, pause) };
+        self.pause = Pause { set_unix_ms, ..pause };
         self.plan(now);
     }
 
@@ -218,8 +178,13 @@ impl Moves {
         self.at = None;
         match self.role {
             MoveRole::Leads(_) => self.call(Reason::Standing).ok().map(|()| MoveCall::Ready),
+            MoveRole::StandsBy(_) if std::mem::take(&mut self.overheard) => {
+                // Whoever asked may have died, or is none of the candidates.
+                self.plan_after(now, self.settings.lease.saturating_mul(OVERHEARD));
+                None
+            }
             MoveRole::StandsBy(_) => {
-                self.asking = true;
+                self.asking = Some(self.role);
                 let MoveSettings { nonce, priority, .. } = self.settings;
                 Some(MoveCall::Leader(CandidateRequest::Prefer { by: nonce, priority }))
             }
@@ -241,11 +206,17 @@ impl Moves {
         self.call(Reason::Preferred)
     }
 
-    /// A candidate of this priority was heard to ask the leader: one of lower priority need not ask
-    /// too, unless it sees another leader.
+    /// A candidate of this priority was heard to ask the leader: one of lower priority asks later,
+    /// unless it sees another leader first.
     pub fn overheard(&mut self, priority: u8) {
-        if matches!(self.role, MoveRole::StandsBy(_)) && priority >= self.settings.priority {
-            self.at = None;
+        self.overheard |= priority >= self.settings.priority;
+    }
+
+    /// Who may answer to [`MoveCall::Ready`].
+    pub fn wanted(&self) -> Successor {
+        match &self.calling {
+            Some((Reason::Requested(to), _)) => to.clone(),
+            _ => Successor::Any,
         }
     }
 
@@ -257,7 +228,11 @@ impl Moves {
         }
         self.learn_pause(now, answers);
         let chosen = self.choose(now, &reason, answers);
-        if chosen.is_err() {
+        if chosen.is_ok() && !reason.is_voluntary() {
+            self.ordered = Some(since);
+            self.plan(now);
+        }
+        if chosen.is_err() && reason == Reason::Standing {
             self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
         }
         chosen
@@ -265,14 +240,17 @@ impl Moves {
 
     /// The roll call of [`MoveCall::Ready`] failed.
     pub fn on_roll_failed(&mut self, now: Instant) {
-        self.calling = None;
-        self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+        if self.calling.take().is_some_and(|(reason, _)| reason == Reason::Standing) {
+            self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+        }
     }
 
     /// Takes the answers to [`MoveCall::Leader`].
     pub fn on_answer(&mut self, now: Instant, answers: &[CandidateInfo]) {
-        self.asking = false;
         self.learn_pause(now, answers);
+        if self.asking.take() != Some(self.role) {
+            return; // of another leader than it sees now
+        }
         let leader = answers.iter().find(|info| info.handover.is_some());
         let settled = leader.is_some_and(|leader| leader.priority >= self.settings.priority);
         self.at = None;
@@ -281,7 +259,7 @@ impl Moves {
         }
         self.retry = match leader {
             Some(_) => self.settings.lease,
-            None => (self.retry * 2).min(MAX_RETRY), // it understands no requests, or is gone
+            None => self.retry.saturating_mul(2).min(MAX_RETRY), // it understands no requests, or is gone
         };
         self.plan_after(now, self.retry);
     }
@@ -292,13 +270,14 @@ impl Moves {
             return Err(Refusal::Busy);
         }
         self.calling = Some((reason, since));
-        self.asking = false; // it leads: no answer of another leader matters any more
+        self.asking = None; // the roll call takes the place of a question to an earlier leader
         Ok(())
     }
 
     fn check_voluntary(&self, now: Instant) -> Result<(), Refusal> {
         match self.role {
             MoveRole::Leads(_) if self.paused_until(now).is_some() => Err(Refusal::Paused),
+            MoveRole::Leads(since) if self.ordered == Some(since) => Err(Refusal::Busy),
             MoveRole::Leads(since) if now < since + self.settings.lease => Err(Refusal::TooSoon),
             MoveRole::Leads(_) => Ok(()),
             MoveRole::StandsBy(_) => Err(Refusal::NotLeading),
@@ -373,6 +352,7 @@ impl Moves {
     fn plan_after(&mut self, now: Instant, delay: Duration) {
         let lease = self.settings.lease;
         let due = match (self.role, self.settings.prefer_after, self.ready_since) {
+            (MoveRole::Leads(since), ..) if self.ordered == Some(since) => None,
             (MoveRole::Leads(since), ..) if self.standing != Standing::Ready => Some(since + lease),
             // Of a term without a token the holder understands no requests.
             (MoveRole::StandsBy(Some(_)), Some(after), Some(ready_since)) => {
@@ -398,3 +378,7 @@ impl Moves {
         self.settings.origin_unix_ms.saturating_add(since_origin)
     }
 }
+
+#[cfg(test)]
+#[path = "moves_tests.rs"]
+mod tests;

@@ -45,6 +45,9 @@ pub(super) struct Standby {
     plan: Plan,
     /// Acquires no earlier than this: a holder that has stepped down lets others go first.
     not_before: Instant,
+    /// Since when it has known of no holder, and lets others go first. A tombstone may expire
+    /// meanwhile, which is no reason to begin anew.
+    holds_back_since: Option<Instant>,
     /// Polls that found the same holder.
     polls: u32,
     retries: Option<ProtocolRetries>,
@@ -61,6 +64,7 @@ impl Standby {
             at,
             plan: Plan::Read,
             not_before: at,
+            holds_back_since: None,
             polls: 0,
             retries: None,
             settled: false,
@@ -132,6 +136,7 @@ impl Standby {
         });
         let receives_renewals = cx.coverage == Coverage::Full && cx.capabilities.can_read;
         self.plan = Plan::Read;
+        self.holds_back_since = None;
         self.retries = None;
         self.settled = false;
         self.at = match silence_ends {
@@ -181,7 +186,10 @@ impl Standby {
         self.at = match turn {
             Turn::First => at,
             Turn::Any => at.max(self.not_before),
-            Turn::After(hold) => at.max(vacancy.first_seen + hold + delay).max(self.not_before),
+            Turn::After(hold) => {
+                let since = *self.holds_back_since.get_or_insert(vacancy.first_seen);
+                at.max(since + hold + delay).max(self.not_before)
+            }
         };
         self.plan = Plan::Acquire { expected: vacancy.revision() };
     }
@@ -329,10 +337,12 @@ impl Standby {
 
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { at, plan, not_before, polls: _, retries, settled, read_again } = self;
+        let Self { at, plan, not_before, holds_back_since, polls: _, retries, settled, read_again } =
+            self;
         writer.to.word(2);
         writer.until(*at);
         writer.until(*not_before);
+        writer.each(holds_back_since, |writer, since| writer.since(*since, writer.longest));
         writer.flags(&[*settled, *read_again]);
         writer.each(retries, FingerprintWriter::retries);
         match plan {

@@ -7,6 +7,7 @@ mod journal;
 mod cool_down;
 mod crash_release;
 mod fuzz;
+mod handover;
 mod histories;
 mod hostile;
 mod incidents;

@@ -253,6 +253,7 @@ fn few_of_a_thousand_candidates_send_a_request() {
         wall_ms: 0,
         shares: false,
         drain_ms: 0,
+        moves: None,
     };
     let scenario = Scenario {
         seed: 3,

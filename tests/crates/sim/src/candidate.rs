@@ -7,9 +7,10 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
 use incumbent::protocol::{
-    CoolDown, Drain, Elector, RegisteredTerm, Settings, Timing, TimingOptions,
+    CoolDown, Drain, Elector, MoveSettings, RegisteredTerm, Settings, Timing, TimingOptions,
 };
 
+use crate::moves::{MoveSetup, Mover, origin_unix_ms};
 use crate::objects::{Exchange, Room};
 use crate::server::Time;
 
@@ -28,13 +29,15 @@ pub struct CandidateSetup {
     pub twin: bool,
     /// How often its work ends by itself or will not stop, of 255.
     pub unruly: u8,
-    /// By how much its wall clock is ahead, in milliseconds: only objects show it.
+    /// By how much its wall clock is ahead, in milliseconds: only objects and pauses show it.
     pub wall_ms: i16,
     /// On objects: shares its lock with the others for which this is set, as elections of one
     /// process do.
     pub shares: bool,
     /// How long its work may drain before it stops or resigns.
     pub drain_ms: u16,
+    /// How it moves, where candidates do.
+    pub moves: Option<MoveSetup>,
 }
 
 /// A clock with its own rate and origin.
@@ -68,6 +71,10 @@ pub struct Candidate {
     /// `None` while the process is down.
     pub machine: Option<Elector>,
     pub drain: Drain,
+    pub mover: Option<Box<Mover>>,
+    /// Until when its check fails.
+    pub ill_until: Time,
+    nonce: Nonce,
     /// Which process this is, counted from 1.
     pub life: u32,
     clock: Drifting,
@@ -128,6 +135,9 @@ impl Candidate {
             timing,
             machine: None,
             drain,
+            mover: None,
+            ill_until: Time::ZERO,
+            nonce: Nonce(0),
             life: 0,
             clock,
             paused_until: Time::ZERO,
@@ -155,15 +165,28 @@ impl Candidate {
     }
 
     /// A new process.
-    pub fn start(&mut self, who: usize, seed: u64, choria: bool, lock: Capabilities) {
+    pub fn start(&mut self, now: Time, who: usize, seed: u64, choria: bool, lock: Capabilities) {
         self.life += 1;
         let nonce = Nonce(seed ^ ((who as u64 + 1) << 40) ^ (u64::from(self.life) << 8));
-        let name = if self.setup.twin { "twin".to_owned() } else { format!("c{who}") };
-        let mut settings = Settings::new(name, nonce, self.timing);
+        let mut settings = Settings::new(self.name(who), nonce, self.timing);
         settings.cool_down = self.setup.cool_down;
         settings.takeover_delay = Duration::from_millis(u64::from(self.setup.hold_back_ms));
         settings.priority = self.setup.priority;
         settings.with_choria = choria;
+        self.nonce = nonce;
+        self.mover = self.setup.moves.as_ref().map(|setup| {
+            let settings = MoveSettings {
+                nonce,
+                priority: settings.priority,
+                lease: self.timing.lease(),
+                prefer_after: setup.prefer_after_ms.map(|ms| Duration::from_millis(ms.into())),
+                origin_unix_ms: self.origin_unix_ms(),
+            };
+            Box::new(Mover::new(setup, settings, self.local(now)))
+        });
+        if let Some(mover) = &self.mover {
+            settings.standing = mover.moves.standing();
+        }
         self.machine = Some(Elector::new(settings, lock));
         self.request = None;
         self.exchange = None;
@@ -174,14 +197,34 @@ impl Candidate {
         self.entitled_from = None;
     }
 
+    /// What people read.
+    pub fn name(&self, who: usize) -> String {
+        if self.setup.twin { "twin".to_owned() } else { format!("c{who}") }
+    }
+
+    /// Of the last process.
+    pub fn nonce(&self) -> Nonce {
+        self.nonce
+    }
+
     pub fn crash(&mut self) {
         self.machine = None;
+        self.mover = None;
         let _ = self.drain.end();
         self.registered = None;
         self.crashes_at_write = None;
         self.request = None;
         self.exchange = None;
         self.stopping_since = None;
+    }
+
+    /// What its wall clock shows.
+    pub fn unix_ms(&self, now: Time) -> u64 {
+        self.origin_unix_ms() + self.local(now).since_origin().as_millis() as u64
+    }
+
+    fn origin_unix_ms(&self) -> u64 {
+        origin_unix_ms(self.clock.origin, self.setup.wall_ms)
     }
 
     pub fn local(&self, now: Time) -> Instant {

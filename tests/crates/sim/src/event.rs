@@ -5,6 +5,7 @@ use incumbent::protocol::{Event, Response};
 
 use crate::choria;
 use crate::clientgo;
+use crate::moves;
 use crate::objects::{self, Asked, Reply};
 use crate::scenario::Fault;
 use crate::sentinel;
@@ -99,6 +100,12 @@ pub(super) enum SimEvent {
         at: usize,
         life: u32,
         step: sentinel::Step,
+    },
+    /// Something happens to a candidate's moves.
+    Moves {
+        who: usize,
+        life: u32,
+        step: moves::Step,
     },
     Calm,
 }

@@ -155,6 +155,7 @@ impl World {
                 self.go_stops(which);
                 self.inflict(&Fault::PeerCrash { which });
             }
+            Fault::Move(ref fault) => self.inflict_on_moves(fault),
             Fault::SentinelDown { who, for_ms } => self.sentinel_is_killed(who, millis(for_ms)),
             Fault::SentinelPause { who, for_ms } => {
                 if let Some(sentinel) = self.sentinels.get_mut(who) {
@@ -227,6 +228,7 @@ impl World {
         for sentinel in &mut self.sentinels {
             sentinel.recover(self.now);
         }
+        self.calm_moves();
         self.store_recovers();
         self.server.recover(self.now);
     }

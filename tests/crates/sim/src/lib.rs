@@ -6,6 +6,7 @@
 //! out and checks at each step what must hold whatever happens; [`Schedule::shrink`] finds a
 //! smaller one that fails as well.
 
+mod actions;
 mod candidate;
 mod checker;
 mod choria;
@@ -14,6 +15,7 @@ mod drain;
 mod event;
 mod faults;
 mod fleet;
+mod moves;
 mod network;
 mod objects;
 mod run;
@@ -30,6 +32,7 @@ use incumbent::lock;
 
 pub use candidate::CandidateSetup;
 pub use fleet::Fleet;
+pub use moves::{MoveFault, MoveSetup, MoveStep, Moved};
 pub use objects::LoneLock;
 pub use run::{Report, Violation, bound, run};
 pub use scenario::{Fault, STORM, Scenario};

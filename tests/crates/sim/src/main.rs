@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use incumbent_sim::{Fleet, Releases, Report, Schedule, bound, run};
+use incumbent_sim::{Fleet, Moved, Releases, Report, Schedule, bound, run};
 
 /// Plays out random schedules of faults around production campaigns until one breaks a promise, or
 /// until stopped.
@@ -58,7 +58,7 @@ fn replay(schedule: Schedule) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let scenario = schedule.scenario();
-    let Report { terms, peer_terms, releases, recovered, .. } = run(&scenario, false);
+    let Report { terms, peer_terms, releases, moved, recovered, .. } = run(&scenario, false);
     let recovered = recovered.unwrap_or_default().as_secs_f64();
     println!("{scenario:#?}");
     println!(
@@ -68,6 +68,9 @@ fn replay(schedule: Schedule) -> ExitCode {
     );
     if scenario.sentinels {
         println!("sentinels: {releases}");
+    }
+    if scenario.moves() {
+        println!("moves: {moved}");
     }
     ExitCode::SUCCESS
 }
@@ -92,6 +95,7 @@ struct Tally {
     terms: AtomicU64,
     peer_terms: AtomicU64,
     releases: Mutex<Releases>,
+    moved: Mutex<Moved>,
     simulated_s: AtomicU64,
     /// The longest time without a leader after the last fault, in milliseconds, and in which
     /// schedule.
@@ -106,6 +110,9 @@ impl Tally {
         self.simulated_s.fetch_add(report.simulated.as_secs(), Ordering::Relaxed);
         if let Ok(mut releases) = self.releases.lock() {
             *releases += report.releases;
+        }
+        if let Ok(mut moved) = self.moved.lock() {
+            *moved += report.moved;
         }
         let recovered = report.recovered.map_or(0, |recovered| recovered.as_millis() as u64);
         if let Ok(mut slowest) = self.slowest.lock()
@@ -133,6 +140,10 @@ impl Tally {
         let releases = self.releases.lock().map_or(Releases::default(), |releases| *releases);
         if releases.stored > 0 {
             println!("            sentinels: {releases}");
+        }
+        let moved = self.moved.lock().map_or(Moved::default(), |moved| *moved);
+        if moved.handovers > 0 {
+            println!("            moves: {moved}");
         }
     }
 }

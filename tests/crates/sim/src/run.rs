@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use incumbent::protocol::CoolDown;
 
+use crate::moves::Moved;
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::Releases;
 use crate::server::Time;
@@ -33,11 +34,44 @@ pub fn bound(scenario: &Scenario) -> Duration {
     // Choria.
     let foreign = scenario.chorias.is_some() || !scenario.keeping.frees();
     let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
+    // Candidates that are not ready let the others go first, before and after a tombstone expires.
+    let turns = if scenario.moves() { ttl * 2 + Duration::from_secs(2) } else { Duration::ZERO };
     ttl * 3
+        + turns
         + policies * 2
         + Duration::from_millis(u64::from(takeover_delay))
         + choria
         + Duration::from_secs(7 + 3 + 8)
+}
+
+/// How long after there is a leader it is a ready one, if a ready one hears roll calls.
+///
+/// The leader's term lasts for a lease, and it may have searched for a successor a lease before.
+/// Then it calls the roll, and the successor leads within a lease. A check that has changed counts
+/// after as many results.
+fn ready_within(scenario: &Scenario) -> Duration {
+    scenario.bucket_ttl * 4 + Duration::from_secs(10)
+}
+
+/// How long after that preferences are settled: who asks in vain waits twice as long each time, and
+/// that grew to half a storm at the most.
+fn settled_within(scenario: &Scenario) -> Duration {
+    scenario.bucket_ttl * 4 + STORM
+}
+
+/// Runs until all moves are over. Returns when that is.
+fn run_moves(world: &mut World, scenario: &Scenario, from: Time) -> Time {
+    let ready = from + ready_within(scenario);
+    let settled = ready + settled_within(scenario);
+    world.run(ready);
+    if let Err(why) = world.leader_is_ready() {
+        world.checker.fail(why);
+    }
+    world.run(settled);
+    if let Err(why) = world.leader_is_ready().and(world.preferences_are_settled()) {
+        world.checker.fail(why);
+    }
+    settled
 }
 
 /// What was seen, so that nothing can pass by not happening.
@@ -49,6 +83,8 @@ pub struct Report {
     pub peer_terms: u64,
     /// Drains that ended with the work, rather than with the term.
     pub drains: u64,
+    /// Moves during the storm.
+    pub moved: Moved,
     /// What sentinels did.
     pub releases: Releases,
     /// How long the world went on.
@@ -78,8 +114,9 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     let mut world = World::new(scenario, with_history);
     world.run(STORM);
     let (terms, peer_terms) = (world.checker.terms, world.checker.peer_terms);
+    let moved = world.moved();
     let mut recovered = None;
-    let end = STORM + bound(scenario);
+    let mut end = STORM + bound(scenario);
     while recovered.is_none() && world.now < end && world.checker.violation.is_none() {
         if world.checker.has_leader() {
             recovered = Some(world.now - STORM);
@@ -88,6 +125,9 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
         }
     }
     world.run(end);
+    if scenario.moves() && world.checker.has_leader() {
+        end = run_moves(&mut world, scenario, end);
+    }
     if world.checker.violation.is_none() {
         if !world.checker.has_leader() {
             world.checker.fail("no leader after the last fault".to_owned());
@@ -105,5 +145,14 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     let violation =
         violation.map(|what| Violation { what, at: world.now, history: world.history() });
     let (releases, drains) = (world.releases, world.checker.drains);
-    Report { terms, peer_terms, drains, releases, simulated: world.now, recovered, violation }
+    Report {
+        terms,
+        peer_terms,
+        drains,
+        moved,
+        releases,
+        simulated: world.now,
+        recovered,
+        violation,
+    }
 }

@@ -6,6 +6,7 @@ use incumbent::lock::Coverage;
 
 use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
+use crate::moves::MoveFault;
 use crate::server::Keeping;
 
 #[derive(Debug, Clone)]
@@ -152,6 +153,7 @@ pub enum Fault {
         who: usize,
         for_ms: u16,
     },
+    Move(MoveFault),
 }
 
 #[derive(Debug, Clone)]
@@ -180,6 +182,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether candidates hand over.
+    pub fn moves(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.moves.is_some())
+    }
+
     /// Whether the lock loses writes that it has acknowledged.
     pub fn forgets(&self) -> bool {
         self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Forget { .. }))

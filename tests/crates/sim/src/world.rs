@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading};
-use incumbent::protocol::{Action, Event, Response, State};
+use incumbent::protocol::{Elector, Event, Response, State};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
 use crate::event::{Scheduled, SimEvent};
+use crate::moves::{Judge, Moved, Trouble};
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::{Releases, Run, Sentinel};
@@ -44,6 +45,12 @@ pub struct World {
     /// The lock that several campaigns have in common.
     shared: Arc<Room>,
     pub checker: Checker,
+    /// Of moves.
+    pub(super) judge: Judge,
+    pub(super) moved: Moved,
+    pub(super) trouble: Trouble,
+    /// The roll calls so far.
+    pub(super) calls: u64,
     /// Until when no newcomer can know what became of the entry.
     pub(super) tampered_until: Time,
     /// No more faults, losses or long delays.
@@ -91,6 +98,10 @@ impl World {
                 .map(|_| Sentinel::default())
                 .collect(),
             runs: Vec::new(),
+            judge: Judge::new(candidates.len()),
+            moved: Moved::default(),
+            trouble: Trouble::default(),
+            calls: 0,
             releases: Releases::default(),
             winner_crashes: None,
             candidates,
@@ -152,6 +163,10 @@ impl World {
         lines[lines.len().saturating_sub(200)..].join("\n")
     }
 
+    pub(super) fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
     pub(super) fn log(&mut self, line: impl FnOnce() -> String) {
         if let Some(history) = &mut self.history {
             history.push(format!("{:>12.6}  {}", self.now.as_secs_f64(), line()));
@@ -186,6 +201,7 @@ impl World {
         | SimEvent::Hint { who, .. }
         | SimEvent::Replied { who, .. }
         | SimEvent::AskAgain { who, .. }
+        | SimEvent::Moves { who, .. }
         | SimEvent::Response { who, .. } = &what
             && self.candidates[*who].is_paused(self.now)
         {
@@ -265,6 +281,7 @@ impl World {
             SimEvent::Mended { restored } => self.object_is_mended(restored),
             SimEvent::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
             SimEvent::Sentinel { at, life, step } => self.step_sentinel(at, life, step),
+            SimEvent::Moves { who, life, step } => self.step_moves(who, life, step),
             SimEvent::Calm => self.calm_down(),
         }
         self.checker.beside_peers(self.now);
@@ -276,7 +293,7 @@ impl World {
         }
         let lock = self.capabilities(who);
         let (seed, choria) = (self.scenario.seed, self.scenario.chorias.is_some());
-        self.candidates[who].start(who, seed, choria, lock);
+        self.candidates[who].start(self.now, who, seed, choria, lock);
         let shares = self.candidates[who].setup.shares;
         self.candidates[who].room = if shares { self.shared.clone() } else { Arc::default() };
         if let Some(store) = self.store.as_mut().filter(|_| !shares) {
@@ -285,6 +302,7 @@ impl World {
         if self.now < self.tampered_until {
             self.checker.excuse(self.tampered_until);
         }
+        self.begin_moves(who);
         self.log(|| format!("c{who} starts"));
         self.feed(who, Event::Start);
         let coverage = self.candidates[who].setup.coverage;
@@ -310,7 +328,7 @@ impl World {
         while let Some(action) = machine.poll_action() {
             actions.push(action);
         }
-        let (wake, state) = (machine.next_wake(), machine.state());
+        let state = machine.state();
         for action in actions {
             self.perform(who, action);
         }
@@ -318,79 +336,25 @@ impl World {
             self.checker.fail(format!("c{who} says {state} against what it told"));
         }
         self.register(who);
+        self.advance_moves(who);
+        self.set_wake(who);
+    }
+
+    /// Wakes it when there is something to do at the latest.
+    pub(super) fn set_wake(&mut self, who: usize) {
         let candidate = &mut self.candidates[who];
-        let wake = [wake, candidate.drain.until()].into_iter().flatten().min();
+        let machine_wake = candidate.machine.as_ref().and_then(Elector::next_wake);
+        let moves_wake = candidate.mover.as_ref().and_then(|mover| mover.moves.next_wake());
+        let wakes = [machine_wake, candidate.drain.until(), moves_wake];
         candidate.wake += 1;
         let (life, serial) = (candidate.life, candidate.wake);
-        if let Some(wake) = wake {
-            let at = candidate.real(wake);
-            let late = match self.random.u8(..) {
-                0..4 if !self.calm => self.millis(0..80),
-                _ => Duration::from_micros(self.random.u64(1..300)),
-            };
-            let after = at.saturating_sub(self.now) + late;
-            self.after(after, SimEvent::Wake { who, life, wake: serial });
-        }
-    }
-
-    fn perform(&mut self, who: usize, action: Action) {
-        if self.history.is_some() {
-            let told = trace::action(&action, &self.candidates[who]);
-            self.log(|| format!("c{who} {told}"));
-        }
-        let life = self.candidates[who].life;
-        let unruly = !self.calm && self.random.u8(..) < self.candidates[who].setup.unruly;
-        match action {
-            Action::Request { id, request } => self.send(who, id, request),
-            Action::Begin { token, deadline } => {
-                let deadline = self.entitled(who, deadline);
-                self.judge_token(who);
-                self.checker.begin(who, self.now, token, deadline);
-                if unruly {
-                    let (after, panicked) = (self.millis(0..4000), self.random.bool());
-                    let event = Event::WorkEnded { panicked };
-                    self.after(after, SimEvent::Inside { who, life, event });
-                }
-            }
-            Action::Extend { deadline } => {
-                let deadline = self.entitled(who, deadline);
-                self.checker.extend(who, self.now, deadline);
-            }
-            Action::End { by, .. } => {
-                self.checker.end(who);
-                self.end_drain(who);
-                let grace = self.candidates[who].real(by).saturating_sub(self.now);
-                let after = if unruly { grace } else { grace.mul_f64(self.random.f64().powi(3)) };
-                let event = Event::TermEnded { work_stopped: !unruly };
-                self.after(after, SimEvent::Inside { who, life, event });
-            }
-            Action::Finished => {
-                self.process_ends(who, false);
-                let after = self.millis(0..1500);
-                self.after(after, SimEvent::Start { who });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether the last token was lost, and cannot be known to a candidate that begins a term.
-    fn judge_token(&mut self, who: usize) {
-        let clocks_agree = self.candidates.iter().all(|it| it.setup.wall_ms == 0);
-        let Candidate { knew, asked, .. } = self.candidates[who];
-        if let (Some(store), Some(last)) = (&self.store, self.checker.last_token())
-            && store.excuses_token(last, knew, asked, clocks_agree)
-        {
-            self.checker.excuse_token();
-        }
-    }
-
-    /// The deadline in the world's time, after seeing that a write entitles to it.
-    fn entitled(&mut self, who: usize, deadline: incumbent::clock::Instant) -> Time {
-        let candidate = &self.candidates[who];
-        let lease = candidate.timing.lease();
-        if candidate.entitled_from.is_none_or(|from| deadline > from + lease) {
-            self.checker.fail(format!("no write entitles candidate {who} to {deadline:?}"));
-        }
-        candidate.real(deadline)
+        let Some(wake) = wakes.into_iter().flatten().min() else { return };
+        let at = candidate.real(wake);
+        let late = match self.random.u8(..) {
+            0..4 if !self.calm => self.millis(0..80),
+            _ => Duration::from_micros(self.random.u64(1..300)),
+        };
+        let after = at.saturating_sub(self.now) + late;
+        self.after(after, SimEvent::Wake { who, life, wake: serial });
     }
 }

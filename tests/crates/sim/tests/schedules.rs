@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
 use incumbent_sim::{
-    CandidateSetup, Fleet, Keeping, Releases, STORM, Scenario, Schedule, World, bound,
+    CandidateSetup, Fleet, Keeping, Moved, Releases, STORM, Scenario, Schedule, World, bound,
 };
 
 /// The number of schedules of each fleet, unless `SCHEDULES` is set.
@@ -18,7 +18,7 @@ fn check(fleet: Fleet) {
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let seeds = (0..fixed).chain(fresh..fresh + count - fixed);
     let (mut terms, mut peer_terms, mut releases) = (0, 0, Releases::default());
-    let mut drains = 0;
+    let (mut drains, mut moved) = (0, Moved::default());
     for schedule in seeds.map(|seed| Schedule { fleet, seed }) {
         let report = schedule.run();
         if report.violation.is_some() {
@@ -29,6 +29,7 @@ fn check(fleet: Fleet) {
         terms += report.terms;
         peer_terms += report.peer_terms;
         drains += report.drains;
+        moved += report.moved;
         releases += report.releases;
     }
     println!("{fleet}: {count} schedules, {terms} terms, {peer_terms} of others, {drains} drained");
@@ -38,6 +39,12 @@ fn check(fleet: Fleet) {
         matches!(fleet, Fleet::Choria | Fleet::ChoriaBackOff | Fleet::ClientGo | Fleet::Vimeo);
     assert!(!peers || peer_terms * 2 >= least, "{peer_terms} terms of others: too few");
     assert!(fleet != Fleet::Drains || drains * 2 >= count, "{drains} drains: too few");
+    if fleet == Fleet::Moves {
+        println!("{moved}");
+        let Moved { handovers, voluntary, succeeded, refused } = moved;
+        assert!(handovers > count && voluntary * 4 > count, "{moved}: too few");
+        assert!(succeeded * 3 > handovers && refused * 2 > count, "{moved}: too few");
+    }
     if fleet == Fleet::Sentinel {
         println!("{releases}");
         let Releases { stored, after_conflict, late, late_writes, .. } = releases;
@@ -138,6 +145,11 @@ fn at_most_one_leads_while_terms_drain() {
 }
 
 #[test]
+fn leaders_hand_over_to_those_that_are_ready() {
+    check(Fleet::Moves);
+}
+
+#[test]
 fn a_schedule_plays_out_the_same_way_each_time() {
     let schedule: Schedule = "mixed:7".parse().unwrap();
     assert_eq!(schedule.to_string(), "mixed:7");
@@ -160,6 +172,7 @@ fn a_quiet_hour_costs_the_renewals_of_one_leader() {
         wall_ms: 0,
         shares: false,
         drain_ms: 0,
+        moves: None,
     };
     let requests = |coverage| {
         let scenario = Scenario {

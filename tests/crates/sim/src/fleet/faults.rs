@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::{Fleet, any_coverage};
+use crate::moves::{MoveFault, MoveStep};
 use crate::scenario::Fault;
 
 fn who() -> std::ops::Range<usize> {
@@ -69,6 +70,12 @@ pub(super) fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
             let resign = who().prop_map(|who| Fault::Resign { who });
             prop_oneof![4 => common_fault(), 1 => admin_fault(), 6 => stop, 6 => resign].boxed()
         }
+        Fleet::Moves => prop_oneof![
+            4 => common_fault(),
+            1 => admin_fault(),
+            8 => move_fault().prop_map(Fault::Move),
+        ]
+        .boxed(),
         Fleet::Sentinel => {
             let crash = (span(), any::<bool>())
                 .prop_map(|(back_ms, writing)| Fault::CrashLeader { back_ms, writing });
@@ -111,6 +118,31 @@ fn sentinel() -> impl Strategy<Value = Fault> {
         who_for().prop_map(|(who, for_ms)| Fault::SentinelDown { who, for_ms }),
         who_for().prop_map(|(who, for_ms)| Fault::SentinelPause { who, for_ms }),
         who_for().prop_map(|(who, for_ms)| Fault::SentinelCut { who, for_ms }),
+    ]
+}
+
+fn move_fault() -> impl Strategy<Value = MoveFault> {
+    let step = proptest::sample::select(vec![
+        MoveStep::Calls,
+        MoveStep::Chooses,
+        MoveStep::Ends,
+        MoveStep::Releases,
+        MoveStep::Succeeds,
+    ]);
+    let for_ms = prop_oneof![4 => span().prop_map(Some), 1 => Just(None)];
+    prop_oneof![
+        6 => prop::option::of(who()).prop_map(|to| MoveFault::HandOver { to }),
+        3 => Just(MoveFault::ProgramHandsOver),
+        6 => (who(), for_ms).prop_map(|(who, for_ms)| MoveFault::Ill { who, for_ms }),
+        2 => (who(), any::<bool>()).prop_map(|(who, aside)| MoveFault::StandAside { who, aside }),
+        2 => prop_oneof![1 => Just(0), 2 => span()].prop_map(|for_ms| MoveFault::Pause { for_ms }),
+        4 => (step, any::<bool>(), span()).prop_map(|(step, successor, back_ms)| MoveFault::Crash {
+            step,
+            successor,
+            back_ms
+        }),
+        1 => (0..6usize).prop_map(|of| MoveFault::ForgedAnswer { of }),
+        1 => (0..4u8).prop_map(|priority| MoveFault::ForgedRequest { priority }),
     ]
 }
 

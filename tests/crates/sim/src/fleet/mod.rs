@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use self::faults::fault;
 use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
+use crate::moves::MoveSetup;
 use crate::scenario::{Fault, STORM, Scenario};
 use crate::server::Keeping;
 
@@ -59,10 +60,13 @@ pub enum Fleet {
     Sentinel,
     /// Many candidates stop and resign, and drain first.
     Drains,
+    /// Leaders hand over: as an operator wants it, since their check fails, or to one that is to
+    /// be preferred.
+    Moves,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -81,6 +85,7 @@ impl Fleet {
         Self::Frozen,
         Self::Sentinel,
         Self::Drains,
+        Self::Moves,
     ];
 
     /// Terms in a storm, at the least on the average: fewer would show little.
@@ -91,7 +96,7 @@ impl Fleet {
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
             Self::Failover | Self::Tampered | Self::Frozen | Self::Sentinel => 5,
-            Self::Drains => 5,
+            Self::Drains | Self::Moves => 5,
             Self::Synchronous => 3,
         }
     }
@@ -106,9 +111,12 @@ impl Fleet {
     fn has_sentinels(self, seed: u64) -> bool {
         match self {
             Self::Sentinel => true,
-            Self::Judged | Self::Failover | Self::Synchronous | Self::Forgetful | Self::Drains => {
-                (seed / 2).is_multiple_of(2)
-            }
+            Self::Judged
+            | Self::Failover
+            | Self::Synchronous
+            | Self::Forgetful
+            | Self::Drains
+            | Self::Moves => (seed / 2).is_multiple_of(2),
             _ => false,
         }
     }
@@ -143,6 +151,7 @@ impl fmt::Display for Fleet {
             Self::Frozen => "frozen",
             Self::Sentinel => "sentinel",
             Self::Drains => "drains",
+            Self::Moves => "moves",
         })
     }
 }
@@ -196,12 +205,13 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
         if mixed { prop::bool::weighted(0.8).boxed() } else { Just(true).boxed() },
         cool_down(fleet),
         if mixed { prop_oneof![3 => Just(0u16), 1 => 0..2000u16].boxed() } else { Just(0).boxed() },
-        if mixed { (0..3u8).boxed() } else { Just(0).boxed() },
+        if mixed || fleet == Fleet::Moves { (0..3u8).boxed() } else { Just(0).boxed() },
         ppm(fleet),
         prop::bool::weighted(0.2),
         prop_oneof![2 => Just(0u8), 1 => 0..80u8],
         on_objects(fleet),
-        if fleet == Fleet::Drains { (0..9000u16).boxed() } else { Just(0).boxed() },
+        drain_ms(fleet),
+        move_setup(fleet),
     )
         .prop_map(
             |(
@@ -216,6 +226,7 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
                 unruly,
                 (wall_ms, shares),
                 drain_ms,
+                moves,
             )| {
                 CandidateSetup {
                     lease_ms,
@@ -230,13 +241,38 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
                     wall_ms,
                     shares,
                     drain_ms,
+                    moves,
                 }
             },
         )
 }
 
+fn drain_ms(fleet: Fleet) -> BoxedStrategy<u16> {
+    match fleet {
+        Fleet::Drains => (0..9000u16).boxed(),
+        Fleet::Moves => prop_oneof![2 => Just(0), 1 => 0..5000u16].boxed(),
+        _ => Just(0).boxed(),
+    }
+}
+
+fn move_setup(fleet: Fleet) -> BoxedStrategy<Option<MoveSetup>> {
+    if fleet != Fleet::Moves {
+        return Just(None).boxed();
+    }
+    let prefer_after_ms = prop::option::of(0..8000u16);
+    let check_ms = prop::option::of(proptest::sample::select(vec![300u16, 1000]));
+    (prefer_after_ms, prop::bool::weighted(0.15), check_ms)
+        .prop_map(|(prefer_after_ms, aside, check_ms)| {
+            Some(MoveSetup { prefer_after_ms, aside, check_ms })
+        })
+        .boxed()
+}
+
 /// By how much a wall clock is ahead, and whether the candidate has its lock in common with others.
 fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
+    if fleet == Fleet::Moves {
+        return (-1000..=1000i16).prop_map(|wall_ms| (wall_ms, false)).boxed();
+    }
     if !fleet.is_on_objects() {
         return Just((0, false)).boxed();
     }
@@ -251,7 +287,7 @@ fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
         }
         Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
-        Fleet::Sentinel | Fleet::Drains => prop_oneof![
+        Fleet::Sentinel | Fleet::Drains | Fleet::Moves => prop_oneof![
             Just(Keeping::Expires),
             Just(Keeping::LeavesMarkers),
             Just(Keeping::Forever),

@@ -1,0 +1,207 @@
+//! What must hold of moves.
+
+use std::time::Duration;
+
+use incumbent::clock::Instant;
+use incumbent::lock::{CandidateInfo, Coverage, Nonce, Pause, Release, Role, Standing};
+
+use super::{MoveStep, Moved, Mover, Why};
+use crate::server::Time;
+use crate::world::World;
+
+/// Clocks differ by so much at the most.
+const DRIFT: f64 = 0.998;
+
+/// A leader decides to hand over.
+pub(crate) struct Decision<'a> {
+    pub to: Nonce,
+    pub why: &'a Why,
+    /// When its term began, and what time it is, by its clock.
+    pub began: Option<Instant>,
+    pub now: Instant,
+    pub lease: Duration,
+    /// Its own standing.
+    pub own: Standing,
+    /// What its wall clock shows.
+    pub unix_ms: u64,
+}
+
+/// What is known of one candidate's moves.
+#[derive(Debug, Default, Clone)]
+struct Seat {
+    /// The last pause that it has heard of.
+    pause: Pause,
+    /// Whom its term may be handed over to, and whether nobody ordered that.
+    chosen: Vec<(Nonce, bool)>,
+}
+
+/// Judges moves by what was said to each candidate.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    seats: Vec<Seat>,
+    /// When the last voluntary move was.
+    last_voluntary: Option<Time>,
+    /// Whom the last term was handed over to.
+    handed: Option<Nonce>,
+}
+
+impl Judge {
+    pub fn new(candidates: usize) -> Self {
+        Self { seats: vec![Seat::default(); candidates], ..Self::default() }
+    }
+
+    /// A new process knows nothing.
+    pub fn forgets(&mut self, who: usize) {
+        self.seats[who] = Seat::default();
+    }
+
+    /// An operator pauses: the last one that a candidate hears of counts.
+    pub fn pauses(&mut self, who: usize, pause: Pause) {
+        let known = &mut self.seats[who].pause;
+        let set_unix_ms = pause.set_unix_ms.max(known.set_unix_ms + 1);
+        *known = Pause { set_unix_ms, ..pause };
+    }
+
+    /// Others tell of pauses: the latest counts.
+    pub fn learns(&mut self, who: usize, answers: &[CandidateInfo]) {
+        let known = &mut self.seats[who].pause;
+        *known = answers.iter().filter_map(|info| info.pause).fold(*known, Pause::max);
+    }
+
+    pub fn decides(
+        &mut self,
+        who: usize,
+        decision: &Decision<'_>,
+        answers: &[CandidateInfo],
+    ) -> Result<(), String> {
+        let seat = &mut self.seats[who];
+        let voluntary = !matches!(decision.why, Why::Requested);
+        let ordered = seat.chosen.last().is_some_and(|(_, voluntary)| !voluntary);
+        seat.chosen.push((decision.to, voluntary));
+        let suits = |info: &&CandidateInfo| {
+            let ready = info.standing == Standing::Ready;
+            let standing = match decision.why {
+                // Where it was named; who that is, is not known in here.
+                Why::Requested => ready || info.standing == Standing::Aside,
+                Why::Sick => info.standing < decision.own,
+                Why::Preferred(_) => ready,
+            };
+            standing && info.nonce == decision.to && info.role == Role::Standby
+        };
+        if !answers.iter().any(|info| suits(&info)) {
+            return Err(format!("hands over to {}, which did not say it was ready", decision.to));
+        }
+        let Some(began) = decision.began else {
+            return Err("hands over a term that it does not have".to_owned());
+        };
+        if voluntary && ordered {
+            return Err("moves voluntarily in the place of an order".to_owned());
+        }
+        if voluntary && decision.now < began + decision.lease {
+            return Err("moves a term voluntarily that is younger than a lease".to_owned());
+        }
+        if voluntary && seat.pause.until_unix_ms > decision.unix_ms {
+            return Err("moves voluntarily though it knows of a pause".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// A term begins or has ended.
+    pub(crate) fn term_of_mover(&mut self, who: usize, began: Option<Instant>) {
+        let nonce = self.candidates[who].nonce();
+        let Some(mover) = &mut self.candidates[who].mover else { return };
+        mover.leads(began);
+        if began.is_some() {
+            self.judge.seats[who].chosen.clear();
+            let named = self.judge.handed.take();
+            self.moved.succeeded += u64::from(named == Some(nonce));
+        }
+    }
+
+    /// Its term ends, as it hands over.
+    pub(crate) fn hands_over(&mut self, who: usize) {
+        let chosen = self.judge.seats[who].chosen.last().copied();
+        let Some((to, voluntary)) = chosen else {
+            return self.checker.fail(format!("candidate {who} hands over to nobody"));
+        };
+        self.moved.handovers += 1;
+        self.judge.handed = Some(to);
+        if voluntary {
+            self.moved.voluntary += 1;
+            let lease = self.candidates[who].timing.lease().mul_f64(DRIFT);
+            let last = self.judge.last_voluntary.replace(self.now);
+            if last.is_some_and(|last| self.now < last + lease) {
+                self.checker.fail("two voluntary moves within a lease".to_owned());
+            }
+        }
+        self.move_comes_to(MoveStep::Ends, who, Some(to));
+    }
+
+    /// It sends a release: it names whom it was to hand over to, if that is how its term ended.
+    pub(crate) fn judge_release(&mut self, who: usize, release: &Release) {
+        if self.candidates[who].mover.is_none() {
+            return;
+        }
+        let chosen = &self.judge.seats[who].chosen;
+        let hands_over = release.cause == "handed_over";
+        let wrong = match release.to {
+            None if hands_over => Some("hands over, and names nobody"),
+            Some(_) if !hands_over => Some("names a successor, and hands over to nobody"),
+            Some(to) if chosen.last().is_none_or(|(chosen, _)| *chosen != to) => {
+                Some("names a successor that it has not chosen")
+            }
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            self.checker.fail(format!("candidate {who} {wrong}"));
+        }
+        self.move_comes_to(MoveStep::Releases, who, release.to);
+    }
+
+    fn movers(&self) -> impl Iterator<Item = (usize, &Mover)> {
+        let reached = |who: usize| self.candidates[who].setup.coverage != Coverage::None;
+        let of = move |who: usize| self.candidates[who].mover.as_deref().map(|mover| (who, mover));
+        (0..self.candidates.len()).filter(move |who| reached(*who)).filter_map(of)
+    }
+
+    fn leading_mover(&self) -> Option<(usize, &Mover)> {
+        let who = (0..self.candidates.len()).find(|who| self.checker.is_leading(*who))?;
+        Some((who, self.candidates[who].mover.as_deref()?))
+    }
+
+    /// Whether the leader is as ready as the readiest one that hears calls.
+    pub fn leader_is_ready(&self) -> Result<(), String> {
+        let Some((leader, mover)) = self.leading_mover() else { return Ok(()) };
+        let own = mover.moves.standing();
+        let better = self.movers().find(|(_, other)| other.moves.standing() < own);
+        better.map_or(Ok(()), |(who, _)| {
+            Err(format!("candidate {leader} leads on and is {}, beside {who}", own.as_str()))
+        })
+    }
+
+    /// Whether nobody that asks has a higher priority than the leader, if it hears who asks.
+    pub fn preferences_are_settled(&self) -> Result<(), String> {
+        let Some((leader, _)) = self.leading_mover() else { return Ok(()) };
+        let setup = |who: usize| &self.candidates[who].setup;
+        let asks =
+            |who: &usize| setup(*who).moves.as_ref().is_some_and(|it| it.prefer_after_ms.is_some());
+        let higher = self
+            .movers()
+            .filter(|(_, mover)| mover.moves.standing() == Standing::Ready)
+            .map(|(who, _)| who)
+            .filter(asks)
+            .find(|who| setup(*who).priority > setup(leader).priority);
+        match higher {
+            Some(who) if setup(leader).coverage != Coverage::None => {
+                Err(format!("candidate {leader} leads on, though {who} would rather"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn moved(&self) -> Moved {
+        self.moved
+    }
+}
