@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use incumbent::Cause;
 use incumbent::lock::{Mark, Nonce, Revision, Token, Write, WriteId};
+use incumbent::{Cause, HandOverError, Successor, observe};
 use incumbent_test_support::eventually;
 use serde_json::Value;
 
@@ -56,6 +56,34 @@ async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
     go.stop().await;
     // Had it to wait out its own longest lease, it would be an hour.
     let _leadership = leads(&ours).await;
+}
+
+/// client-go's candidates know no successors: one of them may be first, which is a takeover like any
+/// other. A leader of client-go's answers no request, and leads on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_handover_beside_client_go_is_a_takeover_at_worst() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let first = env.campaign("first").await;
+    let leadership = leads(&first).await;
+    let second = env.campaign("second").await;
+    let mut go = Peer::start(&env, "go").await;
+    go.wait_for_line("sees first").await;
+    sees(&second, "first").await;
+    let to = soon("the handover", leadership.hand_over(Successor::Any)).await.expect("a successor");
+    assert_eq!(&*to, "second");
+    drop(leadership);
+    tokio::select! {
+        _ = second.won() => {
+            go.wait_for_line("sees second").await;
+            second.stop().await;
+            first.stop().await;
+            go.wait_for_line("won").await;
+        }
+        () = go.wait_for_line("won") => {}
+    }
+    let operator = observe("my_app", env.lock().await).expect("a view");
+    let refused = soon("the refusal", operator.move_leader(Successor::Any)).await.unwrap_err();
+    assert!(matches!(refused, HandOverError::NoAnswer), "{refused}");
 }
 
 /// Crashes on either side are noticed by the other, by the lease of who crashed.
