@@ -161,7 +161,7 @@ impl CandidateArgs {
         let mut last = None;
         let mut on_retry = |status: &mut StatusLine, why: &CliError| {
             let why = why.to_string();
-            if last.as_ref() != Some(&why) && self.reach.tells_failures() {
+            if last.as_ref() != Some(&why) && self.reach.reports_failures() {
                 status.clear();
                 output::note(format!("incumbent: {why}; retrying"));
             }
