@@ -1,10 +1,12 @@
 //! What all candidates share: flags, health, HTTP, systemd and the status line.
 
 mod background;
+mod check;
 mod connections;
 mod health;
 mod http;
 mod leader_wait;
+mod moves;
 mod reach;
 mod signals;
 mod started;
@@ -17,7 +19,7 @@ use std::time::Duration;
 use clap::Args;
 use incumbent::kubernetes::{LeaderForLife, leader_for_life};
 use incumbent::protocol::{Timing, TimingOptions};
-use incumbent::{Advertisement, Changes, Election, StartError, new_election};
+use incumbent::{Advertisement, Changes, Election, HealthCheck, StartError, new_election};
 
 use self::background::BackgroundTask;
 use self::health::Health;
@@ -25,9 +27,11 @@ use crate::error::CliError;
 use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
 use crate::output;
 
+pub use check::CheckProcesses;
+pub use moves::MoveArgs;
 pub use reach::Reach;
 pub use signals::StopSignals;
-pub use status_line::{StatusLine, describe};
+pub use status_line::{StatusLine, describe, standing};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 
 /// The flags of a candidate.
@@ -48,10 +52,10 @@ pub struct CandidateArgs {
     /// any case. /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while no
     /// fresh leader advertises one. GET /livez: 200 while the process works, with the lock
     /// reachable or not; 503 once a deadline has passed without notice. GET /readyz: 200 while the
-    /// candidate takes part; 503 before the lock's first response, and once the lock was
-    /// unreachable for longer than a lease. GET /healthz: 503 if /livez returns it, or the lock
-    /// was unreachable for longer than a lease. These return one line with the reason. GET
-    /// /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
+    /// candidate takes part; 503 before the lock's first response, once the lock was unreachable
+    /// for longer than a lease, and while --check fails. GET /healthz: 503 if /livez returns it,
+    /// or the lock was unreachable for longer than a lease. These return one line with the reason.
+    /// GET /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     http: Option<String>,
     /// The address of this process while it leads, for clients: `host:port` or a URL.
@@ -65,6 +69,9 @@ pub struct CandidateArgs {
     metadata: Vec<(String, String)>,
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// How the leadership moves.
+    #[arg(skip)]
+    pub moves: MoveArgs,
     /// How long the work may drain.
     #[arg(skip)]
     pub drain: Option<Duration>,
@@ -87,6 +94,8 @@ struct OpenedElection {
     lock: OpenedLock,
     http: Option<http::Server>,
     status: StatusLine,
+    check: Option<HealthCheck>,
+    processes: CheckProcesses,
 }
 
 /// A candidate in an election, shown on the terminal, by HTTP and to systemd.
@@ -95,6 +104,8 @@ pub struct RunningCandidate {
     /// How long each write entitles the leader to lead.
     pub lease: Duration,
     pub status: StatusLine,
+    /// The processes of the check.
+    pub check: CheckProcesses,
     tasks: Vec<BackgroundTask>,
     http: Option<http::Server>,
 }
@@ -108,7 +119,13 @@ impl CandidateArgs {
     /// Refuses flags that only apply to elections with leases; `more` are those of the command.
     pub fn refuse_lease_flags(&self, more: &[(&str, bool)]) -> Result<(), CliError> {
         let flags = [("--http", self.http.is_some()), ("--advertise", self.advertise.is_some())];
-        let given = more.iter().chain(&flags).find(|(_, given)| *given).map(|(flag, _)| *flag);
+        let moves = self.moves.given();
+        let given = more
+            .iter()
+            .chain(&flags)
+            .chain(&moves)
+            .find(|(_, given)| *given)
+            .map(|(flag, _)| *flag);
         match given.or_else(|| self.lease.given()) {
             Some(flag) => Err(not_for_life(flag)),
             None => Ok(()),
@@ -156,6 +173,8 @@ impl CandidateArgs {
             Some(address) => Some(http::Server::start(address).await?),
             None => None,
         };
+        let processes = CheckProcesses::default();
+        let check = self.moves.check(lock, &processes)?;
         let mut status = StatusLine::new();
         status.show(&format!("{}: connecting", self.name));
         let mut last = None;
@@ -175,7 +194,7 @@ impl CandidateArgs {
         };
         status.clear();
         match opened {
-            Ok(opened) => Ok(Ok(OpenedElection { lock: opened?, http, status })),
+            Ok(opened) => Ok(Ok(OpenedElection { lock: opened?, http, status, check, processes })),
             Err(end) => Ok(Err(end)),
         }
     }
@@ -186,7 +205,8 @@ impl CandidateArgs {
         opened: OpenedElection,
         grace: Option<Duration>,
     ) -> Result<(RunningCandidate, Changes<incumbent::Change>), CliError> {
-        let mut builder = new_election(&self.name, opened.lock.lock.clone());
+        let OpenedElection { lock, http, status, check, processes } = opened;
+        let mut builder = self.moves.apply(new_election(&self.name, lock.lock.clone()), check);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
         }
@@ -196,7 +216,7 @@ impl CandidateArgs {
             builder = builder
                 .advertise(pairs.fold(advertisement, |all, (key, value)| all.with(key, value)));
         }
-        if let Some(lease) = opened.lock.lease_override {
+        if let Some(lease) = lock.lease_override {
             builder = builder.lease(lease);
         }
         if let Some(grace) = grace {
@@ -205,7 +225,7 @@ impl CandidateArgs {
         if let Some(drain) = self.drain {
             builder = builder.drain(drain);
         }
-        if opened.lock.with_choria {
+        if lock.with_choria {
             builder = builder.with_choria();
         }
         #[cfg(target_os = "linux")]
@@ -213,13 +233,14 @@ impl CandidateArgs {
             builder = builder.sentinel(sentinel.clone());
         }
         let (election, changes) = builder.start_with_changes()?;
-        let health = Arc::new(Health::new(opened.lock.lease));
+        let health = Arc::new(Health::new(lock.lease));
         let tasks = vec![BackgroundTask(tokio::spawn(follow(election.clone(), health.clone())))];
-        if let Some(server) = &opened.http {
+        if let Some(server) = &http {
             server.serve(election.clone(), health);
         }
-        let OpenedElection { lock, http, status } = opened;
-        Ok((RunningCandidate { election, lease: lock.lease, status, tasks, http }, changes))
+        let candidate =
+            RunningCandidate { election, lease: lock.lease, status, check: processes, tasks, http };
+        Ok((candidate, changes))
     }
 }
 
@@ -229,6 +250,12 @@ impl RunningCandidate {
         self.status.clear();
         systemd::stopping();
         self.election.stop().await;
+        self.abandon();
+    }
+
+    /// Ends what is not the campaign: the program is about to exit.
+    pub fn abandon(&mut self) {
+        self.check.close();
         self.tasks.clear();
         self.http = None;
     }

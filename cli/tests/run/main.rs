@@ -1,6 +1,7 @@
 //! `incumbent run`: the command of a leader, its lifetime, and the lifetime of its descendants.
 #![cfg(target_os = "linux")]
 
+mod check;
 mod disk;
 mod drain;
 mod env;
