@@ -12,6 +12,7 @@ mod http;
 mod http_wait;
 mod inheritance;
 mod keep_running;
+mod moves;
 mod patience;
 mod root;
 mod signals;
