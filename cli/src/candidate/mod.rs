@@ -5,6 +5,8 @@ mod check;
 mod connections;
 mod health;
 mod http;
+mod http_actions;
+mod http_rights;
 mod leader_wait;
 mod moves;
 mod reach;
@@ -12,7 +14,9 @@ mod signals;
 mod started;
 mod status_line;
 pub mod systemd;
+pub mod unix_socket;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +47,8 @@ pub struct CandidateArgs {
     /// The identity, shown as the holder [default: the host's name].
     #[arg(long)]
     identity: Option<String>,
-    /// Serve HTTP at this port of the loopback address, or at this address and port.
+    /// Serve HTTP at this port of the loopback address, at this address and port, or at this Unix
+    /// socket.
     ///
     /// GET /leader: the leader as JSON: leader, token, since, whether it is this process (mine),
     /// where it can be reached (address, metadata), and whether it was seen to renew within its
@@ -56,8 +61,19 @@ pub struct CandidateArgs {
     /// for longer than a lease, and while --check fails. GET /healthz: 503 if /livez returns it,
     /// or the lock was unreachable for longer than a lease. These return one line with the reason.
     /// GET /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
-    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    ///
+    /// POST /resign, /move, /move?to=IDENTITY, /move?site=SITE, /stand-aside and /stand-ready act
+    /// on this candidate, and return one line: 409 if it does not lead, or refuses to move. They
+    /// need the socket unix:PATH, which is created for this user alone (mode 600), or the token of
+    /// --http-token-file.
+    #[arg(long, value_name = "[ADDRESS:]PORT|unix:PATH")]
     http: Option<String>,
+    /// Allow POST over --http with the token in this file, as in `Authorization: Bearer TOKEN`.
+    ///
+    /// The token is sent in clear: use it on the loopback address, or behind a proxy with TLS. The
+    /// file is read at the start, and refused if all users may access it.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_token_file: Option<PathBuf>,
     /// The address of this process while it leads, for clients: `host:port` or a URL.
     ///
     /// It is written with every entry, readable by everyone who may read the lock: do not put a
@@ -170,7 +186,9 @@ impl CandidateArgs {
         let options = TimingOptions { lease: self.lease.lease, ..TimingOptions::default() };
         Timing::new(options, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
-            Some(address) => Some(http::Server::start(address).await?),
+            Some(address) => {
+                Some(http::Server::start(address, self.http_token_file.as_deref()).await?)
+            }
             None => None,
         };
         let processes = CheckProcesses::default();

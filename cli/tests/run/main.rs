@@ -9,6 +9,7 @@ mod exits;
 mod foreign;
 mod guard;
 mod http;
+mod http_actions;
 mod http_wait;
 mod inheritance;
 mod keep_running;
