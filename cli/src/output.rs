@@ -99,10 +99,18 @@ pub fn table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> Result<(), CliError> {
+    columns(&heads, rows.into_iter().map(Vec::from))
+}
+
+/// The same with as many columns as there are headings.
+pub fn columns(
+    heads: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> Result<(), CliError> {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(heads.map(str::to_uppercase));
+    table.load_style(presets::NOTHING).set_header(heads.iter().map(|head| head.to_uppercase()));
     for row in rows {
-        table.add_row(row.map(|cell| printable(&cell)));
+        table.add_row(row.iter().map(|cell| printable(cell)));
     }
     for row in table.lines() {
         let row = row.trim_end();

@@ -6,20 +6,20 @@ mod output;
 use std::io;
 
 use clap::Args;
-use incumbent::Change;
+use incumbent::{Change, Election, Standing};
 use serde_json::json;
 
 use self::output::Output;
-use crate::candidate::{CandidateArgs, StopSignals, describe};
+use crate::candidate::{CandidateArgs, MoveArgs, StopSignals, describe, standing};
 use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::{LockArgs, SelectedLock};
 
 /// Campaign in the election NAME, and print each transition until interrupted.
 ///
-/// Writes one line per transition to standard output: the leader, won, lost with its cause, and
-/// failures of the lock. SIGINT and SIGTERM release the lock before the program ends. While the
-/// server is unreachable it retries, unless `--timeout` is given. A systemd service of Type=notify
-/// is ready once it campaigns, and its status shows the leader.
+/// Writes one line per transition to standard output: the leader, won, lost with its cause,
+/// failures of the lock, and whether it is ready. SIGINT and SIGTERM release the lock before the
+/// program ends. While the server is unreachable it retries, unless `--timeout` is given. A systemd
+/// service of Type=notify is ready once it campaigns, and its status shows the leader.
 ///
 /// With --kind for-life it campaigns as `incumbent life` does, for the pod that it runs in or that
 /// --identity names: it prints waiting, won and lost, and the lock stays with the pod when the
@@ -33,11 +33,14 @@ pub struct Campaign {
     #[command(flatten)]
     candidate: CandidateArgs,
     #[command(flatten)]
+    moves: MoveArgs,
+    #[command(flatten)]
     lock: LockArgs,
 }
 
 impl Campaign {
-    pub async fn run(self) -> Result<(), CliError> {
+    pub async fn run(mut self) -> Result<(), CliError> {
+        self.candidate.moves = std::mem::take(&mut self.moves);
         let mut signals = StopSignals::listen()?;
         if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return for_life::run(&self.candidate, &locks, self.output, &mut signals).await;
@@ -51,7 +54,7 @@ impl Campaign {
                 change = changes.next() => {
                     candidate.status.clear();
                     match change {
-                        Some(change) => if let Err(error) = self.print(&change) { break error.into() },
+                        Some(change) => if let Err(error) = self.print(&change, &candidate.election) { break error.into() },
                         None => return Ok(()),
                     }
                 }
@@ -63,23 +66,23 @@ impl Campaign {
         // The lock is released first, whatever the reason to stop is.
         candidate.stop().await;
         while let Some(change) = changes.next().await {
-            if self.print(&change).is_err() {
+            if self.print(&change, &candidate.election).is_err() {
                 break;
             }
         }
         Err(end)
     }
 
-    fn print(&self, change: &Change) -> io::Result<()> {
+    fn print(&self, change: &Change, election: &Election) -> io::Result<()> {
         let line = match self.output {
-            Output::Json => json_line(change).map(|line| line.to_string()),
-            Output::Text => text_line(change),
+            Output::Json => json_line(change, election).map(|line| line.to_string()),
+            Output::Text => text_line(change, election),
         };
         line.map_or(Ok(()), |line| self.output.print(line))
     }
 }
 
-fn text_line(change: &Change) -> Option<String> {
+fn text_line(change: &Change, election: &Election) -> Option<String> {
     Some(match change {
         Change::Won { token } => format!("won: leading with token {token}"),
         Change::Lost { cause, .. } => format!("lost: {cause}"),
@@ -88,12 +91,14 @@ fn text_line(change: &Change) -> Option<String> {
         Change::Leader(None) => "leader: none".to_owned(),
         Change::LockFailing(failure) => format!("lock failing: {}", failure.message),
         Change::LockRecovered => "lock recovered".to_owned(),
+        Change::Standing(Standing::Ready) => "ready".to_owned(),
+        Change::Standing(_) => standing(&election.watch().current())?,
         Change::Missed(missed) => format!("missed: {missed} transitions"),
         _ => return None,
     })
 }
 
-fn json_line(change: &Change) -> Option<serde_json::Value> {
+fn json_line(change: &Change, election: &Election) -> Option<serde_json::Value> {
     Some(match change {
         Change::Won { token } => json!({"event": "won", "token": token.0}),
         Change::Lost { token, cause } => {
@@ -109,6 +114,10 @@ fn json_line(change: &Change) -> Option<serde_json::Value> {
             json!({"event": "lock_failing", "message": &*failure.message})
         }
         Change::LockRecovered => json!({"event": "lock_recovered"}),
+        Change::Standing(standing) => {
+            let failure = election.watch().current().check_failure;
+            json!({"event": "standing", "standing": standing.as_str(), "message": failure})
+        }
         Change::Missed(missed) => json!({"event": "missed", "count": missed}),
         _ => return None,
     })

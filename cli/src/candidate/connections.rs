@@ -7,11 +7,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use axum::serve::Listener;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -29,9 +30,6 @@ const MAX_DURATION: Duration = Duration::from_secs(10);
 
 /// The maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
-
-/// The pause after a failed accept.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that is closed when its handle is dropped.
 struct Connection(JoinHandle<()>);
@@ -65,27 +63,20 @@ async fn end_of(mut extent: watch::Receiver<Instant>) {
 }
 
 /// Serves for as long as it is polled.
-pub async fn serve(socket: TcpListener, routes: Router) {
+pub async fn serve(mut socket: impl Listener, routes: Router) {
     let mut connections: VecDeque<Connection> = VecDeque::with_capacity(MAX_CONNECTIONS);
     loop {
-        match socket.accept().await {
-            Ok((stream, _)) => {
-                connections.retain(|connection| !connection.0.is_finished());
-                if connections.len() >= MAX_CONNECTIONS {
-                    connections.pop_front();
-                }
-                connections.push_back(Connection(tokio::spawn(answer(stream, routes.clone()))));
-            }
-            Err(error) => {
-                tracing::debug!(%error, "HTTP connection not accepted");
-                tokio::time::sleep(PAUSE).await;
-            }
+        let (stream, _) = socket.accept().await; // pauses after an error
+        connections.retain(|connection| !connection.0.is_finished());
+        if connections.len() >= MAX_CONNECTIONS {
+            connections.pop_front();
         }
+        connections.push_back(Connection(tokio::spawn(answer(stream, routes.clone()))));
     }
 }
 
 /// Serves one request. The body is not read.
-async fn answer(stream: TcpStream, routes: Router) {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, routes: Router) {
     let (end, extent) = watch::channel(Instant::now() + MAX_DURATION);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let routes = routes.clone();

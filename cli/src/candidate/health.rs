@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
-use incumbent::{Election, State};
+use incumbent::{Election, Standing, State};
 
 use super::status_line;
 use crate::time_format;
@@ -49,11 +49,14 @@ impl Health {
         Ok(format!("ok: {}", status_line::who(election)))
     }
 
-    /// One line: whether the candidate takes part, which needs a first response of the lock.
+    /// One line: whether the candidate takes part and can do the work, which needs a first response
+    /// of the lock, and a check that passes.
     pub fn is_ready(&self, election: &Election) -> Result<String, String> {
         let health = self.health(election)?;
-        match election.state() {
-            State::Unknown => Err("waiting for the first response of the lock".to_owned()),
+        let status = election.watch().current();
+        match (status.state, status.standing) {
+            (State::Unknown, _) => Err("waiting for the first response of the lock".to_owned()),
+            (_, Standing::Sick) => Err(status_line::standing(&status).unwrap_or_default()),
             _ => Ok(health),
         }
     }

@@ -1,23 +1,29 @@
 //! What all candidates share: flags, health, HTTP, systemd and the status line.
 
 mod background;
+mod check;
 mod connections;
 mod health;
 mod http;
+mod http_actions;
+mod http_rights;
 mod leader_wait;
+mod moves;
 mod reach;
 mod signals;
 mod started;
 mod status_line;
 pub mod systemd;
+pub mod unix_socket;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use incumbent::kubernetes::{LeaderForLife, leader_for_life};
 use incumbent::protocol::{Timing, TimingOptions};
-use incumbent::{Advertisement, Changes, Election, StartError, new_election};
+use incumbent::{Advertisement, Changes, Election, HealthCheck, StartError, new_election};
 
 use self::background::BackgroundTask;
 use self::health::Health;
@@ -25,9 +31,11 @@ use crate::error::CliError;
 use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
 use crate::output;
 
+pub use check::CheckProcesses;
+pub use moves::MoveArgs;
 pub use reach::Reach;
 pub use signals::StopSignals;
-pub use status_line::{StatusLine, describe};
+pub use status_line::{StatusLine, describe, standing};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 
 /// The flags of a candidate.
@@ -39,7 +47,8 @@ pub struct CandidateArgs {
     /// The identity, shown as the holder [default: the host's name].
     #[arg(long)]
     identity: Option<String>,
-    /// Serve HTTP at this port of the loopback address, or at this address and port.
+    /// Serve HTTP at this port of the loopback address, at this address and port, or at this Unix
+    /// socket.
     ///
     /// GET /leader: the leader as JSON: leader, token, since, whether it is this process (mine),
     /// where it can be reached (address, metadata), and whether it was seen to renew within its
@@ -48,12 +57,23 @@ pub struct CandidateArgs {
     /// any case. /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while no
     /// fresh leader advertises one. GET /livez: 200 while the process works, with the lock
     /// reachable or not; 503 once a deadline has passed without notice. GET /readyz: 200 while the
-    /// candidate takes part; 503 before the lock's first response, and once the lock was
-    /// unreachable for longer than a lease. GET /healthz: 503 if /livez returns it, or the lock
-    /// was unreachable for longer than a lease. These return one line with the reason. GET
-    /// /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
-    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    /// candidate takes part; 503 before the lock's first response, once the lock was unreachable
+    /// for longer than a lease, and while --check fails. GET /healthz: 503 if /livez returns it,
+    /// or the lock was unreachable for longer than a lease. These return one line with the reason.
+    /// GET /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
+    ///
+    /// POST /resign, /move, /move?to=IDENTITY, /move?site=SITE, /stand-aside and /stand-ready act
+    /// on this candidate, and return one line: 409 if it does not lead, or refuses to move. They
+    /// need the socket unix:PATH, which is created for this user alone (mode 600), or the token of
+    /// --http-token-file.
+    #[arg(long, value_name = "[ADDRESS:]PORT|unix:PATH")]
     http: Option<String>,
+    /// Allow POST over --http with the token in this file, as in `Authorization: Bearer TOKEN`.
+    ///
+    /// The token is sent in clear: use it on the loopback address, or behind a proxy with TLS. The
+    /// file is read at the start, and refused if all users may access it.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_token_file: Option<PathBuf>,
     /// The address of this process while it leads, for clients: `host:port` or a URL.
     ///
     /// It is written with every entry, readable by everyone who may read the lock: do not put a
@@ -65,6 +85,9 @@ pub struct CandidateArgs {
     metadata: Vec<(String, String)>,
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// How the leadership moves.
+    #[arg(skip)]
+    pub moves: MoveArgs,
     /// How long the work may drain.
     #[arg(skip)]
     pub drain: Option<Duration>,
@@ -87,6 +110,8 @@ struct OpenedElection {
     lock: OpenedLock,
     http: Option<http::Server>,
     status: StatusLine,
+    check: Option<HealthCheck>,
+    processes: CheckProcesses,
 }
 
 /// A candidate in an election, shown on the terminal, by HTTP and to systemd.
@@ -95,6 +120,8 @@ pub struct RunningCandidate {
     /// How long each write entitles the leader to lead.
     pub lease: Duration,
     pub status: StatusLine,
+    /// The processes of the check.
+    pub check: CheckProcesses,
     tasks: Vec<BackgroundTask>,
     http: Option<http::Server>,
 }
@@ -108,7 +135,13 @@ impl CandidateArgs {
     /// Refuses flags that only apply to elections with leases; `more` are those of the command.
     pub fn refuse_lease_flags(&self, more: &[(&str, bool)]) -> Result<(), CliError> {
         let flags = [("--http", self.http.is_some()), ("--advertise", self.advertise.is_some())];
-        let given = more.iter().chain(&flags).find(|(_, given)| *given).map(|(flag, _)| *flag);
+        let moves = self.moves.given();
+        let given = more
+            .iter()
+            .chain(&flags)
+            .chain(&moves)
+            .find(|(_, given)| *given)
+            .map(|(flag, _)| *flag);
         match given.or_else(|| self.lease.given()) {
             Some(flag) => Err(not_for_life(flag)),
             None => Ok(()),
@@ -153,15 +186,19 @@ impl CandidateArgs {
         let options = TimingOptions { lease: self.lease.lease, ..TimingOptions::default() };
         Timing::new(options, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
-            Some(address) => Some(http::Server::start(address).await?),
+            Some(address) => {
+                Some(http::Server::start(address, self.http_token_file.as_deref()).await?)
+            }
             None => None,
         };
+        let processes = CheckProcesses::default();
+        let check = self.moves.check(lock, &processes)?;
         let mut status = StatusLine::new();
         status.show(&format!("{}: connecting", self.name));
         let mut last = None;
         let mut on_retry = |status: &mut StatusLine, why: &CliError| {
             let why = why.to_string();
-            if last.as_ref() != Some(&why) && self.reach.tells_failures() {
+            if last.as_ref() != Some(&why) && self.reach.reports_failures() {
                 status.clear();
                 output::note(format!("incumbent: {why}; retrying"));
             }
@@ -175,7 +212,7 @@ impl CandidateArgs {
         };
         status.clear();
         match opened {
-            Ok(opened) => Ok(Ok(OpenedElection { lock: opened?, http, status })),
+            Ok(opened) => Ok(Ok(OpenedElection { lock: opened?, http, status, check, processes })),
             Err(end) => Ok(Err(end)),
         }
     }
@@ -186,7 +223,8 @@ impl CandidateArgs {
         opened: OpenedElection,
         grace: Option<Duration>,
     ) -> Result<(RunningCandidate, Changes<incumbent::Change>), CliError> {
-        let mut builder = new_election(&self.name, opened.lock.lock.clone());
+        let OpenedElection { lock, http, status, check, processes } = opened;
+        let mut builder = self.moves.apply(new_election(&self.name, lock.lock.clone()), check);
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
         }
@@ -196,7 +234,7 @@ impl CandidateArgs {
             builder = builder
                 .advertise(pairs.fold(advertisement, |all, (key, value)| all.with(key, value)));
         }
-        if let Some(lease) = opened.lock.lease_override {
+        if let Some(lease) = lock.lease_override {
             builder = builder.lease(lease);
         }
         if let Some(grace) = grace {
@@ -205,7 +243,7 @@ impl CandidateArgs {
         if let Some(drain) = self.drain {
             builder = builder.drain(drain);
         }
-        if opened.lock.with_choria {
+        if lock.with_choria {
             builder = builder.with_choria();
         }
         #[cfg(target_os = "linux")]
@@ -213,13 +251,14 @@ impl CandidateArgs {
             builder = builder.sentinel(sentinel.clone());
         }
         let (election, changes) = builder.start_with_changes()?;
-        let health = Arc::new(Health::new(opened.lock.lease));
+        let health = Arc::new(Health::new(lock.lease));
         let tasks = vec![BackgroundTask(tokio::spawn(follow(election.clone(), health.clone())))];
-        if let Some(server) = &opened.http {
+        if let Some(server) = &http {
             server.serve(election.clone(), health);
         }
-        let OpenedElection { lock, http, status } = opened;
-        Ok((RunningCandidate { election, lease: lock.lease, status, tasks, http }, changes))
+        let candidate =
+            RunningCandidate { election, lease: lock.lease, status, check: processes, tasks, http };
+        Ok((candidate, changes))
     }
 }
 
@@ -229,6 +268,12 @@ impl RunningCandidate {
         self.status.clear();
         systemd::stopping();
         self.election.stop().await;
+        self.abandon();
+    }
+
+    /// Ends what is not the campaign: the program is about to exit.
+    pub fn abandon(&mut self) {
+        self.check.close();
         self.tasks.clear();
         self.http = None;
     }

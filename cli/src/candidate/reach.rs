@@ -38,8 +38,8 @@ impl Reach {
         }
     }
 
-    /// Whether a failed attempt is told at once, rather than at the end.
-    pub(super) fn tells_failures(self) -> bool {
+    /// Whether a failed attempt is reported at once, rather than at the end.
+    pub(super) fn reports_failures(self) -> bool {
         matches!(self, Self::Always)
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
 use incumbent::clock::{BootClock, Clock};
-use incumbent::{Election, Leader, State, WaitReason};
+use incumbent::{Election, Leader, Standing, State, Status, WaitReason};
 use rustix::termios::tcgetwinsize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -86,8 +86,27 @@ impl StatusLine {
     }
 }
 
-/// The leader, in a few words.
+/// The leader, and why this candidate is not ready, in a few words.
 pub fn who(election: &Election) -> String {
+    match standing(&election.watch().current()) {
+        Some(standing) => format!("{}; {standing}", leads(election)),
+        None => leads(election),
+    }
+}
+
+/// Why this candidate is not ready to lead; `None` if it is.
+pub fn standing(status: &Status) -> Option<String> {
+    match (status.standing, &status.check_failure) {
+        (Standing::Ready, _) => None,
+        (Standing::Sick, Some(why)) => Some(format!("sick: {}", text::printable(why))),
+        (Standing::Sick, None) => Some("not checked yet".to_owned()),
+        (Standing::Aside, _) => Some("standing aside".to_owned()),
+        (other, _) => Some(other.as_str().to_owned()),
+    }
+}
+
+/// The leader, in a few words.
+fn leads(election: &Election) -> String {
     match (election.token(), election.leader()) {
         (Some(token), _) => format!("leading with token {token}"),
         (None, Some(leader)) if leader.is_me => match cool_down(election) {
@@ -102,11 +121,16 @@ pub fn who(election: &Election) -> String {
 
 /// The status for a waiting user: for how long, and when this candidate tries next.
 pub fn describe(election: &Election) -> String {
-    let (name, who) = (election.name(), who(election));
+    let (name, who) = (election.name(), leads(election));
     if let Some(failure) = election.lock_failure() {
         let what = "requests to the lock fail, retrying";
         return format!("{name}: {what}: {}", failure.message);
     }
+    // It comes first: a narrow terminal cuts the end off.
+    let name = match standing(&election.watch().current()) {
+        Some(standing) => format!("{name}: {standing}"),
+        None => name.to_owned(),
+    };
     match election.leader() {
         Some(leader) if !leader.is_me => {
             let since = leader.since_unix_ms.and_then(time_format::from_unix_ms);

@@ -1,11 +1,12 @@
 //! `election members`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, RollCall};
+use incumbent::lock::{CandidateRequest, RollCall, Standing};
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
@@ -17,9 +18,9 @@ use crate::time_format;
 /// Call the roll: list the candidates of an election, leading or not.
 ///
 /// Each candidate answers for itself: its identity, what it is doing (leader, draining,
-/// cooling_down, standby), its priority, version and start, and the leader that it sees. Those that
-/// are slow, cut off or of other programs are missing. On NATS, PostgreSQL and
-/// Kubernetes Leases.
+/// cooling_down, standby), its priority, version and start, and the leader that it sees; where one
+/// has them, also its standing (ready, aside, sick) and its site. Those that are slow, cut off or
+/// of other programs are missing. On NATS, PostgreSQL and Kubernetes Leases.
 #[derive(Args)]
 pub struct Members {
     /// The election.
@@ -30,6 +31,35 @@ pub struct Members {
     #[command(flatten)]
     printing: Printing,
 }
+
+/// A column of the table.
+struct Column {
+    head: &'static str,
+    cell: fn(&CandidateInfo) -> String,
+    /// Whether this candidate has something to show in it; `None`: it is always shown.
+    is_needed: Option<fn(&CandidateInfo) -> bool>,
+}
+
+const fn column(head: &'static str, cell: fn(&CandidateInfo) -> String) -> Column {
+    Column { head, cell, is_needed: None }
+}
+
+const COLUMNS: [Column; 8] = [
+    column("identity", |info| info.identity.to_string()),
+    column("role", |info| info.role.as_str().replace('_', " ")),
+    Column {
+        is_needed: Some(|info| info.standing != Standing::Ready),
+        ..column("standing", |info| info.standing.as_str().to_owned())
+    },
+    Column {
+        is_needed: Some(|info| info.site.is_some()),
+        ..column("site", |info| info.site.as_deref().unwrap_or("-").to_owned())
+    },
+    column("priority", |info| info.priority.to_string()),
+    column("since", |info| since(info).unwrap_or_default()),
+    column("version", |info| info.version.to_string()),
+    column("sees", sees),
+];
 
 impl Members {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
@@ -45,28 +75,36 @@ impl Members {
         if self.printing.output == Format::Json {
             return output::json(&members.iter().map(to_json).collect::<Vec<_>>());
         }
-        let header = ["identity", "role", "priority", "since", "version", "sees"];
-        output::table(header, members.iter().map(row))
+        let is_shown = |column: &&Column| {
+            column.is_needed.is_none_or(|is_needed| members.iter().any(is_needed))
+        };
+        let columns: Vec<&Column> = COLUMNS.iter().filter(is_shown).collect();
+        let heads: Vec<&str> = columns.iter().map(|column| column.head).collect();
+        let row = |info| columns.iter().map(|column| (column.cell)(info)).collect();
+        output::columns(&heads, members.iter().map(row))?;
+        match members.iter().filter_map(paused_until).max() {
+            Some(until) => output::line(format!("paused until {}", time_format::rfc3339(until))),
+            None => Ok(()),
+        }
     }
 }
 
-fn row(info: &CandidateInfo) -> [String; 6] {
-    let sees = info.leader.as_deref().map(|leader| {
-        let token = info.token.map(|token| format!(" ({token})"));
-        format!("{}{}", text::printable(leader), token.unwrap_or_default())
-    });
-    [
-        text::printable(&info.identity).to_string(),
-        info.role.as_str().replace('_', " "),
-        info.priority.to_string(),
-        since(info).unwrap_or_default(),
-        text::printable(&info.version).to_string(),
-        sees.unwrap_or_else(|| "no leader".to_owned()),
-    ]
+fn sees(info: &CandidateInfo) -> String {
+    let token = info.token.map(|token| format!(" ({token})")).unwrap_or_default();
+    match &info.leader {
+        Some(leader) => format!("{}{token}", text::printable(leader)),
+        None => "no leader".to_owned(),
+    }
 }
 
 fn since(info: &CandidateInfo) -> Option<String> {
     time_format::from_unix_ms(info.since_unix_ms).map(time_format::rfc3339)
+}
+
+/// The end of the pause that the candidate knows of, if it is in the future.
+fn paused_until(info: &CandidateInfo) -> Option<OffsetDateTime> {
+    let until = time_format::from_unix_ms(info.pause?.until_unix_ms / 1000 * 1000)?;
+    (until > OffsetDateTime::from(SystemTime::now())).then_some(until)
 }
 
 fn to_json(info: &CandidateInfo) -> serde_json::Value {
@@ -74,10 +112,13 @@ fn to_json(info: &CandidateInfo) -> serde_json::Value {
         "identity": info.identity,
         "nonce": info.nonce.to_string(),
         "role": info.role.as_str(),
+        "standing": info.standing.as_str(),
+        "site": info.site,
         "priority": info.priority,
         "since": since(info),
         "version": info.version,
         "leader": info.leader,
         "token": info.token.map(|token| token.0),
+        "paused_until": paused_until(info).map(time_format::rfc3339),
     })
 }

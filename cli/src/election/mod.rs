@@ -5,6 +5,8 @@ mod evict;
 mod file;
 mod info;
 mod members;
+mod move_leader;
+mod pause;
 mod watch;
 
 use clap::{Args, Subcommand};
@@ -30,6 +32,9 @@ enum Verb {
     Watch(watch::Watch),
     Members(members::Members),
     Create(create::Create),
+    Move(move_leader::Move),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
     Evict(evict::Evict),
     File(Box<file::KeepFile>),
 }
@@ -42,6 +47,9 @@ impl Election {
             Verb::Watch(verb) => verb.run(&self.lock).await,
             Verb::Members(verb) => verb.run(&self.lock).await,
             Verb::Create(verb) => verb.run(&self.lock).await,
+            Verb::Move(verb) => verb.run(&self.lock).await,
+            Verb::Pause(verb) => verb.run(&self.lock).await,
+            Verb::Resume(verb) => verb.run(&self.lock).await,
             Verb::Evict(verb) => verb.run(&self.lock).await,
             Verb::File(verb) => verb.run(&self.lock).await,
         }

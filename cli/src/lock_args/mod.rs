@@ -4,7 +4,6 @@ mod kind;
 mod kubernetes;
 mod name;
 mod opened;
-#[cfg(target_os = "linux")]
 mod secrets;
 
 use std::fmt;

@@ -27,6 +27,7 @@ const A_WHILE: Duration = Duration::from_secs(1);
 pub struct Process {
     pub pid: Pid,
     parent: Pid,
+    group: Option<Pid>,
     pub started: u64,
     state: String,
     name: String,
@@ -63,10 +64,17 @@ pub struct Killed {
 impl Killed {
     /// The processes left although they were killed, with the reason; `None` if there are none.
     pub fn left(&self) -> Option<String> {
+        self.left_outside(None)
+    }
+
+    /// The same without those of this process group.
+    pub fn left_outside(&self, group: Option<Pid>) -> Option<String> {
         const SHOWN: usize = 3;
-        let mut shown: Vec<_> = self.left.iter().take(SHOWN).map(Process::describe).collect();
-        if self.left.len() > SHOWN {
-            shown.push(format!("and {} more", self.left.len() - SHOWN));
+        let is_outside = |process: &&Process| group.is_none() || process.group != group;
+        let left: Vec<_> = self.left.iter().filter(is_outside).collect();
+        let mut shown: Vec<_> = left.iter().take(SHOWN).map(|one| one.describe()).collect();
+        if left.len() > SHOWN {
+            shown.push(format!("and {} more", left.len() - SHOWN));
         }
         (!shown.is_empty()).then(|| shown.join(", "))
     }
@@ -179,8 +187,9 @@ fn read(pid: Pid) -> Option<Process> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?.to_owned();
     let parent = fields.next()?.parse().ok().and_then(Pid::from_raw)?;
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, started, state, name })
+    let group = fields.next()?.parse().ok().and_then(Pid::from_raw);
+    let started = fields.nth(16)?.parse().ok()?;
+    Some(Process { pid, parent, group, started, state, name })
 }
 
 /// Signals this process, and not a later one with the same id.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
 use super::patience::WaitArgs;
-use crate::candidate::CandidateArgs;
+use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::lock_args::LockArgs;
 
 /// The program that a leader runs.
@@ -76,6 +76,8 @@ pub struct Run {
     pub waiting: WaitArgs,
     #[command(flatten)]
     pub candidate: CandidateArgs,
+    #[command(flatten)]
+    pub moves: MoveArgs,
     #[command(flatten)]
     pub lock: LockArgs,
 }

@@ -303,7 +303,8 @@ impl CommandCandidate {
             withheld: self.options.withheld().into_iter().map(str::to_owned).collect(),
         };
         let terms = self.terms.clone();
-        Ok(GuardHandle::start(&self.options.program.command, &environment, terms, config)?)
+        let check = self.candidate.check.clone();
+        Ok(GuardHandle::start(&self.options.program.command, &environment, terms, config, check)?)
     }
 
     /// Exits if a process could not be stopped: the lease must end before another leader starts,
@@ -335,6 +336,7 @@ impl CommandCandidate {
     /// Exits without a release: the entry stays until its lease ends.
     pub(super) fn exit_without_release(&mut self, code: u8) -> ! {
         self.file.remove();
+        self.candidate.abandon();
         std::process::exit(code.into())
     }
 }

@@ -17,7 +17,7 @@ use super::guard::GuardRequest;
 use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{foreign, unguarded};
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
-use crate::candidate::StatusLine;
+use crate::candidate::{CheckProcesses, StatusLine};
 use crate::error::{CliError, Code};
 use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
 use crate::nats::DEFAULT_TIMEOUT;
@@ -193,7 +193,13 @@ impl ForLife {
             until: None,
             withheld: Vec::new(),
         };
-        let mut guard = GuardHandle::start(&self.program.command, &environment, None, config)?;
+        let mut guard = GuardHandle::start(
+            &self.program.command,
+            &environment,
+            None,
+            config,
+            CheckProcesses::default(),
+        )?;
         let kill_at = || BootClock.now() + self.grace;
         let lost = leadership.lost();
         tokio::pin!(lost);

@@ -62,6 +62,7 @@ impl Run {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
         };
+        self.candidate.moves = std::mem::take(&mut self.moves);
         if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return self.for_life(locks)?.run(&mut signals).await;
         }

@@ -1,21 +1,18 @@
 //! The socket of a sentinel.
 
-use std::fs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream};
+use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::path::Path;
 use std::time::Duration;
 
 use listenfd::ListenFd;
-use rustix::fs::Mode;
-use rustix::process::umask;
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::connection::{Shared, serve};
+use crate::candidate::unix_socket;
 use crate::error::{CliError, Code};
 
 /// The most connections at a time.
@@ -86,31 +83,12 @@ fn rand() -> u64 {
 /// The socket that systemd passes, or a new one at this path with this mode. Returns whether it is
 /// new: then its file is to be removed.
 pub fn bind(path: &Path, mode: u32) -> Result<(StdListener, bool), CliError> {
-    let failed = |error: io::Error| {
+    let passed = ListenFd::from_env().take_unix_listener(0).map_err(|error| {
         let message = format!("cannot listen at {}: {error}", path.display());
         CliError::new(Code::Failed, message)
-    };
-    if let Some(passed) = ListenFd::from_env().take_unix_listener(0).map_err(failed)? {
+    });
+    if let Some(passed) = passed? {
         return Ok((passed, false));
     }
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
-    if is_socket {
-        match StdStream::connect(path) {
-            // Left by a killed one.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).map_err(failed)?;
-            }
-            Err(error) => return Err(failed(error)),
-            Ok(_) => {
-                let message = format!("{}: another sentinel listens there", path.display());
-                return Err(CliError::new(Code::Failed, message));
-            }
-        }
-    }
-    let before = umask(Mode::from_raw_mode(0o177));
-    let listener = StdListener::bind(path);
-    umask(before);
-    let listener = listener.map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
-    Ok((listener, true))
+    Ok((unix_socket::bind(path, mode, "sentinel")?, true))
 }

@@ -8,6 +8,8 @@ mod election_evict;
 mod election_file;
 mod election_info;
 mod election_members;
+mod election_move;
+mod election_pause;
 mod election_watch;
 mod exit_codes;
 mod extreme_values;

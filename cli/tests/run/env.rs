@@ -183,6 +183,14 @@ impl Candidate {
         self.exit().await.code()
     }
 
+    /// The next line on standard output, or the exit code if there is none.
+    pub async fn line_or_exit(&mut self) -> Result<String, Option<i32>> {
+        match tokio::time::timeout(TIMEOUT, self.lines.recv()).await.expect("a line in time") {
+            Some(line) => Ok(line),
+            None => Err(self.exit_code().await),
+        }
+    }
+
     /// All of standard error. The program must have ended.
     pub fn stderr(&mut self) -> String {
         let mut text = String::new();

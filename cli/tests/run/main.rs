@@ -1,6 +1,7 @@
 //! `incumbent run`: the command of a leader, its lifetime, and the lifetime of its descendants.
 #![cfg(target_os = "linux")]
 
+mod check;
 mod disk;
 mod drain;
 mod env;
@@ -8,9 +9,11 @@ mod exits;
 mod foreign;
 mod guard;
 mod http;
+mod http_actions;
 mod http_wait;
 mod inheritance;
 mod keep_running;
+mod moves;
 mod patience;
 mod root;
 mod signals;

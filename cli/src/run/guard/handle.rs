@@ -21,7 +21,7 @@ use incumbent::sentinel::ENVIRONMENT;
 use super::channel;
 use super::config::{GuardConfig, OURSELVES, SUBCOMMAND};
 use super::messages::{GuardEvent, GuardRequest, StopTimes};
-use crate::candidate::NOTIFY_SOCKET;
+use crate::candidate::{CheckProcesses, NOTIFY_SOCKET};
 use crate::output;
 use crate::process::{Cgroup, tree};
 use crate::run::deadline::DEADLINE_FILE;
@@ -41,6 +41,8 @@ pub struct GuardHandle {
     cgroup: Option<Cgroup>,
     /// What the guard releases if this process dies.
     terms: Option<Terms>,
+    /// The processes of the check of this candidate.
+    check: CheckProcesses,
     /// The stop signal.
     signal: Signal,
     /// Requests without acknowledgement, the oldest first.
@@ -89,6 +91,7 @@ impl GuardHandle {
         environment: &[(&str, OsString)],
         terms: Option<Terms>,
         config: GuardConfig,
+        check: CheckProcesses,
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
         channel::send_fd(&ours, stdin().as_fd())?;
@@ -132,6 +135,7 @@ impl GuardHandle {
             interrupted: None,
             expired: false,
             terms,
+            check,
         };
         if let (true, Some(args)) = (handle.terms.is_some(), arguments()) {
             handle.request(GuardRequest::Sentinel(args));
@@ -255,8 +259,11 @@ impl GuardHandle {
 
     /// Kills the remaining processes; `left` names those that could not be killed.
     async fn kill_remaining(&mut self) {
-        self.left =
-            tree::kill_all(self.cgroup.as_ref(), BootClock.now() + KILL_TIMEOUT).await.left();
+        // All descendants are killed, and so is the check. One that hangs is no part of COMMAND.
+        let _pause = self.check.pause();
+        let give_up = BootClock.now() + KILL_TIMEOUT;
+        let killed = tree::kill_all(self.cgroup.as_ref(), give_up).await;
+        self.left = killed.left_outside(self.check.group());
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }

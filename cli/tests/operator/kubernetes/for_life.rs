@@ -85,7 +85,7 @@ async fn run_and_campaign_take_part_for_life() {
     let mut json = env.shell.start(&[&*campaign, &["-o", "json"]].concat());
     json.line_with(r#"{"event":"won","resumed":true,"token":"#);
     assert_eq!(json.end_with("TERM"), Some(15));
-    for flags in [["--lease", "5s"], ["--http", "0"]] {
+    for flags in [["--lease", "5s"], ["--http", "0"], ["--priority", "1"], ["--check", "true"]] {
         env.shell.expect_refusal(
             &[&*campaign, &flags].concat(),
             &format!("{} cannot be used with --kind for-life", flags[0]),

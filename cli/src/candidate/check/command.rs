@@ -1,0 +1,105 @@
+//! A check by a shell command.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+
+use incumbent::sentinel::ENVIRONMENT;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::process::Command;
+
+use super::output::Tail;
+use super::processes::{CheckProcesses, RunningCheck};
+use crate::candidate::systemd;
+
+/// A shell command that is run again and again.
+pub struct CheckCommand {
+    text: String,
+    withheld: Vec<&'static str>,
+    processes: CheckProcesses,
+}
+
+impl CheckCommand {
+    pub fn new(text: &str, withheld: Vec<&'static str>, processes: CheckProcesses) -> Self {
+        Self { text: text.to_owned(), withheld, processes }
+    }
+
+    /// Runs it once. Dropping the future kills it.
+    pub async fn run(&self) -> Result<(), String> {
+        loop {
+            self.processes.resumed().await;
+            let cannot = |error: io::Error| format!("cannot run the check: {error}");
+            let (mut running, output) = match self.start().map_err(cannot)? {
+                Some(started) => started,
+                None => return Err("an earlier check was killed, and has not ended".to_owned()),
+            };
+            let mut tail = Tail::default();
+            let status = watch(&mut running, output, &mut tail).await;
+            if running.end() {
+                continue; // it was killed for no fault of its own
+            }
+            return match status.map_err(cannot)? {
+                status if status.success() => Ok(()),
+                status => Err(tail.last_line().unwrap_or_else(|| describe(status))),
+            };
+        }
+    }
+
+    fn start(&self) -> io::Result<Option<(RunningCheck, pipe::Receiver)>> {
+        let (output, writer) = io::pipe()?;
+        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(output))?;
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&self.text);
+        for variable in &self.withheld {
+            command.env_remove(variable);
+        }
+        command
+            .env_remove(systemd::SOCKET) // it would speak for this service
+            .env_remove(ENVIRONMENT) // and register with what wraps this process
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0)
+            .kill_on_drop(true);
+        // Dropping the command closes its side of the pipe.
+        Ok(self.processes.start(command)?.map(|running| (running, output)))
+    }
+}
+
+/// Waits for the end of the shell, not of what it leaves behind.
+async fn watch(
+    running: &mut RunningCheck,
+    mut output: pipe::Receiver,
+    tail: &mut Tail,
+) -> io::Result<ExitStatus> {
+    let mut buffer = [0; 1024];
+    let mut open = true;
+    let status = loop {
+        tokio::select! {
+            biased;
+            read = output.read(&mut buffer), if open => match read {
+                Ok(length) if length > 0 => tail.push(&buffer[..length]),
+                _ => open = false,
+            },
+            status = running.child.wait() => break status,
+        }
+    };
+    // What was written before the end, but no more than a pipe holds.
+    for _ in 0..64 {
+        match output.try_read(&mut buffer) {
+            Ok(length) if length > 0 => tail.push(&buffer[..length]),
+            _ => break,
+        }
+    }
+    status
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "ended abnormally".to_owned(),
+    }
+}

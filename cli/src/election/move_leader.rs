@@ -1,0 +1,155 @@
+//! `election move`.
+
+use std::time::Duration;
+
+use clap::Args;
+use incumbent::lock::{CandidateInfo, CandidateRequest, HandoverAnswer, Successor};
+use tokio::time::{Instant, timeout_at};
+
+use crate::elections::Elections;
+use crate::elections::Feed;
+use crate::elections::{Holder, LeaderStatus, shown};
+use crate::error::{CliError, Code};
+use crate::lock_args::LockArgs;
+use crate::text::printable;
+use crate::{output, time_format};
+
+/// How long the answer of a leader may take: it calls the roll first.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The wait for a successor if the lease is unknown.
+const DEFAULT_WAIT: Duration = Duration::from_secs(60);
+
+/// Move the leadership to another candidate, and report how long it took.
+///
+/// The leader hands over to a candidate that is ready, with the highest priority among several: its
+/// work drains, if it has a drain, and stops; then the successor leads within milliseconds, and all
+/// others wait for it. The leader refuses if no candidate is ready, and leads on: exit code 1. A
+/// leader of another program, or of an older version, does not answer: evict it.
+#[derive(Args)]
+pub struct Move {
+    /// The election.
+    name: String,
+    /// Move it to the candidate with this identity, also if it stands aside.
+    #[arg(long, value_name = "IDENTITY", conflicts_with = "to_site")]
+    to: Option<String>,
+    /// Move it to a candidate at this site.
+    #[arg(long, value_name = "SITE")]
+    to_site: Option<String>,
+    /// How long to wait until the successor leads; 0s: do not wait, and do not fail [default: until
+    /// the work has drained, and then for twice the lease].
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    wait: Option<Duration>,
+}
+
+/// The leader that hands over, and to whom.
+struct Handover {
+    from: CandidateInfo,
+    to: String,
+}
+
+impl Move {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
+        let name = self.name.as_str();
+        let elections = Elections::open(lock, Some(name)).await?;
+        let holder = elections.read(name).await?.and_then(|status| status.holder().cloned());
+        let holder = holder
+            .ok_or_else(|| CliError::new(Code::NotFound, format!("election {name}: no leader")))?;
+        let mut feed = Feed::open(&elections, Some(name)).await?;
+        let handover = self.request(&elections, &holder).await?;
+        let begun = Instant::now();
+        output::line(format!("handing over to {}", output::bold(printable(&handover.to))))?;
+        let after = elections.max_wait(&holder).map(|span| span.saturating_mul(2));
+        self.follow(&mut feed, &handover, begun, after.unwrap_or(DEFAULT_WAIT)).await
+    }
+
+    /// Has the leader hand over.
+    async fn request(
+        &self,
+        elections: &Elections<'_>,
+        holder: &Holder,
+    ) -> Result<Handover, CliError> {
+        let successor = match (&self.to, &self.to_site) {
+            (Some(identity), _) => Successor::Identity(identity.as_str().into()),
+            (None, Some(site)) => Successor::Site(site.as_str().into()),
+            (None, None) => Successor::Any,
+        };
+        let request = CandidateRequest::HandOver(successor);
+        let answers = elections.call_roll(&self.name, request, ANSWER_WITHIN).await?;
+        let leader = answers.into_iter().find(|info| info.handover.is_some());
+        let failed = |why: String| Err(CliError::new(Code::Failed, self.failure(&why)));
+        match leader.map(|info| (info.handover.clone(), info)) {
+            Some((Some(HandoverAnswer::To(to)), from)) => Ok(Handover { from, to: to.to_string() }),
+            Some((Some(HandoverAnswer::Refused(why)), from)) => {
+                failed(format!("{} leads on: {why}", from.identity))
+            }
+            _ => failed(format!(
+                "{}, who leads, does not answer: it is of another program or version, or cut off; \
+                 see `election members` and `election evict`",
+                holder.leader
+            )),
+        }
+    }
+
+    /// Waits until the successor leads. `after`: for so long once there is no leader.
+    async fn follow(
+        &self,
+        feed: &mut Feed<'_>,
+        handover: &Handover,
+        begun: Instant,
+        after: Duration,
+    ) -> Result<(), CliError> {
+        if self.wait == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        let mut end = self.wait.map(|wait| time_format::after(begun, wait));
+        loop {
+            let event = match end {
+                None => feed.next().await,
+                Some(end) => match timeout_at(end, feed.next()).await {
+                    Ok(event) => event,
+                    Err(_) => break,
+                },
+            };
+            match event?.now {
+                LeaderStatus::Held(next) if !handover.is_from(&next) => {
+                    return self.report(&next, handover, begun);
+                }
+                LeaderStatus::Held(_) => {}
+                LeaderStatus::Vacant(_) => {
+                    let now = Instant::now();
+                    end = end.or_else(|| Some(time_format::after(now, after)));
+                }
+            }
+        }
+        let waited = time_format::span(begun.elapsed());
+        let why = format!("no successor within {waited}: see `election info` and --wait");
+        Err(CliError::new(Code::Failed, self.failure(&why)))
+    }
+
+    fn report(&self, next: &Holder, handover: &Handover, begun: Instant) -> Result<(), CliError> {
+        let took = time_format::span(begun.elapsed());
+        let token = next.token.map(|token| format!(" with token {token}")).unwrap_or_default();
+        output::line(format!("{} leads after {took}{token}", shown(next)))?;
+        let is_wanted = next.leader == handover.to;
+        match is_wanted || self.to.is_none() && self.to_site.is_none() {
+            true => Ok(()),
+            false => {
+                let why = format!("{} was faster than {}", next.leader, handover.to);
+                Err(CliError::new(Code::Failed, self.failure(&why)))
+            }
+        }
+    }
+
+    fn failure(&self, why: &str) -> String {
+        format!("move of {}: {why}", self.name)
+    }
+}
+
+impl Handover {
+    /// Whether this is the term that ends.
+    fn is_from(&self, holder: &Holder) -> bool {
+        let token = self.from.token.map(|token| token.0);
+        holder.leader == *self.from.identity && (token.is_none() || token == holder.token)
+    }
+}

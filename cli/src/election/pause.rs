@@ -1,0 +1,107 @@
+//! `election pause` and `resume`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use incumbent::lock::{CandidateRequest, Pause as Paused, Role, RollCall};
+
+use crate::elections::Elections;
+use crate::error::{CliError, Code};
+use crate::lock_args::LockArgs;
+use crate::{output, time_format};
+
+/// The longest pause.
+const MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Pause an election: no failed check and no preference moves the leadership meanwhile.
+///
+/// A stop, a resignation, `election move` and a crash still do. The candidates remember the pause,
+/// and those that start later learn it from them.
+#[derive(Args)]
+pub struct Pause {
+    /// For how long, at most 24h.
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = parse)]
+    span: Duration,
+    #[command(flatten)]
+    call: Call,
+}
+
+/// End the pause of an election.
+#[derive(Args)]
+pub struct Resume {
+    #[command(flatten)]
+    call: Call,
+}
+
+/// What both send to the candidates.
+#[derive(Args)]
+struct Call {
+    /// The election.
+    name: String,
+    /// How long to wait for answers, at most 30s. Candidates spread theirs over it.
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    #[arg(value_parser = humantime::parse_duration)]
+    within: Duration,
+}
+
+fn parse(word: &str) -> Result<Duration, String> {
+    let span = humantime::parse_duration(word).map_err(|error| error.to_string())?;
+    match span {
+        Duration::ZERO => Err("use `election resume` to end a pause".to_owned()),
+        span if span > MAX => Err("at most 24h".to_owned()),
+        span => Ok(span),
+    }
+}
+
+impl Pause {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
+        let until = unix_ms(SystemTime::now() + self.span);
+        let seconds = time_format::from_unix_ms(until / 1000 * 1000);
+        let shown = seconds.map(time_format::rfc3339).unwrap_or_default();
+        self.call.run(lock, until, &format!("paused until {shown}")).await
+    }
+}
+
+impl Resume {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
+        self.call.run(lock, 0, "resumed").await
+    }
+}
+
+impl Call {
+    async fn run(self, lock: &LockArgs, until_unix_ms: u64, done: &str) -> Result<(), CliError> {
+        if self.within > RollCall::MAX_WITHIN {
+            return Err(CliError::new(Code::Usage, "--within is at most 30s"));
+        }
+        let name = self.name.as_str();
+        let elections = Elections::open(lock, Some(name)).await?;
+        let pause = Paused { set_unix_ms: unix_ms(SystemTime::now()), until_unix_ms };
+        let request = CandidateRequest::Pause(pause);
+        let answers = elections.call_roll(name, request, self.within).await?;
+        if answers.is_empty() {
+            let why = "no candidate answered: see `election members` and --within";
+            return Err(CliError::new(Code::Failed, format!("election {name}: {why}")));
+        }
+        let candidates = match answers.len() {
+            1 => "1 candidate knows of it".to_owned(),
+            count => format!("{count} candidates know of it"),
+        };
+        output::line(format!("{done}: {candidates}"))?;
+        if !answers.iter().any(|info| matches!(info.role, Role::Leader | Role::Draining))
+            && let Some(status) = elections.read(name).await?
+            && let Some(holder) = status.holder()
+            && !answers.iter().any(|info| *info.identity == *holder.leader)
+        {
+            output::note(format!(
+                "incumbent: election {name}: {}, who leads, did not answer, and may not know of it",
+                holder.leader
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

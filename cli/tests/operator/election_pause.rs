@@ -1,0 +1,69 @@
+//! `election pause` and `resume`.
+
+use incumbent_test_support::{Server, eventually};
+
+use crate::shell::Shell;
+
+const CAMPAIGN: [&str; 5] = ["campaign", "my_app", "--lease", "2s", "--identity"];
+const MEMBERS: [&str; 5] = ["election", "members", "my_app", "--within", "300ms"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sick_leader_moves_only_after_the_pause() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let sick = shell.home().join("sick");
+    let check = format!("[ ! -e {sick} ] || {{ echo disk full; exit 1; }}", sick = sick.display());
+    let check = ["--check", &check, "--check-interval", "100ms", "--check-failures", "2"];
+    let mut first = shell.start(&[&CAMPAIGN[..], &["first"], &check[..]].concat());
+    first.line_with("won");
+    let mut second = shell.start(&[&CAMPAIGN[..], &["second"]].concat());
+    second.line_with("leader: first");
+
+    let output = shell.out(&["election", "pause", "my_app", "--for", "10m"]);
+    assert!(output.starts_with("paused until 20"), "{output}");
+    assert!(output.ends_with(": 2 candidates know of it\n"), "{output}");
+    shell.write("sick", "");
+    first.line_with("sick: disk full");
+    let table = eventually("the leader is seen to be sick", async || {
+        Some(shell.out(&MEMBERS)).filter(|table| table.contains("sick"))
+    })
+    .await;
+    let last = table.lines().last().expect("a line");
+    assert!(table.contains("STANDING") && !table.contains("SITE"), "{table}");
+    assert!(last.starts_with("paused until 20"), "{table}");
+    let members = shell.json(&[&MEMBERS[..], &["-o", "json"]].concat());
+    let leader = &members[0];
+    let fields = (&leader["identity"], &leader["role"], &leader["standing"]);
+    assert_eq!(fields, (&"first".into(), &"leader".into(), &"sick".into()));
+    assert!(leader["paused_until"].is_string() && leader["site"].is_null(), "{members}");
+
+    let output = shell.out(&["election", "resume", "my_app"]);
+    assert_eq!(output, "resumed: 2 candidates know of it\n");
+    first.line_with("lost: handed over to second");
+    second.line_with("won");
+    assert!(!shell.out(&MEMBERS).contains("paused"));
+}
+
+#[tokio::test]
+async fn unknown_pause_is_reported() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", "B", "--election", "-q"]);
+    let pause = ["election", "pause", "e", "--bucket", "B", "--within", "1s"];
+    shell.expect_refusal(&pause, "election e: no candidate answered", 1);
+    for span in ["0s", "25h", "1"] {
+        let output = shell.run(&[&pause[..], &["--for", span]].concat());
+        assert_eq!(output.code, Some(2), "{output:?}");
+    }
+    // A leader of another program.
+    shell.out(&["kv", "put", "B", "e", "c1"]);
+    let mut standby = shell.start(&["campaign", "e", "--bucket", "B", "--identity", "c2"]);
+    standby.line_with("leader: c1");
+    let output = shell.run(&pause);
+    assert!(output.stdout.ends_with(": 1 candidate knows of it\n"), "{output:?}");
+    assert_eq!(
+        output.stderr,
+        "incumbent: election e: c1, who leads, did not answer, and may not know of it\n"
+    );
+    assert_eq!(output.code, Some(0));
+}
