@@ -71,7 +71,7 @@ async fn released(lock: &dyn Lock) -> (Record, Option<Arc<str>>, Option<Nonce>) 
     }
 }
 
-/// A lock keeps the cause of a release for people: that of a leader, and that of a sentinel; and the
+/// A lock keeps the cause of a release for people, that of a leader and that of a sentinel, and the
 /// successor of a handover.
 pub async fn the_cause_and_the_successor_of_a_release_are_read_back<S: Service>() {
     let service = S::start().await;
