@@ -17,6 +17,8 @@ pub enum Instrument {
     Model,
     /// Single scenarios of the protocol machine.
     Scenarios,
+    /// Single decisions of the protocol: when to hand over and to whom, drains, health.
+    Decisions,
     /// The NATS lock against real servers.
     Locks,
     /// Elections in process.
@@ -84,6 +86,7 @@ impl Instrument {
                 "at_most_one_leads",
             ],
             Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
+            Self::Decisions => &["test", "--all-features", "--lib", "--", "protocol::"],
             Self::Locks => &["test", "--all-features", "--test", "nats", "--", "lock::"],
             Self::Elections => &["test", "--all-features", "--test", "memory"],
             Self::Several => &["test", "--all-features", "--test", "multi_lock", "--", "needs::"],
@@ -265,6 +268,7 @@ impl fmt::Display for Instrument {
             Self::Simulation => "simulation",
             Self::Model => "model check",
             Self::Scenarios => "scenarios",
+            Self::Decisions => "tests of decisions",
             Self::Locks => "lock tests",
             Self::Elections => "conformance tests",
             Self::Several => "tests of several locks",

@@ -7,6 +7,7 @@ mod histories;
 mod kubernetes;
 mod locks;
 mod models;
+mod moves;
 mod programs;
 mod sentinels;
 
@@ -18,6 +19,7 @@ use histories::OF_HISTORIES;
 use kubernetes::OF_KUBERNETES;
 use locks::OF_LOCKS;
 use models::OF_MODELS;
+use moves::OF_MOVES;
 use programs::OF_PROGRAMS;
 use sentinels::OF_SENTINELS;
 
@@ -52,6 +54,7 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_MODELS)
         .chain(OF_SENTINELS)
         .chain(OF_DRAINS)
+        .chain(OF_MOVES)
         .chain(OF_PROGRAMS)
 }
 

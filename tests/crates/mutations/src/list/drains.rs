@@ -13,8 +13,8 @@ pub(super) const OF_DRAINS: &[Mutation] = &[
         name: "a stop in the drain of a resignation is forgotten",
         edits: &[edit(
             "src/protocol/drain.rs",
-            "held.stop |= event == Event::Stop;",
-            "held.stop |= false;",
+            "Event::Stop => held.stop = true,",
+            "Event::Stop => {}",
         )],
         noticed_by: &[Elections],
     },
@@ -36,7 +36,7 @@ pub(super) const OF_DRAINS: &[Mutation] = &[
         name: "a panic counts as the end of a drain",
         edits: &[edit(
             "src/driver/drain.rs",
-            "if panicked { None } else { self.machine.drain.end() }",
+            "if panicked { Vec::new() } else { self.machine.drain.end() }",
             "self.machine.drain.end()",
         )],
         noticed_by: &[Elections],
