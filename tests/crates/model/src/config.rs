@@ -31,11 +31,13 @@ pub enum Fault {
     Stuck,
     /// The lock refuses a write as if another had come before it.
     Refusal,
+    /// A candidate hands over to another one, whether that lives or not.
+    HandOver,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Loss,
         Self::Delay,
         Self::Duplicate,
@@ -47,7 +49,14 @@ impl Fault {
         Self::Stop,
         Self::Stuck,
         Self::Refusal,
+        Self::HandOver,
     ];
+
+    /// Whether it strikes where nothing else is said. A handover ends a term as a resignation does,
+    /// and has elections of its own.
+    fn is_common(self) -> bool {
+        self != Self::HandOver
+    }
 }
 
 /// An election to explore.
@@ -98,7 +107,7 @@ impl Config {
             old: true,
             hints: false,
             faults,
-            kinds: Fault::ALL.to_vec(),
+            kinds: Fault::ALL.into_iter().filter(|kind| kind.is_common()).collect(),
             once: false,
             delay: 2,
             late: 0,

@@ -84,6 +84,12 @@ impl Key {
         }
     }
 
+    fn successor(&mut self, to: Option<Nonce>) {
+        if let Some(to) = to {
+            self.campaign(to);
+        }
+    }
+
     pub fn record(&mut self, record: &Record) {
         self.revision(record.revision);
         match &record.content {
@@ -96,8 +102,9 @@ impl Key {
                     self.maybe_revision(mark.token.map(|token| Revision(token.0)));
                 }
             }
-            Content::Vacant(Tombstone::Released { by: _, left, cause: _, to: _ }) => {
-                self.duration(*left)
+            Content::Vacant(Tombstone::Released { by: _, left, cause: _, to }) => {
+                self.duration(*left);
+                self.successor(*to);
             }
             Content::Vacant(Tombstone::Expired) => self.plain(u64::MAX),
             Content::Vacant(Tombstone::Deleted) => self.plain(u64::MAX - 1),
@@ -118,6 +125,7 @@ impl Key {
                 self.plain(2);
                 self.revision(release.expected);
                 self.duration(release.left);
+                self.successor(release.to);
             }
             Request::NotifyStepDown(notice) => {
                 self.plain(3);

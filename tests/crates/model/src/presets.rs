@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Fault};
 
-use Fault::{Crash, Delay, Delete, Loss, Pause, Resign, Stuck};
+use Fault::{Crash, Delay, Delete, HandOver, Loss, Pause, Resign, Stuck};
 
 /// Small enough for every run of the tests: each with the most steps to take, where it is not
 /// explored to its end.
@@ -19,6 +19,8 @@ pub fn small() -> Vec<(Config, Option<usize>)> {
         (striking(Config::equal("lost answers", 2, 6, 2), &[Loss, Pause]), Some(36)),
         (striking(Config::equal("a win in doubt", 2, 3, 3), &[Delete, Pause, Loss]), Some(30)),
         (with_sentinels(Config::equal("a sentinel", 2, 3, 1), 1), None),
+        (striking(Config::equal("handed over", 2, 3, 2), &[HandOver, Crash]), None),
+        (striking(Config::equal("handed over, of three", 3, 2, 2), &[HandOver, Crash]), Some(22)),
     ]
 }
 
@@ -48,6 +50,7 @@ pub fn large(candidates: usize) -> Vec<Config> {
         hearing,
         Config::equal("any two faults", 2, 2, 2),
         late,
+        striking(Config::equal("handed over", 2, 3, 2), &[HandOver, Crash, Loss]),
         with_sentinels(Config::equal("any one fault, a sentinel", 2, 3, 1), 1),
         with_sentinels(Config::equal("any one fault, two sentinels", 2, 2, 1), 2),
         with_sentinels(striking(Config::equal("a sentinel, late", 2, 2, 2), &[Crash, Delay]), 1),

@@ -123,6 +123,7 @@ fn name(state: &State, step: Move) -> String {
         Move::Arrive(index) => message(index),
         Move::Disturb(fault, index) => format!("FAULT {fault:?}: {}", message(index)),
         Move::Strike(fault, who) => format!("FAULT {fault:?} c{who}"),
+        Move::HandOver(who, to) => format!("c{who} hands over to c{to}"),
         Move::Remove(fault) => format!("FAULT {fault:?} of the entry"),
         Move::Start(who) => format!("c{who} starts"),
         Move::Wake(who) => format!("c{who} wakes"),

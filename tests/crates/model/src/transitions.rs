@@ -7,6 +7,7 @@ use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone
 use incumbent::protocol::{Action, Event};
 
 use crate::config::Fault;
+use crate::key::nonce;
 use crate::lock::failed;
 use crate::process::{Breach, Process, Term};
 use crate::state::{Flight, Message, State};
@@ -33,6 +34,8 @@ pub enum Move {
     SentinelTimeOut(usize),
     /// A fault that strikes a process.
     Strike(Fault, usize),
+    /// A candidate hands over to another one.
+    HandOver(usize, usize),
     /// A fault that strikes a message.
     Disturb(Fault, usize),
     /// A fault that strikes the entry.
@@ -89,6 +92,10 @@ pub fn transitions(state: &State, moves: &mut Vec<Move>) {
         };
         let strikes = Fault::ALL.into_iter().filter(|fault| state.may(*fault) && may(*fault));
         moves.extend(strikes.map(|fault| Move::Strike(fault, who)));
+        if state.may(Fault::HandOver) && process.acts() && state.holds(who) {
+            let others = (0..state.processes.len()).filter(|other| *other != who);
+            moves.extend(others.map(|to| Move::HandOver(who, to)));
+        }
     }
     for (index, flight) in state.flights.iter().enumerate() {
         let reaches = match &flight.message {
@@ -185,6 +192,12 @@ impl State {
                     }
                     _ => {}
                 }
+            }
+            Move::HandOver(who, to) => {
+                self.spend(Fault::HandOver);
+                let to = nonce(to, self.processes[to].life);
+                let identity = "other".into();
+                self.feed(who, Event::HandOver { to, identity }, sights, told);
             }
             Move::Disturb(fault, index) => {
                 self.spend(fault);

@@ -298,7 +298,7 @@ pub(super) const OF_MOVES: &[Mutation] = &[
             "Event::HandOver { .. } => held.leave = Some(event),",
             "Event::HandOver { .. } => held.leave = Some(Event::Resign),",
         )],
-        noticed_by: &[Decisions, Simulation],
+        noticed_by: &[Decisions],
     },
     Mutation {
         name: "one failure makes a candidate sick",
