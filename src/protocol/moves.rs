@@ -20,6 +20,8 @@ const MAX_RETRY: Duration = Duration::from_secs(600);
 const MIN_SEARCH: Duration = Duration::from_secs(1);
 /// For so many leases a candidate lets another one's request take effect.
 const OVERHEARD: u32 = 4;
+/// For so many leases a leader that got the leadership back hands over to others first.
+const SHUNNED: u32 = 3;
 
 /// What does not change while a candidate runs.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +96,10 @@ pub struct Moves {
     calling: Option<(Reason, Instant)>,
     /// The term that is being handed over by an order, which nothing voluntary takes the place of.
     ordered: Option<Instant>,
+    /// The candidate that it handed over to, until another one leads.
+    chosen: Option<Nonce>,
+    /// One that was handed over to and did not lead: nothing voluntary chooses it until then.
+    shunned: Option<(Nonce, Instant)>,
     /// What it was when it asked the leader whose answer is awaited.
     asking: Option<MoveRole>,
     /// Whether another candidate was heard to ask, since this one was last due.
@@ -114,6 +120,8 @@ impl Moves {
             pause: Pause::default(),
             calling: None,
             ordered: None,
+            chosen: None,
+            shunned: None,
             asking: None,
             overheard: false,
             role: MoveRole::StandsBy(None),
@@ -157,6 +165,15 @@ impl Moves {
         if role != self.role {
             self.role = role;
             self.overheard = false;
+            match role {
+                // The successor has not acquired the entry, nor has anybody else.
+                MoveRole::Leads(_) => {
+                    let until = now + self.settings.lease.saturating_mul(SHUNNED);
+                    self.shunned = self.chosen.take().map(|to| (to, until)).or(self.shunned);
+                }
+                MoveRole::StandsBy(Some(_)) => self.chosen = None,
+                MoveRole::StandsBy(None) => {}
+            }
             self.plan(now);
         }
     }
@@ -228,6 +245,7 @@ impl Moves {
         }
         self.learn_pause(now, answers);
         let chosen = self.choose(now, &reason, answers);
+        self.chosen = chosen.as_ref().map(|chosen| chosen.nonce).ok().or(self.chosen);
         if chosen.is_ok() && !reason.is_voluntary() {
             self.ordered = Some(since);
             self.plan(now);
@@ -301,6 +319,8 @@ impl Moves {
             };
             included && info.nonce != self.settings.nonce && info.role == Role::Standby
         };
+        let shunned = self.shunned.filter(|(_, until)| reason.is_voluntary() && now < *until);
+        let is_shunned = |info: &&CandidateInfo| shunned.is_some_and(|(to, _)| to == info.nonce);
         let may_lead = |info: &&CandidateInfo| match (reason, info.standing) {
             (Reason::Standing, standing) => standing < self.standing,
             // One that stands aside leads next only where it was named.
@@ -310,20 +330,11 @@ impl Moves {
         let best = answers
             .iter()
             .filter(wanted)
-            .filter(may_lead)
+            .filter(|info| may_lead(info) && !is_shunned(info))
             .max_by_key(|info| (info.standing == Standing::Ready, info.priority, info.nonce.0));
         match best {
             Some(info) => Ok(Chosen { nonce: info.nonce, identity: Arc::clone(&info.identity) }),
-            None => {
-                let count = |standing| {
-                    let of_it = |info: &&CandidateInfo| info.standing == standing;
-                    u32::try_from(answers.iter().filter(wanted).filter(of_it).count())
-                        .unwrap_or(u32::MAX)
-                };
-                let (ready, aside) = (count(Standing::Ready), count(Standing::Aside));
-                let sick = count(Standing::Sick);
-                Err(Refusal::NobodyReady(Found { others: ready + aside + sick, sick, aside }))
-            }
+            None => Err(Refusal::NobodyReady(Found::among(answers.iter().filter(wanted)))),
         }
     }
 

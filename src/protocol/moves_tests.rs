@@ -55,6 +55,30 @@ fn a_roll_call_in_the_place_of_a_question_leaves_no_answer_awaited() {
     assert!(next(&mut moves).is_some_and(|(_, call)| matches!(call, MoveCall::Leader(_))));
 }
 
+/// One that answers, and cannot write, must not cost the election a lease each time.
+#[test]
+fn a_successor_that_did_not_lead_is_left_out_for_a_while() {
+    let mut moves = Moves::new(settings(5), at(0.0), Standing::Sick);
+    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
+    let answers = [other(2, 9), other(3, 0)];
+    let (due, _) = next(&mut moves).expect("it searches");
+    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
+    moves.set_role(due, MoveRole::StandsBy(None));
+    let again = due + LEASE;
+    moves.set_role(again, MoveRole::Leads(again));
+    let (due, _) = next(&mut moves).expect("it searches");
+    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(3)));
+    // An order still may.
+    assert_eq!(moves.request(Successor::Identity("c2".into())), Ok(()));
+    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
+    // Another one led meanwhile, perhaps this one, or a few leases have passed: it may again.
+    moves.set_role(due, MoveRole::StandsBy(Some(Token(7))));
+    let again = due + LEASE * 3;
+    moves.set_role(again, MoveRole::Leads(again));
+    let (due, _) = next(&mut moves).expect("it searches");
+    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
+}
+
 #[test]
 fn one_that_overhears_another_asks_later() {
     for (priority, waits) in [(4, false), (5, true), (9, true)] {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::lock::{CandidateInfo, Standing};
+
 /// Why a leader does not hand over.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -37,6 +39,17 @@ pub struct Found {
     pub sick: u32,
     /// How many of them stand aside.
     pub aside: u32,
+}
+
+impl Found {
+    /// Counts these answers.
+    pub(super) fn among<'a>(answers: impl Iterator<Item = &'a CandidateInfo>) -> Self {
+        answers.fold(Self::default(), |found, info| Self {
+            others: found.others.saturating_add(1),
+            sick: found.sick.saturating_add(u32::from(info.standing == Standing::Sick)),
+            aside: found.aside.saturating_add(u32::from(info.standing == Standing::Aside)),
+        })
+    }
 }
 
 impl fmt::Display for Found {
