@@ -239,11 +239,11 @@ impl Moves {
 
     /// Takes the answers to [`MoveCall::Ready`]: to whom the leader hands over.
     pub fn on_roll(&mut self, now: Instant, answers: &[CandidateInfo]) -> Result<Chosen, Refusal> {
+        self.learn_pause(now, answers);
         let Some((reason, since)) = self.calling.take() else { return Err(Refusal::NotLeading) };
         if self.role != MoveRole::Leads(since) {
             return Err(Refusal::NotLeading); // another term, or none
         }
-        self.learn_pause(now, answers);
         let chosen = self.choose(now, &reason, answers);
         self.chosen = chosen.as_ref().map(|chosen| chosen.nonce).ok().or(self.chosen);
         if chosen.is_ok() && !reason.is_voluntary() {

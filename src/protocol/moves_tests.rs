@@ -55,6 +55,19 @@ fn a_roll_call_in_the_place_of_a_question_leaves_no_answer_awaited() {
     assert!(next(&mut moves).is_some_and(|(_, call)| matches!(call, MoveCall::Leader(_))));
 }
 
+#[test]
+fn answers_that_come_after_the_term_still_state_a_pause() {
+    let mut moves = Moves::new(settings(5), at(0.0), Standing::Sick);
+    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
+    let (due, _) = next(&mut moves).expect("it searches");
+    moves.set_role(due, MoveRole::StandsBy(None));
+    let until_unix_ms = WALL_MS + 600_000;
+    let pause = Some(Pause { set_unix_ms: WALL_MS, until_unix_ms });
+    let answer = CandidateInfo { pause, ..other(2, 0) };
+    assert_eq!(moves.on_roll(due, &[answer]), Err(Refusal::NotLeading));
+    assert_eq!(moves.paused_until(due), Some(until_unix_ms));
+}
+
 /// One that answers, and cannot write, must not cost the election a lease each time.
 #[test]
 fn a_successor_that_did_not_lead_is_left_out_for_a_while() {
