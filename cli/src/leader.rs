@@ -12,7 +12,7 @@ use crate::text::printable;
 /// Print the leader of the election NAME, and exit with 0 if it is this host, with 3 if not.
 ///
 /// It needs the rights of an observer only, takes no part in the election and creates nothing. A
-/// leader whose lease is over is none. Where the lock tells no time of a write (databases, objects,
+/// leader whose lease is over is none. Where the lock shows no time of a write (databases, objects,
 /// peers), this waits for the leader's next renewal, so for a third of the lease or less, and for a
 /// lease if the leader is gone. With Kubernetes the time of the last renewal is the leader's.
 ///
@@ -39,7 +39,7 @@ Exit codes:
   0      this host leads
   1      failed
   2      wrong usage
-  3      another one leads, nobody does, or there is no such bucket or namespace
+  3      another one leads, none does, or there is no such bucket or namespace
   4      no server reachable
   5      permission denied by the server
   128+n  ended by signal n

@@ -236,7 +236,7 @@ impl Driver {
                 self.hand_over(to, ReplyTo::Caller(reply));
             }
             Input::HandOver { reply, .. } => {
-                let _ = reply.send(Err(Refusal::NotLeading.into())); // nobody may wait for it
+                let _ = reply.send(Err(Refusal::NotLeading.into())); // the caller may have gone
             }
             Input::Checked(result) => self.checked(result),
             Input::StandAside(aside) => self.stand_aside(aside),

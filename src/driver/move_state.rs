@@ -14,7 +14,7 @@ use crate::protocol::{Health, Moves};
 pub(super) enum ReplyTo {
     /// To this process.
     Caller(HandOverReply),
-    /// To whoever called on this lock.
+    /// To the caller on this lock.
     Call(usize, RollCall),
     /// Nowhere: the candidate moves by itself.
     None,

@@ -188,7 +188,7 @@ impl Driver {
 
     fn reply(&mut self, reply: ReplyTo, outcome: Result<Arc<str>, HandOverError>) {
         match reply {
-            // An error: nobody waits for it any more.
+            // An error: the caller has gone.
             ReplyTo::Caller(caller) => drop(caller.send(outcome)),
             ReplyTo::Call(lock, call) => {
                 let answer = match outcome {

@@ -82,7 +82,7 @@ impl TermEnd {
 
     async fn joined(&mut self) {
         if let Some(work) = &mut self.work {
-            let _ = work.await; // how it ended is told by the Leadership it held
+            let _ = work.await; // the Leadership that it held reports how it ended
             self.work = None;
         }
     }

@@ -74,7 +74,7 @@ impl Election {
     ///
     /// It holds for the moment of the call, and promises nothing for the next one: no candidate
     /// waits for what is done upon its result, so a resignation, a stop or an eviction may let
-    /// somebody else lead beside it. Hold a [`step`](Self::step) meanwhile, or a
+    /// another candidate lead beside it. Hold a [`step`](Self::step) meanwhile, or a
     /// [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()
@@ -243,7 +243,7 @@ impl Election {
 
     /// Calls the roll: asks the candidates of the election who they are, and returns what they
     /// answer within the time, in no order. 1 s suffices for most fleets; their answers are spread
-    /// over it. It costs nothing while nobody calls.
+    /// over it. It costs nothing while there is no call.
     ///
     /// Not complete where candidates are slow or cut off, and not trustworthy: see
     /// [`CandidateInfo`].

@@ -108,7 +108,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Calls the roll of an election: sends a request to its candidates, by [`Hint::RollCall`], and
     /// returns what they answer within the time, or sooner where the leader alone answers. Costs
-    /// nothing while nobody calls. Default: the lock carries no calls
+    /// nothing while there is no call. Default: the lock carries no calls
     /// ([`LockErrorKind::Misconfigured`]).
     ///
     /// It is not complete where candidates are slow or cut off, and not trustworthy: see

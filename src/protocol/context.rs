@@ -179,7 +179,7 @@ impl Context {
                 Some(PreviousTerm::of(vacancy.tombstone.as_ref().map(|(_, tombstone)| tombstone)))
             }
             (None, None) if changed => None,
-            _ => self.previous_term, // what is seen later tells less
+            _ => self.previous_term, // what is seen later shows less
         };
         self.leader = leader;
         if changed {

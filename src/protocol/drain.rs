@@ -76,7 +76,7 @@ impl Drain {
         }
     }
 
-    /// Ends the drain: the work has ended, or the term, or nobody wants to wait any longer. Returns
+    /// Ends the drain: the work has ended, or the term, or it is cut short. Returns
     /// what was held back, for the elector, in order.
     pub fn end(&mut self) -> Vec<Event> {
         let Some(held) = self.held.take() else { return Vec::new() };

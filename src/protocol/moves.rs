@@ -78,7 +78,7 @@ enum Reason {
 }
 
 impl Reason {
-    /// Whether nobody ordered it.
+    /// Whether it was not ordered.
     fn is_voluntary(&self) -> bool {
         !matches!(self, Self::Requested(_))
     }
@@ -309,7 +309,7 @@ impl Moves {
         answers: &[CandidateInfo],
     ) -> Result<Chosen, Refusal> {
         if reason.is_voluntary() {
-            self.check_voluntary(now)?; // the answers may have told of a pause
+            self.check_voluntary(now)?; // the answers may state a pause
         }
         let wanted = |info: &&CandidateInfo| {
             let included = match reason {

@@ -18,7 +18,7 @@ pub(super) enum Turn {
     First,
     /// Among all that are woken.
     Any,
-    /// This long after the entry was seen to be vacant, if nobody has acquired it by then.
+    /// This long after the entry was seen to be vacant, if it is still vacant then.
     After(Duration),
 }
 

@@ -16,7 +16,7 @@ const READS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 impl Elections<'_> {
     /// The leader of an election now. A holder whose lease is over, or whose pod is gone, is none.
     ///
-    /// Where the lock tells no time of a write, this waits for the next one, for a lease at most.
+    /// Where the lock shows no time of a write, this waits for the next one, for a lease at most.
     pub async fn now(&self, name: &str) -> Result<ElectionStatus, CliError> {
         let Some(status) = self.read(name).await? else { return Ok(absent(name)) };
         let Some(holder) = status.holder() else { return Ok(status) };

@@ -43,7 +43,7 @@ pub struct Run {
     /// lease apart.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub grace: Option<Duration>,
-    /// When this process is told to end, let COMMAND end its work for so long.
+    /// When a signal ends this process, let COMMAND end its work for so long.
     ///
     /// COMMAND gets its signal at once. The term goes on, with its renewals, until COMMAND has
     /// ended, but at most for this time: COMMAND then has the grace before it is killed. A second

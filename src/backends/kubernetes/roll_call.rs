@@ -1,6 +1,6 @@
 //! Roll calls: a call is an annotation of the election's Lease, which all candidates watch already.
 //!
-//! The answers are annotations of a second Lease, which nobody watches but the caller. So an answer
+//! The answers are annotations of a second Lease, which only the caller watches. So an answer
 //! wakes no candidate, the answers of many cost the leader no conflict, and a Role can name both.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

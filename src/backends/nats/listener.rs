@@ -47,9 +47,9 @@ struct SubscriptionPlan {
     hints: Option<String>,
     /// The prefix of subjects on which candidates write.
     writes: Option<String>,
-    /// The prefix of subjects on which somebody calls the roll.
+    /// The prefix of subjects of roll calls.
     calls: Option<String>,
-    /// The prefix of subjects on which somebody sends requests to candidates.
+    /// The prefix of subjects of requests to candidates.
     controls: Option<String>,
     coverage: Coverage,
 }
