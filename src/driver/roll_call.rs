@@ -38,7 +38,8 @@ impl Driver {
         let settings = self.machine.settings();
         let Some(requests_of) = self.requests_of.get(lock) else { return };
         let since_origin = u64::try_from(self.started.since_origin().as_millis());
-        let spread = if handover.is_some() { 0.0 } else { SPREAD * fastrand::f64() };
+        let as_leader = handover.is_some();
+        let spread = if as_leader { 0.0 } else { SPREAD * fastrand::f64() };
         let fixed = Fixed {
             nonce: settings.nonce,
             priority: settings.priority,
@@ -50,7 +51,9 @@ impl Driver {
         let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));
         let answers = self.answers.get_or_insert_with(Box::<JoinSet<()>>::default);
         while answers.try_join_next().is_some() {}
-        if answers.len() >= MAX_PENDING {
+        // A flood of roll calls leaves room for the answers of a leader.
+        let limit = if as_leader { 2 * MAX_PENDING } else { MAX_PENDING };
+        if answers.len() >= limit {
             return;
         }
         let delay = call.within.min(RollCall::MAX_WITHIN).mul_f64(spread);
