@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -84,7 +83,7 @@ async fn pump(
             if passes(way, &mut state).await {
                 judge(frame, &out);
             } else {
-                lost.count(way).fetch_add(1, Ordering::SeqCst);
+                lost.add(way, &frame.bytes);
             }
         }
         // An end is news too, and passes like a frame; a swallowed one is delivered once the flow

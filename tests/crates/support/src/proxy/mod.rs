@@ -47,16 +47,31 @@ pub enum Flow {
 /// How many messages the flow has swallowed each way.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    to_server: AtomicU64,
-    to_client: AtomicU64,
+    to_server: LostOneWay,
+    to_client: LostOneWay,
+}
+
+#[derive(Debug, Default)]
+struct LostOneWay {
+    all: AtomicU64,
+    /// The `PING` and `PONG` among them, which come at any time.
+    pings: AtomicU64,
 }
 
 impl Lost {
-    fn count(&self, way: Way) -> &AtomicU64 {
+    fn one_way(&self, way: Way) -> &LostOneWay {
         match way {
             Way::ToServer => &self.to_server,
             Way::ToClient => &self.to_client,
         }
+    }
+
+    fn add(&self, way: Way, message: &[u8]) {
+        let lost = self.one_way(way);
+        if message.starts_with(b"PING") || message.starts_with(b"PONG") {
+            lost.pings.fetch_add(1, Ordering::SeqCst);
+        }
+        lost.all.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -163,7 +178,15 @@ impl Proxy {
     /// How many messages, anything that a client and a server send to each other, [`Flow::Lose`]
     /// has swallowed so far.
     pub fn swallowed(&self, way: Way) -> u64 {
-        self.lost.count(way).load(Ordering::SeqCst)
+        self.lost.one_way(way).all.load(Ordering::SeqCst)
+    }
+
+    /// The same without `PING` and `PONG`, which belong to no request.
+    pub fn swallowed_of_requests(&self, way: Way) -> u64 {
+        // `add` counts a ping first, so one in between is at most missing here.
+        let lost = self.lost.one_way(way);
+        let pings = lost.pings.load(Ordering::SeqCst);
+        lost.all.load(Ordering::SeqCst).saturating_sub(pings)
     }
 
     /// Closes all connections, on both sides. New ones are served.
