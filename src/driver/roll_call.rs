@@ -57,9 +57,11 @@ impl Driver {
             return;
         }
         let delay = call.within.min(RollCall::MAX_WITHIN).mul_f64(spread);
+        // A leader states the term that it is asked about, which may end before the task runs.
+        let stated = as_leader.then(|| info(&shared, &fixed));
         answers.spawn(async move {
             tokio::time::sleep(delay).await;
-            let info = info(&shared, fixed);
+            let info = stated.unwrap_or_else(|| info(&shared, &fixed));
             if let Err(error) = lock.answer_roll_call(&shared.name, &call, &info).await {
                 debug!(%error, "cannot answer a roll call");
             }
@@ -68,7 +70,7 @@ impl Driver {
 }
 
 /// What the candidate states at this moment.
-fn info(shared: &Shared, fixed: Fixed) -> CandidateInfo {
+fn info(shared: &Shared, fixed: &Fixed) -> CandidateInfo {
     let status = shared.status.borrow();
     let (state, term) = shared.state_and_term(&status);
     let role = match state {
@@ -83,10 +85,10 @@ fn info(shared: &Shared, fixed: Fixed) -> CandidateInfo {
         since_unix_ms: fixed.since_unix_ms,
         leader: status.leader.as_ref().map(|leader| Arc::clone(&leader.identity)),
         token: status.leader.as_ref().and_then(|leader| leader.token),
-        site: fixed.site,
+        site: fixed.site.clone(),
         standing: status.standing,
         pause: fixed.pause,
-        handover: fixed.handover,
+        handover: fixed.handover.clone(),
         ..CandidateInfo::new(Arc::clone(&shared.identity), fixed.nonce)
     }
 }
