@@ -13,19 +13,22 @@ async fn candidates_are_listed_by_their_role() {
     first.line_with("won");
     let _second = shell.start(&[&campaign[..], &["second"]].concat());
     let list = ["election", "members", "my_app", "--within", "300ms"];
-    let lines = eventually("both answer", async || {
-        let out = shell.out(&list);
-        let lines: Vec<_> = out.lines().map(str::to_owned).collect();
-        (lines.len() >= 3).then_some(lines)
+    let has_row = |text: &str, words: &[&str]| {
+        text.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    eventually("both answer, and see the leader", async || {
+        let found = shell.out(&list);
+        let both = has_row(&found, &["first", "leader", "first ("])
+            && has_row(&found, &["second", "standby", "first ("]);
+        both.then_some(())
     })
     .await;
-    let row = |text: &str, words: &[&str]| words.iter().all(|word| text.contains(word));
-    let found = lines.join("\n");
-    assert!(lines.iter().any(|line| row(line, &["first", "leader", "first ("])), "{found}");
-    assert!(lines.iter().any(|line| row(line, &["second", "standby", "first ("])), "{found}");
 
-    let json = shell.out(&[&list[..], &["-o", "json"]].concat());
-    let members: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let members = eventually("both answer", async || {
+        let members = shell.json(&[&list[..], &["-o", "json"]].concat());
+        members.as_array().is_some_and(|both| both.len() == 2).then_some(members)
+    })
+    .await;
     assert_eq!((&members[0]["identity"], &members[0]["role"]), (&"first".into(), &"leader".into()));
     assert_eq!(members[1]["leader"], "first");
     assert_eq!(members[1]["token"], members[0]["token"]);
