@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use futures_util::stream;
 use thiserror::Error;
@@ -251,7 +251,7 @@ impl Election {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    /// # use std::time::{Duration, SystemTime};
     /// # let lock = incumbent::memory::MemoryLock::new();
     /// let election = incumbent::new_election("my_app", lock).identity("c1").start()?;
     /// for candidate in election.roll_call(Duration::from_millis(200)).await? {
@@ -317,10 +317,7 @@ impl Election {
     /// # Errors
     /// As [`roll_call`](Self::roll_call).
     pub async fn pause(&self, span: Duration) -> Result<Vec<CandidateInfo>, LockError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-        let until_unix_ms = if span.is_zero() { 0 } else { ms(now.saturating_add(span)) };
-        let pause = Pause { set_unix_ms: ms(now), until_unix_ms };
+        let pause = Pause::new(SystemTime::now(), span);
         self.call(CandidateRequest::Pause(pause), PAUSE_WITHIN).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{LockError, LockErrorKind, Nonce, Token};
 
@@ -167,6 +167,19 @@ pub struct Pause {
     pub set_unix_ms: u64,
     /// When it ends, likewise: a time that is past ends an earlier pause.
     pub until_unix_ms: u64,
+}
+
+impl Pause {
+    /// The longest pause.
+    pub const MAX: Duration = Duration::from_secs(24 * 3600);
+
+    /// A pause from `now` on, for this long. Zero: the end of an earlier one.
+    pub fn new(now: SystemTime, span: Duration) -> Self {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        let until_unix_ms = if span.is_zero() { 0 } else { ms(now.saturating_add(span)) };
+        Self { set_unix_ms: ms(now), until_unix_ms }
+    }
 }
 
 /// What a leader answers to a request to hand over.

@@ -12,8 +12,6 @@ use crate::lock::{
 };
 use crate::time::clock::Instant;
 
-/// The longest pause that is believed.
-const MAX_PAUSE_MS: u64 = 24 * 3600 * 1000;
 /// The longest time between two requests to be preferred.
 const MAX_RETRY: Duration = Duration::from_secs(600);
 /// The least time between two searches of a sick leader for a healthy successor.
@@ -346,7 +344,7 @@ impl Moves {
     }
 
     fn bounded(&self, now: Instant, pause: Pause) -> Pause {
-        let bound = self.unix_ms(now).saturating_add(MAX_PAUSE_MS);
+        let bound = self.unix_ms(now + Pause::MAX);
         Pause {
             set_unix_ms: pause.set_unix_ms.min(bound),
             until_unix_ms: pause.until_unix_ms.min(bound),

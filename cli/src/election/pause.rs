@@ -1,6 +1,6 @@
 //! `election pause` and `resume`.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use incumbent::lock::{CandidateRequest, Pause as Paused, Role, RollCall};
@@ -9,9 +9,6 @@ use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::{output, time_format};
-
-/// The longest pause.
-const MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Pause an election: no failed check and no preference moves the leadership meanwhile.
 ///
@@ -48,34 +45,33 @@ fn parse(word: &str) -> Result<Duration, String> {
     let span = humantime::parse_duration(word).map_err(|error| error.to_string())?;
     match span {
         Duration::ZERO => Err("use `election resume` to end a pause".to_owned()),
-        span if span > MAX => Err("at most 24h".to_owned()),
+        span if span > Paused::MAX => Err("at most 24h".to_owned()),
         span => Ok(span),
     }
 }
 
 impl Pause {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        let until = unix_ms(SystemTime::now() + self.span);
-        let seconds = time_format::from_unix_ms(until / 1000 * 1000);
+        let pause = Paused::new(SystemTime::now(), self.span);
+        let seconds = time_format::from_unix_ms(pause.until_unix_ms / 1000 * 1000);
         let shown = seconds.map(time_format::rfc3339).unwrap_or_default();
-        self.call.run(lock, until, &format!("paused until {shown}")).await
+        self.call.run(lock, pause, &format!("paused until {shown}")).await
     }
 }
 
 impl Resume {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        self.call.run(lock, 0, "resumed").await
+        self.call.run(lock, Paused::new(SystemTime::now(), Duration::ZERO), "resumed").await
     }
 }
 
 impl Call {
-    async fn run(self, lock: &LockArgs, until_unix_ms: u64, done: &str) -> Result<(), CliError> {
+    async fn run(self, lock: &LockArgs, pause: Paused, done: &str) -> Result<(), CliError> {
         if self.within > RollCall::MAX_WITHIN {
             return Err(CliError::new(Code::Usage, "--within is at most 30s"));
         }
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
-        let pause = Paused { set_unix_ms: unix_ms(SystemTime::now()), until_unix_ms };
         let request = CandidateRequest::Pause(pause);
         let answers = elections.call_roll(name, request, self.within).await?;
         if answers.is_empty() {
@@ -99,9 +95,4 @@ impl Call {
         }
         Ok(())
     }
-}
-
-fn unix_ms(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
