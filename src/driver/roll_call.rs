@@ -7,23 +7,13 @@ use tracing::debug;
 
 use super::Driver;
 use crate::election::shared::Shared;
-use crate::lock::{CandidateInfo, HandoverAnswer, Nonce, Pause, Role, RollCall};
+use crate::lock::{CandidateInfo, HandoverAnswer, Role, RollCall};
 use crate::protocol::State;
 
 /// How many answers may wait for their moment. Further calls go unanswered.
 const MAX_PENDING: usize = 4;
 /// The part of the time for answers in which they are sent: the rest is for the way.
 const SPREAD: f64 = 0.8;
-
-/// What a candidate states that is not part of its status.
-struct Fixed {
-    nonce: Nonce,
-    priority: u8,
-    site: Option<Arc<str>>,
-    since_unix_ms: u64,
-    pause: Option<Pause>,
-    handover: Option<HandoverAnswer>,
-}
 
 impl Driver {
     /// Answers a roll call at a random moment. An observer is no candidate.
@@ -40,13 +30,13 @@ impl Driver {
         let since_origin = u64::try_from(self.started.since_origin().as_millis());
         let as_leader = handover.is_some();
         let spread = if as_leader { 0.0 } else { SPREAD * fastrand::f64() };
-        let fixed = Fixed {
-            nonce: settings.nonce,
+        let fixed = CandidateInfo {
             priority: settings.priority,
             site: self.site.clone(),
             since_unix_ms: settings.origin_unix_ms.saturating_add(since_origin.unwrap_or(0)),
             pause: self.pause(),
             handover,
+            ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)
         };
         let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));
         let answers = self.answers.get_or_insert_with(Box::<JoinSet<()>>::default);
@@ -58,10 +48,10 @@ impl Driver {
         }
         let delay = call.within.min(RollCall::MAX_WITHIN).mul_f64(spread);
         // A leader states the term that it is asked about, which may end before the task runs.
-        let stated = as_leader.then(|| info(&shared, &fixed));
+        let stated = as_leader.then(|| with_status(&shared, fixed.clone()));
         answers.spawn(async move {
             tokio::time::sleep(delay).await;
-            let info = stated.unwrap_or_else(|| info(&shared, &fixed));
+            let info = stated.unwrap_or_else(|| with_status(&shared, fixed));
             if let Err(error) = lock.answer_roll_call(&shared.name, &call, &info).await {
                 debug!(%error, "cannot answer a roll call");
             }
@@ -69,8 +59,8 @@ impl Driver {
     }
 }
 
-/// What the candidate states at this moment.
-fn info(shared: &Shared, fixed: &Fixed) -> CandidateInfo {
+/// Adds what the candidate is at this moment.
+fn with_status(shared: &Shared, info: CandidateInfo) -> CandidateInfo {
     let status = shared.status.borrow();
     let (state, term) = shared.state_and_term(&status);
     let role = match state {
@@ -79,16 +69,12 @@ fn info(shared: &Shared, fixed: &Fixed) -> CandidateInfo {
         _ if status.cool_down.is_some() => Role::CoolingDown,
         _ => Role::Standby,
     };
+    let leader = status.leader.as_ref();
     CandidateInfo {
         role,
-        priority: fixed.priority,
-        since_unix_ms: fixed.since_unix_ms,
-        leader: status.leader.as_ref().map(|leader| Arc::clone(&leader.identity)),
-        token: status.leader.as_ref().and_then(|leader| leader.token),
-        site: fixed.site.clone(),
+        leader: leader.map(|leader| Arc::clone(&leader.identity)),
+        token: leader.and_then(|leader| leader.token),
         standing: status.standing,
-        pause: fixed.pause,
-        handover: fixed.handover.clone(),
-        ..CandidateInfo::new(Arc::clone(&shared.identity), fixed.nonce)
+        ..info
     }
 }
