@@ -74,6 +74,7 @@ pub mod lock;
 #[cfg(feature = "url")]
 pub mod lock_url;
 pub mod protocol;
+mod set;
 mod telemetry;
 mod time;
 mod util;
@@ -104,6 +105,7 @@ pub use lock::{
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State, WaitReason};
+pub use set::{LedShard, Set, SetBuilder, SetError, ShardChange, ShardStatus, new_set};
 pub use time::clock;
 pub use util::changes::Changes;
 

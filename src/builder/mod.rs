@@ -235,6 +235,18 @@ impl ElectionBuilder {
         self
     }
 
+    pub(crate) fn shared_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The lease on the first lock.
+    pub(crate) fn lease_of_lock(&self) -> Result<Duration, StartError> {
+        let locks = members(&self.lock);
+        let (lock, _) = locks.first().ok_or(StartError::NothingRequired)?;
+        Ok(timing_on(lock, self.timing)?.lease())
+    }
+
     /// Registers each term with this sentinel, which releases the entry if this process dies.
     /// Default: the sentinel that wraps this program, by the variable `INCUMBENT_SENTINEL`;
     /// none without it.
@@ -328,6 +340,7 @@ impl ElectionBuilder {
                 with_choria: self.timing.with_choria || lock.timing().with_choria,
                 eligible: self.eligible,
                 standing: self.moves.standing(),
+                rank: self.moves.rank,
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)
             };
@@ -340,8 +353,10 @@ impl ElectionBuilder {
             Machine::new(parts, Drain::new(self.drain)).ok_or(StartError::NothingRequired)?;
         #[cfg(feature = "_history")]
         let machine = machine.recorded(history);
+        let nonce = machine.settings().nonce;
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
-        let (shared, inbox) = Shared::new(self.name.into(), identity, self.clock, self.lock);
+        let (shared, inbox) =
+            Shared::new(self.name.into(), (identity, nonce), self.clock, self.lock);
         let done = before(&shared);
         driver::spawn(
             &runtime,

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::ElectionBuilder;
 use crate::driver::health::HealthCheck;
+use crate::driver::set_part::SharedShare;
+use crate::lock::Standing;
+use crate::protocol::Rank;
 
 impl ElectionBuilder {
     /// Where this candidate runs, such as a zone or a data centre: at most 128 bytes. Shown in roll
@@ -31,6 +34,13 @@ impl ElectionBuilder {
     /// A minute suits most fleets: a host that returns may have more to do than its agent shows.
     pub fn prefer_after(mut self, after: Duration) -> Self {
         self.moves.prefer_after = Some(after);
+        self
+    }
+
+    /// Makes the election a shard of a set, whose member begins with this standing and rank.
+    pub(crate) fn shard(mut self, share: SharedShare, standing: Standing, rank: Rank) -> Self {
+        let moves = &mut self.moves;
+        (moves.share, moves.of_member, moves.rank) = (Some(share), standing, rank);
         self
     }
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::election::inbox::{Inbox, Input};
 use crate::time::clock::{Clock, sleep_until};
 use crate::util::text::escape_line;
 
@@ -79,7 +78,11 @@ impl HealthCheck {
     }
 
     /// Checks until dropped.
-    pub(crate) async fn run(self, clock: Arc<dyn Clock>, inbox: Inbox) {
+    pub(crate) async fn run(
+        self,
+        clock: Arc<dyn Clock>,
+        report: impl Fn(Result<(), Arc<str>>) + Send,
+    ) {
         loop {
             // The closure runs inside too: it may panic before there is a future.
             let check = AssertUnwindSafe(async { (self.run)().await }).catch_unwind();
@@ -88,7 +91,7 @@ impl HealthCheck {
                 result = check => result.unwrap_or_else(|_| Err("the check panicked".into())),
                 () = limit => Err(format!("the check took longer than {:?}", self.interval).into()),
             };
-            inbox.send(Input::Checked(result));
+            report(result);
             sleep_until(Arc::clone(&clock), clock.now() + self.interval).await;
         }
     }

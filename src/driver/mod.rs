@@ -18,6 +18,7 @@ pub(crate) mod requests;
 mod roll_call;
 #[cfg(all(feature = "sentinel", unix))]
 pub mod sentinel;
+pub(crate) mod set_part;
 pub(crate) mod term_end;
 
 use std::future::Future;
@@ -38,6 +39,7 @@ use crate::driver::optional::{poll_campaigning, poll_optional};
 use crate::driver::requests::{LockRequests, next_response};
 #[cfg(all(feature = "sentinel", unix))]
 use crate::driver::sentinel::Registrations;
+use crate::driver::set_part::SetPart;
 use crate::driver::term_end::TermEnd;
 use crate::election::change::Change;
 use crate::election::inbox::Input;
@@ -77,7 +79,9 @@ pub(crate) fn spawn(
         runtime.spawn(reports.instrument(span.clone()));
     }
     let checks = options.check.clone().map(|check| {
-        let check = check.run(Arc::clone(&shared.clock), shared.inbox.clone());
+        let inbox = shared.inbox.clone();
+        let report = move |result| inbox.send(Input::Checked(result));
+        let check = check.run(Arc::clone(&shared.clock), report);
         runtime.spawn(check.instrument(span.clone()))
     });
     let mut driver = Driver {
@@ -95,6 +99,7 @@ pub(crate) fn spawn(
         checks,
         moves: None,
         vacant_since: None,
+        set_part: options.share.clone().map(|share| Box::new(SetPart::new(share))),
         #[cfg(all(feature = "sentinel", unix))]
         registrations: Registrations::new(&shared.name, parts.sentinel, runtime).map(Box::new),
         finish: Finish { telemetry: Telemetry::new(&shared.name, &shared.identity), shared },
@@ -126,6 +131,8 @@ struct Driver {
     /// `None` until there is something to decide.
     moves: Option<Box<DriverMoves>>,
     vacant_since: Option<Instant>,
+    /// If the election is a shard of a set.
+    set_part: Option<Box<SetPart>>,
     #[cfg(all(feature = "sentinel", unix))]
     registrations: Option<Box<Registrations>>,
     /// Last, as fields are dropped in order: the others still report to it.
@@ -240,6 +247,8 @@ impl Driver {
             }
             Input::Checked(result) => self.checked(result),
             Input::StandAside(aside) => self.stand_aside(aside),
+            Input::Standing(standing) => self.stand_as(standing),
+            Input::Rank(rank) => self.handle(Event::Rank(rank)),
             Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
                 self.shared().update(|status| status.stopping = true);
@@ -352,6 +361,9 @@ impl Driver {
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
         self.telemetry().won(takeover, self.machine.previous_term());
         info!(%token, "became leader");
+        if let Some(part) = &mut self.set_part {
+            part.begin();
+        }
         shared.leads_until.set(Some(deadline));
         if let Some(callback) = &self.callbacks.won
             && let Some(leadership) = Leadership::of(&term)
@@ -381,6 +393,9 @@ impl Driver {
             term = status.term.take();
         });
         self.drain_is_over();
+        if let Some(part) = &mut self.set_part {
+            part.end();
+        }
         let Some(term) = term else {
             error!("a term ended that had not begun: please report this");
             return self.shared().inbox.send(Input::Stop);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::health::HealthCheck;
+use super::set_part::SharedShare;
 use crate::election::inbox::HandOverReply;
 use crate::lock::{CandidateInfo, LockError, RollCall, Standing};
-use crate::protocol::{Health, Moves};
+use crate::protocol::{Health, Moves, Rank};
 
 /// Where the outcome of a handover goes.
 pub(super) enum ReplyTo {
@@ -32,6 +33,8 @@ pub(super) struct DriverMoves {
     pub moves: Moves,
     pub health: Option<Health>,
     pub aside: bool,
+    /// How ready the member of a set is that it belongs to.
+    pub of_member: Standing,
     pub call: Option<MoveInFlight>,
 }
 
@@ -43,12 +46,17 @@ pub(crate) struct MoveOptions {
     pub prefer_after: Option<Duration>,
     pub aside: bool,
     pub check: Option<HealthCheck>,
+    /// Of the set that the election is a shard of.
+    pub share: Option<SharedShare>,
+    /// How ready the member of that set is.
+    pub of_member: Standing,
+    pub rank: Rank,
 }
 
 impl MoveOptions {
     /// How ready a candidate is when it begins.
     pub fn standing(&self) -> Standing {
-        standing(self.health().as_ref(), self.aside)
+        standing(self.health().as_ref(), self.aside).max(self.of_member)
     }
 
     pub(super) fn health(&self) -> Option<Health> {
@@ -56,7 +64,7 @@ impl MoveOptions {
     }
 
     pub(super) fn is_default(&self) -> bool {
-        self.prefer_after.is_none() && !self.aside && self.check.is_none()
+        self.prefer_after.is_none() && self.check.is_none() && self.standing() == Standing::Ready
     }
 }
 

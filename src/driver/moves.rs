@@ -12,9 +12,11 @@ use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
     CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Pause, RollCall, Standing,
-    Successor,
+    Successor, TakeRequest,
 };
-use crate::protocol::{Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, State};
+use crate::protocol::{
+    Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Refusal, State,
+};
 use crate::time::clock::Instant;
 use crate::util::text::escape_line;
 
@@ -45,11 +47,13 @@ impl Driver {
             priority: settings.priority,
             lease: settings.timing.lease(),
             prefer_after: options.prefer_after,
+            in_set: self.set_part.is_some(),
             origin_unix_ms: settings.origin_unix_ms,
         };
         let moves = Moves::new(settings, self.now(), options.standing());
         let health = options.health();
-        Box::new(DriverMoves { moves, health, aside: options.aside, call: None })
+        let of_member = options.of_member;
+        Box::new(DriverMoves { moves, health, aside: options.aside, of_member, call: None })
     }
 
     /// Most candidates never move: their state is made when there is something to decide.
@@ -143,7 +147,8 @@ impl Driver {
                     moves.moves.overheard(*priority);
                 }
             }
-            CandidateRequest::HandOver(_) => {}
+            CandidateRequest::Take(request) if leads => self.on_take(lock, call, request),
+            CandidateRequest::HandOver(_) | CandidateRequest::Take(_) => {}
         }
         false
     }
@@ -182,7 +187,10 @@ impl Driver {
                 self.reply(reply, Ok(Arc::clone(&identity)));
                 self.drain_before(Event::HandOver { to: nonce, identity });
             }
-            Err(why) => self.reply(reply, Err(why)),
+            Err(why) => {
+                self.keep_shard();
+                self.reply(reply, Err(why));
+            }
         }
     }
 
@@ -200,6 +208,33 @@ impl Driver {
                 self.answer(lock, call, Some(answer));
             }
             ReplyTo::None => {}
+        }
+    }
+
+    /// A member of the set that leads less asks for this shard.
+    fn on_take(&mut self, lock: usize, call: &RollCall, request: &TakeRequest) {
+        let now = self.now();
+        let reply = ReplyTo::Call(lock, call.clone());
+        let given = match &mut self.set_part {
+            Some(part) => part.give(request),
+            None => Err(Refusal::OtherSet),
+        };
+        let asked = given.and_then(|()| {
+            let taken = self.moves().moves.take(now, request.clone());
+            taken.inspect_err(|_| self.keep_shard())
+        });
+        match asked {
+            Ok(()) => self.call_ready(reply),
+            Err(refusal) => self.reply(reply, Err(refusal.into())),
+        }
+    }
+
+    /// The leader leads on, unless it drains already.
+    fn keep_shard(&mut self) {
+        if self.machine.drain.until().is_none()
+            && let Some(part) = &mut self.set_part
+        {
+            part.keep();
         }
     }
 
@@ -227,10 +262,17 @@ impl Driver {
         self.update_standing();
     }
 
+    /// The member of the set that it belongs to stands so.
+    pub(super) fn stand_as(&mut self, standing: Standing) {
+        self.moves().of_member = standing;
+        self.update_standing();
+    }
+
     fn update_standing(&mut self) {
         let now = self.now();
-        let DriverMoves { moves, health, aside, .. } = self.moves();
-        let (before, after) = (moves.standing(), standing(health.as_ref(), *aside));
+        let DriverMoves { moves, health, aside, of_member, .. } = self.moves();
+        let own = standing(health.as_ref(), *aside);
+        let (before, after) = (moves.standing(), own.max(*of_member));
         moves.set_standing(now, after);
         let failure: Option<Arc<str>> = health.as_ref().and_then(Health::failure).map(Into::into);
         let paused_until = moves.paused_until(now);

@@ -36,6 +36,7 @@ impl Driver {
             since_unix_ms: settings.origin_unix_ms.saturating_add(since_origin.unwrap_or(0)),
             pause: self.pause(),
             handover,
+            load: self.set_part.as_ref().map(|part| part.load()),
             ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)
         };
         let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));

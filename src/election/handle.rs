@@ -54,7 +54,7 @@ impl Election {
         Self { handle: Arc::new(Handle { shared }) }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 

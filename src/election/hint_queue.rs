@@ -105,8 +105,12 @@ mod tests {
 
     #[test]
     fn what_is_too_much_to_wait_is_told_once_and_nothing_overtakes_it() {
-        let (shared, mut inputs) =
-            Shared::new("e".into(), "c".into(), Arc::new(BootClock), Arc::new(MemoryLock::new()));
+        let (shared, mut inputs) = Shared::new(
+            "e".into(),
+            ("c".into(), crate::lock::Nonce(1)),
+            Arc::new(BootClock),
+            Arc::new(MemoryLock::new()),
+        );
         let sink = shared.hint_sink(1);
         for _ in 0..WAITING {
             sink.send(Hint::Recheck);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::hand_over::HandOverError;
-use crate::lock::{Advertisement, Hint, Successor};
+use crate::lock::{Advertisement, Hint, Standing, Successor};
+use crate::protocol::Rank;
 
 /// Where the outcome of a handover goes: the identity of the successor.
 pub(crate) type HandOverReply = oneshot::Sender<Result<Arc<str>, HandOverError>>;
@@ -40,6 +41,10 @@ pub(crate) enum Input {
     Checked(Result<(), Arc<str>>),
     /// The candidate stands aside from now on, or no longer does.
     StandAside(bool),
+    /// How ready the member of the set is that the candidate belongs to.
+    Standing(Standing),
+    /// When the candidate acquires a vacant entry from now on.
+    Rank(Rank),
     Stop,
     /// No drain is waited for any longer.
     EndDrain,

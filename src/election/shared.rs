@@ -8,7 +8,7 @@ use super::hint_queue::HintQueue;
 use super::inbox::{Inbox, Input};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
-use crate::lock::{HintSink, Lock, Standing};
+use crate::lock::{HintSink, Lock, Nonce, Standing};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Clock, Instant};
 
@@ -19,6 +19,7 @@ const CHANGES_KEPT: usize = 64;
 pub(crate) struct Shared {
     pub name: Arc<str>,
     pub identity: Arc<str>,
+    pub nonce: Nonce,
     pub clock: Arc<dyn Clock>,
     /// The lock, or the one that is made of several.
     pub lock: Arc<dyn Lock>,
@@ -59,7 +60,7 @@ pub(crate) struct Status {
 impl Shared {
     pub fn new(
         name: Arc<str>,
-        identity: Arc<str>,
+        (identity, nonce): (Arc<str>, Nonce),
         clock: Arc<dyn Clock>,
         lock: Arc<dyn Lock>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
@@ -67,6 +68,7 @@ impl Shared {
         let shared = Self {
             name,
             identity,
+            nonce,
             clock,
             lock,
             inbox: Inbox(sender),

@@ -17,6 +17,7 @@ mod advertisement;
 mod error;
 mod hint;
 mod member;
+mod member_load;
 mod request;
 pub(crate) mod roll_call;
 mod types;
@@ -31,6 +32,7 @@ pub use advertisement::{Advertisement, AdvertisementError};
 pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
+pub use member_load::{MemberLoad, TakeRequest};
 pub use request::{Release, Request, StepDownNotice, Write};
 pub use roll_call::{
     CandidateInfo, CandidateRequest, HandoverAnswer, Pause, Role, RollCall, Standing, Successor,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{LockError, LockErrorKind, Nonce, Token};
+use super::{LockError, LockErrorKind, MemberLoad, Nonce, TakeRequest, Token};
 
 /// The most answers that one call takes.
 pub(crate) const MAX_ANSWERS: usize = 100_000;
@@ -51,6 +51,8 @@ pub enum CandidateRequest {
         /// Its priority.
         priority: u8,
     },
+    /// Hand over this shard of a set, so that its load is more even. The leader answers.
+    Take(TakeRequest),
     /// Move the leadership for no failed check and no preference during this pause. Each answers.
     Pause(Pause),
 }
@@ -64,7 +66,7 @@ impl CandidateRequest {
 
     /// Whether the leader alone answers it.
     pub fn is_for_leader(&self) -> bool {
-        matches!(self, Self::HandOver(_) | Self::Prefer { .. })
+        matches!(self, Self::HandOver(_) | Self::Prefer { .. } | Self::Take(_))
     }
 
     /// Whether no further answer is awaited after this one.
@@ -78,6 +80,11 @@ impl CandidateRequest {
         match self {
             Self::Succeed(to) => Self::Succeed(to.bounded()),
             Self::HandOver(to) => Self::HandOver(to.bounded()),
+            Self::Take(TakeRequest { by, identity, load }) => {
+                use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
+                let identity = display_identity(&identity, MAX_IDENTITY_LEN);
+                Self::Take(TakeRequest { by, identity, load })
+            }
             other => other,
         }
     }
@@ -230,6 +237,9 @@ pub struct CandidateInfo {
     /// What it answers as the leader to a request to hand over.
     #[cfg_attr(feature = "_json", serde(default))]
     pub handover: Option<HandoverAnswer>,
+    /// How much of the set it leads, if the election is a shard of one.
+    #[cfg_attr(feature = "_json", serde(default))]
+    pub load: Option<MemberLoad>,
 }
 
 impl CandidateInfo {
@@ -248,6 +258,7 @@ impl CandidateInfo {
             standing: Standing::Ready,
             pause: None,
             handover: None,
+            load: None,
         }
     }
 }
@@ -359,7 +370,7 @@ mod json {
 }
 
 #[cfg(feature = "_json")]
-mod nonce_text {
+pub(super) mod nonce_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     use crate::lock::Nonce;

@@ -335,6 +335,7 @@ impl Context {
                 with_choria: s.with_choria,
                 eligible: s.eligible,
                 standing: s.standing,
+                rank: s.rank,
                 seed,
                 origin_unix_ms: s.origin_unix_ms,
             },
@@ -374,6 +375,7 @@ impl Context {
         } = self;
         writer.flags(&[*stopping, *heard_from_lock]);
         writer.to.word(settings.standing as u64);
+        writer.to.word(settings.rank as u64);
         writer.to.word(*coverage as u64);
         writer.to.word(FingerprintWriter::nanos(latency.window()));
         health.fingerprint(writer);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::refusal::{Found, Refusal};
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Nonce, Pause, Role, Standing, Successor, Token,
+    CandidateInfo, CandidateRequest, Nonce, Pause, Role, Standing, Successor, TakeRequest, Token,
 };
 use crate::time::clock::Instant;
 
@@ -33,6 +33,8 @@ pub struct MoveSettings {
     /// For how long it is ready before it asks a leader of lower priority to hand over; `None`: it
     /// never asks.
     pub prefer_after: Option<Duration>,
+    /// Whether the election is a shard of a set, whose members decide when it moves.
+    pub in_set: bool,
     /// The wall clock at the clock's origin, in milliseconds since the Unix epoch.
     pub origin_unix_ms: u64,
 }
@@ -73,6 +75,8 @@ enum Reason {
     Standing,
     /// A candidate of higher priority.
     Preferred,
+    /// A member of the set that leads less.
+    Taken(TakeRequest),
 }
 
 impl Reason {
@@ -221,6 +225,12 @@ impl Moves {
         self.call(Reason::Preferred)
     }
 
+    /// A member of the set that leads less asks for this shard. `Ok`: likewise.
+    pub fn take(&mut self, now: Instant, request: TakeRequest) -> Result<(), Refusal> {
+        self.check_voluntary(now)?;
+        self.call(Reason::Taken(request))
+    }
+
     /// A candidate of this priority was heard to ask the leader: one of lower priority asks later,
     /// unless it sees another leader first.
     pub fn overheard(&mut self, priority: u8) {
@@ -231,6 +241,7 @@ impl Moves {
     pub fn wanted(&self) -> Successor {
         match &self.calling {
             Some((Reason::Requested(to), _)) => to.clone(),
+            Some((Reason::Taken(by), _)) => Successor::Identity(Arc::clone(&by.identity)),
             _ => Successor::Any,
         }
     }
@@ -314,6 +325,7 @@ impl Moves {
                 Reason::Requested(to) => to.includes(info),
                 Reason::Standing => true,
                 Reason::Preferred => info.priority > self.settings.priority,
+                Reason::Taken(request) => info.nonce == request.by,
             };
             included && info.nonce != self.settings.nonce && info.role == Role::Standby
         };
@@ -323,7 +335,7 @@ impl Moves {
             (Reason::Standing, standing) => standing < self.standing,
             // One that stands aside leads next only where it was named.
             (Reason::Requested(Successor::Identity(_)), standing) => standing != Standing::Sick,
-            (Reason::Requested(_) | Reason::Preferred, standing) => standing == Standing::Ready,
+            (_, standing) => standing == Standing::Ready,
         };
         let best = answers
             .iter()
@@ -362,6 +374,8 @@ impl Moves {
         let lease = self.settings.lease;
         let due = match (self.role, self.settings.prefer_after, self.ready_since) {
             (MoveRole::Leads(since), ..) if self.ordered == Some(since) => None,
+            // The members of a set give away what they lead, one after the other.
+            (MoveRole::Leads(_), ..) if self.settings.in_set => None,
             (MoveRole::Leads(since), ..) if self.standing != Standing::Ready => Some(since + lease),
             // Of a term without a token the holder understands no requests.
             (MoveRole::StandsBy(Some(_)), Some(after), Some(ready_since)) => {

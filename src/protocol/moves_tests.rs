@@ -12,7 +12,14 @@ fn at(secs: f64) -> Instant {
 
 fn settings(priority: u8) -> MoveSettings {
     let prefer_after = Some(Duration::from_secs(30));
-    MoveSettings { nonce: ME, priority, lease: LEASE, prefer_after, origin_unix_ms: WALL_MS }
+    MoveSettings {
+        nonce: ME,
+        priority,
+        lease: LEASE,
+        prefer_after,
+        in_set: false,
+        origin_unix_ms: WALL_MS,
+    }
 }
 
 /// Of priority 5, which stands by beside the leader of this term from the begin.
@@ -392,6 +399,7 @@ fn no_value_overflows() {
         times.map(|(lease_s, now_s)| (unix_ms, lease_s, now_s))
     }) {
         let own = MoveSettings {
+            in_set: false,
             nonce: Nonce(u64::MAX),
             priority: 0,
             lease: Duration::from_secs(lease_s),

@@ -25,6 +25,12 @@ pub enum Refusal {
     /// No term is moved voluntarily before it has lasted a lease.
     #[error("the term is younger than a lease")]
     TooSoon,
+    /// The asking member would lead as much as the leader does.
+    #[error("the leader leads no more than its part of the set")]
+    Balanced,
+    /// The election is no shard of a set, or of another one.
+    #[error("the leader is not a member of this set")]
+    OtherSet,
     /// The asking candidate is not to be preferred.
     #[error("the leader has priority {0}")]
     NotPreferred(u8),

@@ -10,7 +10,7 @@ use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::stampede;
 use super::transition::{Next, StoredCreate};
 use super::turn::Turn;
-use super::types::LockFailure;
+use super::types::{LockFailure, Rank};
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
@@ -84,7 +84,8 @@ impl Standby {
 
     pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
         let timeout = cx.settings.timing.request_timeout();
-        let (reads, eligible) = (cx.capabilities.can_read, cx.settings.eligible);
+        let reads = cx.capabilities.can_read;
+        let eligible = cx.settings.eligible && cx.settings.rank != Rank::Never;
         if cx.requests.is_busy() || now < self.at {
             return Next::Stay;
         }
@@ -115,7 +116,7 @@ impl Standby {
     }
 
     /// Its turn may have come, or be over.
-    pub fn standing_changes(&mut self, cx: &mut Context, now: Instant) {
+    pub fn turn_changes(&mut self, cx: &mut Context, now: Instant) {
         if self.is_about_to_acquire() && !cx.requests.is_busy() {
             self.schedule_acquire(cx, now, false);
         }
@@ -163,11 +164,13 @@ impl Standby {
     /// The entry is vacant: acquire it after a delay. `woken`: others learned of it at the same
     /// moment.
     fn schedule_acquire(&mut self, cx: &mut Context, now: Instant, woken: bool) {
-        let Some(vacancy) = cx.evidence.vacancy().filter(|_| cx.settings.eligible) else {
+        let vacancy = cx.evidence.vacancy();
+        let turn = vacancy.map(|vacancy| Turn::new(vacancy.successor(), &cx.settings));
+        let (Some(vacancy), Some(turn)) = (vacancy, turn.filter(|turn| *turn != Turn::Never))
+        else {
             return self.wait_for_change(cx, now);
         };
         let uniform = cx.random.f64();
-        let turn = Turn::new(vacancy.successor(), &cx.settings);
         let mut delay = Duration::ZERO;
         if woken && turn != Turn::First {
             delay += stampede::delay(cx.latency.window(), cx.settings.priority, uniform);
@@ -185,7 +188,7 @@ impl Standby {
         self.polls = 0;
         self.at = match turn {
             Turn::First => at,
-            Turn::Any => at.max(self.not_before),
+            Turn::Any | Turn::Never => at.max(self.not_before),
             Turn::After(hold) => {
                 let since = *self.holds_back_since.get_or_insert(vacancy.first_seen);
                 at.max(since + hold + delay).max(self.not_before)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::types::Settings;
+use super::types::{Rank, Settings};
 use crate::lock::{Nonce, Standing};
 
 /// How long others hold back after a handover, at the least and at the most: a quarter of a lease,
@@ -20,18 +20,25 @@ pub(super) enum Turn {
     Any,
     /// This long after the entry was seen to be vacant, if it is still vacant then.
     After(Duration),
+    /// Not at all.
+    Never,
 }
 
 impl Turn {
     /// `successor`: the candidate that the last holder handed over to.
     pub fn new(successor: Option<Nonce>, settings: &Settings) -> Self {
         let lease = settings.timing.lease();
+        if !settings.eligible || settings.rank == Rank::Never {
+            return Self::Never;
+        }
+        let hold = (lease / 4).clamp(MIN_HOLD, MAX_HOLD);
         match (successor, settings.standing) {
             // One that has become sick since must not be in the way of the others.
             (Some(to), Standing::Ready | Standing::Aside) if to == settings.nonce => Self::First,
             (_, Standing::Sick) => Self::After(lease),
             (_, Standing::Aside) => Self::After(lease / 2),
-            (Some(_), Standing::Ready) => Self::After((lease / 4).clamp(MIN_HOLD, MAX_HOLD)),
+            (Some(_), Standing::Ready) => Self::After(hold),
+            (None, Standing::Ready) if settings.rank == Rank::Second => Self::After(hold),
             (None, Standing::Ready) => Self::Any,
         }
     }

@@ -40,6 +40,9 @@ pub struct Settings {
     /// How ready the candidate is to lead when it begins.
     #[cfg_attr(feature = "_history", serde(default))]
     pub standing: Standing,
+    /// When it acquires a vacant entry, compared with the other members of its set.
+    #[cfg_attr(feature = "_history", serde(default))]
+    pub rank: Rank,
     /// What all randomness is drawn from.
     pub seed: u64,
     /// The wall clock at the clock's origin, in milliseconds since the Unix epoch: for people,
@@ -62,6 +65,7 @@ impl Settings {
             with_choria: false,
             eligible: true,
             standing: Standing::Ready,
+            rank: Rank::First,
             seed: nonce.0,
             origin_unix_ms: 0,
         }
@@ -88,6 +92,20 @@ impl fmt::Debug for Settings {
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }
+}
+
+/// When a candidate acquires a vacant entry, compared with the other members of its set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Rank {
+    /// At once: the entry is this candidate's by the plan, or it is part of no set.
+    #[default]
+    First,
+    /// If no other one has done so within a quarter of a lease, 250 ms to 2 s.
+    Second,
+    /// Not at all: the member leads as much as it may.
+    Never,
 }
 
 /// Something that happened.
@@ -130,6 +148,8 @@ pub enum Event {
     },
     /// How ready this candidate is to lead from now on.
     Standing(Standing),
+    /// When this candidate acquires a vacant entry from now on.
+    Rank(Rank),
     /// Step down, and stop for good.
     Stop,
     /// What the lock can do is now known better.

@@ -8,6 +8,7 @@ mod hints;
 mod moves;
 #[cfg(all(feature = "sentinel", unix))]
 mod sentinel;
+mod sets;
 mod watch;
 
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use crate::protocol::standby::{Standby, read_spread};
 use crate::protocol::stepping_down::SteppingDown;
 use crate::protocol::transition::Next;
 use crate::protocol::types::{
-    Action, Cause, Event, Leader, LockFailure, Response, Settings, State,
+    Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State,
 };
 use crate::protocol::vacancy::KnownStepDown;
 use crate::time::clock::Instant;
@@ -82,6 +82,7 @@ impl Elector {
             Event::Resign => self.step_down(now, Cause::Resigned),
             Event::HandOver { to, identity } => self.hand_over(now, to, identity),
             Event::Standing(standing) => self.set_standing(now, standing),
+            Event::Rank(rank) => self.set_rank(now, rank),
             Event::Stop => self.stop(now),
             Event::Capabilities(capabilities) => self.cx.capabilities = capabilities,
             Event::Advertise(advertisement) => self.cx.advertise(advertisement),
@@ -226,7 +227,18 @@ impl Elector {
     fn set_standing(&mut self, now: Instant, standing: Standing) {
         self.cx.settings.standing = standing;
         if let Phase::Standby(standby) = &mut self.phase {
-            standby.standing_changes(&mut self.cx, now);
+            standby.turn_changes(&mut self.cx, now);
+        }
+    }
+
+    fn set_rank(&mut self, now: Instant, rank: Rank) {
+        let before = std::mem::replace(&mut self.cx.settings.rank, rank);
+        if let Phase::Standby(standby) = &mut self.phase {
+            if before == Rank::Never && rank != Rank::Never {
+                standby.becomes_eligible(now); // what it knows may be old
+            } else {
+                standby.turn_changes(&mut self.cx, now);
+            }
         }
     }
 

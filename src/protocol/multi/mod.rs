@@ -138,7 +138,7 @@ impl MultiElector {
                     member.elector.handle(now, event);
                 }
             }
-            Event::Advertise(_) | Event::Standing(_) => {
+            Event::Advertise(_) | Event::Standing(_) | Event::Rank(_) => {
                 for member in &mut self.members {
                     member.elector.handle(now, event.clone());
                 }

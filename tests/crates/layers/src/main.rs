@@ -33,6 +33,7 @@ const CRATES: [Layers; 2] = [
             "history",
             "backends",
             "builder",
+            "set",
             "lock_url",
         ],
     },

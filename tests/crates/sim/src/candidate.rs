@@ -176,6 +176,7 @@ impl Candidate {
         self.nonce = nonce;
         self.mover = self.setup.moves.as_ref().map(|setup| {
             let settings = MoveSettings {
+                in_set: false,
                 nonce,
                 priority: settings.priority,
                 lease: self.timing.lease(),

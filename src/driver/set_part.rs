@@ -1,0 +1,83 @@
+//! What a candidate adds to the part of its member in a set.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::lock::{MemberLoad, TakeRequest};
+use crate::protocol::Refusal;
+use crate::protocol::set::Share;
+
+/// The share of a member, which its candidates have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedShare(Arc<Mutex<Share>>);
+
+impl SharedShare {
+    pub fn new(share: Share) -> Self {
+        Self(Arc::new(Mutex::new(share)))
+    }
+
+    pub fn load(&self) -> MemberLoad {
+        self.locked().load()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Share> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One candidate's part of it.
+pub(super) struct SetPart {
+    share: SharedShare,
+    leads: bool,
+    /// Its shard is on its way to a member that asked for it.
+    gives: bool,
+}
+
+impl SetPart {
+    pub fn new(share: SharedShare) -> Self {
+        Self { share, leads: false, gives: false }
+    }
+
+    pub fn load(&self) -> MemberLoad {
+        self.share.load()
+    }
+
+    pub fn begin(&mut self) {
+        if !std::mem::replace(&mut self.leads, true) {
+            self.share.locked().begin();
+        }
+    }
+
+    /// The term has ended, and what was on its way has left: at one moment.
+    pub fn end(&mut self) {
+        let mut share = self.share.locked();
+        if std::mem::take(&mut self.leads) {
+            share.end();
+        }
+        if std::mem::take(&mut self.gives) {
+            share.given();
+        }
+    }
+
+    /// A member that leads less asks for its shard.
+    pub fn give(&mut self, request: &TakeRequest) -> Result<(), Refusal> {
+        if self.gives {
+            return Err(Refusal::Busy);
+        }
+        self.share.locked().give(request)?;
+        self.gives = true;
+        Ok(())
+    }
+
+    /// The leader leads on.
+    pub fn keep(&mut self) {
+        if std::mem::take(&mut self.gives) {
+            self.share.locked().given();
+        }
+    }
+}
+
+impl Drop for SetPart {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,479 @@
+//! The part of one member in a set: which shards it is to lead, and which it takes from others.
+//!
+//! Nobody coordinates. Each member sees who leads which shard, as a standby of all of them, so it
+//! knows what the others lead. It decides two things: in which order it and the others acquire a
+//! vacant shard ([`Rank`]), and which shard it asks of a member that leads more than it does. Who
+//! leads a shard is decided by the shard's own election alone.
+
+mod plan;
+mod share;
+mod view;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::plan::{Party, distribute, hash_of, preference};
+pub use self::share::Share;
+pub use self::view::{Holder, SetAction, SetSettings, TakeOutcome};
+use self::view::{Member, ShardState};
+use crate::lock::{CandidateInfo, MemberLoad, Standing};
+use crate::protocol::types::Rank;
+use crate::time::clock::Instant;
+
+/// A fleet of any size sends about so many answers to roll calls per second, at the most.
+const ANSWERS_PER_SECOND: f64 = 50.0;
+/// A member that leads nothing is believed to be there for so many roll calls.
+const BELIEVED: u32 = 3;
+/// A set in which members come and go all the time settles after so many settling times.
+const LONGEST_UNSETTLED: u32 = 4;
+/// How long after its begin a member calls the roll first.
+const FIRST_CALL: Duration = Duration::from_millis(50);
+/// The longest time between two requests for a shard whose leader does not answer.
+const MAX_RETRY: Duration = Duration::from_secs(600);
+
+/// The part of one member in a set. Pure, like an [`Elector`](super::Elector).
+#[derive(Debug)]
+pub struct SetMember {
+    settings: SetSettings,
+    hash: u64,
+    shards: Vec<ShardState>,
+    /// The other members, by identity.
+    members: BTreeMap<Arc<str>, Member>,
+    load: u32,
+    standing: Standing,
+    /// The ranks are to be decided anew.
+    stale: bool,
+    /// Since when no member has come or gone, and since when that has been unsettled.
+    settling: Instant,
+    unsettled: Instant,
+    called: Option<Instant>,
+    /// When to call the roll next for want of anything else.
+    call_at: Instant,
+    calling: bool,
+    call_failures: u32,
+    /// The roll was called, or could not be: until then it acquires nothing.
+    begun: bool,
+    /// Members whose number of shards differs.
+    others_shards: Option<u32>,
+    random: fastrand::Rng,
+    actions: VecDeque<SetAction>,
+}
+
+impl SetMember {
+    /// A member that begins at `now`.
+    pub fn new(settings: SetSettings, now: Instant) -> Self {
+        let random = fastrand::Rng::with_seed(settings.seed);
+        Self {
+            hash: hash_of(&settings.identity),
+            shards: (0..settings.shards).map(|_| ShardState::new(now)).collect(),
+            members: BTreeMap::new(),
+            load: 0,
+            standing: settings.standing,
+            stale: true,
+            settling: now,
+            unsettled: now,
+            called: None,
+            call_at: now + FIRST_CALL, // hints are being set up
+            calling: false,
+            call_failures: 0,
+            begun: false,
+            others_shards: None,
+            random,
+            actions: VecDeque::new(),
+            settings,
+        }
+    }
+
+    /// The next thing to do; `None` when all is done for now.
+    pub fn poll_action(&mut self) -> Option<SetAction> {
+        self.actions.pop_front()
+    }
+
+    /// How a shard ranks now: what its candidate begins with.
+    pub fn rank(&self, shard: u32) -> Rank {
+        self.shard(shard).map(|state| state.rank).unwrap_or_default()
+    }
+
+    /// How many members are known, this one among them.
+    pub fn known_members(&self) -> usize {
+        self.members.len() + 1
+    }
+
+    /// The number of shards that another member states, where it is not this one's.
+    pub fn others_shards(&self) -> Option<u32> {
+        self.others_shards
+    }
+
+    /// The holder of a shard's entry has changed.
+    pub fn set_holder(&mut self, now: Instant, shard: u32, holder: Holder) {
+        let Some(state) = self.shards.get_mut(shard as usize) else { return };
+        if state.holder == holder {
+            return;
+        }
+        let before = std::mem::replace(&mut state.holder, holder.clone());
+        self.stale = true;
+        match &before {
+            Holder::Me => self.load = self.load.saturating_sub(1),
+            Holder::Other(other) => {
+                if let Some(member) = self.members.get_mut(other) {
+                    member.load = member.load.saturating_sub(1);
+                    if member.load == 0 {
+                        member.answered = None; // it may be gone: a roll call will tell
+                        self.call_soon(now);
+                    }
+                }
+            }
+            Holder::Unknown | Holder::Nobody => {}
+        }
+        let Some(state) = self.shards.get_mut(shard as usize) else { return };
+        match holder {
+            Holder::Me => {
+                self.load += 1;
+                (state.taking, state.last) = (None, Some(Arc::clone(&self.settings.identity)));
+            }
+            Holder::Other(other) => {
+                state.taking = state.taking.take().filter(|(_, from)| *from == other);
+                state.last = Some(Arc::clone(&other));
+                if let Some(member) = self.members.get_mut(&other) {
+                    member.load += 1;
+                } else {
+                    self.members.insert(Arc::clone(&other), Member::leading_one(&other));
+                    self.unsettle(now);
+                    self.call_soon(now);
+                }
+            }
+            Holder::Unknown | Holder::Nobody => {}
+        }
+    }
+
+    /// How ready this member is to lead.
+    pub fn set_standing(&mut self, now: Instant, standing: Standing) {
+        if standing != self.standing {
+            self.standing = standing;
+            self.unsettle(now);
+            self.stale = true;
+            self.call_at = now; // who could take what it leads
+        }
+    }
+
+    /// The answers to [`SetAction::CallRoll`]; `None`: the call failed.
+    pub fn on_roll(&mut self, now: Instant, answers: Option<&[CandidateInfo]>) {
+        (self.calling, self.begun, self.stale) = (false, true, true);
+        let Some(answers) = answers else {
+            self.call_failures = self.call_failures.saturating_add(1);
+            let pause = self.settings.lease.saturating_mul(1 << self.call_failures.min(7));
+            self.call_at = now + pause.min(MAX_RETRY);
+            return;
+        };
+        self.call_failures = 0;
+        self.called = Some(now);
+        self.others_shards = None;
+        let mut others = false;
+        for info in answers {
+            let Some(load) = info.load.filter(|_| info.identity != self.settings.identity) else {
+                continue;
+            };
+            if load.shards != self.settings.shards {
+                self.others_shards = Some(load.shards);
+            }
+            others |= !self.members.contains_key(&info.identity);
+            let member = self.members.entry(Arc::clone(&info.identity));
+            let member = member.or_insert_with(|| Member::idle(&info.identity));
+            member.weight = load.weight.max(1);
+            member.standing = info.standing;
+            member.answered = Some(now);
+        }
+        let believed = self.spacing().saturating_mul(BELIEVED);
+        self.members.retain(|_, member| {
+            let answered = member.answered.is_some_and(|at| now < at + believed);
+            member.load > 0 || answered
+        });
+        if others {
+            self.unsettle(now);
+        }
+        let pause = match self.standing {
+            Standing::Ready => self.spacing().mul_f64(0.75 + self.random.f64() / 2.0),
+            Standing::Aside | Standing::Sick => self.settings.lease, // what it leads is to move
+        };
+        self.call_at = now + pause;
+    }
+
+    /// What became of [`SetAction::Take`] or [`SetAction::GiveAway`].
+    pub fn on_outcome(&mut self, now: Instant, shard: u32, outcome: TakeOutcome) {
+        let random = self.random.f64();
+        let lease = self.settings.lease;
+        let Some(state) = self.shards.get_mut(shard as usize) else { return };
+        if outcome == TakeOutcome::Accepted {
+            state.failures = 0;
+            return; // until another one holds it, or its time is over
+        }
+        (state.taking, state.giving) = (None, None);
+        state.failures = match outcome {
+            TakeOutcome::NoAnswer => state.failures.saturating_add(1),
+            TakeOutcome::Accepted | TakeOutcome::Refused => 0,
+        };
+        let pause = lease.saturating_mul(1 << state.failures.min(8)).min(MAX_RETRY);
+        state.not_before = now + pause.mul_f64(0.5 + random / 2.0);
+    }
+
+    /// Decides what is due at `now`.
+    pub fn advance(&mut self, now: Instant) {
+        for state in &mut self.shards {
+            state.taking = state.taking.take().filter(|(until, _)| now < *until);
+            state.giving = state.giving.filter(|until| now < *until && state.holder == Holder::Me);
+        }
+        if !self.calling && (now >= self.call_at || self.wants_fresh_roll(now)) {
+            self.calling = true;
+            self.actions.push_back(SetAction::CallRoll);
+        }
+        match self.standing {
+            Standing::Ready => self.take(now),
+            Standing::Aside | Standing::Sick => self.give_away(now),
+        }
+        self.update_ranks();
+    }
+
+    /// When to call [`advance`](Self::advance) at the latest.
+    pub fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let call = Some(self.call_at).filter(|_| !self.calling);
+        let moves = (self.wants_move() && !self.calling).then(|| {
+            let ends = self.shards.iter().filter_map(|state| {
+                state.taking.as_ref().map(|(until, _)| *until).or(state.giving)
+            });
+            let retry = self.shards.iter().map(|state| state.not_before).filter(|at| *at > now);
+            let settled = Some(self.settled_at()).filter(|at| *at > now);
+            ends.chain(retry).chain(settled).min()
+        });
+        call.into_iter().chain(moves.flatten()).min()
+    }
+
+    fn shard(&self, shard: u32) -> Option<&ShardState> {
+        self.shards.get(shard as usize)
+    }
+
+    fn unsettle(&mut self, now: Instant) {
+        if now >= self.settled_at() {
+            self.unsettled = now;
+        }
+        self.settling = now;
+    }
+
+    fn settled_at(&self) -> Instant {
+        let settle = self.settings.settle;
+        let longest = self.unsettled + settle.saturating_mul(LONGEST_UNSETTLED);
+        (self.settling + settle).min(longest)
+    }
+
+    /// The time between two roll calls of this member.
+    fn spacing(&self) -> Duration {
+        let members = f64::from(u32::try_from(self.members.len() + 1).unwrap_or(u32::MAX));
+        let by_size = Duration::from_secs_f64((members * members / ANSWERS_PER_SECOND).min(1e6));
+        self.settings.lease.saturating_mul(10).max(by_size)
+    }
+
+    /// A member has come or gone: each of the others calls the roll in its own moment.
+    fn call_soon(&mut self, now: Instant) {
+        let spread = self.spacing().mul_f64(0.1);
+        let at = now + spread.mul_f64(0.1 + 0.9 * self.random.f64());
+        self.call_at = self.call_at.min(at);
+    }
+
+    /// What is to move is decided by answers that are newer than the last change of the members.
+    fn wants_fresh_roll(&self, now: Instant) -> bool {
+        now >= self.settled_at()
+            && self.call_failures == 0
+            && !self.roll_is_fresh(now)
+            && self.wants_move()
+    }
+
+    fn roll_is_fresh(&self, now: Instant) -> bool {
+        self.called.is_some_and(|at| at >= self.settled_at() && now <= at + self.spacing())
+    }
+
+    /// This member's load, with what is on its way to it.
+    fn own_load(&self) -> MemberLoad {
+        let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
+        let load = self.load.saturating_add(u32::try_from(taking).unwrap_or(u32::MAX));
+        MemberLoad { shards: self.settings.shards, load, weight: self.settings.weight }
+    }
+
+    fn load_of(&self, member: &Member) -> MemberLoad {
+        MemberLoad { shards: self.settings.shards, load: member.load, weight: member.weight }
+    }
+
+    fn may_lead_more(&self, load: u32) -> bool {
+        self.settings.max_load.is_none_or(|max| load < max)
+    }
+
+    fn wants_move(&self) -> bool {
+        match self.standing {
+            Standing::Ready => {
+                let own = self.own_load();
+                self.may_lead_more(own.load)
+                    && self.members.values().any(|m| self.load_of(m).should_give_to(&own))
+            }
+            Standing::Aside | Standing::Sick => self.load > 0,
+        }
+    }
+
+    /// The members that may lead next, and this one if it may. A member that does not answer counts
+    /// by what it leads.
+    fn parties(&self) -> (Vec<Party>, Vec<&Arc<str>>) {
+        let others = self.members.iter().filter(|(_, member)| {
+            let may = member.standing == Standing::Ready;
+            may && (member.load > 0 || member.answered.is_some()) && self.may_lead_more(member.load)
+        });
+        let party = |(identity, member): (_, &Member)| {
+            (Party { hash: member.hash, load: self.load_of(member) }, identity)
+        };
+        let me = (self.standing == Standing::Ready && self.may_lead_more(self.own_load().load))
+            .then(|| (Party { hash: self.hash, load: self.own_load() }, &self.settings.identity));
+        others.map(party).chain(me).unzip()
+    }
+
+    /// Decides which vacant shards this member acquires first. A shard goes to a member other than
+    /// its last leader, as if all that this one led were vacant.
+    fn update_ranks(&mut self) {
+        if !self.begun || !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let mut ranks = vec![Rank::Second; self.shards.len()];
+        if !self.may_lead_more(self.own_load().load) {
+            ranks.fill(Rank::Never);
+        } else {
+            let (parties, identities) = self.parties();
+            let mut groups = BTreeMap::<Option<&Arc<str>>, Vec<u32>>::new();
+            for (shard, state) in (0..).zip(&self.shards) {
+                if state.holder != Holder::Me {
+                    groups.entry(state.last.as_ref()).or_default().push(shard);
+                }
+            }
+            for (last, shards) in groups {
+                let others = parties.len() > 1;
+                let named = parties.iter().cloned().zip(&identities);
+                let (mut left, names): (Vec<_>, Vec<_>) =
+                    named.filter(|(_, identity)| !others || Some(**identity) != last).unzip();
+                distribute(shards.into_iter(), &mut left, |shard, index| {
+                    let mine = names
+                        .get(index)
+                        .is_some_and(|name: &&&Arc<str>| ***name == self.settings.identity);
+                    if let Some(rank) = ranks.get_mut(shard as usize).filter(|_| mine) {
+                        *rank = Rank::First;
+                    }
+                });
+            }
+        }
+        for ((shard, state), rank) in (0..).zip(&mut self.shards).zip(ranks) {
+            // One that is on its way comes with its own turn.
+            let rank = if state.taking.is_some() { Rank::First } else { rank };
+            if std::mem::replace(&mut state.rank, rank) != rank {
+                self.actions.push_back(SetAction::Rank { shard, rank });
+            }
+        }
+    }
+
+    /// Asks members that lead more for their shards, as long as the load becomes more even.
+    fn take(&mut self, now: Instant) {
+        if !self.roll_is_fresh(now) {
+            return;
+        }
+        loop {
+            let own = self.own_load();
+            let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
+            if !self.may_lead_more(own.load) || taking >= self.moves_of_this_member() {
+                return;
+            }
+            let Some(shard) = self.next_to_take(now, &own) else { return };
+            let until = now + self.settings.move_within;
+            let Some(state) = self.shards.get_mut(shard as usize) else { return };
+            let Holder::Other(from) = &state.holder else { return };
+            state.taking = Some((until, Arc::clone(from)));
+            self.stale = true;
+            self.actions.push_back(SetAction::Take { shard, load: own });
+        }
+    }
+
+    /// Of the member that leads the most for its weight, and has one that may be asked for.
+    fn next_to_take(&self, now: Instant, own: &MemberLoad) -> Option<u32> {
+        let leaving = |identity: &Arc<str>| {
+            let of = |state: &&ShardState| {
+                state.taking.as_ref().is_some_and(|(_, from)| from == identity)
+            };
+            u32::try_from(self.shards.iter().filter(of).count()).unwrap_or(u32::MAX)
+        };
+        let askable = (0..)
+            .zip(&self.shards)
+            .filter(|(_, state)| state.taking.is_none() && now >= state.not_before);
+        let candidates = askable.filter_map(|(shard, state): (u32, _)| {
+            let Holder::Other(from) = &state.holder else { return None };
+            let member = self.members.get(from)?;
+            Some((shard, from, member))
+        });
+        let mut left = BTreeMap::<&Arc<str>, MemberLoad>::new();
+        candidates
+            .filter(|(_, from, member)| {
+                let load = *left.entry(*from).or_insert_with(|| {
+                    let load = member.load.saturating_sub(leaving(from));
+                    MemberLoad { load, ..self.load_of(member) }
+                });
+                load.should_give_to(own)
+            })
+            .map(|(shard, from, member)| (shard, member.load.saturating_sub(leaving(from)), member))
+            .max_by(|(shard_a, load_a, a), (shard_b, load_b, b)| {
+                let load = |load: u32, member| MemberLoad { load, ..self.load_of(member) };
+                plan::by_next_load(&load(*load_a, a), &load(*load_b, b)).then_with(|| {
+                    preference(*shard_a, self.hash).cmp(&preference(*shard_b, self.hash))
+                })
+            })
+            .map(|(shard, ..)| shard)
+    }
+
+    /// Its part of the moves that are made at once: it is shared among all that lead too little, in
+    /// the order of their hashes.
+    fn moves_of_this_member(&self) -> usize {
+        let giver = self.members.values().map(|member| self.load_of(member));
+        let Some(giver) = giver.max_by(plan::by_next_load) else { return 0 };
+        let lacks = |member: &&Member| {
+            let there = member.answered.is_some() && member.standing == Standing::Ready;
+            there && giver.should_give_to(&self.load_of(member))
+        };
+        let wanting = self.members.values().filter(lacks);
+        let (before, all) = wanting.fold((0, 1), |(before, all), member| {
+            (before + usize::from(member.hash < self.hash), all + 1)
+        });
+        let moves = self.settings.moves_at_once as usize;
+        moves / all + usize::from(before < moves % all)
+    }
+
+    /// Hands its shards over to members that are ready, so many at once.
+    fn give_away(&mut self, now: Instant) {
+        let giving = self.shards.iter().filter(|state| state.giving.is_some()).count();
+        let room = (self.settings.moves_at_once as usize).saturating_sub(giving);
+        if self.calling || room == 0 || self.called.is_none_or(|at| at < self.settling) {
+            return;
+        }
+        let (mut parties, identities): (Vec<_>, Vec<_>) = {
+            let (parties, identities) = self.parties();
+            let answered = |identity: &Arc<str>| {
+                self.members.get(identity).is_some_and(|member| member.answered.is_some())
+            };
+            let both = parties.into_iter().zip(identities.into_iter().cloned());
+            both.filter(|(_, identity)| answered(identity)).unzip()
+        };
+        let mine = (0..).zip(&self.shards).filter(|(_, state)| {
+            state.holder == Holder::Me && state.giving.is_none() && now >= state.not_before
+        });
+        let mine: Vec<u32> = mine.map(|(shard, _)| shard).take(room).collect();
+        let mut moves = Vec::new();
+        distribute(mine.into_iter(), &mut parties, |shard, index| {
+            moves.extend(identities.get(index).map(|to| (shard, Arc::clone(to))));
+        });
+        for (shard, to) in moves {
+            if let Some(state) = self.shards.get_mut(shard as usize) {
+                state.giving = Some(now + self.settings.move_within);
+                self.actions.push_back(SetAction::GiveAway { shard, to });
+            }
+        }
+    }
+}

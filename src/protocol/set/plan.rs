@@ -1,0 +1,122 @@
+//! Which member leads a shard next.
+//!
+//! Rendezvous hashing after Thaler and Ravishankar, "Using name-based mappings to increase hit
+//! rates", IEEE/ACM Transactions on Networking 6(1), 1998, with a bound on the load: among the
+//! members that lead the least for their weight, the one with the highest hash leads.
+
+use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
+
+use crate::lock::MemberLoad;
+
+/// A member, as the plan counts it.
+#[derive(Debug, Clone)]
+pub(super) struct Party {
+    /// Of its identity.
+    pub hash: u64,
+    pub load: MemberLoad,
+}
+
+/// A hash of an identity that is the same in every build.
+pub(super) fn hash_of(identity: &Arc<str>) -> u64 {
+    let fnv = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    mixed(identity.bytes().fold(0xcbf2_9ce4_8422_2325, fnv))
+}
+
+/// How strongly a shard prefers a member.
+pub(super) fn preference(shard: u32, member: u64) -> u64 {
+    mixed(member ^ mixed(u64::from(shard).wrapping_add(1)))
+}
+
+/// The finalizer of SplitMix64.
+fn mixed(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// Which one leads less for its weight, with one shard more.
+pub(super) fn by_next_load(a: &MemberLoad, b: &MemberLoad) -> Ordering {
+    let next = |member: &MemberLoad| 2 * u128::from(member.load) + 1;
+    let weight = |member: &MemberLoad| u128::from(member.weight.max(1));
+    (next(a) * weight(b)).cmp(&(next(b) * weight(a)))
+}
+
+/// Gives each of these shards to one of the parties in turn, and calls `given` with the shard and
+/// the index of the party. None, if there are no parties.
+pub(super) fn distribute(
+    shards: impl Iterator<Item = u32>,
+    parties: &mut [Party],
+    mut given: impl FnMut(u32, usize),
+) {
+    for shard in shards {
+        let best = parties.iter_mut().enumerate().min_by(|(_, a), (_, b)| {
+            let preferred = |party: &Party| Reverse((preference(shard, party.hash), party.hash));
+            by_next_load(&a.load, &b.load).then_with(|| preferred(a).cmp(&preferred(b)))
+        });
+        if let Some((index, party)) = best {
+            party.load.load = party.load.load.saturating_add(1);
+            given(shard, index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parties(weights: &[u32]) -> Vec<Party> {
+        let party = |(index, weight): (usize, &u32)| Party {
+            hash: hash_of(&format!("member-{index}").into()),
+            load: MemberLoad { shards: 0, load: 0, weight: *weight },
+        };
+        weights.iter().enumerate().map(party).collect()
+    }
+
+    fn loads(parties: &[Party]) -> Vec<u32> {
+        parties.iter().map(|party| party.load.load).collect()
+    }
+
+    #[test]
+    fn members_of_equal_weight_get_as_many_shards_within_one() {
+        for members in 1..20 {
+            let mut parties = parties(&vec![1; members]);
+            distribute(0..64, &mut parties, |_, _| ());
+            let loads = loads(&parties);
+            let (least, most) = (loads.iter().min(), loads.iter().max());
+            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{loads:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_of_twice_the_weight_gets_twice_as_many() {
+        let mut parties = parties(&[1, 2, 1]);
+        distribute(0..64, &mut parties, |_, _| ());
+        assert_eq!(loads(&parties), [16, 32, 16]);
+    }
+
+    #[test]
+    fn the_order_of_the_members_does_not_matter() {
+        let mut one = parties(&[1, 2, 1, 3]);
+        let mut other: Vec<_> = one.iter().cloned().rev().collect();
+        let (mut by_one, mut by_other) = (Vec::new(), Vec::new());
+        distribute(0..64, &mut one, |shard, index| by_one.push((shard, index)));
+        distribute(0..64, &mut other, |shard, index| by_other.push((shard, 3 - index)));
+        assert_eq!(by_one, by_other);
+    }
+
+    #[test]
+    fn the_shards_of_a_lost_member_spread_over_all_that_are_left() {
+        let mut parties = parties(&[1; 8]);
+        let mut of_first = Vec::new();
+        distribute(0..64, &mut parties, |shard, index| {
+            if index == 0 {
+                of_first.push(shard);
+            }
+        });
+        parties.remove(0);
+        distribute(of_first.into_iter(), &mut parties, |_, _| ());
+        assert_eq!(loads(&parties).iter().sum::<u32>(), 64);
+        assert!(loads(&parties).iter().all(|load| *load == 9 || *load == 10));
+    }
+}

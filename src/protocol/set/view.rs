@@ -1,0 +1,144 @@
+//! What a member of a set is configured with, sees and does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::plan::hash_of;
+use crate::lock::{MemberLoad, Standing};
+use crate::protocol::types::Rank;
+use crate::time::clock::Instant;
+
+/// Configuration of a member.
+#[derive(Debug, Clone)]
+pub struct SetSettings {
+    /// Distinguishes the member from the others.
+    pub identity: Arc<str>,
+    /// How many shards the set has.
+    pub shards: u32,
+    /// Its part of the load, compared with the weights of others.
+    pub weight: u32,
+    /// The most shards that it may lead.
+    pub max_load: Option<u32>,
+    /// For how long no member has come or gone before shards move.
+    pub settle: Duration,
+    /// How many shards move at once.
+    pub moves_at_once: u32,
+    /// For how long a move may take: longer than the drain.
+    pub move_within: Duration,
+    /// The lease of the elections.
+    pub lease: Duration,
+    /// How ready the member is when it begins.
+    pub standing: Standing,
+    /// What all randomness is drawn from.
+    pub seed: u64,
+}
+
+/// Who holds the entry of a shard.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Holder {
+    /// Nothing has been received from the lock yet.
+    #[default]
+    Unknown,
+    /// It is vacant.
+    Nobody,
+    /// This member.
+    Me,
+    /// The member of this identity.
+    Other(Arc<str>),
+}
+
+/// What a member is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetAction {
+    /// From now on the candidate of this shard ranks so.
+    Rank {
+        /// The shard.
+        shard: u32,
+        /// Its rank.
+        rank: Rank,
+    },
+    /// Call the roll of the set: pass the answers to [`on_roll`](super::SetMember::on_roll).
+    CallRoll,
+    /// Ask the leader of this shard to hand it over: pass its answer to
+    /// [`on_outcome`](super::SetMember::on_outcome).
+    Take {
+        /// The shard.
+        shard: u32,
+        /// What to state of this member.
+        load: MemberLoad,
+    },
+    /// Hand over this shard, as this member is not ready to lead: likewise.
+    GiveAway {
+        /// The shard.
+        shard: u32,
+        /// To the member of this identity.
+        to: Arc<str>,
+    },
+}
+
+/// What became of a request for a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeOutcome {
+    /// The leader hands over.
+    Accepted,
+    /// The leader leads on.
+    Refused,
+    /// No leader answered.
+    NoAnswer,
+}
+
+/// What is known of another member.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub hash: u64,
+    /// How many shards it is seen to hold.
+    pub load: u32,
+    pub weight: u32,
+    pub standing: Standing,
+    /// When it last answered a roll call.
+    pub answered: Option<Instant>,
+}
+
+impl Member {
+    /// One that is seen to hold a shard: nothing else is known of it.
+    pub fn leading_one(identity: &Arc<str>) -> Self {
+        Self { load: 1, ..Self::idle(identity) }
+    }
+
+    /// One that holds none.
+    pub fn idle(identity: &Arc<str>) -> Self {
+        let hash = hash_of(identity);
+        Self { hash, load: 0, weight: 1, standing: Standing::Ready, answered: None }
+    }
+}
+
+/// A shard, as this member sees it.
+#[derive(Debug)]
+pub(super) struct ShardState {
+    pub holder: Holder,
+    /// The member that held it last, unless it was this one.
+    pub last: Option<Arc<str>>,
+    pub rank: Rank,
+    /// It is on its way to this member: until when, and from whom.
+    pub taking: Option<(Instant, Arc<str>)>,
+    /// It is on its way to another member: until when.
+    pub giving: Option<Instant>,
+    /// When it may be asked for again, or given away.
+    pub not_before: Instant,
+    /// Requests in a row that went unanswered.
+    pub failures: u32,
+}
+
+impl ShardState {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            holder: Holder::Unknown,
+            last: None,
+            rank: Rank::Never,
+            taking: None,
+            giving: None,
+            not_before: now,
+            failures: 0,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What happens in a set, as its handle reports it.
+
+use crate::lock::Token;
+use crate::protocol::Cause;
+
+/// A change of what a member of a set leads, as [`Set::changes`](crate::Set::changes) reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardChange {
+    /// This member leads the shard.
+    Won {
+        /// The shard.
+        shard: u32,
+        /// The term's fencing token.
+        token: Token,
+    },
+    /// This member is to give up the shard, and leads on while its work comes to its end.
+    Draining {
+        /// The shard.
+        shard: u32,
+        /// The term's fencing token.
+        token: Token,
+    },
+    /// The term of this member is over, and its work has stopped.
+    Lost {
+        /// The shard.
+        shard: u32,
+        /// The token of the term that ended.
+        token: Token,
+        /// Why it ended.
+        cause: Cause,
+    },
+    /// The reader was too slow, and so many changes were dropped: compare
+    /// [`Set::shards`](crate::Set::shards).
+    Missed(u64),
+}

@@ -1,0 +1,263 @@
+//! Runs a member of a set: one task that watches all its elections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::{Instrument, debug, info, info_span, warn};
+
+use super::shared::{SetInput, SetShared};
+use crate::driver::health::HealthCheck;
+use crate::election::handle::Election;
+use crate::election::inbox::Input;
+use crate::lock::{
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Standing, Successor, TakeRequest,
+};
+use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
+use crate::protocol::{Health, State};
+use crate::time::clock::{Clock, sleep_until};
+
+/// How long answers to a roll call are awaited.
+const ROLL_WITHIN: Duration = Duration::from_millis(500);
+/// How long a member waits for the answer of a leader, which calls the roll first.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+/// What a member is made of.
+pub(super) struct SetParts {
+    pub member: SetMember,
+    pub elections: Arc<[Election]>,
+    pub shared: Arc<SetShared>,
+    pub clock: Arc<dyn Clock>,
+    pub check: Option<HealthCheck>,
+    pub aside: bool,
+}
+
+/// Spawns the member. Its task ends after [`SetInput::Stop`].
+pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedReceiver<SetInput>) {
+    let SetParts { member, elections, shared, clock, check, aside } = parts;
+    let span = info_span!("set", name = %shared.name, identity = %shared.identity);
+    let health = check.as_ref().map(|check| Health::new(check.failures));
+    let checks = check.map(|check| {
+        let sender = shared.inputs.clone();
+        let report = move |result| drop(sender.send(SetInput::Checked(result)));
+        runtime.spawn(check.run(Arc::clone(&clock), report).instrument(span.clone()))
+    });
+    let updates = updates(&elections);
+    let calls = FuturesUnordered::new();
+    let driver = Driver { member, elections, shared, clock, health, aside, checks, updates, calls };
+    runtime.spawn(driver.run(inputs).instrument(span));
+}
+
+/// The outcome of a call.
+enum Outcome {
+    Roll(Result<Vec<CandidateInfo>, LockError>),
+    Move(u32, TakeOutcome),
+}
+
+struct Driver {
+    member: SetMember,
+    elections: Arc<[Election]>,
+    shared: Arc<SetShared>,
+    clock: Arc<dyn Clock>,
+    health: Option<Health>,
+    aside: bool,
+    /// The task that runs the check.
+    checks: Option<JoinHandle<()>>,
+    /// The shards whose status has changed.
+    updates: SelectAll<BoxStream<'static, u32>>,
+    calls: FuturesUnordered<BoxFuture<'static, Outcome>>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(checks) = &self.checks {
+            checks.abort();
+        }
+        for election in &*self.elections {
+            election.shared().inbox.send(Input::Stop);
+        }
+        self.shared.finished.send_replace(true);
+    }
+}
+
+impl Driver {
+    async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<SetInput>) {
+        let mut sleep = sleep_until(Arc::clone(&self.clock), self.clock.now());
+        loop {
+            // Elections often change many at a time: what is decided takes all of it in.
+            while let Some(Some(shard)) = self.updates.next().now_or_never() {
+                self.update(shard);
+            }
+            let now = self.clock.now();
+            self.member.advance(now);
+            while let Some(action) = self.member.poll_action() {
+                self.perform(action);
+            }
+            let wake = self.member.next_wake(now);
+            if let Some(wake) = wake {
+                sleep.reset(wake);
+            }
+            tokio::select! {
+                input = inputs.recv() => match input {
+                    Some(SetInput::Checked(result)) => self.checked(result),
+                    Some(SetInput::StandAside(aside)) => {
+                        self.aside = aside;
+                        self.update_standing();
+                    }
+                    Some(SetInput::Stop) | None => break,
+                },
+                Some(shard) = self.updates.next() => self.update(shard),
+                Some(outcome) = self.calls.next() => self.on_outcome(outcome),
+                () = &mut sleep, if wake.is_some() => {}
+            }
+        }
+        let elections = Arc::clone(&self.elections);
+        futures_util::future::join_all(elections.iter().map(Election::stop)).await;
+    }
+
+    fn update(&mut self, shard: u32) {
+        let Some(election) = self.elections.get(shard as usize) else { return };
+        let holder = {
+            let status = election.shared().status.borrow();
+            match &status.leader {
+                Some(leader) if leader.is_me => Holder::Me,
+                Some(leader) => Holder::Other(Arc::clone(&leader.identity)),
+                None if status.state == State::Unknown => Holder::Unknown,
+                None => Holder::Nobody,
+            }
+        };
+        self.member.set_holder(self.clock.now(), shard, holder);
+    }
+
+    fn perform(&mut self, action: SetAction) {
+        let election = |shard: u32| self.elections.get(shard as usize);
+        match action {
+            SetAction::Rank { shard, rank } => {
+                if let Some(election) = election(shard) {
+                    election.shared().inbox.send(Input::Rank(rank));
+                }
+            }
+            SetAction::CallRoll => {
+                // Every member stands in each election: one of them will do.
+                let Some(election) = election(0).map(|e| Arc::clone(e.shared())) else { return };
+                self.calls.push(Box::pin(async move {
+                    let request = CandidateRequest::Identify;
+                    Outcome::Roll(
+                        election.lock.call_roll(&election.name, request, ROLL_WITHIN).await,
+                    )
+                }));
+            }
+            SetAction::Take { shard, load } => {
+                let Some(election) = election(shard).map(|e| Arc::clone(e.shared())) else {
+                    return;
+                };
+                debug!(shard, load = load.load, "asking for a shard");
+                let identity = Arc::clone(&election.identity);
+                let request =
+                    CandidateRequest::Take(TakeRequest { by: election.nonce, identity, load });
+                self.calls.push(Box::pin(async move {
+                    let answers =
+                        election.lock.call_roll(&election.name, request, ANSWER_WITHIN).await;
+                    Outcome::Move(shard, outcome_of(shard, answers))
+                }));
+            }
+            SetAction::GiveAway { shard, to } => {
+                let Some(election) = election(shard).cloned() else { return };
+                info!(shard, %to, "giving away a shard");
+                self.calls.push(Box::pin(async move {
+                    match election.hand_over(Successor::Identity(to)).await {
+                        Ok(_) => Outcome::Move(shard, TakeOutcome::Accepted),
+                        Err(error) => {
+                            debug!(shard, %error, "a shard stays");
+                            Outcome::Move(shard, TakeOutcome::Refused)
+                        }
+                    }
+                }));
+            }
+        }
+    }
+
+    fn on_outcome(&mut self, outcome: Outcome) {
+        let now = self.clock.now();
+        match outcome {
+            Outcome::Move(shard, outcome) => self.member.on_outcome(now, shard, outcome),
+            Outcome::Roll(answers) => {
+                if let Err(error) = &answers {
+                    debug!(%error, "cannot call the roll of the set");
+                }
+                let before = self.member.others_shards();
+                self.member.on_roll(now, answers.as_deref().ok());
+                if let Some(others) = self.member.others_shards().filter(|o| Some(*o) != before) {
+                    warn!(
+                        own = self.elections.len(),
+                        others,
+                        "another member has another number of shards: give all members the same"
+                    );
+                }
+            }
+        }
+    }
+
+    fn checked(&mut self, result: Result<(), Arc<str>>) {
+        let Some(health) = &mut self.health else { return };
+        if health.record(result) {
+            match health.failure() {
+                Some(failure) => warn!("the check fails: {failure}"),
+                None => info!("the check passes"),
+            }
+        }
+        self.update_standing();
+    }
+
+    fn update_standing(&mut self) {
+        let standing = match &self.health {
+            Some(health) if !health.is_healthy() => Standing::Sick,
+            _ if self.aside => Standing::Aside,
+            _ => Standing::Ready,
+        };
+        if self.shared.standing.send_replace(standing) != standing {
+            self.member.set_standing(self.clock.now(), standing);
+            for election in &*self.elections {
+                election.shared().inbox.send(Input::Standing(standing));
+            }
+        }
+    }
+}
+
+fn outcome_of(shard: u32, answers: Result<Vec<CandidateInfo>, LockError>) -> TakeOutcome {
+    let answers = match answers {
+        Ok(answers) => answers,
+        Err(error) => {
+            debug!(shard, %error, "cannot ask for a shard");
+            return TakeOutcome::NoAnswer;
+        }
+    };
+    match answers.into_iter().find_map(|info| info.handover) {
+        Some(HandoverAnswer::To(_)) => TakeOutcome::Accepted,
+        Some(HandoverAnswer::Refused(why)) => {
+            debug!(shard, "the leader keeps the shard: {why}");
+            TakeOutcome::Refused
+        }
+        None => TakeOutcome::NoAnswer,
+    }
+}
+
+/// The number of a shard each time that its status changes, and once at the beginning.
+fn updates(elections: &[Election]) -> SelectAll<BoxStream<'static, u32>> {
+    let update = |(shard, election): (u32, &Election)| {
+        let mut status = election.shared().status.subscribe();
+        status.mark_changed();
+        stream::unfold(status, move |mut status| async move {
+            status.changed().await.ok()?;
+            status.mark_unchanged();
+            Some((shard, status))
+        })
+        .boxed()
+    };
+    (0..).zip(elections).map(update).collect()
+}

@@ -1,0 +1,209 @@
+//! Sets: shards are led evenly, and move by handovers alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use incumbent::memory::MemoryLock;
+use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, new_set};
+
+use crate::conformance::LEASE;
+
+const SHARDS: u32 = 12;
+
+/// Which member works on which shard: a second one at once fails the test.
+#[derive(Clone, Default)]
+struct Work(Arc<Mutex<BTreeMap<u32, String>>>);
+
+impl Work {
+    fn begin(&self, shard: u32, member: &str) -> Working {
+        let before = self.0.lock().unwrap().insert(shard, member.to_owned());
+        assert_eq!(before, None, "{member} works on shard {shard} beside another member");
+        Working(self.clone(), shard)
+    }
+}
+
+struct Working(Work, u32);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().remove(&self.1);
+    }
+}
+
+fn member(lock: &MemoryLock, work: &Work, identity: &'static str) -> SetBuilder {
+    let work = work.clone();
+    new_set("shop", lock.clone())
+        .shards(SHARDS)
+        .identity(identity)
+        .settle(LEASE / 4)
+        .moves_at_once(4)
+        .on_won(move |shard, leadership| {
+            let working = work.begin(shard, identity);
+            async move {
+                leadership.draining().await;
+                drop(working);
+            }
+        })
+}
+
+/// Waits until each member leads so many shards.
+async fn lead(members: &[(&Set, usize)]) {
+    let settled = async {
+        loop {
+            if members.iter().all(|(set, wanted)| set.shards().len() == *wanted) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(LEASE * 40, settled).await.is_err() {
+        let lead: Vec<_> = members.iter().map(|(set, _)| set.shards().len()).collect();
+        panic!("the members lead {lead:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_joins_gets_its_part_and_no_more_shards_move_than_needed() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let (first, mut changes) = member(&lock, &work, "first").start_with_changes().unwrap();
+    lead(&[(&first, 12)]).await;
+    let second = member(&lock, &work, "second").start().unwrap();
+    lead(&[(&first, 6), (&second, 6)]).await;
+    let third = member(&lock, &work, "third").start().unwrap();
+    lead(&[(&first, 4), (&second, 4), (&third, 4)]).await;
+    first.stop().await;
+    let (mut won, mut moved) = (0, 0);
+    while let Some(change) = changes.next().await {
+        match change {
+            ShardChange::Won { .. } => won += 1,
+            ShardChange::Lost { cause: Cause::HandedOver { .. }, .. } => moved += 1,
+            ShardChange::Lost { cause: Cause::Stopped, .. } => {}
+            ShardChange::Draining { .. } => {}
+            other => panic!("{other:?}"),
+        }
+        if won == 12 && moved == 8 {
+            break;
+        }
+    }
+    lead(&[(&second, 6), (&third, 6)]).await;
+    second.stop().await;
+    lead(&[(&third, 12)]).await;
+    assert_eq!(
+        third.shards().iter().map(|led| led.shard).collect::<Vec<_>>(),
+        (0..12).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn members_that_begin_together_divide_the_shards_before_they_lead_any() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let (first, of_first) = member(&lock, &work, "first").start_with_changes().unwrap();
+    let (second, of_second) = member(&lock, &work, "second").start_with_changes().unwrap();
+    lead(&[(&first, 6), (&second, 6)]).await;
+    for mut changes in [of_first, of_second] {
+        for _ in 0..6 {
+            let change = changes.next().await;
+            assert!(matches!(change, Some(ShardChange::Won { .. })), "{change:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_member_of_twice_the_weight_leads_twice_as_much() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let light = member(&lock, &work, "light").start().unwrap();
+    lead(&[(&light, 12)]).await;
+    let heavy = member(&lock, &work, "heavy").weight(2).start().unwrap();
+    lead(&[(&light, 4), (&heavy, 8)]).await;
+}
+
+#[tokio::test]
+async fn a_member_that_stands_aside_hands_over_what_it_leads_and_gets_it_back() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let first = member(&lock, &work, "first").start().unwrap();
+    let second = member(&lock, &work, "second").start().unwrap();
+    let third = member(&lock, &work, "third").start().unwrap();
+    lead(&[(&first, 4), (&second, 4), (&third, 4)]).await;
+    first.stand_aside(true);
+    lead(&[(&first, 0), (&second, 6), (&third, 6)]).await;
+    first.stand_aside(false);
+    lead(&[(&first, 4), (&second, 4), (&third, 4)]).await;
+}
+
+#[tokio::test]
+async fn a_lone_member_that_stands_aside_leads_on() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let only = member(&lock, &work, "only").start().unwrap();
+    lead(&[(&only, 12)]).await;
+    let mut changes = only.changes();
+    only.stand_aside(true);
+    let change = tokio::time::timeout(LEASE * 2, changes.next()).await;
+    assert!(change.is_err(), "{change:?}");
+    assert_eq!(only.shards().len(), 12);
+}
+
+#[tokio::test]
+async fn a_move_waits_for_the_drain() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let finish = Arc::new(tokio::sync::Notify::new());
+    let until = Arc::clone(&finish);
+    let work = Work::default();
+    let first = member(&lock, &work, "first").drain(Duration::from_secs(60)).on_won(
+        move |_, leadership| {
+            let until = Arc::clone(&until);
+            async move {
+                leadership.draining().await;
+                until.notified().await;
+            }
+        },
+    );
+    let (first, mut changes) = first.start_with_changes().unwrap();
+    lead(&[(&first, 12)]).await;
+    let second = member(&lock, &work, "second").start().unwrap();
+    let mut draining = BTreeSet::new();
+    while draining.len() < 4 {
+        if let Some(ShardChange::Draining { shard, .. }) = changes.next().await {
+            draining.insert(shard);
+        }
+    }
+    assert_eq!((first.shards().len(), second.shards().len()), (12, 0), "they lead on");
+    finish.notify_one();
+    lead(&[(&first, 11), (&second, 1)]).await;
+    let moved = second.shards().first().map(|led| led.shard);
+    assert!(moved.is_some_and(|shard| draining.contains(&shard)));
+}
+
+#[tokio::test]
+async fn each_member_holds_one_seat_and_others_stand_by() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let seat = |identity| member(&lock, &work, identity).seats(2).start().unwrap();
+    let (first, second, third) = (seat("first"), seat("second"), seat("third"));
+    let taken = || [&first, &second, &third].map(|set| set.shards().len());
+    let two = async {
+        while taken().iter().sum::<usize>() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LEASE * 20, two).await.expect("both seats are taken");
+    assert!(taken().iter().all(|seats| *seats <= 1), "{:?}", taken());
+    let (holders, idle): (Vec<_>, Vec<_>) =
+        [&first, &second, &third].into_iter().partition(|set| !set.shards().is_empty());
+    holders[0].stop().await;
+    lead(&[(holders[1], 1), (idle[0], 1)]).await;
+}
+
+#[tokio::test]
+async fn a_set_needs_a_number_of_shards_and_a_weight() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let none = new_set("shop", lock.clone()).start();
+    assert_eq!(none.err(), Some(SetError::Shards(0)));
+    let weightless = new_set("shop", lock).shards(3).weight(0).start();
+    assert_eq!(weightless.err(), Some(SetError::Weight(0)));
+}
