@@ -248,6 +248,7 @@ impl Driver {
             Input::Checked(result) => self.checked(result),
             Input::StandAside(aside) => self.stand_aside(aside),
             Input::Standing(standing) => self.stand_as(standing),
+            Input::Take(request) => self.take_at_once(&request),
             Input::Rank(rank) => self.handle(Event::Rank(rank)),
             Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
@@ -365,10 +366,16 @@ impl Driver {
             part.begin();
         }
         shared.leads_until.set(Some(deadline));
+        // Held before anybody else may hold and drop it.
+        let leadership = self.callbacks.won.as_ref().and_then(|_| Leadership::of(&term));
+        shared.update(|status| {
+            status.state = State::Leader;
+            status.term = Some(Arc::clone(&term));
+        });
         if let Some(callback) = &self.callbacks.won
-            && let Some(leadership) = Leadership::of(&term)
+            && let Some(leadership) = leadership
         {
-            let (callback, term) = (Arc::clone(callback), Arc::clone(&term));
+            let callback = Arc::clone(callback);
             let work = async move {
                 // A runtime may come to it late.
                 if term.over().is_none() {
@@ -377,10 +384,6 @@ impl Driver {
             };
             self.work = Some(tokio::spawn(work.in_current_span()));
         }
-        shared.update(|status| {
-            status.state = State::Leader;
-            status.term = Some(term);
-        });
         shared.publish(Change::Won { token });
     }
 

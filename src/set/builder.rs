@@ -12,6 +12,7 @@ use super::calls::ShardCallbacks;
 use super::change::ShardChange;
 use super::driver::{self, SetParts};
 use super::handle::{Set, changes_of};
+use super::presence::{MaybePresence, Presence};
 use super::shared::SetShared;
 use crate::builder::{ElectionBuilder, StartError, new_election};
 use crate::driver::health::HealthCheck;
@@ -311,11 +312,16 @@ impl SetBuilder {
         let set = Set::new(Arc::clone(&shared), Arc::clone(&elections));
         let member = SetMember::new(settings, self.clock.now());
         let (clock, check, aside) = (self.clock, self.check, self.aside);
-        driver::spawn(
-            &runtime,
-            SetParts { member, elections, shared, clock, check, aside },
-            inputs,
-        );
+        let name = Presence::name(&shared.name, &shared.identity);
+        let presence = new_election(name, Arc::clone(&self.lock))
+            .identity(&*shared.identity)
+            .shared_clock(Arc::clone(&clock))
+            .lease(lease);
+        let lock = self.lock;
+        let presence = MaybePresence::NotNeeded(Box::new(presence));
+        let parts =
+            SetParts { member, elections, shared, share, lock, presence, clock, check, aside };
+        driver::spawn(&runtime, parts, inputs);
         Ok((set, changes))
     }
 }

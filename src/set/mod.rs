@@ -10,6 +10,7 @@ mod calls;
 mod change;
 mod driver;
 mod handle;
+mod presence;
 mod shared;
 
 pub use builder::{SetBuilder, SetError, new_set};

@@ -32,6 +32,11 @@ const FIRST_CALL: Duration = Duration::from_millis(50);
 /// The longest time between two requests for a shard whose leader does not answer.
 const MAX_RETRY: Duration = Duration::from_secs(600);
 
+/// A hash of a member's identity that is the same in every build.
+pub(crate) fn member_hash(identity: &str) -> u64 {
+    hash_of(&identity.into())
+}
+
 /// The part of one member in a set. Pure, like an [`Elector`](super::Elector).
 #[derive(Debug)]
 pub struct SetMember {
@@ -85,6 +90,11 @@ impl SetMember {
         }
     }
 
+    /// The lease of the elections.
+    pub fn lease(&self) -> Duration {
+        self.settings.lease
+    }
+
     /// The next thing to do; `None` when all is done for now.
     pub fn poll_action(&mut self) -> Option<SetAction> {
         self.actions.pop_front()
@@ -93,6 +103,11 @@ impl SetMember {
     /// How a shard ranks now: what its candidate begins with.
     pub fn rank(&self, shard: u32) -> Rank {
         self.shard(shard).map(|state| state.rank).unwrap_or_default()
+    }
+
+    /// The shards that are on their way to this member.
+    pub fn taking(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.shards).filter(|(_, state)| state.taking.is_some()).map(|(shard, _)| shard)
     }
 
     /// How many members are known, this one among them.
