@@ -7,7 +7,7 @@ use async_nats::jetstream::kv::{self, UpdateErrorKind};
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use incumbent::lock::{CandidateRequest, Lock};
-use incumbent::nats::{Bucket, Finding};
+use incumbent::nats::Finding;
 use incumbent::{Advertisement, CandidateInfo};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -83,9 +83,8 @@ impl<'a> NatsElections<'a> {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
-        let config = self.session.config(self.bucket());
-        let bucket = Bucket::deferred(self.session.connection(), config)?;
-        Ok(bucket.lock().call_roll(name, request, within).await?)
+        let lock = self.bucket.deferred(&self.session)?.lock();
+        Ok(lock.call_roll(name, request, within).await?)
     }
 
     /// The names that have or had an entry.
