@@ -103,7 +103,7 @@ async fn a_term_that_drains_takes_on_no_further_work() {
         let election = election.clone();
         async move { election.won().await.unwrap() }
     });
-    // One that took part in the drain would be told so at once, and come back, again and again.
+    // One that took part in the drain would be notified at once, and come back, again and again.
     soon("a renewal", leadership.renewed(leadership.deadline())).await.unwrap();
     assert!(!next.is_finished());
     drop(leadership);
