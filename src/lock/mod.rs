@@ -29,6 +29,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use advertisement::{Advertisement, AdvertisementError};
+#[cfg(feature = "_json")]
+#[doc(hidden)]
+pub use codec::read_cause;
 pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};

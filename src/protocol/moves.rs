@@ -198,7 +198,7 @@ impl Moves {
         match self.role {
             MoveRole::Leads(_) => self.call(Reason::Standing).ok().map(|()| MoveCall::Ready),
             MoveRole::StandsBy(_) if std::mem::take(&mut self.overheard) => {
-                // Whoever asked may have died, or is none of the candidates.
+                // The one that asked may have died, or is none of the candidates.
                 self.plan_after(now, self.settings.lease.saturating_mul(OVERHEARD));
                 None
             }
