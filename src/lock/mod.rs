@@ -76,6 +76,11 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// Refuses the names that it cannot hold, saying the rule.
     fn check_name(&self, name: &str) -> Result<(), String>;
 
+    /// Whether elections of different names are different elections. Default: they are.
+    fn holds_many(&self) -> bool {
+        true
+    }
+
     /// Reads the last write to an election, never a stale one.
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError>;
 
@@ -181,6 +186,10 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
 
     fn check_name(&self, name: &str) -> Result<(), String> {
         (**self).check_name(name)
+    }
+
+    fn holds_many(&self) -> bool {
+        (**self).holds_many()
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {

@@ -105,6 +105,11 @@ pub enum SetError {
     /// A weight that is zero or too great.
     #[error("a weight of {0}: give 1 to 1000")]
     Weight(u32),
+    /// The lock holds a single election.
+    #[error(
+        "this lock keeps every election in one object: set none, so that each shard has its own"
+    )]
+    OneElection,
     /// The election of a shard cannot start.
     #[error(transparent)]
     Election(#[from] StartError),
@@ -255,6 +260,9 @@ impl SetBuilder {
         }
         if !(1..=MAX_WEIGHT).contains(&self.weight) {
             return Err(SetError::Weight(self.weight));
+        }
+        if !self.lock.holds_many() {
+            return Err(SetError::OneElection);
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let seed = getrandom::u64().map_err(|_| StartError::NoRandomness)?;

@@ -59,6 +59,11 @@ pub trait Service: Send + Sync + Sized + 'static {
         self.lock()
     }
 
+    /// A lock that holds more elections than that of the suite.
+    fn lock_of_many(&self) -> impl Future<Output = Arc<dyn Lock>> + Send {
+        self.lock()
+    }
+
     /// Deletes the entry of an election.
     fn evict(&self, name: &str) -> impl Future<Output = ()> + Send;
 

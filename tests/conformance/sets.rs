@@ -14,7 +14,7 @@ type Work = Arc<Mutex<BTreeMap<u32, &'static str>>>;
 
 async fn member<S: Service>(service: &S, work: &Work, identity: &'static str) -> Set {
     let work = Arc::clone(work);
-    let set = new_set("my_set", service.lock().await)
+    let set = new_set("my-set", service.lock_of_many().await)
         .shards(SHARDS)
         .identity(identity)
         .settle(S::LEASE)
