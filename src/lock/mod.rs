@@ -18,6 +18,7 @@ mod error;
 mod hint;
 mod member;
 mod member_load;
+pub(crate) mod renamed;
 mod request;
 pub(crate) mod roll_call;
 mod types;

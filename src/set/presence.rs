@@ -49,11 +49,12 @@ pub(super) struct Statement {
 
 impl Statement {
     fn to_advertisement(&self) -> Advertisement {
-        let MemberLoad { shards, load, weight } = self.load;
+        let MemberLoad { shards, load, weight, resizing } = self.load;
         let takes = self.takes.iter().take(MAX_TAKES);
         let takes: Vec<_> = takes.map(|(shard, by)| format!("{shard}:{by}")).collect();
         Advertisement::new(ADDRESS)
             .with("load", format!("{load}/{shards}*{weight}"))
+            .with("resizing", resizing.unwrap_or(0).to_string())
             .with("standing", self.standing.as_str())
             .with("takes", takes.join(","))
     }
@@ -67,6 +68,7 @@ impl Statement {
             shards: shards.parse().ok()?,
             load: load.parse().ok()?,
             weight: weight.parse().ok()?,
+            resizing: pair("resizing").and_then(|n| n.parse().ok()).filter(|shards| *shards > 0),
         };
         let standing = match pair("standing")? {
             "ready" => Standing::Ready,
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_statement_is_read_as_it_was_written() {
-        let load = MemberLoad { shards: 64, load: 7, weight: 2 };
+        let load = MemberLoad { shards: 64, load: 7, weight: 2, resizing: Some(128) };
         let takes = vec![(3, Nonce(1)), (63, Nonce(u64::MAX))];
         let statement = Statement { load, standing: Standing::Aside, takes };
         assert_eq!(Statement::read(&statement.to_advertisement()), Some(statement.clone()));
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn many_requests_fit_into_an_advertisement() {
-        let load = MemberLoad { shards: u32::MAX, load: u32::MAX, weight: 1_000 };
+        let load = MemberLoad { load: u32::MAX, ..MemberLoad::new(u32::MAX, 1_000) };
         let takes = (0..100).map(|n| (u32::MAX - n, Nonce(u64::MAX))).collect();
         let statement = Statement { load, standing: Standing::Ready, takes };
         assert_eq!(statement.to_advertisement().check(), Ok(()));

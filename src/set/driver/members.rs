@@ -54,7 +54,8 @@ impl Driver {
         if let Some(others) = self.member.others_shards().filter(|o| Some(*o) != before) {
             warn!(
                 own = self.elections.len(),
-                others, "another member has another number of shards: give all members the same"
+                others,
+                "another member has another number of shards: acquiring none beside it; see resizing() and docs/sets.md"
             );
         }
     }
