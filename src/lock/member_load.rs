@@ -50,7 +50,7 @@ impl MemberLoad {
 #[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
 pub struct TakeRequest {
     /// The candidate that asks.
-    #[cfg_attr(feature = "_json", serde(with = "super::roll_call::nonce_text"))]
+    #[cfg_attr(feature = "_json", serde(with = "super::roll_call::numbers::nonce_text"))]
     pub by: Nonce,
     /// Its identity.
     pub identity: Arc<str>,
