@@ -118,3 +118,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "nats"))]
 #[doc = include_str!("../docs/getting-started.md")]
 struct GettingStarted;
+
+/// The example of the page on sets compiles.
+#[cfg(all(doctest, feature = "nats"))]
+#[doc = include_str!("../docs/sets.md")]
+struct SetsPage;

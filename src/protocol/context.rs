@@ -16,8 +16,8 @@ use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
-    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Nonce, Reading,
-    Record, Release, Request, Revision, StepDownNotice, Tombstone, Write, WriteId,
+    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record,
+    Release, Request, Revision, StepDownNotice, Tombstone, Write, WriteId,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::{ceil_millis, with_drift};
@@ -31,8 +31,6 @@ pub(super) struct Context {
     pub latency: HintLatency,
     pub random: fastrand::Rng,
     pub stopping: bool,
-    /// The candidate that a term which is about to end is handed over to.
-    pub successor: Option<Nonce>,
     pub heard_from_lock: bool,
     pub leader: Option<Leader>,
     /// How the term before a vacancy ended, until another leader is seen.
@@ -52,7 +50,6 @@ impl Context {
             coverage: Coverage::None,
             latency: HintLatency::default(),
             stopping: false,
-            successor: None,
             heard_from_lock: false,
             leader: None,
             previous_term: None,
@@ -344,7 +341,6 @@ impl Context {
             latency: self.latency.clone(),
             random: fastrand::Rng::with_seed(seed),
             stopping: self.stopping,
-            successor: self.successor,
             heard_from_lock: self.heard_from_lock,
             leader: self.leader.clone(),
             previous_term: self.previous_term,
@@ -364,7 +360,6 @@ impl Context {
             latency,
             random: _,
             stopping,
-            successor: _, // taken by the same event
             heard_from_lock,
             leader: _,        // only reported
             previous_term: _, // likewise

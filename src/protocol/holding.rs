@@ -11,7 +11,7 @@ use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::transition::{EndedTerm, Next, StoredCreate};
 use super::types::{Action, Cause, Leader, LockFailure};
 use super::vacancy::{KnownStepDown, Predecessor};
-use crate::lock::{Content, LockErrorKind, Reading, Record, Revision, Token, Tombstone};
+use crate::lock::{Content, LockErrorKind, Nonce, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
 
@@ -102,8 +102,17 @@ impl Holding {
     /// The end of the term. `verified`: the cause is known from a response of the lock, not from a
     /// hint.
     pub fn ends(&self, cause: Cause, verified: bool) -> Next {
+        Next::StepDown(self.ended(cause, verified, None))
+    }
+
+    /// The end of the term in favour of a successor.
+    pub fn hand_over(&self, to: Nonce, identity: Arc<str>) -> Next {
+        Next::StepDown(self.ended(Cause::HandedOver { to: identity }, true, Some(to)))
+    }
+
+    fn ended(&self, cause: Cause, verified: bool, to: Option<Nonce>) -> EndedTerm {
         let &Self { token, revision, deadline, lead_at, began, .. } = self;
-        Next::StepDown(EndedTerm { cause, verified, token, revision, deadline, lead_at, began })
+        EndedTerm { cause, verified, token, revision, deadline, lead_at, began, to }
     }
 
     /// A right that has ended is never revived: whatever is still in flight comes too late.

@@ -52,7 +52,7 @@ enum Step {
 impl SteppingDown {
     /// Ends the time in which this candidate held the entry.
     pub fn after_term(cx: &mut Context, now: Instant, term: EndedTerm) -> Self {
-        let EndedTerm { cause, verified, token, revision, deadline, lead_at, began } = term;
+        let EndedTerm { cause, verified, token, revision, deadline, lead_at, began, to } = term;
         let superseded = matches!(cause, Cause::Superseded { .. } | Cause::Evicted);
         let stepping_down = Self {
             cause: cause.clone(),
@@ -63,7 +63,7 @@ impl SteppingDown {
             notify: superseded,
             // A hint may be wrong: then the entry is still there, and must not keep others out.
             release: !(superseded && verified),
-            to: cx.successor.take(),
+            to,
             work_stopped: true,
             deadline,
             at: now,

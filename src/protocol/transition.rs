@@ -2,7 +2,7 @@
 
 use super::cool_down::{CoolDownWait, Until};
 use super::types::Cause;
-use crate::lock::{Revision, Token};
+use crate::lock::{Nonce, Revision, Token};
 use crate::time::clock::Instant;
 
 /// What becomes of the phase.
@@ -38,4 +38,6 @@ pub(super) struct EndedTerm {
     /// When it would have begun, or has.
     pub lead_at: Until,
     pub began: bool,
+    /// The candidate that it is handed over to.
+    pub to: Option<Nonce>,
 }

@@ -135,8 +135,8 @@ impl SetBuilder {
         self
     }
 
-    /// While the number of shards changes between this set's and `other`, a multiple of it: has this
-    /// member lead a shard only while no member with `other` shards leads any of its keys.
+    /// While the number of shards changes between this set's and `other`, a multiple of it: has
+    /// this member lead a shard only while no member with `other` shards leads any of its keys.
     ///
     /// To grow from 64 to 128, or to shrink from 128 to 64, replace every member by one with
     /// `.shards(64).resizing(128)`. Only when all are replaced, replace these by members with the

@@ -61,11 +61,7 @@ impl SeenCalls {
         if !is_id(&id) || self.last.as_ref() == Some(&id) {
             return None;
         }
-        let call = RollCall {
-            reply_to: id.as_str().into(),
-            within: Duration::from_millis(within_ms).min(RollCall::MAX_WITHIN),
-            request: request.bounded(),
-        };
+        let call = RollCall::new(id.as_str(), within_ms, request);
         self.last = Some(id);
         Some(call)
     }

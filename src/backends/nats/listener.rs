@@ -320,21 +320,18 @@ impl Listener<'_> {
             }
             return;
         }
-        let called = plan.calls.as_deref().and_then(|under| message.subject.strip_prefix(under));
-        if let Some(name) = called {
-            if let Some(call) = call_of(&message) {
+        let after = |prefix: &Option<String>| {
+            prefix.as_deref().and_then(|prefix| message.subject.strip_prefix(prefix))
+        };
+        let called = after(&plan.calls).map(|name| (name, call_of(&message)));
+        let asked = after(&plan.controls).map(|name| (name, control_of(&message)));
+        if let Some((name, call)) = called.or(asked) {
+            if let Some(call) = call {
                 bucket.send(name, &Hint::RollCall(call));
             }
             return;
         }
-        let controls = plan.controls.as_deref();
-        if let Some(name) = controls.and_then(|under| message.subject.strip_prefix(under)) {
-            if let Some(call) = control_of(&message) {
-                bucket.send(name, &Hint::RollCall(call));
-            }
-            return;
-        }
-        let written = plan.writes.as_deref().and_then(|under| message.subject.strip_prefix(under));
+        let written = after(&plan.writes);
         if let Some(name) = written
             && codec::is_forced(&message.headers)
             && bucket.hub.has(name)

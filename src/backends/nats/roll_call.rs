@@ -10,9 +10,7 @@ use futures_util::StreamExt;
 use super::codec::Headers;
 use super::connection::Connection;
 use super::state::BucketState;
-use crate::lock::roll_call::{
-    MAX_ANSWERS, distinct, parse, parse_request, request_to_json, to_json,
-};
+use crate::lock::roll_call::{Answers, parse_request, request_to_json, to_json};
 use crate::lock::{CandidateInfo, CandidateRequest, LockError, LockErrorKind, RollCall};
 
 /// For how long answers are awaited, in milliseconds.
@@ -47,10 +45,8 @@ pub(super) fn control_of(message: &Message) -> Option<RollCall> {
 }
 
 fn with_request(message: &Message, request: CandidateRequest) -> Option<RollCall> {
-    let within = message.headers.value(WITHIN)?.parse().ok()?;
-    let reply_to = message.reply.as_ref()?.as_str().into();
-    let within = Duration::from_millis(within).min(RollCall::MAX_WITHIN);
-    Some(RollCall { reply_to, within, request })
+    let within_ms = message.headers.value(WITHIN)?.parse().ok()?;
+    Some(RollCall::new(message.reply.as_ref()?.as_str(), within_ms, request))
 }
 
 pub(super) async fn call(
@@ -66,12 +62,11 @@ pub(super) async fn call(
         LockError::new(LockErrorKind::Unavailable, format!("cannot call the roll: {error}"))
     };
     let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| unsent(&error))?;
-    let (prefix, payload) = match &request {
-        CandidateRequest::Identify => (call_prefix(bucket.api.bucket()), Bytes::new()),
-        request if request.is_question() => {
-            (call_prefix(bucket.api.bucket()), request_to_json(request).into())
-        }
-        request => (control_prefix(bucket.api.bucket()), request_to_json(request).into()),
+    let prefix = if request.is_question() { call_prefix } else { control_prefix };
+    let prefix = prefix(bucket.api.bucket());
+    let payload = match &request {
+        CandidateRequest::Identify => Bytes::new(),
+        request => request_to_json(request).into(),
     };
     let subject = format!("{prefix}{name}");
     let mut headers = HeaderMap::new();
@@ -80,23 +75,18 @@ pub(super) async fn call(
     let sent = client.publish_with_reply_and_headers(subject.clone(), inbox, headers, payload);
     sent.await.map_err(|error| unsent(&error))?;
     client.flush().await.map_err(|error| unsent(&error))?;
-    let mut found = Vec::new();
+    let mut found = Answers::to(request);
     let end = tokio::time::sleep(within);
     tokio::pin!(end);
     loop {
         tokio::select! {
-            () = &mut end => return Ok(distinct(found)),
+            () = &mut end => return Ok(found.into_vec()),
             () = events.publish_denied(&subject) => {
                 let what = format!("no permission to publish to {subject}");
                 return Err(LockError::new(LockErrorKind::Denied, what));
             }
             answer = answers.next() => match answer {
-                Some(answer) if found.len() < MAX_ANSWERS => {
-                    found.extend(parse(&answer.payload));
-                    if found.last().is_some_and(|info| request.is_answered_by(info)) {
-                        return Ok(distinct(found));
-                    }
-                }
+                Some(answer) if found.take(&answer.payload) => return Ok(found.into_vec()),
                 Some(_) => {}
                 None => return Err(unsent(&"the connection was closed")),
             },

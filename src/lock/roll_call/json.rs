@@ -28,7 +28,7 @@ pub(crate) fn parse_request(request: &[u8]) -> Option<CandidateRequest> {
     if request.len() > MAX_ANSWER_LEN {
         return None;
     }
-    serde_json::from_slice(request).ok().map(CandidateRequest::bounded)
+    serde_json::from_slice(request).ok()
 }
 
 /// Reads an answer, which anybody may have sent; `None` if it is none.

@@ -1,5 +1,7 @@
 //! Roll calls: who takes part in an election.
 
+#[cfg(any(feature = "nats", feature = "postgres"))]
+mod answers;
 #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
 mod json;
 #[cfg(feature = "_json")]
@@ -30,6 +32,17 @@ pub struct RollCall {
 impl RollCall {
     /// The longest time over which candidates spread their answers.
     pub const MAX_WITHIN: Duration = Duration::from_secs(30);
+
+    /// A call as anybody may have sent it.
+    #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+    pub(crate) fn new(
+        reply_to: impl Into<Arc<str>>,
+        within_ms: u64,
+        request: CandidateRequest,
+    ) -> Self {
+        let within = Duration::from_millis(within_ms).min(Self::MAX_WITHIN);
+        Self { reply_to: reply_to.into(), within, request: request.bounded() }
+    }
 }
 
 /// What the candidates of an election are requested to do.
@@ -81,7 +94,7 @@ impl CandidateRequest {
 
     /// Restricts what anybody may have sent to what a candidate may send.
     #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
-    pub(crate) fn bounded(self) -> Self {
+    fn bounded(self) -> Self {
         match self {
             Self::Succeed(to) => Self::Succeed(to.bounded()),
             Self::HandOver(to) => Self::HandOver(to.bounded()),
@@ -312,7 +325,11 @@ impl Role {
 /// The longest name of a site, in bytes.
 pub(crate) const MAX_SITE_LEN: usize = 128;
 
+#[cfg(any(feature = "nats", feature = "postgres"))]
+pub(crate) use answers::Answers;
+#[cfg(feature = "kubernetes")]
+pub(crate) use json::parse;
 #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
-pub(crate) use json::{parse, to_json};
+pub(crate) use json::to_json;
 #[cfg(feature = "nats")]
 pub(crate) use json::{parse_request, request_to_json};

@@ -243,9 +243,9 @@ impl Elector {
     }
 
     fn hand_over(&mut self, now: Instant, to: Nonce, identity: Arc<str>) {
-        self.cx.successor = Some(to);
-        self.step_down(now, Cause::HandedOver { to: identity });
-        self.cx.successor = None; // there was no term to hand over
+        if let Phase::Holding(holding) = &self.phase {
+            self.enter(now, holding.hand_over(to, identity));
+        }
     }
 
     fn stop(&mut self, now: Instant) {

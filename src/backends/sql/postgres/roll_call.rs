@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::errors::{self, Effect};
 use super::state::LockState;
 use super::statements;
-use crate::lock::roll_call::{MAX_ANSWERS, distinct, no_calls, parse, to_json};
+use crate::lock::roll_call::{Answers, no_calls, to_json};
 use crate::lock::{CandidateInfo, CandidateRequest, LockError, RollCall};
 
 /// The prefix of the channels for answers; a random number follows.
@@ -34,10 +34,7 @@ impl Call {
         let Self { name, reply_to, within_ms, request } = serde_json::from_str(payload).ok()?;
         let number = reply_to.strip_prefix(CHANNEL)?;
         let valid = number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let within = Duration::from_millis(within_ms).min(RollCall::MAX_WITHIN);
-        valid.then(|| {
-            (name, RollCall { reply_to: reply_to.into(), within, request: request.bounded() })
-        })
+        valid.then(|| (name, RollCall::new(reply_to, within_ms, request)))
     }
 }
 
@@ -61,17 +58,14 @@ pub(super) async fn call(
     let statement = statements::notify(&lock.opened.channel, &payload);
     lock.connections.execute(&statement, Effect::Read, SEND_TIMEOUT).await?;
     let end = Instant::now() + within;
-    let mut found = Vec::new();
+    let mut found = Answers::to(request);
     while let Ok(answer) = timeout_at(end, answers.recv()).await {
         let answer = answer.map_err(failed)?;
-        if found.len() < MAX_ANSWERS {
-            found.extend(parse(answer.payload().as_bytes()));
-        }
-        if found.last().is_some_and(|info| request.is_answered_by(info)) {
+        if found.take(answer.payload().as_bytes()) {
             break;
         }
     }
-    Ok(distinct(found))
+    Ok(found.into_vec())
 }
 
 pub(super) async fn answer(

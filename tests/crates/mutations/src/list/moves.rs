@@ -78,16 +78,7 @@ pub(super) const OF_MOVES: &[Mutation] = &[
     },
     Mutation {
         name: "a release names no successor",
-        edits: &[edit("src/protocol/stepping_down.rs", "to: cx.successor.take(),", "to: None,")],
-        noticed_by: &[Scenarios, Simulation],
-    },
-    Mutation {
-        name: "a term that ends for another cause names the successor of a handover before",
-        edits: &[edit(
-            "src/protocol/elector/mod.rs",
-            "        self.cx.successor = None; // there was no term to hand over\n",
-            "",
-        )],
+        edits: &[edit("src/protocol/holding.rs", "true, Some(to)))", "true, None))")],
         noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
