@@ -1,12 +1,13 @@
-//! `incumbent-soak run`, and the workers that it starts.
+//! `incumbent-soak run` and `incumbent-soak sets`, and the processes that they start.
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use incumbent_soak::sets::{Member, SetPlan, be_member, soak_set};
 use incumbent_soak::{Plan, Work, soak, work};
 
-/// Soaks elections on a cluster whose servers are restarted one after the other.
+/// Soaks elections on a cluster whose servers are restarted, and sets whose members are attacked.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
@@ -19,6 +20,10 @@ enum Command {
     Run(Plan),
     /// Be a process of the fleet.
     Work(Work),
+    /// Attack the members of a set, and check what they work on.
+    Sets(SetPlan),
+    /// Be a member of the set.
+    Member(Member),
 }
 
 #[tokio::main]
@@ -36,6 +41,12 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<bool, Box<dyn Error>> {
     match command {
         Command::Work(as_told) => work(as_told).await.map(|()| true),
+        Command::Member(member) => be_member(member).await.map(|()| true),
+        Command::Sets(plan) => {
+            let report = soak_set(&std::env::current_exe()?, &plan).await?;
+            println!("{report}");
+            Ok(report.is_clean())
+        }
         Command::Run(plan) => {
             let report = soak(&std::env::current_exe()?, &plan).await?;
             println!("{report}");

@@ -1,4 +1,4 @@
-//! A TCP proxy that silences, redirects and cuts connections, and loses replies.
+//! A TCP proxy that silences, redirects, holds and cuts connections, and loses replies.
 
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,8 @@ struct State {
     target: AtomicU16,
     /// A connection that was accepted before the last of these passes nothing any more.
     silences: watch::Sender<u64>,
+    /// Nothing passes for now.
+    held: watch::Sender<bool>,
     /// The text of the next request whose reply is to be lost.
     loses_reply_to: Mutex<Option<&'static str>>,
     lost: AtomicUsize,
@@ -66,6 +68,17 @@ impl FaultProxy {
     /// served.
     pub fn silence(&self) {
         self.state.silences.send_modify(|silences| *silences += 1);
+    }
+
+    /// Holds back what arrives on every connection, new ones too, in both directions, until
+    /// [`release`](Self::release) delivers it: a network that is cut and comes back.
+    pub fn hold(&self) {
+        self.state.held.send_replace(true);
+    }
+
+    /// Delivers what was held back, however late, and what follows.
+    pub fn release(&self) {
+        self.state.held.send_replace(false);
     }
 
     /// Closes the connection on which the next request with this text arrives, once the server has
@@ -116,11 +129,13 @@ impl State {
     async fn pass(&self, client: &mut TcpStream, server: &mut TcpStream) {
         let (mut request, mut reply) = ([0; 16 << 10], [0; 16 << 10]);
         let mut loses = false;
+        let mut held = self.held.subscribe();
         loop {
             tokio::select! {
                 read = client.read(&mut request) => {
                     let Ok(length @ 1..) = read else { return };
                     loses |= self.takes(&request[..length]);
+                    let _ = held.wait_for(|held| !held).await; // the sender is in `self`
                     if server.write_all(&request[..length]).await.is_err() {
                         return;
                     }
@@ -131,6 +146,7 @@ impl State {
                         self.lost.fetch_add(1, Ordering::SeqCst);
                         return;
                     }
+                    let _ = held.wait_for(|held| !held).await;
                     if client.write_all(&reply[..length]).await.is_err() {
                         return;
                     }

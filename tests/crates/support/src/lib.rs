@@ -12,7 +12,7 @@
 //! - [`Process`], [`Port`], [`monitor`]: for servers that are started in another way.
 //! - [`Proxy`]: carries messages of the NATS protocol, and loses, holds or cuts those that a test
 //!   chooses.
-//! - [`FaultProxy`]: carries any TCP connections, and silences, redirects or cuts them.
+//! - [`FaultProxy`]: carries any TCP connections, and silences, holds, redirects or cuts them.
 //! - [`HttpFaultProxy`]: carries HTTP requests to an object store, and responds in its place,
 //!   delays or loses them.
 //!

@@ -1,0 +1,199 @@
+//! The members, and what is done to them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use incumbent_test_support::{FaultProxy, Process};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::store::Store;
+
+/// What can happen to a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultKind {
+    /// SIGKILL.
+    Killed,
+    /// SIGTERM: it stops in order.
+    Stopped,
+    /// SIGSTOP, and SIGCONT later.
+    Paused,
+    /// What it sends and receives arrives late.
+    Partitioned,
+    /// Another one joins.
+    Added,
+}
+
+impl FaultKind {
+    pub const ALL: [Self; 5] =
+        [Self::Killed, Self::Stopped, Self::Paused, Self::Partitioned, Self::Added];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Stopped => "stopped",
+            Self::Paused => "paused",
+            Self::Partitioned => "partitioned",
+            Self::Added => "added",
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+struct Running {
+    identity: String,
+    process: Process,
+    proxies: Vec<FaultProxy>,
+    /// Until when it is paused or partitioned.
+    away: Option<(FaultKind, Instant)>,
+    /// Since when it is to have ended.
+    ending: Option<Instant>,
+}
+
+/// The members, each a process behind proxies of its own.
+pub struct Members {
+    program: PathBuf,
+    store: Store,
+    arguments: Vec<String>,
+    running: Vec<Running>,
+    started: usize,
+    directory: TempDir,
+    pub odd: Vec<String>,
+}
+
+impl Members {
+    pub fn new(
+        program: &Path,
+        store: Store,
+        shards: usize,
+        lease: u64,
+    ) -> Result<Self, std::io::Error> {
+        let arguments = [("--shards", shards.to_string()), ("--lease", lease.to_string())];
+        Ok(Self {
+            program: program.to_owned(),
+            store,
+            arguments: arguments.into_iter().flat_map(|(k, v)| [k.to_owned(), v]).collect(),
+            running: Vec::new(),
+            started: 0,
+            directory: tempfile::Builder::new().prefix("incumbent-soak-").tempdir()?,
+            odd: Vec::new(),
+        })
+    }
+
+    /// The file for what they work on.
+    pub fn ticks(&self) -> PathBuf {
+        self.directory.path().join("ticks")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    /// Starts one more, and returns its identity.
+    pub async fn add(&mut self) -> std::io::Result<String> {
+        self.started += 1;
+        let identity = format!("member-{}", self.started);
+        let proxies = self.store.proxies().await;
+        let urls = self.store.urls(&proxies);
+        let ticks = self.ticks();
+        let process = Process::spawn(&self.program, &self.log(), |command| {
+            command.args(["member", "--urls", &urls, "--identity", &identity]);
+            command.args(&self.arguments).arg("--ticks").arg(&ticks);
+        })?;
+        let (away, ending) = (None, None);
+        self.running.push(Running { identity: identity.clone(), process, proxies, away, ending });
+        Ok(identity)
+    }
+
+    /// Those to which nothing happens at the moment.
+    pub fn healthy(&self) -> Vec<String> {
+        let healthy = |member: &&Running| member.away.is_none() && member.ending.is_none();
+        self.running.iter().filter(healthy).map(|member| member.identity.clone()).collect()
+    }
+
+    /// How many run, paused or not.
+    pub fn count(&self) -> usize {
+        self.running.iter().filter(|member| member.ending.is_none()).count()
+    }
+
+    /// Whether a pause, a partition or a stop is under way.
+    pub fn is_disturbed(&self) -> bool {
+        self.running.iter().any(|member| member.away.is_some() || member.ending.is_some())
+    }
+
+    /// Does this to a member; `lasts` is how long a pause or a partition takes.
+    pub fn strike(&mut self, identity: &str, kind: FaultKind, lasts: Duration) {
+        let Some(at) = self.running.iter().position(|member| member.identity == identity) else {
+            return;
+        };
+        let member = &mut self.running[at];
+        match kind {
+            FaultKind::Killed => drop(self.running.remove(at)),
+            FaultKind::Stopped => {
+                member.process.signal(Signal::TERM);
+                member.ending = Some(Instant::now());
+            }
+            FaultKind::Paused => {
+                member.process.pause();
+                member.away = Some((kind, Instant::now() + lasts));
+            }
+            FaultKind::Partitioned => {
+                member.proxies.iter().for_each(FaultProxy::hold);
+                member.away = Some((kind, Instant::now() + lasts));
+            }
+            FaultKind::Added => {}
+        }
+    }
+
+    /// Ends the pauses and partitions that are over, and finds out which members have ended.
+    pub fn advance(&mut self, stop_within: Duration) {
+        let now = Instant::now();
+        let odd = &mut self.odd;
+        for member in &mut self.running {
+            if let Some((kind, until)) = member.away
+                && now >= until
+            {
+                match kind {
+                    FaultKind::Paused => member.process.resume(),
+                    _ => member.proxies.iter().for_each(FaultProxy::release),
+                }
+                member.away = None;
+            }
+        }
+        self.running.retain_mut(|member| {
+            let identity = &member.identity;
+            match (member.process.ended(), member.ending) {
+                (None, Some(since)) if now > since + stop_within => {
+                    odd.push(format!("{identity} has not stopped within {stop_within:?}"));
+                    false
+                }
+                (None, _) => true,
+                (Some(status), Some(_)) if status.success() => false,
+                (Some(status), _) => {
+                    odd.push(format!("{identity} ended with {status}"));
+                    false
+                }
+            }
+        });
+    }
+
+    /// Asks all of them to stop.
+    pub fn stop_all(&mut self) {
+        for member in &mut self.running {
+            member.process.signal(Signal::TERM);
+            member.ending.get_or_insert(Instant::now());
+        }
+    }
+
+    /// What they have complained of.
+    pub fn complaints(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
