@@ -84,6 +84,7 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
         vimeos: 0,
         candidates: Vec::new(),
         faults: vec![(30_000, fault)],
+        set: None,
     };
     let mut world = World::new(&scenario, true);
     world.calm = true;

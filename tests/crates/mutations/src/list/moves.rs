@@ -71,8 +71,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "a standby that recovers waits on",
         edits: &[edit(
             "src/protocol/elector/mod.rs",
-            "        self.cx.settings.standing = standing;\n        if let",
-            "        self.cx.settings.standing = standing;\n        if false\n            && let",
+            "settings.standing = standing;\n        if let Phase::Standby(standby) = &mut self.phase {\n            standby.turn_changes(&mut self.cx, now);\n",
+            "settings.standing = standing;\n        if let Phase::Standby(standby) = &mut self.phase {\n            let _ = standby;\n",
         )],
         noticed_by: &[Scenarios],
     },
