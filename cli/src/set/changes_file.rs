@@ -37,6 +37,11 @@ impl Shards {
         self.version
     }
 
+    /// The version of the file.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// When the first of the leases ends.
     pub fn first_deadline(&self) -> Option<Instant> {
         self.led.values().map(|(_, deadline)| *deadline).min()

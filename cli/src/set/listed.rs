@@ -23,6 +23,8 @@ use crate::run::{
 
 /// The variable with the path of the file.
 const SHARDS_FILE: &str = "INCUMBENT_SHARDS_FILE";
+/// How long the last write may take.
+const WRITE: Duration = Duration::from_secs(1);
 /// Longer than any lease.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -143,6 +145,14 @@ impl ShardList {
         let mut version = 0;
         self.shards.send_modify(|shards| version = shards.remove(shard, leadership.token()));
         version
+    }
+
+    /// Waits until the file is up to date, unless its disk hangs.
+    pub async fn written(&self) {
+        let version = self.shards.borrow().version();
+        let mut written = self.written.clone();
+        let written = written.wait_for(|written| written.version >= version);
+        let _ = tokio::time::timeout(WRITE, written).await; // the shards are released all the same
     }
 
     /// The member stops.

@@ -288,6 +288,9 @@ impl Member {
                 },
             }
         }
+        if let Some(list) = &self.list {
+            list.written().await;
+        }
         self.status.clear();
         self.ending.take().unwrap_or(Ok(0))
     }
