@@ -288,8 +288,8 @@ impl ElectionObjects {
         namespace_is_there(&self.cluster, self.timeout).await
     }
 
-    /// Opens the lock of one election, and reads it once. `many`: of others too, each of which has an
-    /// object of its own.
+    /// Opens the lock of one election, and reads it once. `many`: of others too, each of which has
+    /// an object of its own.
     pub async fn open_lock(
         &self,
         name: &str,
