@@ -94,9 +94,11 @@ pub fn signal_all(signal: Signal) {
     }
 }
 
-/// Sends a signal to a process and every descendant of it.
-pub fn signal_below(root: Pid, signal: Signal) {
-    for process in read(root).into_iter().chain(below(root)) {
+/// Sends a signal to a child and every descendant of it.
+pub fn signal_below(child: Pid, signal: Signal) {
+    // Another process may have the id of a child that was collected.
+    let Some(root) = read(child).filter(|process| process.parent == getpid()) else { return };
+    for process in [root].into_iter().chain(below(child)) {
         send(&process, signal);
     }
 }
