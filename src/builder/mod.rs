@@ -23,7 +23,8 @@ use crate::driver::record::{HistoryWriter, Sink};
 use crate::driver::sentinel::Sentinel;
 use crate::driver::{self, CandidateParts};
 use crate::election::change::Change;
-use crate::election::handle::{Election, Observer, changes_of};
+use crate::election::handle::{Election, changes_of};
+use crate::election::observer::Observer;
 use crate::election::shared::Shared;
 use crate::lock::{Advertisement, Lock, Need, Nonce};
 use crate::protocol::{

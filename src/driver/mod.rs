@@ -20,6 +20,7 @@ mod roll_call;
 pub mod sentinel;
 pub(crate) mod set_part;
 pub(crate) mod term_end;
+mod terms;
 
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -29,7 +30,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use tracing::{Instrument, error, info, info_span, warn};
+use tracing::{Instrument, info, info_span, warn};
 
 use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::finish::Finish;
@@ -40,14 +41,11 @@ use crate::driver::requests::{LockRequests, next_response};
 #[cfg(all(feature = "sentinel", unix))]
 use crate::driver::sentinel::Registrations;
 use crate::driver::set_part::SetPart;
-use crate::driver::term_end::TermEnd;
 use crate::election::change::Change;
 use crate::election::inbox::Input;
-use crate::election::leadership::Leadership;
 use crate::election::shared::Shared;
-use crate::election::term::Term;
 use crate::lock::{Hint, Lock, Request};
-use crate::protocol::{Action, Cause, Event, Refusal, Response, State};
+use crate::protocol::{Action, Event, Refusal, Response};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Instant, sleep_until};
 
@@ -248,6 +246,7 @@ impl Driver {
             Input::Checked(result) => self.checked(result),
             Input::StandAside(aside) => self.stand_aside(aside),
             Input::Standing(standing) => self.stand_as(standing),
+            Input::Take(request) => self.take_at_once(&request),
             Input::Rank(rank) => self.handle(Event::Rank(rank)),
             Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
@@ -346,71 +345,5 @@ impl Driver {
                 self.campaigning = Some(tokio::spawn(call.in_current_span()));
             }
         }
-    }
-
-    fn begin(&mut self, token: crate::lock::Token, deadline: Instant) {
-        let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU64::MIN);
-        self.term = Some(number);
-        let shared = Arc::clone(self.shared());
-        let grace = self.machine.least_grace();
-        let term = Term::new(shared.term_owner(), token, number, deadline, grace);
-        term.set_lock_failure(shared.status.borrow().lock_failure.clone());
-        if let Some(tokens) = self.machine.tokens() {
-            term.set_tokens(tokens); // before anybody holds it
-        }
-        let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
-        self.telemetry().won(takeover, self.machine.previous_term());
-        info!(%token, "became leader");
-        if let Some(part) = &mut self.set_part {
-            part.begin();
-        }
-        shared.leads_until.set(Some(deadline));
-        if let Some(callback) = &self.callbacks.won
-            && let Some(leadership) = Leadership::of(&term)
-        {
-            let (callback, term) = (Arc::clone(callback), Arc::clone(&term));
-            let work = async move {
-                // A runtime may come to it late.
-                if term.over().is_none() {
-                    term.run_to_the_last(callback(leadership)).await;
-                }
-            };
-            self.work = Some(tokio::spawn(work.in_current_span()));
-        }
-        shared.update(|status| {
-            status.state = State::Leader;
-            status.term = Some(term);
-        });
-        shared.publish(Change::Won { token });
-    }
-
-    fn end(&mut self, cause: Cause, by: Instant) {
-        let shared = Arc::clone(self.shared());
-        shared.leads_until.set(None);
-        let mut term = None;
-        shared.update(|status| {
-            status.state = State::Candidate;
-            term = status.term.take();
-        });
-        self.drain_is_over();
-        if let Some(part) = &mut self.set_part {
-            part.end();
-        }
-        let Some(term) = term else {
-            error!("a term ended that had not begun: please report this");
-            return self.shared().inbox.send(Input::Stop);
-        };
-        let loss = term.announce_end(cause, by);
-        self.telemetry().lost(&loss.cause);
-        let end = TermEnd {
-            shared,
-            term,
-            loss,
-            work: self.work.take(),
-            on_lost: self.callbacks.lost.clone(),
-            grace: self.machine.settings().timing.grace(),
-            loss_published: false,
-        };
-        self.ending = Some(Box::pin(end.run()));
     }
 }

@@ -229,6 +229,25 @@ impl Driver {
         }
     }
 
+    /// The same where members know each other by their presence entries.
+    pub(super) fn take_at_once(&mut self, request: &TakeRequest) {
+        let now = self.now();
+        let given = match &mut self.set_part {
+            Some(part) => part.give(request),
+            None => Err(Refusal::OtherSet),
+        };
+        let taken = given.and_then(|()| {
+            let taken = self.moves().moves.take_at_once(now, request);
+            taken.inspect_err(|_| self.keep_shard())
+        });
+        match taken {
+            Ok(Chosen { nonce, identity }) => {
+                self.drain_before(Event::HandOver { to: nonce, identity });
+            }
+            Err(why) => debug!("not handing over: {why}"),
+        }
+    }
+
     /// The leader leads on, unless it drains already.
     fn keep_shard(&mut self) {
         if self.machine.drain.until().is_none()

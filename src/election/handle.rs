@@ -1,4 +1,4 @@
-//! Handles on a candidate, or on a view of an election.
+//! The handle on a candidate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -359,83 +359,6 @@ impl fmt::Debug for Election {
             .field("identity", &self.identity())
             .field("state", &self.state())
             .finish_non_exhaustive()
-    }
-}
-
-/// A view of an election without taking part in it. Dropping it ends the watch.
-#[derive(Debug, Clone)]
-#[must_use = "dropping the last handle ends the watch"]
-pub struct Observer {
-    election: Election,
-}
-
-impl Observer {
-    pub(crate) fn new(election: Election) -> Self {
-        Self { election }
-    }
-
-    /// As [`Election::leader`].
-    pub fn leader(&self) -> Option<Leader> {
-        self.election.leader()
-    }
-
-    /// As [`Election::fresh_leader`].
-    pub fn fresh_leader(&self) -> Option<Leader> {
-        self.election.fresh_leader()
-    }
-
-    /// As [`Election::leader_age`].
-    pub fn leader_age(&self) -> Option<Duration> {
-        self.election.leader_age()
-    }
-
-    /// [`State::Candidate`] once the lock has responded.
-    pub fn state(&self) -> State {
-        self.election.state()
-    }
-
-    /// What keeps requests to the lock from succeeding, while something does.
-    pub fn lock_failure(&self) -> Option<LockFailure> {
-        self.election.lock_failure()
-    }
-
-    /// As [`Election::watch`].
-    pub fn watch(&self) -> StatusWatch {
-        self.election.watch()
-    }
-
-    /// As [`Election::roll_call`]. An observer is not among the candidates.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn roll_call(&self, within: Duration) -> Result<Vec<CandidateInfo>, LockError> {
-        self.election.roll_call(within).await
-    }
-
-    /// As [`Election::move_leader`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn move_leader(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
-        self.election.move_leader(to).await
-    }
-
-    /// As [`Election::pause`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn pause(&self, span: Duration) -> Result<Vec<CandidateInfo>, LockError> {
-        self.election.pause(span).await
-    }
-
-    /// Every change from now on, oldest first.
-    pub fn changes(&self) -> Changes<Change> {
-        self.election.changes()
-    }
-
-    /// Ends the watch. It ends even if the returned future is dropped.
-    pub async fn stop(&self) {
-        self.election.stop().await;
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use super::hand_over::HandOverError;
-use crate::lock::{Advertisement, Hint, Standing, Successor};
+use crate::lock::{Advertisement, Hint, Standing, Successor, TakeRequest};
 use crate::protocol::Rank;
 
 /// Where the outcome of a handover goes: the identity of the successor.
@@ -43,6 +43,8 @@ pub(crate) enum Input {
     StandAside(bool),
     /// How ready the member of the set is that the candidate belongs to.
     Standing(Standing),
+    /// A member of the set that is there, and leads less, asks for this shard.
+    Take(TakeRequest),
     /// When the candidate acquires a vacant entry from now on.
     Rank(Rank),
     Stop,

@@ -14,9 +14,25 @@ pub struct MemberLoad {
     pub load: u32,
     /// Its part of the load, compared with the weights of others.
     pub weight: u32,
+    /// The number of shards that it excludes too: see
+    /// [`SetBuilder::resizing`](crate::SetBuilder::resizing).
+    #[cfg_attr(feature = "_json", serde(default))]
+    pub resizing: Option<u32>,
 }
 
 impl MemberLoad {
+    /// A member that leads nothing yet of a set of so many shards.
+    pub fn new(shards: u32, weight: u32) -> Self {
+        Self { shards, load: 0, weight, resizing: None }
+    }
+
+    /// Whether no key can be led by both members at once.
+    pub fn excludes(&self, other: &Self) -> bool {
+        self.shards == other.shards
+            || self.resizing == Some(other.shards)
+            || other.resizing == Some(self.shards)
+    }
+
     /// Whether the load is more even with one shard less here and one more there.
     ///
     /// By the divisor method of Webster and Sainte-Laguë: repeated until it is false for each pair,
@@ -34,7 +50,7 @@ impl MemberLoad {
 #[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
 pub struct TakeRequest {
     /// The candidate that asks.
-    #[cfg_attr(feature = "_json", serde(with = "super::roll_call::nonce_text"))]
+    #[cfg_attr(feature = "_json", serde(with = "super::roll_call::numbers::nonce_text"))]
     pub by: Nonce,
     /// Its identity.
     pub identity: Arc<str>,

@@ -18,6 +18,7 @@ mod error;
 mod hint;
 mod member;
 mod member_load;
+pub(crate) mod renamed;
 mod request;
 pub(crate) mod roll_call;
 mod types;
@@ -29,6 +30,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use advertisement::{Advertisement, AdvertisementError};
+#[cfg(feature = "_json")]
+#[doc(hidden)]
+pub use codec::read_cause;
 pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
@@ -72,6 +76,11 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Refuses the names that it cannot hold, saying the rule.
     fn check_name(&self, name: &str) -> Result<(), String>;
+
+    /// Whether elections of different names are different elections. Default: they are.
+    fn holds_many(&self) -> bool {
+        true
+    }
 
     /// Reads the last write to an election, never a stale one.
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError>;
@@ -178,6 +187,10 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
 
     fn check_name(&self, name: &str) -> Result<(), String> {
         (**self).check_name(name)
+    }
+
+    fn holds_many(&self) -> bool {
+        (**self).holds_many()
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {

@@ -152,6 +152,10 @@ impl Lock for MultiLock {
         self.members.iter().try_for_each(|member| member.lock.check_name(name))
     }
 
+    fn holds_many(&self) -> bool {
+        self.members.iter().all(|member| member.lock.holds_many())
+    }
+
     async fn read(&self, _: &str, _: Duration) -> Result<Reading, LockError> {
         self.no_lock()
     }

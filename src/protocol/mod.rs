@@ -64,6 +64,7 @@ mod fingerprint;
 mod health;
 mod holding;
 mod lock_health;
+mod move_types;
 mod moves;
 mod multi;
 mod previous_term;
@@ -96,7 +97,8 @@ pub use elector::Elector;
 #[doc(hidden)]
 pub use fingerprint::FingerprintSink;
 pub use health::Health;
-pub use moves::{Chosen, MoveCall, MoveRole, MoveSettings, Moves};
+pub use move_types::{Chosen, MoveCall, MoveRole, MoveSettings};
+pub use moves::Moves;
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;
 pub(crate) use previous_term::PreviousTerm;

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::move_types::{Chosen, MoveCall, MoveRole, MoveSettings, Reason};
 use super::refusal::{Found, Refusal};
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Nonce, Pause, Role, Standing, Successor, TakeRequest, Token,
+    CandidateInfo, CandidateRequest, Nonce, Pause, Role, Standing, Successor, TakeRequest,
 };
 use crate::time::clock::Instant;
 
@@ -20,71 +21,6 @@ const MIN_SEARCH: Duration = Duration::from_secs(1);
 const OVERHEARD: u32 = 4;
 /// For so many leases a leader that got the leadership back hands over to others first.
 const SHUNNED: u32 = 3;
-
-/// What does not change while a candidate runs.
-#[derive(Debug, Clone, Copy)]
-pub struct MoveSettings {
-    /// The candidate.
-    pub nonce: Nonce,
-    /// Its priority.
-    pub priority: u8,
-    /// Its lease: no term that lasted shorter is moved voluntarily.
-    pub lease: Duration,
-    /// For how long it is ready before it asks a leader of lower priority to hand over; `None`: it
-    /// never asks.
-    pub prefer_after: Option<Duration>,
-    /// Whether the election is a shard of a set, whose members decide when it moves.
-    pub in_set: bool,
-    /// The wall clock at the clock's origin, in milliseconds since the Unix epoch.
-    pub origin_unix_ms: u64,
-}
-
-/// What a candidate is in the election as it decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MoveRole {
-    /// It leads since this instant.
-    Leads(Instant),
-    /// It stands by, and sees the leader of this term.
-    StandsBy(Option<Token>),
-}
-
-/// A roll call to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MoveCall {
-    /// Asks who is ready: pass the answers to [`Moves::on_roll`].
-    Ready,
-    /// Asks the leader to hand over: pass its answer to [`Moves::on_answer`].
-    Leader(CandidateRequest),
-}
-
-/// The candidate that a leader hands over to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
-    /// Distinguishes it from every other.
-    pub nonce: Nonce,
-    /// What people read.
-    pub identity: Arc<str>,
-}
-
-/// Why the leadership is to move.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Reason {
-    /// An operator, or the leader's own program.
-    Requested(Successor),
-    /// The leader is not ready.
-    Standing,
-    /// A candidate of higher priority.
-    Preferred,
-    /// A member of the set that leads less.
-    Taken(TakeRequest),
-}
-
-impl Reason {
-    /// Whether it was not ordered.
-    fn is_voluntary(&self) -> bool {
-        !matches!(self, Self::Requested(_))
-    }
-}
 
 /// The moves of one candidate's leadership, and its requests to be preferred.
 #[derive(Debug, Clone)]
@@ -198,7 +134,7 @@ impl Moves {
         match self.role {
             MoveRole::Leads(_) => self.call(Reason::Standing).ok().map(|()| MoveCall::Ready),
             MoveRole::StandsBy(_) if std::mem::take(&mut self.overheard) => {
-                // Whoever asked may have died, or is none of the candidates.
+                // The one that asked may have died, or is none of the candidates.
                 self.plan_after(now, self.settings.lease.saturating_mul(OVERHEARD));
                 None
             }
@@ -229,6 +165,16 @@ impl Moves {
     pub fn take(&mut self, now: Instant, request: TakeRequest) -> Result<(), Refusal> {
         self.check_voluntary(now)?;
         self.call(Reason::Taken(request))
+    }
+
+    /// The same where the request itself shows that the member is ready: no roll call is made.
+    pub fn take_at_once(&mut self, now: Instant, request: &TakeRequest) -> Result<Chosen, Refusal> {
+        self.check_voluntary(now)?;
+        if self.calling.is_some() {
+            return Err(Refusal::Busy);
+        }
+        self.chosen = Some(request.by);
+        Ok(Chosen { nonce: request.by, identity: Arc::clone(&request.identity) })
     }
 
     /// A candidate of this priority was heard to ask the leader: one of lower priority asks later,

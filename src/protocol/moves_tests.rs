@@ -1,5 +1,5 @@
 use super::*;
-use crate::lock::HandoverAnswer;
+use crate::lock::{HandoverAnswer, Token};
 
 const LEASE: Duration = Duration::from_secs(10);
 const ME: Nonce = Nonce(1);
@@ -172,8 +172,8 @@ fn a_pause_from_the_far_future_gives_way_to_a_later_one() {
     assert!(second > first && moves.paused_until(at(2.0)).is_none(), "{second:?}");
     let mut newcomer = Moves::new(settings(5), at(0.0), Standing::Ready);
     for pauses in [[first, second], [second, first]] {
-        let told = pauses.map(|pause| CandidateInfo { pause: Some(pause), ..other(2, 0) });
-        newcomer.on_answer(at(3.0), &told);
+        let answers = pauses.map(|pause| CandidateInfo { pause: Some(pause), ..other(2, 0) });
+        newcomer.on_answer(at(3.0), &answers);
         assert_eq!(newcomer.paused_until(at(3.0)), None);
     }
 }
@@ -189,12 +189,12 @@ fn of(standing: Standing, nonce: u64, priority: u8) -> CandidateInfo {
     CandidateInfo { standing, ..other(nonce, priority) }
 }
 
-/// Whom a leader chooses.
+/// The candidate that a leader chooses.
 fn chosen(moves: &mut Moves, now: f64, answers: &[CandidateInfo]) -> Result<u64, Refusal> {
     moves.on_roll(at(now), answers).map(|chosen| chosen.nonce.0)
 }
 
-/// Whom a leader chooses that was told to.
+/// The candidate that a leader chooses upon an order.
 fn ordered(to: impl Into<Successor>, answers: &[CandidateInfo]) -> Result<u64, Refusal> {
     let mut moves = leading(Standing::Ready);
     assert_eq!(moves.request(to.into()), Ok(()));
@@ -226,7 +226,7 @@ fn only_a_leader_hands_over_and_prepares_one_handover_at_a_time() {
 }
 
 #[test]
-fn a_leader_that_finds_nobody_ready_states_whom_it_found() {
+fn a_leader_that_finds_nobody_ready_states_what_it_found() {
     let me = CandidateInfo { nonce: ME, ..other(1, 9) };
     let answers = [of(Standing::Sick, 2, 0), of(Standing::Aside, 3, 0), leader(9), me];
     let found = Found { others: 2, sick: 1, aside: 1 };
@@ -315,14 +315,14 @@ fn a_pause_forbids_what_nobody_ordered() {
     moves.set_pause(at(2.0), Pause { set_unix_ms: 0, until_unix_ms: 0 });
     assert_eq!(moves.paused_until(at(3.0)), None);
     assert_eq!(next(&mut moves), Some((at(10.0), MoveCall::Ready)), "the pause was ended");
-    let told = CandidateInfo { pause: Some(until(60)), ..other(2, 0) };
+    let answer = CandidateInfo { pause: Some(until(60)), ..other(2, 0) };
     let later = Pause { set_unix_ms: WALL_MS + 10_000, ..until(90) };
-    assert_eq!(chosen(&mut moves, 11.0, &[told]), Ok(2), "an earlier pause tells nothing");
+    assert_eq!(chosen(&mut moves, 11.0, &[answer]), Ok(2), "an earlier pause has no effect");
     moves.set_role(at(12.0), MoveRole::StandsBy(None));
     moves.set_role(at(13.0), MoveRole::Leads(at(13.0)));
     assert_eq!(next(&mut moves), Some((at(23.0), MoveCall::Ready)));
-    let told = CandidateInfo { pause: Some(later), ..other(2, 0) };
-    assert_eq!(chosen(&mut moves, 24.0, &[told]), Err(Refusal::Paused), "a later one does");
+    let answer = CandidateInfo { pause: Some(later), ..other(2, 0) };
+    assert_eq!(chosen(&mut moves, 24.0, &[answer]), Err(Refusal::Paused), "a later one has");
     assert_eq!(moves.pause(), Some(later));
     assert_eq!(next(&mut moves), Some((at(90.0), MoveCall::Ready)));
 }
@@ -379,53 +379,5 @@ fn only_a_candidate_that_has_been_ready_for_so_long_asks() {
     assert_eq!(moves.next_wake(), None);
 }
 
-#[test]
-fn those_of_a_higher_priority_ask_sooner() {
-    let wake = |priority, nonce| {
-        let own = MoveSettings { nonce: Nonce(nonce), ..settings(priority) };
-        let mut moves = Moves::new(own, at(0.0), Standing::Ready);
-        moves.set_role(at(100.0), MoveRole::StandsBy(Some(Token(1))));
-        moves.next_wake().expect("it asks")
-    };
-    assert!(wake(9, u64::MAX) < wake(8, 0) && wake(8, 0) < wake(8, 255));
-    assert!(wake(u8::MAX, 0) >= at(100.0) && wake(0, u64::MAX) <= at(100.0) + LEASE);
-}
-
-#[test]
-fn no_value_overflows() {
-    let ends = [0, 1, WALL_MS, u64::MAX];
-    for (unix_ms, lease_s, now_s) in ends.into_iter().flat_map(|unix_ms| {
-        let times = [(0, 0), (1, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX)];
-        times.map(|(lease_s, now_s)| (unix_ms, lease_s, now_s))
-    }) {
-        let own = MoveSettings {
-            in_set: false,
-            nonce: Nonce(u64::MAX),
-            priority: 0,
-            lease: Duration::from_secs(lease_s),
-            prefer_after: Some(Duration::MAX),
-            origin_unix_ms: unix_ms,
-        };
-        let now = Instant::from_origin(Duration::from_secs(now_s));
-        let mut moves = Moves::new(own, now, Standing::Ready);
-        for until_unix_ms in ends {
-            let pause = Pause { set_unix_ms: until_unix_ms, until_unix_ms };
-            let told = CandidateInfo { pause: Some(pause), ..other(u64::MAX, u8::MAX) };
-            for role in [MoveRole::StandsBy(Some(Token(u64::MAX))), MoveRole::Leads(now)] {
-                moves.set_role(now, role);
-                moves.set_pause(now, pause);
-                moves.overheard(u8::MAX);
-                moves.set_standing(now, Standing::Sick);
-                let _ = moves.prefer(now, u8::MAX);
-                let _ = moves.on_roll(now, std::slice::from_ref(&told));
-                moves.set_standing(now, Standing::Ready);
-                for _ in 0..70 {
-                    let _ = moves.next_wake().map(|due| moves.advance(due.max(now)));
-                    moves.on_roll_failed(now);
-                    moves.on_answer(now, std::slice::from_ref(&told));
-                }
-                let _ = (moves.paused_until(now), moves.pause());
-            }
-        }
-    }
-}
+#[path = "moves_bounds_tests.rs"]
+mod bounds;

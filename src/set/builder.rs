@@ -12,6 +12,8 @@ use super::calls::ShardCallbacks;
 use super::change::ShardChange;
 use super::driver::{self, SetParts};
 use super::handle::{Set, changes_of};
+use super::presence::{MaybePresence, Presence};
+use super::resizing::{is_multiple, lock_of_both, name_of};
 use super::shared::SetShared;
 use crate::builder::{ElectionBuilder, StartError, new_election};
 use crate::driver::health::HealthCheck;
@@ -20,7 +22,7 @@ use crate::election::drain_notice::DrainNotice;
 use crate::election::handle::Election;
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
-use crate::lock::{Lock, Standing};
+use crate::lock::{Lock, MemberLoad, Standing};
 use crate::protocol::Rank;
 use crate::protocol::set::{SetMember, SetSettings, Share};
 use crate::time::clock::{BootClock, Clock};
@@ -41,6 +43,7 @@ pub fn new_set(name: impl Into<String>, lock: impl Lock) -> SetBuilder {
         name: name.into(),
         lock: Arc::new(lock),
         shards: 0,
+        resizing: None,
         max_load: None,
         identity: None,
         weight: 1,
@@ -81,6 +84,7 @@ pub struct SetBuilder {
     name: String,
     lock: Arc<dyn Lock>,
     shards: u32,
+    resizing: Option<u32>,
     max_load: Option<u32>,
     identity: Option<String>,
     weight: u32,
@@ -101,9 +105,24 @@ pub enum SetError {
     /// The number of shards was not set, or is too great.
     #[error("{0} shards: give 1 to 100000, the same number for each member of the set")]
     Shards(u32),
+    /// The numbers of shards between which a set changes do not go together.
+    #[error(
+        "resizing between {shards} and {other} shards: give the lower number as the shards, and a multiple of it"
+    )]
+    Resizing {
+        /// The number of shards.
+        shards: u32,
+        /// The other one.
+        other: u32,
+    },
     /// A weight that is zero or too great.
     #[error("a weight of {0}: give 1 to 1000")]
     Weight(u32),
+    /// The lock holds a single election.
+    #[error(
+        "this lock keeps every election in one object: set none, so that each shard has its own"
+    )]
+    OneElection,
     /// The election of a shard cannot start.
     #[error(transparent)]
     Election(#[from] StartError),
@@ -113,6 +132,17 @@ impl SetBuilder {
     /// How many shards the set has: 1 to 100,000, the same for each member. No default.
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
+        self
+    }
+
+    /// While the number of shards changes between this set's and `other`, a multiple of it: has this
+    /// member lead a shard only while no member with `other` shards leads any of its keys.
+    ///
+    /// To grow from 64 to 128, or to shrink from 128 to 64, replace every member by one with
+    /// `.shards(64).resizing(128)`. Only when all are replaced, replace these by members with the
+    /// new number. A key belongs to the shard that [`shard_of`](crate::shard_of) names.
+    pub fn resizing(mut self, other: u32) -> Self {
+        self.resizing = Some(other);
         self
     }
 
@@ -252,8 +282,16 @@ impl SetBuilder {
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return Err(SetError::Shards(self.shards));
         }
+        if let Some(other) = self.resizing
+            && (!is_multiple(self.shards, other) || other > MAX_SHARDS)
+        {
+            return Err(SetError::Resizing { shards: self.shards, other });
+        }
         if !(1..=MAX_WEIGHT).contains(&self.weight) {
             return Err(SetError::Weight(self.weight));
+        }
+        if !self.lock.holds_many() {
+            return Err(SetError::OneElection);
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let seed = getrandom::u64().map_err(|_| StartError::NoRandomness)?;
@@ -272,13 +310,19 @@ impl SetBuilder {
             (None, false) => Standing::Ready,
         };
         let moves_at_once = self.moves_at_once.unwrap_or(self.shards / 10).max(1);
-        let share = SharedShare::new(Share::new(self.shards, self.weight, moves_at_once));
+        let load =
+            MemberLoad { resizing: self.resizing, ..MemberLoad::new(self.shards, self.weight) };
+        let share = SharedShare::new(Share::new(load, moves_at_once));
         let (shared, inputs) =
             SetShared::new(self.name.into(), Arc::clone(&identity), self.max_load, standing);
         let changes = changes_of(&shared);
         let mut timing = None;
         let mut start = |shard| {
-            let election = new_election(format!("{}.{shard}", shared.name), Arc::clone(&self.lock));
+            let lock = match self.resizing {
+                None => Arc::clone(&self.lock),
+                Some(other) => lock_of_both(&self.lock, &shared.name, shard, (self.shards, other)),
+            };
+            let election = new_election(name_of(&shared.name, shard), lock);
             let election = match &self.each {
                 Some(each) => each(shard, election),
                 None => election,
@@ -299,6 +343,7 @@ impl SetBuilder {
         let settings = SetSettings {
             identity,
             shards: self.shards,
+            resizing: self.resizing,
             weight: self.weight,
             max_load: self.max_load,
             settle,
@@ -311,11 +356,16 @@ impl SetBuilder {
         let set = Set::new(Arc::clone(&shared), Arc::clone(&elections));
         let member = SetMember::new(settings, self.clock.now());
         let (clock, check, aside) = (self.clock, self.check, self.aside);
-        driver::spawn(
-            &runtime,
-            SetParts { member, elections, shared, clock, check, aside },
-            inputs,
-        );
+        let name = Presence::name(&shared.name, &shared.identity);
+        let presence = new_election(name, Arc::clone(&self.lock))
+            .identity(&*shared.identity)
+            .shared_clock(Arc::clone(&clock))
+            .lease(lease);
+        let lock = self.lock;
+        let presence = MaybePresence::NotNeeded(Box::new(presence));
+        let parts =
+            SetParts { member, elections, shared, share, lock, presence, clock, check, aside };
+        driver::spawn(&runtime, parts, inputs);
         Ok((set, changes))
     }
 }

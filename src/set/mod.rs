@@ -10,8 +10,11 @@ mod calls;
 mod change;
 mod driver;
 mod handle;
+mod presence;
+mod resizing;
 mod shared;
 
 pub use builder::{SetBuilder, SetError, new_set};
 pub use change::ShardChange;
 pub use handle::{LedShard, Set, ShardStatus};
+pub use resizing::shard_of;

@@ -8,6 +8,7 @@ mod exclusion;
 mod guard;
 mod handover;
 mod roll_call;
+mod sets;
 mod settings;
 mod takeover;
 
@@ -27,6 +28,7 @@ pub use exclusion::ExclusionChecker;
 pub use guard::*;
 pub use handover::*;
 pub use roll_call::*;
+pub use sets::*;
 pub use settings::*;
 pub use takeover::*;
 
@@ -54,6 +56,11 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// The same for an operator, who may do more than a candidate.
     fn operators_lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send {
+        self.lock()
+    }
+
+    /// A lock that holds more elections than that of the suite.
+    fn lock_of_many(&self) -> impl Future<Output = Arc<dyn Lock>> + Send {
         self.lock()
     }
 
@@ -227,6 +234,7 @@ macro_rules! suite {
             a_handover_to_nobody_is_refused,
             an_operator_moves_the_leader,
             the_cause_and_the_successor_of_a_release_are_read_back,
+            members_of_a_set_lead_its_shards_evenly,
             a_subscription_from_the_start_misses_no_change,
             a_candidate_campaigns_again_after_stop_and_start,
             wins_and_losses_alternate_and_each_loss_has_its_cause,

@@ -44,6 +44,9 @@ pub trait Kind: Send + Sync + 'static {
 
     fn resource() -> ApiResource;
     fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock>;
+
+    /// Each election in an object of its own.
+    fn lock_of_many(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock>;
 }
 
 pub enum InLease {}
@@ -64,6 +67,10 @@ impl Kind for ForLife {
     fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
         InConfigMap::lock(cluster, timing)
     }
+
+    fn lock_of_many(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        InConfigMap::lock_of_many(cluster, timing)
+    }
 }
 
 impl Kind for InLease {
@@ -75,6 +82,10 @@ impl Kind for InLease {
 
     fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
         Arc::new(cluster.lease_lock().timing(timing).object(OBJECT))
+    }
+
+    fn lock_of_many(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        Arc::new(cluster.lease_lock().timing(timing))
     }
 }
 
@@ -88,6 +99,10 @@ impl Kind for InConfigMap {
     fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
         Arc::new(cluster.config_map_lock().timing(timing).object(OBJECT))
     }
+
+    fn lock_of_many(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        Arc::new(cluster.config_map_lock().timing(timing))
+    }
 }
 
 impl Kind for InEndpoints {
@@ -99,6 +114,10 @@ impl Kind for InEndpoints {
 
     fn lock(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
         Arc::new(cluster.endpoints_lock().timing(timing).object(OBJECT))
+    }
+
+    fn lock_of_many(cluster: &Cluster, timing: LeaseTiming) -> Arc<dyn Lock> {
+        Arc::new(cluster.endpoints_lock().timing(timing))
     }
 }
 
@@ -264,6 +283,11 @@ impl<K: Kind> Service for TestEnv<K> {
     async fn operators_lock(&self) -> Arc<dyn Lock> {
         let cluster = Cluster::new(self.admin.clone()).in_namespace(&*self.namespace);
         K::lock(&cluster, self.timing)
+    }
+
+    async fn lock_of_many(&self) -> Arc<dyn Lock> {
+        let cluster = Cluster::new(self.admin.clone()).in_namespace(&*self.namespace);
+        K::lock_of_many(&cluster, self.timing)
     }
 
     async fn evict(&self, _name: &str) {

@@ -9,7 +9,8 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, Election, ElectionBuilder, Leadership, StartError, new_election};
 use tokio::sync::mpsc;
 
-use crate::conformance::{LEASE, change, leads, lost, soon};
+use crate::conformance::{LEASE, change, leads, lost, soon, won};
+use crate::renewals_go_on;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -17,10 +18,16 @@ fn draining(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
     new_election("my_app", lock.clone()).identity(identity).drain(LONG)
 }
 
-/// A leader, asked to stop by a task of its own.
-async fn stopping(lock: &MemoryLock) -> (Election, Leadership, tokio::task::JoinHandle<()>) {
+/// A leader whose work may drain for long.
+pub async fn draining_leader(lock: &MemoryLock) -> (Election, Leadership) {
     let election = draining(lock, "first").start().unwrap();
     let leadership = leads(&election).await;
+    (election, leadership)
+}
+
+/// A leader, asked to stop by a task of its own.
+async fn stopping(lock: &MemoryLock) -> (Election, Leadership, tokio::task::JoinHandle<()>) {
+    let (election, leadership) = draining_leader(lock).await;
     let stopped = tokio::spawn({
         let election = election.clone();
         async move { election.stop().await }
@@ -35,12 +42,11 @@ async fn a_stop_lets_the_work_drain_for_longer_than_a_lease() {
     let (election, leadership, stopped) = stopping(&lock).await;
     let standby = new_election("my_app", lock.clone()).identity("second").start().unwrap();
 
-    let (token, mut deadline) = (leadership.token(), leadership.deadline());
-    let beyond = deadline + LEASE * 2;
-    while deadline < beyond {
-        deadline = soon("a renewal", leadership.renewed(deadline)).await.expect("the term goes on");
+    let token = leadership.token();
+    renewals_go_on(&leadership, LEASE * 2, || {
         assert!(election.is_leader() && leadership.is_draining() && !standby.is_leader());
-    }
+    })
+    .await;
     assert!(!stopped.is_finished());
 
     drop(leadership);
@@ -97,7 +103,7 @@ async fn a_term_that_drains_takes_on_no_further_work() {
         let election = election.clone();
         async move { election.won().await.unwrap() }
     });
-    // One that took part in the drain would be told so at once, and come back, again and again.
+    // One that took part in the drain would be notified at once, and come back, again and again.
     soon("a renewal", leadership.renewed(leadership.deadline())).await.unwrap();
     assert!(!next.is_finished());
     drop(leadership);
@@ -107,8 +113,7 @@ async fn a_term_that_drains_takes_on_no_further_work() {
 
 #[tokio::test]
 async fn a_stop_in_the_drain_of_a_resignation_stops() {
-    let election = draining(&MemoryLock::with_ttl(LEASE), "first").start().unwrap();
-    let leadership = leads(&election).await;
+    let (election, leadership) = draining_leader(&MemoryLock::with_ttl(LEASE)).await;
     leadership.resign();
     soon("the drain", leadership.draining()).await;
     let mut stop = pin!(election.stop());
@@ -129,12 +134,7 @@ async fn work_that_does_not_drain_in_time_is_stopped() {
         })
         .start_with_changes()
         .unwrap();
-    soon("the term", async {
-        while !election.is_leader() {
-            tokio::task::yield_now().await
-        }
-    })
-    .await;
+    won(&mut changes).await;
     soon("the stop", election.stop()).await;
     assert_eq!(lost(&mut changes).await, Cause::Stopped);
     assert_eq!(lock.holder("my_app"), None);
@@ -170,12 +170,7 @@ async fn work_that_panics_in_a_drain_ends_it() {
         })
         .start_with_changes()
         .unwrap();
-    soon("the term", async {
-        while !election.is_leader() {
-            tokio::task::yield_now().await
-        }
-    })
-    .await;
+    won(&mut changes).await;
     soon("the stop", election.stop()).await;
     assert_eq!(lost(&mut changes).await, Cause::WorkPanicked);
     assert_eq!(lock.holder("my_app"), None);
@@ -184,13 +179,8 @@ async fn work_that_panics_in_a_drain_ends_it() {
 #[tokio::test]
 async fn nothing_is_waited_for_without_work() {
     let lock = MemoryLock::with_ttl(LEASE);
-    let election = draining(&lock, "first").start().unwrap();
-    soon("the term", async {
-        while !election.is_leader() {
-            tokio::task::yield_now().await
-        }
-    })
-    .await;
+    let (election, mut changes) = draining(&lock, "first").start_with_changes().unwrap();
+    won(&mut changes).await;
     soon("the stop of a leader", election.stop()).await;
     assert_eq!(lock.holder("my_app"), None);
     let standby = draining(&lock, "second").start().unwrap();

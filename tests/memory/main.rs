@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance::{LEASE, Service, leads, sees};
+use conformance::{LEASE, Service, leads, sees, soon};
 use incumbent::lock::{
     Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
-use incumbent::new_election;
+use incumbent::{Leadership, new_election};
 
 struct Memory(MemoryLock);
 
@@ -85,6 +85,17 @@ impl Lock for WithHints {
 /// Its candidates poll.
 fn without_hints(lock: MemoryLock) -> WithHints {
     WithHints { lock, subscribe: |_, _, _| Subscription::none() }
+}
+
+/// Waits until the term lasts for this much longer than it does now, and calls `check` after each
+/// renewal.
+async fn renewals_go_on(leadership: &Leadership, longer: Duration, check: impl Fn()) {
+    let mut deadline = leadership.deadline();
+    let until = deadline + longer;
+    while deadline < until {
+        deadline = soon("a renewal", leadership.renewed(deadline)).await.expect("it leads on");
+        check();
+    }
 }
 
 /// A policy may return "never", which is not an instant that a timer can hold.

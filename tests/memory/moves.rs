@@ -11,6 +11,8 @@ use incumbent::{
 };
 
 use crate::conformance::{LEASE, change, leads, lost, sees, soon, working};
+use crate::drain::draining_leader;
+use crate::renewals_go_on;
 
 fn candidate(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
     working(new_election("my_app", lock.clone()).identity(identity))
@@ -71,11 +73,7 @@ async fn a_sick_leader_hands_over_to_a_healthy_candidate_and_stays_behind_it() {
     disk.fills(false);
     stands(&mut changes, Standing::Ready).await;
     assert_eq!(first.watch().current().check_failure, None);
-    let deadline = leadership.deadline() + LEASE;
-    let mut renewed = leadership.deadline();
-    while renewed < deadline {
-        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it leads on");
-    }
+    renewals_go_on(&leadership, LEASE, || {}).await;
 }
 
 #[tokio::test]
@@ -91,11 +89,7 @@ async fn where_all_are_sick_the_leader_leads_on() {
 
     disk.fills(true);
     stands(&mut changes, Standing::Sick).await;
-    let until = leadership.deadline() + LEASE * 2;
-    let mut renewed = leadership.deadline();
-    while renewed < until {
-        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it leads on");
-    }
+    renewals_go_on(&leadership, LEASE * 2, || {}).await;
     // One that recovers is led by.
     other_disk.fills(false);
     drop(leads(&second).await);
@@ -180,11 +174,7 @@ async fn a_pause_holds_back_preferences_and_not_operators() {
     let high = candidate(&lock, "high").priority(9).prefer_after(Duration::ZERO);
     let high = high.start().unwrap();
     sees(&high, "low").await;
-    let until = leadership.deadline() + LEASE * 2;
-    let mut renewed = leadership.deadline();
-    while renewed < until {
-        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it leads on");
-    }
+    renewals_go_on(&leadership, LEASE * 2, || {}).await;
     // It has learned of the pause from the leader, though it began later.
     let status = high.watch().current();
     assert_eq!(status.paused_until_unix_ms, low.watch().current().paused_until_unix_ms);
@@ -218,22 +208,12 @@ async fn a_leader_that_is_to_stand_aside_hands_over_and_leads_where_nobody_else_
 #[tokio::test]
 async fn work_drains_before_a_handover_and_the_successor_waits() {
     let lock = MemoryLock::with_ttl(LEASE);
-    let first = new_election("my_app", lock.clone())
-        .identity("first")
-        .drain(Duration::from_secs(600))
-        .start()
-        .unwrap();
-    let leadership = leads(&first).await;
+    let (_first, leadership) = draining_leader(&lock).await;
     let second = candidate(&lock, "second").start().unwrap();
     sees(&second, "first").await;
     soon("the handover", leadership.hand_over(Successor::Any)).await.expect("it is ready");
     soon("the drain", leadership.draining()).await;
-    let until = leadership.deadline() + LEASE;
-    let mut renewed = leadership.deadline();
-    while renewed < until {
-        renewed = soon("a renewal", leadership.renewed(renewed)).await.expect("it drains");
-        assert!(!second.is_leader());
-    }
+    renewals_go_on(&leadership, LEASE, || assert!(!second.is_leader())).await;
     drop(leadership);
     drop(leads(&second).await);
 }
@@ -242,12 +222,7 @@ async fn work_drains_before_a_handover_and_the_successor_waits() {
 #[tokio::test]
 async fn a_successor_that_is_gone_is_replaced_by_the_next() {
     let lock = MemoryLock::with_ttl(LEASE);
-    let first = new_election("my_app", lock.clone())
-        .identity("first")
-        .drain(Duration::from_secs(600))
-        .start()
-        .unwrap();
-    let leadership = leads(&first).await;
+    let (_first, leadership) = draining_leader(&lock).await;
     let second = candidate(&lock, "second").start().unwrap();
     let third = candidate(&lock, "third").start().unwrap();
     sees(&second, "first").await;

@@ -199,6 +199,70 @@ async fn each_member_holds_one_seat_and_others_stand_by() {
     lead(&[(holders[1], 1), (idle[0], 1)]).await;
 }
 
+/// A member whose work is on keys: key `k` belongs to shard `k % shards`.
+fn by_key(lock: &MemoryLock, keys: &Work, identity: &'static str, shards: u32) -> SetBuilder {
+    let keys = keys.clone();
+    new_set("shop", lock.clone())
+        .shards(shards)
+        .identity(identity)
+        .settle(LEASE / 4)
+        .moves_at_once(8)
+        .on_won(move |shard, leadership| {
+            let own = (shard..8).step_by(shards as usize);
+            let working: Vec<_> = own.map(|key| keys.begin(key, identity)).collect();
+            async move {
+                leadership.draining().await;
+                drop(working);
+            }
+        })
+}
+
+#[tokio::test]
+async fn the_number_of_shards_grows_without_two_leaders_of_a_key() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let keys = Work::default();
+    let old = |identity| by_key(&lock, &keys, identity, 4).start().unwrap();
+    let both = |identity| by_key(&lock, &keys, identity, 4).resizing(8).start().unwrap();
+    let new = |identity| by_key(&lock, &keys, identity, 8).start().unwrap();
+
+    let (first, second) = (old("first"), old("second"));
+    lead(&[(&first, 2), (&second, 2)]).await;
+    let third = both("third");
+    first.stop().await;
+    let fourth = both("fourth");
+    second.stop().await;
+    lead(&[(&third, 2), (&fourth, 2)]).await;
+
+    let fifth = new("fifth");
+    third.stop().await;
+    let sixth = new("sixth");
+    fourth.stop().await;
+    lead(&[(&fifth, 4), (&sixth, 4)]).await;
+}
+
+#[tokio::test]
+async fn a_member_acquires_nothing_beside_one_that_it_does_not_exclude() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let keys = Work::default();
+    let old = by_key(&lock, &keys, "old", 4).start().unwrap();
+    lead(&[(&old, 4)]).await;
+    let new = by_key(&lock, &keys, "new", 8).start().unwrap();
+    let mut changes = new.changes();
+    let change = tokio::time::timeout(LEASE * 3, changes.next()).await;
+    assert!(change.is_err(), "{change:?}");
+    old.stop().await;
+    lead(&[(&new, 8)]).await;
+}
+
+#[tokio::test]
+async fn a_set_changes_to_a_multiple_of_its_shards_only() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    for other in [0, 3, 4, 9] {
+        let set = new_set("shop", lock.clone()).shards(4).resizing(other).start();
+        assert_eq!(set.err(), Some(SetError::Resizing { shards: 4, other }));
+    }
+}
+
 #[tokio::test]
 async fn a_set_needs_a_number_of_shards_and_a_weight() {
     let lock = MemoryLock::with_ttl(LEASE);

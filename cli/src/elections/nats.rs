@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{self, UpdateErrorKind};
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use incumbent::lock::{CandidateRequest, Lock};
-use incumbent::nats::{Bucket, Finding};
+use incumbent::lock::{CandidateRequest, Lock, read_cause};
+use incumbent::nats::Finding;
 use incumbent::{Advertisement, CandidateInfo};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -83,9 +83,8 @@ impl<'a> NatsElections<'a> {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
-        let config = self.session.config(self.bucket());
-        let bucket = Bucket::deferred(self.session.connection(), config)?;
-        Ok(bucket.lock().call_roll(name, request, within).await?)
+        let lock = self.bucket.deferred(&self.session)?.lock();
+        Ok(lock.call_roll(name, request, within).await?)
     }
 
     /// The names that have or had an entry.
@@ -200,12 +199,6 @@ impl NatsWatcher {
     }
 }
 
-/// The cause of a release in one word, as the library reads it: anybody may have written it.
-fn cause_of(header: &str) -> String {
-    let word: String = header.chars().filter(char::is_ascii_graphic).take(32).collect();
-    if word.is_empty() { "released".to_owned() } else { word }
-}
-
 /// Parses the message of an entry.
 fn of_message(
     election: &str,
@@ -219,9 +212,10 @@ fn of_message(
     let state = match (header("Nats-Marker-Reason"), header("KV-Operation")) {
         (Some("MaxAge"), _) => LeaderStatus::Vacant("expired".to_owned()),
         (Some(_), _) => LeaderStatus::Vacant("evicted".to_owned()),
-        (None, Some("DEL" | "PURGE")) => {
-            LeaderStatus::Vacant(header("Incumbent-Release").map_or("evicted".to_owned(), cause_of))
-        }
+        (None, Some("DEL" | "PURGE")) => LeaderStatus::Vacant(match header("Incumbent-Release") {
+            Some(cause) => read_cause(cause).as_deref().unwrap_or("released").to_owned(),
+            None => "evicted".to_owned(),
+        }),
         _ => LeaderStatus::Held(Holder {
             leader: String::from_utf8_lossy(value).into_owned(),
             // The write that creates the entry has no token yet: its revision is the token.

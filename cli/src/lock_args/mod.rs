@@ -183,12 +183,7 @@ impl LockArgs {
     ) -> Result<OpenedLock, CliError> {
         check_name(name)?;
         let at = self.at().await?;
-        let timeout = match &at {
-            SelectedLock::Nats(args) => args.explicit_timeout(),
-            SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) | SelectedLock::Url(..) => {
-                self.bucket.timeout_flag()
-            }
-        };
+        let timeout = self.given_timeout();
         let retries = match attempts {
             Attempts::UnlessTimeout => timeout.is_none(),
             Attempts::One => false,
@@ -218,11 +213,15 @@ impl LockArgs {
 
     /// How long a request may take.
     pub fn request_timeout(&self) -> Duration {
-        let timeout = match LockKind::parse(&self.lock) {
+        self.given_timeout().unwrap_or(DEFAULT_TIMEOUT)
+    }
+
+    /// The timeout of requests, if one is given. The variable is specific to NATS.
+    fn given_timeout(&self) -> Option<Duration> {
+        match LockKind::parse(&self.lock) {
             Ok(LockKind::Nats) => self.bucket.explicit_timeout(),
             _ => self.bucket.timeout_flag(),
-        };
-        timeout.unwrap_or(DEFAULT_TIMEOUT)
+        }
     }
 
     /// Whether each election has a lock object of its own.

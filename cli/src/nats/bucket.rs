@@ -63,10 +63,14 @@ impl BucketArgs {
         self.bucket.as_deref().unwrap_or(DEFAULT_BUCKET)
     }
 
+    /// The bucket, without a request to the server.
+    pub fn deferred(&self, session: &Session) -> Result<Bucket, CliError> {
+        Ok(Bucket::deferred(session.connection(), session.config(self.bucket()))?)
+    }
+
     /// Problems of the bucket, which may be unfit for elections.
     pub async fn health(&self, session: &Session) -> Result<Vec<Finding>, CliError> {
-        let bucket = Bucket::deferred(session.connection(), session.config(self.bucket()))?;
-        Ok(bucket.health().await?)
+        Ok(self.deferred(session)?.health().await?)
     }
 
     /// The first given flag of NATS.

@@ -42,6 +42,10 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         check_object_name(self.inner.object_of(name))
     }
 
+    fn holds_many(&self) -> bool {
+        self.inner.object.is_none()
+    }
+
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         self.inner.read(name, timeout).await
     }

@@ -2,7 +2,7 @@
 
 use super::MultiElector;
 use super::Phase;
-use super::leave_of;
+use super::events::leave_of;
 use crate::protocol::types::{Action, Event};
 use crate::time::clock::Instant;
 

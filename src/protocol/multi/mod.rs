@@ -6,6 +6,7 @@
 //! work has. So a joint leader leads on every required lock, and two candidates that require one
 //! and the same lock exclude each other.
 
+mod events;
 mod gathering;
 mod giving_back;
 
@@ -13,9 +14,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use self::events::{is_refusal, leave_of};
 use super::elector::Elector;
-use super::types::{Action, Cause, Event, LockFailure, Response, Settings, State};
-use crate::lock::{Capabilities, LockErrorKind, Need, Token};
+use super::types::{Action, Cause, Event, LockFailure, Settings, State};
+use crate::lock::{Capabilities, Need, Token};
 use crate::time::clock::Instant;
 
 /// What the elector on one of the locks is created from.
@@ -375,26 +377,6 @@ impl MultiElector {
     fn act(&mut self, member: usize, action: Action) {
         self.actions.push_back((member, action));
     }
-}
-
-/// What a member receives when the joint term ends. A successor is named on the first required lock
-/// alone, which decides who takes the others: on those its number is another one.
-fn leave_of(is_first: bool, leave: &Event) -> Event {
-    match leave {
-        Event::HandOver { .. } if !is_first => Event::Resign,
-        leave => leave.clone(),
-    }
-}
-
-fn is_refusal(event: &Event) -> bool {
-    let Event::Response {
-        response: Response::Read(Err(failure)) | Response::Written(Err(failure)),
-        ..
-    } = event
-    else {
-        return false;
-    };
-    matches!(failure.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
 }
 
 impl fmt::Debug for MultiElector {

@@ -32,6 +32,11 @@ const FIRST_CALL: Duration = Duration::from_millis(50);
 /// The longest time between two requests for a shard whose leader does not answer.
 const MAX_RETRY: Duration = Duration::from_secs(600);
 
+/// A hash of a member's identity that is the same in every build.
+pub(crate) fn member_hash(identity: &str) -> u64 {
+    hash_of(&identity.into())
+}
+
 /// The part of one member in a set. Pure, like an [`Elector`](super::Elector).
 #[derive(Debug)]
 pub struct SetMember {
@@ -54,7 +59,8 @@ pub struct SetMember {
     call_failures: u32,
     /// The roll was called, or could not be: until then it acquires nothing.
     begun: bool,
-    /// Members whose number of shards differs.
+    /// The number of shards of a member that this one does not exclude: it acquires nothing beside
+    /// it.
     others_shards: Option<u32>,
     random: fastrand::Rng,
     actions: VecDeque<SetAction>,
@@ -85,6 +91,11 @@ impl SetMember {
         }
     }
 
+    /// The lease of the elections.
+    pub fn lease(&self) -> Duration {
+        self.settings.lease
+    }
+
     /// The next thing to do; `None` when all is done for now.
     pub fn poll_action(&mut self) -> Option<SetAction> {
         self.actions.pop_front()
@@ -95,12 +106,17 @@ impl SetMember {
         self.shard(shard).map(|state| state.rank).unwrap_or_default()
     }
 
+    /// The shards that are on their way to this member.
+    pub fn taking(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.shards).filter(|(_, state)| state.taking.is_some()).map(|(shard, _)| shard)
+    }
+
     /// How many members are known, this one among them.
     pub fn known_members(&self) -> usize {
         self.members.len() + 1
     }
 
-    /// The number of shards that another member states, where it is not this one's.
+    /// The number of shards of another member that this one does not exclude.
     pub fn others_shards(&self) -> Option<u32> {
         self.others_shards
     }
@@ -174,7 +190,7 @@ impl SetMember {
             let Some(load) = info.load.filter(|_| info.identity != self.settings.identity) else {
                 continue;
             };
-            if load.shards != self.settings.shards {
+            if !load.excludes(&self.settings.load()) {
                 self.others_shards = Some(load.shards);
             }
             others |= !self.members.contains_key(&info.identity);
@@ -196,6 +212,7 @@ impl SetMember {
             Standing::Ready => self.spacing().mul_f64(0.75 + self.random.f64() / 2.0),
             Standing::Aside | Standing::Sick => self.settings.lease, // what it leads is to move
         };
+        let pause = if self.others_shards.is_some() { self.settings.lease } else { pause };
         self.call_at = now + pause;
     }
 
@@ -295,11 +312,11 @@ impl SetMember {
     fn own_load(&self) -> MemberLoad {
         let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
         let load = self.load.saturating_add(u32::try_from(taking).unwrap_or(u32::MAX));
-        MemberLoad { shards: self.settings.shards, load, weight: self.settings.weight }
+        MemberLoad { load, ..self.settings.load() }
     }
 
     fn load_of(&self, member: &Member) -> MemberLoad {
-        MemberLoad { shards: self.settings.shards, load: member.load, weight: member.weight }
+        MemberLoad { load: member.load, ..MemberLoad::new(self.settings.shards, member.weight) }
     }
 
     fn may_lead_more(&self, load: u32) -> bool {
@@ -339,7 +356,7 @@ impl SetMember {
             return;
         }
         let mut ranks = vec![Rank::Second; self.shards.len()];
-        if !self.may_lead_more(self.own_load().load) {
+        if !self.may_lead_more(self.own_load().load) || self.others_shards.is_some() {
             ranks.fill(Rank::Never);
         } else {
             let (parties, identities) = self.parties();

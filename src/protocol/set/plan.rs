@@ -68,7 +68,7 @@ mod tests {
     fn parties(weights: &[u32]) -> Vec<Party> {
         let party = |(index, weight): (usize, &u32)| Party {
             hash: hash_of(&format!("member-{index}").into()),
-            load: MemberLoad { shards: 0, load: 0, weight: *weight },
+            load: MemberLoad::new(0, *weight),
         };
         weights.iter().enumerate().map(party).collect()
     }

@@ -13,9 +13,9 @@ pub struct Share {
 }
 
 impl Share {
-    /// A member that leads nothing yet of a set of so many shards.
-    pub fn new(shards: u32, weight: u32, moves_at_once: u32) -> Self {
-        Self { load: MemberLoad { shards, load: 0, weight }, giving: 0, moves_at_once }
+    /// A member that leads so much.
+    pub fn new(load: MemberLoad, moves_at_once: u32) -> Self {
+        Self { load, giving: 0, moves_at_once }
     }
 
     /// What it leads now.
@@ -64,12 +64,12 @@ mod tests {
     use crate::lock::Nonce;
 
     fn request(load: u32, weight: u32) -> TakeRequest {
-        let load = MemberLoad { shards: 64, load, weight };
+        let load = MemberLoad { load, ..MemberLoad::new(64, weight) };
         TakeRequest { by: Nonce(7), identity: "m7".into(), load }
     }
 
     fn leads(load: u32, weight: u32, moves_at_once: u32) -> Share {
-        let mut share = Share::new(64, weight, moves_at_once);
+        let mut share = Share::new(MemberLoad::new(64, weight), moves_at_once);
         (0..load).for_each(|_| share.begin());
         share
     }
@@ -118,9 +118,8 @@ mod tests {
         for _ in 0..200 {
             let mut loads: Vec<_> = (0..random.u32(2..9))
                 .map(|_| MemberLoad {
-                    shards: 0,
                     load: random.u32(0..40),
-                    weight: random.u32(1..5),
+                    ..MemberLoad::new(0, random.u32(1..5))
                 })
                 .collect();
             let total: u32 = loads.iter().map(|m| m.load).sum();

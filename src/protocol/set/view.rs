@@ -15,6 +15,8 @@ pub struct SetSettings {
     pub identity: Arc<str>,
     /// How many shards the set has.
     pub shards: u32,
+    /// The number of shards that it excludes too.
+    pub resizing: Option<u32>,
     /// Its part of the load, compared with the weights of others.
     pub weight: u32,
     /// The most shards that it may lead.
@@ -31,6 +33,13 @@ pub struct SetSettings {
     pub standing: Standing,
     /// What all randomness is drawn from.
     pub seed: u64,
+}
+
+impl SetSettings {
+    /// The load of a member that leads nothing.
+    pub fn load(&self) -> MemberLoad {
+        MemberLoad { resizing: self.resizing, ..MemberLoad::new(self.shards, self.weight) }
+    }
 }
 
 /// Who holds the entry of a shard.

@@ -30,8 +30,8 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         let _ = Cgroup::at(cgroup.into()).enter(); // otherwise the tree is walked
     }
     let until: Option<StopTimes> = until.to_str().and_then(|until| until.parse().ok());
-    // It is not started. An exit would look like one of the command: the guard, which is told the
-    // same by its clock, reports the expiry and ends this process.
+    // It is not started. An exit would look like one of the command: the guard, whose clock shows
+    // the same, reports the expiry and ends this process.
     while until.is_some_and(|until| until.ask_at <= BootClock.now()) {
         thread::sleep(Duration::from_secs(1));
     }

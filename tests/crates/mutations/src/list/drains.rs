@@ -20,7 +20,7 @@ pub(super) const OF_DRAINS: &[Mutation] = &[
     },
     Mutation {
         name: "a stop is forgotten when the entry is lost in its drain",
-        edits: &[edit("src/driver/mod.rs", "        self.drain_is_over();\n", "")],
+        edits: &[edit("src/driver/terms.rs", "        self.drain_is_over();\n", "")],
         noticed_by: &[Elections],
     },
     Mutation {

@@ -24,7 +24,7 @@ pub const OF_GUARDS: &[Mutation] = &[
     },
     Mutation {
         name: "work begins in a term that is over",
-        edits: &[edit("src/driver/mod.rs", "if term.over().is_none() {", "if true {")],
+        edits: &[edit("src/driver/terms.rs", "if term.over().is_none() {", "if true {")],
         noticed_by: &[Elections],
     },
     Mutation {

@@ -17,7 +17,7 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "the others do not hold back for the successor",
         edits: &[edit(
             "src/protocol/turn.rs",
-            "(Some(_), Standing::Ready) => Self::After((lease / 4).clamp(MIN_HOLD, MAX_HOLD)),",
+            "(Some(_), Standing::Ready) => Self::After(hold),",
             "(Some(_), Standing::Ready) => Self::Any,",
         )],
         noticed_by: &[Scenarios],
@@ -71,8 +71,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "a standby that recovers waits on",
         edits: &[edit(
             "src/protocol/elector/mod.rs",
-            "            standby.standing_changes(&mut self.cx, now);\n",
-            "            let _ = standby;\n",
+            "        self.cx.settings.standing = standing;\n        if let",
+            "        self.cx.settings.standing = standing;\n        if false\n            && let",
         )],
         noticed_by: &[Scenarios],
     },

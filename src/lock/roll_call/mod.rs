@@ -1,5 +1,10 @@
 //! Roll calls: who takes part in an election.
 
+#[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+mod json;
+#[cfg(feature = "_json")]
+pub(super) mod numbers;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -46,7 +51,7 @@ pub enum CandidateRequest {
     /// Hand over to a candidate that is to be preferred to the present leader. The leader answers.
     Prefer {
         /// The candidate that asks.
-        #[cfg_attr(feature = "_json", serde(with = "nonce_text"))]
+        #[cfg_attr(feature = "_json", serde(with = "numbers::nonce_text"))]
         by: Nonce,
         /// Its priority.
         priority: u8,
@@ -210,7 +215,7 @@ pub struct CandidateInfo {
     /// What people read.
     pub identity: Arc<str>,
     /// Distinguishes candidates of one identity.
-    #[cfg_attr(feature = "_json", serde(with = "nonce_text"))]
+    #[cfg_attr(feature = "_json", serde(with = "numbers::nonce_text"))]
     pub nonce: Nonce,
     /// What it is doing.
     pub role: Role,
@@ -223,7 +228,7 @@ pub struct CandidateInfo {
     /// The identity of the leader that it sees, if it sees one.
     pub leader: Option<Arc<str>>,
     /// The token of that leader.
-    #[cfg_attr(feature = "_json", serde(default, with = "token_number"))]
+    #[cfg_attr(feature = "_json", serde(default, with = "numbers::token_number"))]
     pub token: Option<Token>,
     /// See [`ElectionBuilder::site`](crate::ElectionBuilder::site).
     #[cfg_attr(feature = "_json", serde(default))]
@@ -311,91 +316,3 @@ pub(crate) const MAX_SITE_LEN: usize = 128;
 pub(crate) use json::{parse, to_json};
 #[cfg(feature = "nats")]
 pub(crate) use json::{parse_request, request_to_json};
-
-#[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
-mod json {
-    #[cfg(feature = "nats")]
-    use super::CandidateRequest;
-    use super::{CandidateInfo, HandoverAnswer, MAX_SITE_LEN};
-    use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
-
-    /// The most bytes of an answer that are read.
-    const MAX_ANSWER_LEN: usize = 6 * 1024;
-    /// The most bytes of a version.
-    const MAX_VERSION_LEN: usize = 64;
-
-    /// The most bytes of the reason of a refusal.
-    const MAX_REASON_LEN: usize = 256;
-
-    pub(crate) fn to_json(info: &CandidateInfo) -> String {
-        serde_json::to_string(info).unwrap_or_default()
-    }
-
-    #[cfg(feature = "nats")]
-    pub(crate) fn request_to_json(request: &CandidateRequest) -> String {
-        serde_json::to_string(request).unwrap_or_default()
-    }
-
-    /// Reads a request, which anybody may have sent; `None` if it is none.
-    #[cfg(feature = "nats")]
-    pub(crate) fn parse_request(request: &[u8]) -> Option<CandidateRequest> {
-        if request.len() > MAX_ANSWER_LEN {
-            return None;
-        }
-        serde_json::from_slice(request).ok().map(CandidateRequest::bounded)
-    }
-
-    /// Reads an answer, which anybody may have sent; `None` if it is none.
-    pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
-        if answer.len() > MAX_ANSWER_LEN {
-            return None;
-        }
-        let info: CandidateInfo = serde_json::from_slice(answer).ok()?;
-        Some(CandidateInfo {
-            identity: display_identity(&info.identity, MAX_IDENTITY_LEN),
-            version: display_identity(&info.version, MAX_VERSION_LEN),
-            leader: info.leader.map(|leader| display_identity(&leader, MAX_IDENTITY_LEN)),
-            site: info.site.map(|site| display_identity(&site, MAX_SITE_LEN)),
-            handover: info.handover.map(|answer| match answer {
-                HandoverAnswer::To(to) => {
-                    HandoverAnswer::To(display_identity(&to, MAX_IDENTITY_LEN))
-                }
-                HandoverAnswer::Refused(why) => {
-                    HandoverAnswer::Refused(display_identity(&why, MAX_REASON_LEN))
-                }
-            }),
-            ..info
-        })
-    }
-}
-
-#[cfg(feature = "_json")]
-pub(super) mod nonce_text {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::lock::Nonce;
-    use crate::lock::codec::parse_nonce;
-
-    pub fn serialize<S: Serializer>(nonce: &Nonce, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(nonce)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Nonce, D::Error> {
-        parse_nonce(&String::deserialize(from)?).ok_or_else(|| D::Error::custom("not a nonce"))
-    }
-}
-
-#[cfg(feature = "_json")]
-mod token_number {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::lock::Token;
-
-    pub fn serialize<S: Serializer>(token: &Option<Token>, to: S) -> Result<S::Ok, S::Error> {
-        token.map(|token| token.0).serialize(to)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Token>, D::Error> {
-        Ok(Option::<u64>::deserialize(from)?.map(Token))
-    }
-}

@@ -1,5 +1,7 @@
 //! Runs a member of a set: one task that watches all its elections.
 
+mod members;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +13,19 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, info, info_span, warn};
 
+use super::presence::{MaybePresence, Present};
 use super::shared::{SetInput, SetShared};
 use crate::driver::health::HealthCheck;
+use crate::driver::set_part::SharedShare;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Standing, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Lock, LockError, Standing, Successor,
+    TakeRequest,
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
-use crate::protocol::{Health, State};
-use crate::time::clock::{Clock, sleep_until};
+use crate::protocol::{Health, Rank, State};
+use crate::time::clock::{Clock, Instant, sleep_until};
 
 /// How long answers to a roll call are awaited.
 const ROLL_WITHIN: Duration = Duration::from_millis(500);
@@ -32,6 +37,9 @@ pub(super) struct SetParts {
     pub member: SetMember,
     pub elections: Arc<[Election]>,
     pub shared: Arc<SetShared>,
+    pub share: SharedShare,
+    pub lock: Arc<dyn Lock>,
+    pub presence: MaybePresence,
     pub clock: Arc<dyn Clock>,
     pub check: Option<HealthCheck>,
     pub aside: bool,
@@ -39,7 +47,7 @@ pub(super) struct SetParts {
 
 /// Spawns the member. Its task ends after [`SetInput::Stop`].
 pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedReceiver<SetInput>) {
-    let SetParts { member, elections, shared, clock, check, aside } = parts;
+    let SetParts { member, elections, shared, share, lock, presence, clock, check, aside } = parts;
     let span = info_span!("set", name = %shared.name, identity = %shared.identity);
     let health = check.as_ref().map(|check| Health::new(check.failures));
     let checks = check.map(|check| {
@@ -49,13 +57,30 @@ pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedRe
     });
     let updates = updates(&elections);
     let calls = FuturesUnordered::new();
-    let driver = Driver { member, elections, shared, clock, health, aside, checks, updates, calls };
+    let lease = member.lease();
+    let driver = Driver {
+        read_at: clock.now() + lease,
+        member,
+        elections,
+        shared,
+        share,
+        lock,
+        presence,
+        lease,
+        clock,
+        health,
+        aside,
+        checks,
+        updates,
+        calls,
+    };
     runtime.spawn(driver.run(inputs).instrument(span));
 }
 
 /// The outcome of a call.
 enum Outcome {
     Roll(Result<Vec<CandidateInfo>, LockError>),
+    Present(Result<Vec<Present>, LockError>),
     Move(u32, TakeOutcome),
 }
 
@@ -63,6 +88,12 @@ struct Driver {
     member: SetMember,
     elections: Arc<[Election]>,
     shared: Arc<SetShared>,
+    share: SharedShare,
+    lock: Arc<dyn Lock>,
+    presence: MaybePresence,
+    /// When to read the presence entries next.
+    read_at: Instant,
+    lease: Duration,
     clock: Arc<dyn Clock>,
     health: Option<Health>,
     aside: bool,
@@ -98,7 +129,8 @@ impl Driver {
             while let Some(action) = self.member.poll_action() {
                 self.perform(action);
             }
-            let wake = self.member.next_wake(now);
+            let read = self.advance_presence(now);
+            let wake = self.member.next_wake(now).into_iter().chain(read).min();
             if let Some(wake) = wake {
                 sleep.reset(wake);
             }
@@ -118,6 +150,9 @@ impl Driver {
         }
         let elections = Arc::clone(&self.elections);
         futures_util::future::join_all(elections.iter().map(Election::stop)).await;
+        if let MaybePresence::Held(presence) = &self.presence {
+            presence.stop().await;
+        }
     }
 
     fn update(&mut self, shard: u32) {
@@ -135,13 +170,12 @@ impl Driver {
     }
 
     fn perform(&mut self, action: SetAction) {
+        if let MaybePresence::Held(_) = self.presence {
+            return self.perform_by_presence(action);
+        }
         let election = |shard: u32| self.elections.get(shard as usize);
         match action {
-            SetAction::Rank { shard, rank } => {
-                if let Some(election) = election(shard) {
-                    election.shared().inbox.send(Input::Rank(rank));
-                }
-            }
+            SetAction::Rank { shard, rank } => self.set_rank(shard, rank),
             SetAction::CallRoll => {
                 // Every member stands in each election: one of them will do.
                 let Some(election) = election(0).map(|e| Arc::clone(e.shared())) else { return };
@@ -182,24 +216,18 @@ impl Driver {
         }
     }
 
+    fn set_rank(&self, shard: u32, rank: Rank) {
+        if let Some(election) = self.elections.get(shard as usize) {
+            election.shared().inbox.send(Input::Rank(rank));
+        }
+    }
+
     fn on_outcome(&mut self, outcome: Outcome) {
         let now = self.clock.now();
         match outcome {
             Outcome::Move(shard, outcome) => self.member.on_outcome(now, shard, outcome),
-            Outcome::Roll(answers) => {
-                if let Err(error) = &answers {
-                    debug!(%error, "cannot call the roll of the set");
-                }
-                let before = self.member.others_shards();
-                self.member.on_roll(now, answers.as_deref().ok());
-                if let Some(others) = self.member.others_shards().filter(|o| Some(*o) != before) {
-                    warn!(
-                        own = self.elections.len(),
-                        others,
-                        "another member has another number of shards: give all members the same"
-                    );
-                }
-            }
+            Outcome::Roll(answers) => self.on_roll_answers(now, answers),
+            Outcome::Present(present) => self.on_present(now, present),
         }
     }
 

@@ -1,0 +1,53 @@
+//! Requests and answers as JSON.
+
+#[cfg(feature = "nats")]
+use super::CandidateRequest;
+use super::{CandidateInfo, HandoverAnswer, MAX_SITE_LEN};
+use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
+
+/// The most bytes of an answer that are read.
+const MAX_ANSWER_LEN: usize = 6 * 1024;
+/// The most bytes of a version.
+const MAX_VERSION_LEN: usize = 64;
+
+/// The most bytes of the reason of a refusal.
+const MAX_REASON_LEN: usize = 256;
+
+pub(crate) fn to_json(info: &CandidateInfo) -> String {
+    serde_json::to_string(info).unwrap_or_default()
+}
+
+#[cfg(feature = "nats")]
+pub(crate) fn request_to_json(request: &CandidateRequest) -> String {
+    serde_json::to_string(request).unwrap_or_default()
+}
+
+/// Reads a request, which anybody may have sent; `None` if it is none.
+#[cfg(feature = "nats")]
+pub(crate) fn parse_request(request: &[u8]) -> Option<CandidateRequest> {
+    if request.len() > MAX_ANSWER_LEN {
+        return None;
+    }
+    serde_json::from_slice(request).ok().map(CandidateRequest::bounded)
+}
+
+/// Reads an answer, which anybody may have sent; `None` if it is none.
+pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
+    if answer.len() > MAX_ANSWER_LEN {
+        return None;
+    }
+    let info: CandidateInfo = serde_json::from_slice(answer).ok()?;
+    Some(CandidateInfo {
+        identity: display_identity(&info.identity, MAX_IDENTITY_LEN),
+        version: display_identity(&info.version, MAX_VERSION_LEN),
+        leader: info.leader.map(|leader| display_identity(&leader, MAX_IDENTITY_LEN)),
+        site: info.site.map(|site| display_identity(&site, MAX_SITE_LEN)),
+        handover: info.handover.map(|answer| match answer {
+            HandoverAnswer::To(to) => HandoverAnswer::To(display_identity(&to, MAX_IDENTITY_LEN)),
+            HandoverAnswer::Refused(why) => {
+                HandoverAnswer::Refused(display_identity(&why, MAX_REASON_LEN))
+            }
+        }),
+        ..info
+    })
+}
