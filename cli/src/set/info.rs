@@ -7,8 +7,8 @@ use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, RollCall};
 use serde_json::json;
 
-use super::roll::{MemberView, SetView, ranges, shard_of, stated};
-use crate::elections::{ElectionStatus, Elections};
+use super::roll::{MemberView, SetView, present, ranges, shard_of, stated};
+use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, check_name};
 use crate::output::{self, Format, Printing};
@@ -17,7 +17,8 @@ use crate::output::{self, Format, Printing};
 ///
 /// The imbalance is the greatest number of shards per weight that a ready member leads, less the
 /// least one. Members that lead nothing are known by a roll call, where the lock carries one: those
-/// that are slow, cut off or of other programs are missing.
+/// that are slow, cut off or of other programs are missing. Where it carries none, they are known
+/// by entries of their own, which a crash leaves behind for a lease or longer.
 #[derive(Args)]
 pub struct SetInfo {
     /// The set.
@@ -47,8 +48,9 @@ impl SetInfo {
             Err(failure) if failure.code() == Some(Code::Failed) => None, // it carries none
             Err(failure) => return Err(failure),
         };
-        let members = roll.as_deref().unwrap_or_default();
-        let statuses = self.statuses(&elections).await?;
+        let statuses = elections.list().await?;
+        let present = present(&self.name, &statuses);
+        let members = roll.as_deref().unwrap_or(&present);
         let listed = statuses.iter().filter_map(|status| shard_of(&self.name, &status.election));
         let shards = self.shards.or_else(|| stated(members));
         let shards = shards.or_else(|| listed.max().map(|last| last + 1)).ok_or_else(|| {
@@ -65,12 +67,6 @@ impl SetInfo {
         }
     }
 
-    async fn statuses(&self, elections: &Elections<'_>) -> Result<Vec<ElectionStatus>, CliError> {
-        let all = elections.list().await?;
-        let is_shard = |status: &ElectionStatus| shard_of(&self.name, &status.election).is_some();
-        Ok(all.into_iter().filter(is_shard).collect())
-    }
-
     fn print(&self, view: &SetView, has_roll: bool) -> Result<(), CliError> {
         let (shards, members) = (view.shards.len(), view.members.len());
         output::line(format!(
@@ -79,9 +75,7 @@ impl SetInfo {
             shown(view.imbalance())
         ))?;
         if !has_roll {
-            output::line(
-                "  members that lead nothing are unknown: the lock carries no roll calls",
-            )?;
+            output::line("  the lock carries no roll calls: members are those of the entries")?;
         }
         if !view.differing.is_empty() {
             let stated: Vec<_> = view.differing.iter().map(u32::to_string).collect();

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use incumbent::CandidateInfo;
 use incumbent::lock::Standing;
+use incumbent::{CandidateInfo, present_member};
 
 use crate::elections::ElectionStatus;
 
@@ -33,6 +33,15 @@ pub fn shard_of(set: &str, election: &str) -> Option<u32> {
     let shard = number.parse().ok()?;
     // Not `+7` or `07`, which are other elections.
     (shard < u32::MAX && format!("{shard}") == number).then_some(shard)
+}
+
+/// The members that hold an entry of their own, as where the lock carries no roll calls.
+pub fn present(set: &str, elections: &[ElectionStatus]) -> Vec<CandidateInfo> {
+    let present = elections.iter().filter_map(|status| {
+        let holder = status.holder()?;
+        present_member(set, &status.election, &holder.leader, holder.advertisement.as_deref()?)
+    });
+    present.collect()
 }
 
 /// How many shards the members state that the set has: the greatest number.
@@ -130,7 +139,7 @@ mod tests {
 
     fn member(identity: &str, shards: u32, weight: u32) -> CandidateInfo {
         let mut info = CandidateInfo::new(identity, Nonce(1));
-        info.load = Some(MemberLoad { shards, load: 0, weight });
+        info.load = Some(MemberLoad::new(shards, weight));
         info
     }
 

@@ -65,10 +65,16 @@ async fn lock_without_roll_calls_shows_the_leaders() {
     for _ in 0..4 {
         first.line_with("up");
     }
-    let found = shell.json(&["set", "info", "shop", "--lock", &url, "-o", "json"]);
+    let _idle = member(&shell, "idle", &["--stand-aside", "--lock", &url]);
+    let found = eventually("both members hold entries", async || {
+        let found = shell.json(&["set", "info", "shop", "--lock", &url, "-o", "json"]);
+        (found["members"].as_array()?.len() == 2).then_some(found)
+    })
+    .await;
     assert_eq!(found["roll_call"], false);
     assert_eq!(found["members"][0]["leads"], 4);
+    assert_eq!(found["members"][1]["standing"], "aside");
     assert_eq!(found["shards"][0]["leader"], "first");
     let text = shell.out(&["set", "info", "shop", "--lock", &url]);
-    assert!(text.contains("members that lead nothing are unknown"), "{text}");
+    assert!(text.contains("the lock carries no roll calls"), "{text}");
 }
