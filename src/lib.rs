@@ -105,7 +105,10 @@ pub use lock::{
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State, WaitReason};
-pub use set::{LedShard, Set, SetBuilder, SetError, ShardChange, ShardStatus, new_set, shard_of};
+pub use set::{
+    LedShard, Set, SetBuilder, SetError, ShardChange, ShardStatus, new_set, present_member,
+    shard_of,
+};
 pub use time::clock;
 pub use util::changes::Changes;
 

@@ -21,6 +21,7 @@ mod reference;
 mod run;
 #[cfg(target_os = "linux")]
 mod sentinel;
+mod set;
 mod text;
 mod time_format;
 
@@ -58,6 +59,7 @@ enum Command {
     Life(run::Life),
     #[cfg(target_os = "linux")]
     Sentinel(sentinel::Sentinel),
+    Set(set::Set),
     Election(election::Election),
     Leader(leader::Leader),
     Kv(kv::Kv),
@@ -71,17 +73,18 @@ enum Command {
 fn main() -> ExitCode {
     // Before anything starts that a command would inherit.
     #[cfg(target_os = "linux")]
-    if let Some(code) = run::inner(std::env::args_os(), parse_run) {
+    if let Some(code) = run::inner(std::env::args_os(), parse_sentinel) {
         return code;
     }
     start()
 }
 
-/// The arguments of `incumbent run`.
+/// The lock of a sentinel, from the arguments of `incumbent run` or `incumbent set run`.
 #[cfg(target_os = "linux")]
-fn parse_run(args: Vec<String>) -> Option<run::Run> {
+fn parse_sentinel(args: Vec<String>) -> Option<run::SentinelArgs> {
     match Cli::try_parse_from(args).ok()?.command {
-        Command::Run(run) => Some(run),
+        Command::Run(run) => Some(run.sentinel_args()),
+        Command::Set(set) => set.sentinel_args(),
         _ => None,
     }
 }
@@ -95,6 +98,7 @@ async fn start() -> ExitCode {
     }
     let result = match cli.command {
         Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Set(command) => command.run().await,
         Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Leader(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
@@ -103,7 +107,10 @@ async fn start() -> ExitCode {
         Command::Man(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Reference(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
-        Command::Run(command) => command.run().await,
+        Command::Run(command) => match command.seats {
+            Some(seats) => set::run_seats(command, seats).await,
+            None => command.run().await,
+        },
         #[cfg(target_os = "linux")]
         Command::Life(command) => command.run().await,
         #[cfg(target_os = "linux")]

@@ -17,4 +17,5 @@ mod shared;
 pub use builder::{SetBuilder, SetError, new_set};
 pub use change::ShardChange;
 pub use handle::{LedShard, Set, ShardStatus};
+pub use presence::present_member;
 pub use resizing::shard_of;

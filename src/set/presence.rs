@@ -111,6 +111,21 @@ impl Present {
     }
 }
 
+/// What the entry of `election`, held by `identity`, states of a member of `set`, as an answer to a
+/// roll call: where a lock carries none, members know each other by such entries.
+///
+/// `None` if it is no such entry. No evidence: anybody may have written it.
+pub fn present_member(
+    set: &str,
+    election: &str,
+    identity: &str,
+    advertisement: &Advertisement,
+) -> Option<CandidateInfo> {
+    election.strip_prefix(&prefix_of(set))?;
+    let statement = Statement::read(advertisement)?;
+    Some(Present { identity: identity.into(), statement }.info())
+}
+
 /// The presence of a member, if the lock needs one.
 pub(super) enum MaybePresence {
     /// The lock carries roll calls, as far as is known.

@@ -6,6 +6,7 @@ mod connections;
 mod health;
 mod http;
 mod http_actions;
+mod http_listener;
 mod http_rights;
 mod leader_wait;
 mod moves;
@@ -16,7 +17,7 @@ mod status_line;
 pub mod systemd;
 pub mod unix_socket;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,13 +27,13 @@ use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Advertisement, Changes, Election, HealthCheck, StartError, new_election};
 
 use self::background::BackgroundTask;
-use self::health::Health;
 use crate::error::CliError;
 use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
-use crate::output;
 
 pub use check::CheckProcesses;
-pub use moves::MoveArgs;
+pub use health::Health;
+pub use http_listener::{HttpListener, ServedHttp, respond};
+pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use signals::StopSignals;
 pub use status_line::{StatusLine, describe, standing};
@@ -132,6 +133,16 @@ impl CandidateArgs {
         self.identity.as_deref()
     }
 
+    /// Where HTTP is served, and the file with the token of those who may act.
+    pub fn http(&self) -> (Option<&str>, Option<&Path>) {
+        (self.http.as_deref(), self.http_token_file.as_deref())
+    }
+
+    /// Whether an address is advertised.
+    pub fn advertises(&self) -> bool {
+        self.advertise.is_some()
+    }
+
     /// Refuses flags that only apply to elections with leases; `more` are those of the command.
     pub fn refuse_lease_flags(&self, more: &[(&str, bool)]) -> Result<(), CliError> {
         let flags = [("--http", self.http.is_some()), ("--advertise", self.advertise.is_some())];
@@ -194,27 +205,8 @@ impl CandidateArgs {
         let processes = CheckProcesses::default();
         let check = self.moves.check(lock, &processes)?;
         let mut status = StatusLine::new();
-        status.show(&format!("{}: connecting", self.name));
-        let mut last = None;
-        let mut on_retry = |status: &mut StatusLine, why: &CliError| {
-            let why = why.to_string();
-            if last.as_ref() != Some(&why) && self.reach.reports_failures() {
-                status.clear();
-                output::note(format!("incumbent: {why}; retrying"));
-            }
-            status.show(&format!("{}: {why}; retrying", self.name));
-            last = Some(why);
-        };
-        let opened = tokio::select! {
-            opened = lock.open(&self.name, &self.lease, self.reach.attempts(), |why| on_retry(&mut status, why)) => Ok(opened),
-            () = self.reach.is_over() => Ok(Err(self.reach.failure(last))),
-            end = end => Err(end),
-        };
-        status.clear();
-        match opened {
-            Ok(opened) => Ok(Ok(OpenedElection { lock: opened?, http, status, check, processes })),
-            Err(end) => Ok(Err(end)),
-        }
+        let opened = self.reach.open(lock, &self.name, &self.lease, &mut status, end).await?;
+        Ok(opened.map(|lock| OpenedElection { lock, http, status, check, processes }))
     }
 
     /// Starts the campaign, and reports every change from then on.

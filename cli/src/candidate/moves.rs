@@ -23,6 +23,24 @@ pub struct MoveArgs {
     /// Where this candidate runs, such as a zone: `election move --to-site` selects by it.
     #[arg(long, value_name = "NAME")]
     site: Option<String>,
+    #[command(flatten)]
+    check: CheckArgs,
+    /// Ask a leader of lower priority to hand over, once this process has been ready for a minute.
+    ///
+    /// Without this flag the priority counts only when the leadership is vacant or moved.
+    #[arg(long, requires = "priority")]
+    prefer: bool,
+    /// The same after this time.
+    #[arg(long, value_name = "DURATION", requires = "priority", value_parser = parse_up_to_a_year)]
+    prefer_after: Option<Duration>,
+    /// Begin by standing aside: lead only if no candidate that is ready does.
+    #[arg(long)]
+    stand_aside: bool,
+}
+
+/// The flags of the check.
+#[derive(Debug, Default, Args)]
+pub struct CheckArgs {
     /// Check whether this process can do the work of a leader: by a command, or a URL.
     ///
     /// A command runs in `sh -c`: exit code 0 passes, else the last line of its output is the
@@ -41,17 +59,6 @@ pub struct MoveArgs {
     #[arg(long, value_name = "N", requires = "check")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     check_failures: Option<u32>,
-    /// Ask a leader of lower priority to hand over, once this process has been ready for a minute.
-    ///
-    /// Without this flag the priority counts only when the leadership is vacant or moved.
-    #[arg(long, requires = "priority")]
-    prefer: bool,
-    /// The same after this time.
-    #[arg(long, value_name = "DURATION", requires = "priority", value_parser = parse_up_to_a_year)]
-    prefer_after: Option<Duration>,
-    /// Begin by standing aside: lead only if no candidate that is ready does.
-    #[arg(long)]
-    stand_aside: bool,
 }
 
 fn parse_interval(word: &str) -> Result<Duration, String> {
@@ -62,21 +69,14 @@ fn parse_interval(word: &str) -> Result<Duration, String> {
     }
 }
 
-impl MoveArgs {
-    /// The flags, and whether they are given.
-    pub fn given(&self) -> [(&'static str, bool); 6] {
-        [
-            ("--priority", self.priority.is_some()),
-            ("--site", self.site.is_some()),
-            ("--check", self.check.is_some()),
-            ("--prefer", self.prefer),
-            ("--prefer-after", self.prefer_after.is_some()),
-            ("--stand-aside", self.stand_aside),
-        ]
+impl CheckArgs {
+    /// Whether there is a check.
+    pub fn is_given(&self) -> bool {
+        self.check.is_some()
     }
 
     /// The check, before the campaign. Its command does not inherit the secrets of `lock`.
-    pub fn check(
+    pub fn start(
         &self,
         lock: &LockArgs,
         processes: &CheckProcesses,
@@ -90,6 +90,41 @@ impl MoveArgs {
             check = check.failures(failures);
         }
         Ok(Some(check))
+    }
+}
+
+impl MoveArgs {
+    /// The parts that a member of a set has too: the site, the check, and whether it stands aside.
+    pub fn for_set(self) -> (Option<String>, CheckArgs, bool) {
+        (self.site, self.check, self.stand_aside)
+    }
+
+    /// The first given flag of the priority.
+    pub fn priority_flag(&self) -> Option<&'static str> {
+        let flags = self.given();
+        let of_priority = |flag: &str| ["--priority", "--prefer", "--prefer-after"].contains(&flag);
+        flags.into_iter().find(|(flag, given)| *given && of_priority(flag)).map(|(flag, _)| flag)
+    }
+
+    /// The flags, and whether they are given.
+    pub fn given(&self) -> [(&'static str, bool); 6] {
+        [
+            ("--priority", self.priority.is_some()),
+            ("--site", self.site.is_some()),
+            ("--check", self.check.is_given()),
+            ("--prefer", self.prefer),
+            ("--prefer-after", self.prefer_after.is_some()),
+            ("--stand-aside", self.stand_aside),
+        ]
+    }
+
+    /// The check, before the campaign. Its command does not inherit the secrets of `lock`.
+    pub fn check(
+        &self,
+        lock: &LockArgs,
+        processes: &CheckProcesses,
+    ) -> Result<Option<HealthCheck>, CliError> {
+        self.check.start(lock, processes)
     }
 
     pub fn apply(

@@ -288,19 +288,22 @@ impl ElectionObjects {
         namespace_is_there(&self.cluster, self.timeout).await
     }
 
-    /// Opens the lock of one election, and reads it once.
+    /// Opens the lock of one election, and reads it once. `many`: of others too, each of which has
+    /// an object of its own.
     pub async fn open_lock(
         &self,
         name: &str,
         object: Option<&str>,
         lease: Option<Duration>,
+        many: bool,
     ) -> Result<OpenedLock, CliError> {
         let timing = timing(lease)?;
         let (cluster, object) = (&self.cluster, object.unwrap_or(name));
+        let fixed = (!many).then_some(object);
         let lock: Arc<dyn Lock> = match self.kind {
-            Kind::Lease | Kind::ForLife => chosen(cluster.lease_lock(), timing, object),
-            Kind::ConfigMap => chosen(cluster.config_map_lock(), timing, object),
-            Kind::Endpoints => chosen(cluster.endpoints_lock(), timing, object),
+            Kind::Lease | Kind::ForLife => chosen(cluster.lease_lock(), timing, fixed),
+            Kind::ConfigMap => chosen(cluster.config_map_lock(), timing, fixed),
+            Kind::Endpoints => chosen(cluster.endpoints_lock(), timing, fixed),
         };
         if lock.check_name(name).is_err() {
             let kind = self.kind.name();
@@ -326,9 +329,13 @@ pub fn timing(lease: Option<Duration>) -> Result<LeaseTiming, CliError> {
 fn chosen<C: ResourceKind>(
     lock: ResourceLock<C>,
     timing: LeaseTiming,
-    object: &str,
+    object: Option<&str>,
 ) -> Arc<dyn Lock> {
-    Arc::new(lock.timing(timing).object(object))
+    let lock = lock.timing(timing);
+    match object {
+        Some(object) => Arc::new(lock.object(object)),
+        None => Arc::new(lock),
+    }
 }
 
 /// A valid object name that resembles the election's name.

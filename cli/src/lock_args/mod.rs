@@ -131,6 +131,9 @@ pub struct LeaseArgs {
     /// program; in a URL, write `?with-choria` behind the bucket.
     #[arg(long)]
     with_choria: bool,
+    /// Whether the elections of a set are opened: with Kubernetes, each has an object of its own.
+    #[arg(skip)]
+    pub is_set: bool,
 }
 
 /// The selected lock.
@@ -204,7 +207,7 @@ impl LockArgs {
         on_retry: impl FnMut(&CliError),
     ) -> Result<Arc<dyn Lock>, CliError> {
         let no_create = !self.is_per_election();
-        let args = LeaseArgs { lease: None, no_create, object, with_choria: false };
+        let args = LeaseArgs { lease: None, no_create, object, with_choria: false, is_set: false };
         Ok(self.open(name, &args, Attempts::UnlessTimeout, on_retry).await?.lock)
     }
 
@@ -257,7 +260,7 @@ impl SelectedLock<'_> {
                 })
             }
             Self::Kubernetes(objects) => {
-                objects.open_lock(name, args.object.as_deref(), args.lease).await
+                objects.open_lock(name, args.object.as_deref(), args.lease, args.is_set).await
             }
             Self::Url(url, _) => {
                 let mut url = url.clone();
@@ -283,6 +286,17 @@ impl SelectedLock<'_> {
 }
 
 impl LeaseArgs {
+    /// The same for the elections of a set. Flags that do not apply to them are refused.
+    pub fn of_set(mut self) -> Result<Self, CliError> {
+        let flags = [("--object", self.object.is_some()), ("--with-choria", self.with_choria)];
+        if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
+            let message = format!("{flag} cannot be used with several leaders");
+            return Err(CliError::new(Code::Usage, message));
+        }
+        self.is_set = true;
+        Ok(self)
+    }
+
     /// The first given flag that only applies to leases.
     pub fn given(&self) -> Option<&'static str> {
         let flags = [

@@ -14,10 +14,19 @@ impl Cgroup {
     /// Creates it. `None` without such a hierarchy, without the right to write, or if the kernel
     /// (before 5.14) cannot kill a group.
     pub fn create() -> Option<Self> {
+        Self::create_as(format!("incumbent-{}", std::process::id()))
+    }
+
+    /// The same for one of several commands.
+    pub fn create_for(number: u32) -> Option<Self> {
+        Self::create_as(format!("incumbent-{}-{number}", std::process::id()))
+    }
+
+    fn create_as(name: String) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let below = own_directory(&mounts, &groups)?;
-        let directory = below.join(format!("incumbent-{}", std::process::id()));
+        let directory = below.join(name);
         // An existing group is left by a killed process with the same id.
         if fs::create_dir(&directory).is_err() && !directory.is_dir() {
             return None;

@@ -18,7 +18,7 @@ use super::cgroup::Cgroup;
 use crate::text::printable;
 
 /// The pause after a kill, before the next search for forked processes.
-const PASS: Duration = Duration::from_millis(2);
+pub(super) const PASS: Duration = Duration::from_millis(2);
 /// The same for processes that take long to end: they are not about to fork.
 const LATER_PASS: Duration = Duration::from_millis(50);
 const A_WHILE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const A_WHILE: Duration = Duration::from_secs(1);
 /// A process. Its id may be reused; the id with its start time is unique.
 pub struct Process {
     pub pid: Pid,
-    parent: Pid,
+    pub(super) parent: Pid,
     group: Option<Pid>,
     pub started: u64,
     state: String,
@@ -58,7 +58,7 @@ impl Process {
 pub struct Killed {
     /// The status changes of children.
     pub changed: Vec<(Pid, WaitStatus)>,
-    left: Vec<Process>,
+    pub(super) left: Vec<Process>,
 }
 
 impl Killed {
@@ -90,6 +90,15 @@ pub struct Reaped {
 /// Sends a signal to every descendant.
 pub fn signal_all(signal: Signal) {
     for process in descendants() {
+        send(&process, signal);
+    }
+}
+
+/// Sends a signal to a child and every descendant of it.
+pub fn signal_below(child: Pid, signal: Signal) {
+    // Another process may have the id of a child that was collected.
+    let Some(root) = read(child).filter(|process| process.parent == getpid()) else { return };
+    for process in [root].into_iter().chain(below(child)) {
         send(&process, signal);
     }
 }
@@ -143,6 +152,11 @@ pub fn reap() -> Reaped {
 }
 
 fn descendants() -> Vec<Process> {
+    below(getpid())
+}
+
+/// The descendants of a process.
+pub(super) fn below(root: Pid) -> Vec<Process> {
     let mut children: HashMap<Pid, Vec<Process>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
@@ -150,7 +164,7 @@ fn descendants() -> Vec<Process> {
             children.entry(process.parent).or_default().push(process);
         }
     }
-    let mut found = children.remove(&getpid()).unwrap_or_default();
+    let mut found = children.remove(&root).unwrap_or_default();
     let mut next = 0;
     while let Some(process) = found.get(next) {
         let below = children.remove(&process.pid);
@@ -193,7 +207,7 @@ fn read(pid: Pid) -> Option<Process> {
 }
 
 /// Signals this process, and not a later one with the same id.
-fn send(process: &Process, signal: Signal) {
+pub(super) fn send(process: &Process, signal: Signal) {
     match pidfd_open(process.pid, PidfdFlags::empty()) {
         Ok(pidfd) => {
             if read(process.pid).is_some_and(|now| now.started == process.started) {

@@ -51,6 +51,14 @@ pub struct Run {
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
     #[arg(conflicts_with = "keep_running")]
     pub drain: Option<Duration>,
+    /// Have so many leaders: each holds one of N seats, which are numbered from 0.
+    ///
+    /// COMMAND then sees the number of its seat in INCUMBENT_SEAT, and N in INCUMBENT_SEATS. Seat K
+    /// is the election NAME.K. Each candidate must have the same N, and an identity of its own; the
+    /// default is the host's name and a random number. --http serves what `incumbent set run` does.
+    #[arg(long, value_name = "N", conflicts_with = "keep_running")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub seats: Option<u32>,
     /// What to do when COMMAND ends by itself.
     #[arg(long, value_enum, default_value_t = OnExit::Resign, value_name = "WHAT")]
     pub on_exit: OnExit,

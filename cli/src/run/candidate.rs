@@ -304,7 +304,8 @@ impl CommandCandidate {
         };
         let terms = self.terms.clone();
         let check = self.candidate.check.clone();
-        Ok(GuardHandle::start(&self.options.program.command, &environment, terms, config, check)?)
+        let command = &self.options.program.command;
+        Ok(GuardHandle::start(command, &environment, terms, config, check, None)?)
     }
 
     /// Exits if a process could not be stopped: the lease must end before another leader starts,

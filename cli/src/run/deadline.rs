@@ -6,7 +6,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
 
 use incumbent::Token;
@@ -37,7 +37,8 @@ pub struct DeadlineFile {
     /// The last requested line.
     requested: Line,
     written: watch::Receiver<Written>,
-    removed: mpsc::Receiver<()>,
+    /// Locked, so that tasks may share the file.
+    removed: Mutex<mpsc::Receiver<()>>,
 }
 
 /// A line of the file.
@@ -101,7 +102,7 @@ impl DeadlineFile {
             lines: Some(lines),
             requested: none,
             written,
-            removed,
+            removed: Mutex::new(removed),
         };
         std::thread::Builder::new().name("deadline-file".to_owned()).spawn(move || {
             write_all(&path, &to_write, &sender);
@@ -181,7 +182,8 @@ impl DeadlineFile {
     /// Removes the file, unless its disk hangs.
     pub fn remove(&mut self) {
         self.lines = None;
-        let _ = self.removed.recv_timeout(REMOVAL);
+        let removed = self.removed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = removed.recv_timeout(REMOVAL);
     }
 }
 

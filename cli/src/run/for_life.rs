@@ -199,6 +199,7 @@ impl ForLife {
             None,
             config,
             CheckProcesses::default(),
+            None,
         )?;
         let kill_at = || BootClock.now() + self.grace;
         let lost = leadership.lost();

@@ -26,15 +26,20 @@ use std::process::ExitCode;
 
 use incumbent::sentinel::Sentinel;
 
-use self::args::OnExit;
-pub use self::args::Run;
+pub use self::args::{OnExit, Program, Run};
 use self::candidate::CommandCandidate;
-use self::deadline::DeadlineFile;
+pub use self::deadline::{DEADLINE_FILE, DeadlineFile};
 use self::for_life::ForLife;
 pub use self::for_life::Life;
-use self::grace::Grace;
-use self::signals::exit_code;
-use self::watchdog::Watchdog;
+pub use self::grace::Grace;
+pub use self::guard::{
+    CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, foreign, unguarded,
+};
+pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
+pub use self::terms::{Terms, channel as channel_of_terms};
+pub use self::timer::sleep_until;
+pub use self::uptime::check as check_uptime;
+pub use self::watchdog::Watchdog;
 use crate::error::CliError;
 use crate::lock_args::{LifeObjects, SelectedLock};
 
@@ -48,7 +53,10 @@ pub fn check_grace_bounds(lease: std::time::Duration, asked: std::time::Duration
 }
 
 /// Runs as one of the helper processes, if the program was started as such.
-pub fn inner(mut args: impl Iterator<Item = OsString>, parse: guard::ParseRun) -> Option<ExitCode> {
+pub fn inner(
+    mut args: impl Iterator<Item = OsString>,
+    parse: guard::ParseArgs,
+) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
         guard::GUARD_SUBCOMMAND => Some(guard::watch(args, parse)),
         guard::EXEC_SUBCOMMAND => Some(guard::become_command(args)),
@@ -57,6 +65,11 @@ pub fn inner(mut args: impl Iterator<Item = OsString>, parse: guard::ParseRun) -
 }
 
 impl Run {
+    /// The lock of the sentinel of a candidate.
+    pub fn sentinel_args(self) -> SentinelArgs {
+        SentinelArgs { lock: self.lock, object: self.candidate.lease.object }
+    }
+
     pub async fn run(mut self) -> Result<ExitCode, CliError> {
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,

@@ -28,5 +28,6 @@ mod plain_http;
 mod postgres_doctor;
 mod reference;
 mod refused_writes;
+mod set_info;
 mod shell;
 mod sqlite_doctor;

@@ -16,6 +16,7 @@ mod keep_running;
 mod moves;
 mod patience;
 mod root;
+mod set;
 mod signals;
 mod stuck;
 mod systemd;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
 use std::future::pending;
 use std::io::{self, ErrorKind, Write, stdin};
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +24,7 @@ use super::config::{GuardConfig, OURSELVES, SUBCOMMAND};
 use super::messages::{GuardEvent, GuardRequest, StopTimes};
 use crate::candidate::{CheckProcesses, NOTIFY_SOCKET};
 use crate::output;
-use crate::process::{Cgroup, tree};
+use crate::process::{Cgroup, Guards, reap_one, tree};
 use crate::run::deadline::DEADLINE_FILE;
 use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terminal::Terminal;
@@ -59,6 +60,10 @@ pub struct GuardHandle {
     interrupted: Option<Instant>,
     /// Whether the guard stops the command by its schedule.
     expired: bool,
+    /// The guards of all commands, if this one is not alone.
+    guards: Option<Guards>,
+    /// Whether the guard has ended, and left no process.
+    empty: bool,
 }
 
 /// A command that ends this soon after Ctrl-C ended because of it.
@@ -67,6 +72,8 @@ const INTERRUPT_WINDOW: Duration = Duration::from_secs(10);
 const GUARD_MARGIN: Duration = Duration::from_millis(10);
 /// How long to wait for killed processes: a large one takes time to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a guard takes to end that left no process, and how often to look.
+const END: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
 
 /// An event of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,24 +92,29 @@ pub enum CommandEvent {
 }
 
 impl GuardHandle {
-    /// Starts a guard, which starts the command.
+    /// Starts a guard, which starts the command. `guards`: those of all commands, if several run at
+    /// a time. Such a command has no terminal and no standard input.
     pub fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
         terms: Option<Terms>,
         config: GuardConfig,
         check: CheckProcesses,
+        guards: Option<Guards>,
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
-        channel::send_fd(&ours, stdin().as_fd())?;
-        let terminal = Terminal::of_candidate();
+        match guards {
+            Some(_) => channel::send_fd(&ours, File::open("/dev/null")?.as_fd())?,
+            None => channel::send_fd(&ours, stdin().as_fd())?,
+        }
+        let terminal = if guards.is_some() { None } else { Terminal::of_candidate() };
         let mut guard = Command::new(OURSELVES);
         if terms.is_none() {
             for variable in &config.withheld {
                 guard.env_remove(variable); // a sentinel needs the credentials
             }
         }
-        let child = guard
+        guard
             .arg0("incumbent")
             .arg(SUBCOMMAND)
             .args(config.to_args())
@@ -112,8 +124,11 @@ impl GuardHandle {
             .env_remove(ENVIRONMENT) // the command would register with what wraps this process
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        let child = match &guards {
+            Some(guards) => guards.spawn(&mut guard)?,
+            None => guard.spawn()?,
+        };
         let guard = Pid::from_child(&child);
         if let Some(terminal) = &terminal {
             terminal.lend(guard);
@@ -136,6 +151,8 @@ impl GuardHandle {
             expired: false,
             terms,
             check,
+            guards,
+            empty: false,
         };
         if let (true, Some(args)) = (handle.terms.is_some(), arguments()) {
             handle.request(GuardRequest::Sentinel(args));
@@ -211,6 +228,7 @@ impl GuardHandle {
                 self.interrupted = Some(BootClock.now());
             }
             GuardEvent::Expired => self.expired = true,
+            GuardEvent::Empty => self.empty = true,
             GuardEvent::Received => {
                 if let Some(GuardRequest::RunUntil(until)) = self.unacknowledged.pop_front() {
                     self.until = Some(until);
@@ -233,8 +251,12 @@ impl GuardHandle {
 
     /// Stops the tree without the guard, at the guard's scheduled time.
     pub async fn stop_without_guard(&mut self) {
-        tree::signal_all(self.signal);
-        tree::signal_all(Signal::CONT); // including the guard
+        let signal_all = |signal| match self.guards {
+            Some(_) => tree::signal_below(self.guard, signal),
+            None => tree::signal_all(signal),
+        };
+        signal_all(self.signal);
+        signal_all(Signal::CONT); // including the guard
         let kill_at = self.until.map_or_else(|| BootClock.now(), |until| until.kill_at);
         self.wait_for_guard(kill_at).await;
     }
@@ -250,8 +272,10 @@ impl GuardHandle {
                 line = self.events.next_line() => line,
             };
             let Ok(Some(line)) = line else { break };
-            if let Ok(GuardEvent::Ended { code }) = line.parse() {
-                self.code = Some(code);
+            match line.parse() {
+                Ok(GuardEvent::Ended { code }) => self.code = Some(code),
+                Ok(GuardEvent::Empty) => self.empty = true,
+                _ => {}
             }
         }
         self.kill_remaining().await;
@@ -259,11 +283,36 @@ impl GuardHandle {
 
     /// Kills the remaining processes; `left` names those that could not be killed.
     async fn kill_remaining(&mut self) {
+        if let Some(guards) = self.guards.clone() {
+            return self.kill_remaining_beside(&guards).await;
+        }
         // All descendants are killed, and so is the check. One that hangs is no part of COMMAND.
         let _pause = self.check.pause();
         let give_up = BootClock.now() + KILL_TIMEOUT;
         let killed = tree::kill_all(self.cgroup.as_ref(), give_up).await;
         self.left = killed.left_outside(self.check.group());
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
+        }
+    }
+
+    /// The same beside other commands, whose processes are left alone.
+    async fn kill_remaining_beside(&mut self, guards: &Guards) {
+        let end = BootClock.now() + END.0;
+        let mut is_reaped = false;
+        while self.empty && !is_reaped && BootClock.now() < end {
+            is_reaped = reap_one(self.guard);
+            if !is_reaped {
+                tokio::time::sleep(END.1).await;
+            }
+        }
+        guards.forget(self.guard);
+        if !is_reaped {
+            let _pause = self.check.pause();
+            let give_up = BootClock.now() + KILL_TIMEOUT;
+            let killed = guards.kill_others(self.cgroup.as_ref(), give_up).await;
+            self.left = killed.left_outside(self.check.group());
+        }
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
@@ -306,6 +355,14 @@ impl GuardHandle {
     pub fn was_interrupted(&self) -> bool {
         let recently = |at: Instant| BootClock.now().saturating_since(at) < INTERRUPT_WINDOW;
         self.interrupted.is_some_and(recently)
+    }
+}
+
+impl Drop for GuardHandle {
+    fn drop(&mut self) {
+        if let Some(guards) = &self.guards {
+            guards.forget(self.guard);
+        }
     }
 }
 

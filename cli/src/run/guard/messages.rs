@@ -49,6 +49,8 @@ pub enum GuardEvent {
     Interrupted(i32),
     /// The schedule has passed: the tree is being stopped, or was not started.
     Expired,
+    /// No process of the tree is left, and the guard ends.
+    Empty,
     /// Acknowledges a request. Acknowledgements are in order.
     Received,
     /// A process of the tree cannot be signalled; `lasting` if the previous check found it too.
@@ -115,6 +117,7 @@ impl fmt::Display for GuardEvent {
             Self::Stopped(signal) => write!(f, "stopped {signal}"),
             Self::Interrupted(signal) => write!(f, "interrupted {signal}"),
             Self::Expired => f.write_str("expired"),
+            Self::Empty => f.write_str("empty"),
             Self::Received => f.write_str("received"),
             Self::Foreign { pid, lasting: false } => write!(f, "foreign {pid}"),
             Self::Foreign { pid, lasting: true } => write!(f, "foreign {pid} lasting"),
@@ -132,6 +135,7 @@ impl FromStr for GuardEvent {
             ["stopped", signal] => Self::Stopped(number(signal)?),
             ["interrupted", signal] => Self::Interrupted(number(signal)?),
             ["expired"] => Self::Expired,
+            ["empty"] => Self::Empty,
             ["received"] => Self::Received,
             ["foreign", pid] => Self::Foreign { pid: number(pid)?, lasting: false },
             ["foreign", pid, "lasting"] => Self::Foreign { pid: number(pid)?, lasting: true },
@@ -189,6 +193,7 @@ mod tests {
             GuardEvent::Stopped(20),
             GuardEvent::Interrupted(2),
             GuardEvent::Expired,
+            GuardEvent::Empty,
             GuardEvent::Received,
             GuardEvent::Foreign { pid: 7, lasting: false },
             GuardEvent::Foreign { pid: 7, lasting: true },

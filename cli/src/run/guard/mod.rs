@@ -22,4 +22,4 @@ pub use self::exec::{SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
 pub use self::handle::{CommandEvent, GuardHandle};
 pub use self::messages::{GuardRequest, StopTimes};
 pub use self::process::watch;
-pub use self::sentinel::ParseRun;
+pub use self::sentinel::{ParseArgs, SentinelArgs};

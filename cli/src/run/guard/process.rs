@@ -21,7 +21,7 @@ use super::config::{GuardConfig, OURSELVES, until_argument};
 use super::exec;
 use super::foreign::ForeignWatch;
 use super::messages::{GuardEvent, GuardRequest};
-use super::sentinel::{GuardSentinel, ParseRun};
+use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
 use crate::process::{WatchedProcess, tree};
 use crate::run::terminal::Terminal;
@@ -33,7 +33,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Arguments: the configuration, the command and its arguments.
-pub fn watch(mut args: impl Iterator<Item = OsString>, parse: ParseRun) -> ExitCode {
+pub fn watch(mut args: impl Iterator<Item = OsString>, parse: ParseArgs) -> ExitCode {
     // The command, of the same user, cannot read the credentials of the lock in its environment.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let Some(config) = GuardConfig::from_args(&mut args) else { return ExitCode::FAILURE };
@@ -68,7 +68,7 @@ struct Guard {
     ended: bool,
     /// `None` if it was dead before it could be watched.
     candidate: Option<WatchedProcess>,
-    parse: ParseRun,
+    parse: ParseArgs,
     sentinel: Option<GuardSentinel>,
 }
 
@@ -88,7 +88,7 @@ impl Guard {
     fn start(
         config: GuardConfig,
         args: impl Iterator<Item = OsString>,
-        parse: ParseRun,
+        parse: ParseArgs,
     ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -187,6 +187,9 @@ impl Guard {
         };
         if let Some(terminal) = &self.terminal {
             terminal.give_back();
+        }
+        if is_tree_dead {
+            send_event(&self.channel, GuardEvent::Empty);
         }
         if orphaned {
             self.remove_files();

@@ -7,14 +7,21 @@ use std::sync::Arc;
 use incumbent::sentinel::SentinelMessage;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::run::Run;
+use crate::lock_args::LockArgs;
 use crate::sentinel::{RELEASE_TIMEOUT, Registry, SentinelLocks};
 
 /// The registry knows one process: the candidate.
 const CANDIDATE: u64 = 0;
 
+/// The lock of a sentinel.
+pub struct SentinelArgs {
+    pub lock: LockArgs,
+    /// As with `--object`.
+    pub object: Option<String>,
+}
+
 /// Parses the arguments of the program.
-pub type ParseRun = fn(Vec<String>) -> Option<Run>;
+pub type ParseArgs = fn(Vec<String>) -> Option<SentinelArgs>;
 
 /// The registered terms of the candidate, and the thread that checks and releases them.
 pub struct GuardSentinel {
@@ -25,9 +32,9 @@ pub struct GuardSentinel {
 
 impl GuardSentinel {
     /// `args`: those of the candidate, as JSON.
-    pub fn start(args: &str, parse: ParseRun) -> Option<Self> {
-        let run = parse(serde_json::from_str(args).ok()?)?;
-        let registry = Registry::new(SentinelLocks::new(run.lock, run.candidate.lease.object));
+    pub fn start(args: &str, parse: ParseArgs) -> Option<Self> {
+        let SentinelArgs { lock, object } = parse(serde_json::from_str(args).ok()?)?;
+        let registry = Registry::new(SentinelLocks::new(lock, object));
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().ok()?;
         Some(Self { registry: Arc::new(registry), runtime: Some(runtime) })
     }

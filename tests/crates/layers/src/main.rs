@@ -55,6 +55,7 @@ const CRATES: [Layers; 2] = [
             "doctor",
             "sentinel",
             "run",
+            "set",
             "leader",
             "election",
             "reference",

@@ -1,0 +1,186 @@
+//! The flags and the manual of `incumbent set run`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::member::MemberOptions;
+use super::work::{Form, Naming, OnShardExit};
+use crate::candidate::CheckArgs;
+use crate::error::CliError;
+use crate::lock_args::{LeaseArgs, LockArgs};
+use crate::run::Program;
+use crate::time_format::parse_up_to_a_year;
+
+/// Run COMMAND for each shard of the set NAME that this process leads.
+///
+/// Of all processes that run this with one NAME, on any number of hosts, at most one has COMMAND
+/// running for a shard, and each has about the same number of shards. COMMAND is started when this
+/// process becomes the leader of a shard, and stopped before another one does. While the server is
+/// unreachable it retries, unless `--timeout` is given.
+#[derive(Debug, Args)]
+#[command(after_long_help = MANUAL)]
+pub struct SetRun {
+    /// The set. Shard K of it is the election NAME.K.
+    #[arg(index = 1)]
+    pub name: String,
+    #[command(flatten)]
+    pub program: Program,
+    #[command(flatten)]
+    pub share: ShareArgs,
+    /// Run COMMAND once, and keep the shards that this process leads in FILE: one line per shard,
+    /// with its number and its fencing token. COMMAND gets SIGUSR1 at each change.
+    ///
+    /// FILE is replaced at once when a shard is won, and when it is to be given up: because it
+    /// moves, because this process ends, or because its lease cannot be renewed; then the grace is
+    /// left before the deadline. Nobody learns whether COMMAND has stopped its work on a shard that
+    /// is no longer in FILE: it must send the token with each write, and the destination must
+    /// refuse smaller ones of the shard. --drain gives it time to end what it has begun. A signal
+    /// is delayed until COMMAND has a handler for it. If COMMAND ends, this process does, with its
+    /// exit code.
+    #[arg(long, value_name = "FILE", conflicts_with = "on_exit")]
+    pub signal_changes: Option<PathBuf>,
+    /// What to do when the COMMAND of a shard ends by itself.
+    #[arg(long, value_enum, default_value_t = OnShardExit::GiveUp, value_name = "WHAT")]
+    pub on_exit: OnShardExit,
+    /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
+    ///
+    /// As with `incumbent run`, it must fit into the lease beside the renewals.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub grace: Option<Duration>,
+    /// When a shard moves, or a signal ends this process, let COMMAND end its work for so long.
+    ///
+    /// COMMAND gets its signal at once. The term of the shard goes on until COMMAND has ended, but
+    /// at most for this time: COMMAND then has the grace before it is killed. A second signal ends
+    /// the drain. Without this flag COMMAND has the grace only.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub drain: Option<Duration>,
+    /// If this process is killed, leave its shards to their leases.
+    ///
+    /// By default the guard of each COMMAND then kills it and releases the shard, over a connection
+    /// of its own, so that another member leads within milliseconds.
+    #[arg(long)]
+    pub no_sentinel: bool,
+    /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
+    /// several variables.
+    #[arg(long, value_name = "VARIABLE")]
+    pub pass_env: Vec<String>,
+    /// The identity, by which members know each other: it must be unique in the set [default: the
+    /// host's name and a random number].
+    #[arg(long)]
+    pub identity: Option<String>,
+    /// Where this member runs, such as a zone.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
+    #[command(flatten)]
+    pub check: CheckArgs,
+    /// Begin by standing aside: lead only the shards that no member that is ready does.
+    #[arg(long)]
+    pub stand_aside: bool,
+    /// Serve HTTP at this port of the loopback address, at this address and port, or at this Unix
+    /// socket.
+    ///
+    /// GET /shards: the set as JSON: name, identity, standing, the shards that this member leads,
+    /// each with its token (led), and all shards with their leader and, if known, its token
+    /// (shards). GET /livez, /readyz, /healthz, /metrics: as with `incumbent run`, for all shards.
+    #[arg(long, value_name = "[ADDRESS:]PORT|unix:PATH")]
+    pub http: Option<String>,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+}
+
+/// The part of the set that this member leads.
+#[derive(Debug, Args)]
+pub struct ShareArgs {
+    /// How many shards the set has: 1 to 100000, the same for each member.
+    #[arg(long, value_name = "N")]
+    pub shards: u32,
+    /// How much this member leads, compared with the others: 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub weight: u32,
+    /// The most shards that this member leads at once [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_shards: Option<u32>,
+    /// For how long no member has come or gone before shards move to members that lead less
+    /// [default: two leases].
+    #[arg(long, value_name = "DURATION", value_parser = parse_up_to_a_year)]
+    pub settle: Option<Duration>,
+    /// How many shards of the set move at once [default: a tenth of them].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub moves_at_once: Option<u32>,
+}
+
+const MANUAL: &str = "\
+What COMMAND sees:
+  {shard} in an argument of COMMAND is replaced by the number of the shard, 0 and up, unless --signal-changes is given.
+  INCUMBENT_SET            NAME.
+  INCUMBENT_SHARDS         The number of shards.
+  INCUMBENT_IDENTITY       The identity, shown as the holder.
+  And for one shard, so not with --signal-changes:
+  INCUMBENT_SHARD          The number of the shard.
+  INCUMBENT_ELECTION       The election of the shard, NAME.K.
+  INCUMBENT_TOKEN          The fencing token of the term, greater than that of every earlier term of the shard. Send it
+                           with each write, and refuse smaller ones at the destination.
+  INCUMBENT_DEADLINE_FILE  As with `incumbent run`.
+  With --signal-changes also:
+  INCUMBENT_SHARDS_FILE    FILE, as an absolute path.
+  Variables with credentials of the lock are not inherited, unless --pass-env names them: see `incumbent run`. Standard
+  output and error are passed through, those of all shards together. Standard input is empty, unless --signal-changes
+  is given.
+
+What is stopped:
+  COMMAND and all its descendants, as `incumbent run` does it: by a guard process of each COMMAND (`run-guard` in a
+  process list), also when incumbent itself is killed, hangs, or is suspended. If a guard is killed, COMMAND is killed
+  with it, and this member stops. With --signal-changes COMMAND is stopped as well if no lease of a shard in FILE has
+  been renewed in time, as while incumbent is suspended.
+
+Signals:
+  SIGTERM, SIGINT and SIGQUIT stop all shards, in order; a second one ends their drains. SIGUSR1, SIGUSR2 and SIGHUP are
+  forwarded to each COMMAND once it has a handler for them; SIGUSR1 is not with --signal-changes.
+
+Exit codes:
+  128 and the number of a signal that ended incumbent, after it stopped each COMMAND and released its shards. With
+  --signal-changes, or --on-exit exit, COMMAND's own. 127: no such command, 126: not executable; both before
+  campaigning. Else 1 failed, 2 usage, 3 no such bucket or namespace, 4 no server reachable at the start, 5 permission
+  denied.
+
+Examples:
+  incumbent set run indexers --shards 64 -- ./indexer --part {shard}
+  incumbent set run indexers --shards 64 --weight 2 --drain 2m -- ./indexer --part {shard}
+  incumbent set run indexers --shards 64 --signal-changes /run/indexer/shards -- ./indexer";
+
+impl SetRun {
+    pub async fn run(self, lock: LockArgs) -> Result<ExitCode, CliError> {
+        let mut withheld = lock.secrets();
+        withheld.retain(|name| self.pass_env.iter().all(|passed| passed != name));
+        let form = match self.signal_changes {
+            Some(file) => Form::Once(file),
+            None => Form::PerShard(self.on_exit),
+        };
+        let options = MemberOptions {
+            name: self.name,
+            lock,
+            program: self.program,
+            shards: self.share.shards,
+            weight: self.share.weight,
+            max_shards: self.share.max_shards,
+            settle: self.share.settle,
+            moves_at_once: self.share.moves_at_once,
+            grace: self.grace,
+            drain: self.drain,
+            sentinel: !self.no_sentinel,
+            withheld: withheld.into_iter().map(str::to_owned).collect(),
+            identity: self.identity,
+            site: self.site,
+            check: self.check,
+            stand_aside: self.stand_aside,
+            http: self.http,
+            lease: self.lease.of_set()?,
+            naming: Naming::Shards,
+            form,
+        };
+        options.run().await
+    }
+}

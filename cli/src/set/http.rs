@@ -1,0 +1,122 @@
+//! `--http` of a member: its shards, health and metrics over HTTP.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use incumbent::Set;
+use serde_json::{Value, json};
+use tokio::sync::SetOnce;
+
+use crate::candidate::{Health, HttpListener, ServedHttp, respond};
+use crate::error::CliError;
+
+/// What is served once the lock was reached.
+struct StartedSet {
+    set: Set,
+    health: Arc<Health>,
+}
+
+type Started = Arc<SetOnce<StartedSet>>;
+
+/// The HTTP server of a member. It serves from the start, before the lock was reached.
+pub struct Server {
+    started: Started,
+    _serves: ServedHttp,
+}
+
+impl Server {
+    /// Must be called before the member starts, which looks for a metrics recorder once.
+    pub async fn start(address: &str) -> Result<Self, CliError> {
+        let listener = HttpListener::bind(address, None).await?;
+        let started = Started::default();
+        let routes = Router::new()
+            .route("/shards", get(shards))
+            .route("/livez", get(livez))
+            .route("/readyz", get(readyz))
+            .route("/healthz", get(healthz))
+            .with_state(Arc::clone(&started))
+            .merge(listener.metrics());
+        Ok(Self { started, _serves: listener.serve(routes) })
+    }
+
+    /// Serves this member from now on.
+    pub fn serve(&self, set: Set, health: Arc<Health>) {
+        let _ = self.started.set(StartedSet { set, health }); // an error: already set
+    }
+}
+
+/// What a member leads, in a few words.
+pub fn summary(set: &Set) -> String {
+    let (led, all) = (set.shards().len(), set.status().len());
+    format!("leads {led} of {all}")
+}
+
+async fn shards(State(started): State<Started>) -> Json<Value> {
+    let Some(StartedSet { set, .. }) = started.get() else { return Json(Value::Null) };
+    let led = set.shards();
+    let led = led.iter().map(|led| json!({"shard": led.shard, "token": led.token.0}));
+    let status = set.status();
+    let all = status.iter().map(|status| {
+        let leader = status.leader.as_ref();
+        let token = status.token.or(leader.and_then(|leader| leader.token));
+        json!({
+            "shard": status.shard,
+            "leader": leader.map(|leader| &*leader.identity),
+            "token": token.map(|token| token.0),
+            "mine": status.token.is_some(),
+        })
+    });
+    Json(json!({
+        "set": set.name(),
+        "identity": set.identity(),
+        "standing": set.standing().as_str(),
+        "led": led.collect::<Vec<_>>(),
+        "shards": all.collect::<Vec<_>>(),
+    }))
+}
+
+/// Whether the process works. An unreachable lock is not a reason to restart it.
+async fn livez(State(started): State<Started>) -> (StatusCode, String) {
+    respond(match started.get() {
+        None => Ok("ok: connecting to the lock".to_owned()),
+        Some(started) => started.answer(Health::is_alive),
+    })
+}
+
+/// Whether the member takes part: it could lead shards.
+async fn readyz(State(started): State<Started>) -> (StatusCode, String) {
+    respond(match started.get() {
+        None => Err("connecting to the lock".to_owned()),
+        Some(started) => started.answer(Health::is_ready),
+    })
+}
+
+/// Both, without waiting for the lock's first response.
+async fn healthz(State(started): State<Started>) -> (StatusCode, String) {
+    respond(match started.get() {
+        None => Err("connecting to the lock".to_owned()),
+        Some(started) => started.answer(Health::health),
+    })
+}
+
+impl StartedSet {
+    /// One line: that each shard is well and the first one passes, or the problem.
+    fn answer(
+        &self,
+        of_first: impl Fn(&Health, &incumbent::Election) -> Result<String, String>,
+    ) -> Result<String, String> {
+        let elections = (0..).map_while(|shard| Some((shard, self.set.election(shard)?)));
+        for (shard, election) in elections {
+            let of_shard = |why: String| format!("shard {shard}: {why}");
+            self.health.is_alive(election).map_err(of_shard)?;
+        }
+        // Every member takes part in each election: one of them shows whether the lock responds.
+        if let Some(first) = self.set.election(0) {
+            of_first(&self.health, first)?;
+        }
+        Ok(format!("ok: {}", summary(&self.set)))
+    }
+}

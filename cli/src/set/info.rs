@@ -1,0 +1,149 @@
+//! `incumbent set info`.
+
+use std::time::Duration;
+
+use clap::Args;
+use incumbent::CandidateInfo;
+use incumbent::lock::{CandidateRequest, RollCall};
+use serde_json::json;
+
+use super::roll::{MemberView, SetView, present, ranges, shard_of, stated};
+use crate::elections::Elections;
+use crate::error::{CliError, Code};
+use crate::lock_args::{LockArgs, check_name};
+use crate::output::{self, Format, Printing};
+
+/// Show who leads each shard of the set NAME, and how much each member leads.
+///
+/// The imbalance is the greatest number of shards per weight that a ready member leads, less the
+/// least one. Members that lead nothing are known by a roll call, where the lock carries one: those
+/// that are slow, cut off or of other programs are missing. Where it carries none, they are known
+/// by entries of their own, which a crash leaves behind for a lease or longer.
+#[derive(Args)]
+pub struct SetInfo {
+    /// The set.
+    name: String,
+    /// How many shards the set has [default: as its members state, or its entries show].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    shards: Option<u32>,
+    /// How long to wait for answers to the roll call, at most 30s.
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration)]
+    within: Duration,
+    #[command(flatten)]
+    printing: Printing,
+}
+
+impl SetInfo {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
+        if self.within > RollCall::MAX_WITHIN {
+            return Err(CliError::new(Code::Usage, "--within is at most 30s"));
+        }
+        check_name(&self.name)?;
+        // Every member takes part in each election: one of them will do.
+        let first = format!("{}.0", self.name);
+        let elections = Elections::open(lock, Some(&first)).await?;
+        let called = elections.call_roll(&first, CandidateRequest::Identify, self.within).await;
+        let roll = match called {
+            Ok(roll) => Some(roll),
+            Err(failure) if failure.code() == Some(Code::Failed) => None, // it carries none
+            Err(failure) => return Err(failure),
+        };
+        let statuses = elections.list().await?;
+        let present = present(&self.name, &statuses);
+        let members = roll.as_deref().unwrap_or(&present);
+        let listed = statuses.iter().filter_map(|status| shard_of(&self.name, &status.election));
+        let shards = self.shards.or_else(|| stated(members));
+        let shards = shards.or_else(|| listed.max().map(|last| last + 1)).ok_or_else(|| {
+            let message = format!(
+                "set {}: no member answers, and there is no trace of a shard; see --shards",
+                self.name
+            );
+            CliError::new(Code::NotFound, message)
+        })?;
+        let view = SetView::new(&self.name, shards, &statuses, members);
+        match self.printing.output {
+            Format::Json => self.print_json(&view, roll.as_deref()),
+            Format::Table => self.print(&view, roll.is_some()),
+        }
+    }
+
+    fn print(&self, view: &SetView, has_roll: bool) -> Result<(), CliError> {
+        let (shards, members) = (view.shards.len(), view.members.len());
+        output::line(format!(
+            "Set {}: {shards} shards, {members} members, imbalance {}",
+            output::bold(&self.name),
+            shown(view.imbalance())
+        ))?;
+        if !has_roll {
+            output::line("  the lock carries no roll calls: members are those of the entries")?;
+        }
+        if !view.differing.is_empty() {
+            let stated: Vec<_> = view.differing.iter().map(u32::to_string).collect();
+            output::line(format!(
+                "  {}: members state different numbers of shards: {}",
+                output::yellow("warning"),
+                stated.join(", ")
+            ))?;
+        }
+        let leaderless = view.leaderless();
+        if !leaderless.is_empty() {
+            output::line(format!("  no leader: {}", ranges(&leaderless)))?;
+        }
+        output::line("")?;
+        let member = |(identity, member): (&String, &MemberView)| {
+            let MemberView { leads, weight, standing } = member;
+            [
+                identity.clone(),
+                leads.to_string(),
+                or_dash(weight.map(|weight| weight.to_string())),
+                or_dash(standing.map(|standing| standing.as_str().to_owned())),
+            ]
+        };
+        output::table(["member", "leads", "weight", "standing"], view.members.iter().map(member))?;
+        output::line("")?;
+        let rows = view.shards.iter().enumerate().map(|(shard, leader)| {
+            let (leader, token) = match leader {
+                Some((leader, token)) => (leader.clone(), token.map(|token| token.to_string())),
+                None => ("none".to_owned(), None),
+            };
+            [shard.to_string(), leader, or_dash(token)]
+        });
+        output::table(["shard", "leader", "token"], rows)
+    }
+
+    fn print_json(&self, view: &SetView, roll: Option<&[CandidateInfo]>) -> Result<(), CliError> {
+        let member = |(identity, member): (&String, &MemberView)| {
+            json!({
+                "identity": identity,
+                "leads": member.leads,
+                "weight": member.weight,
+                "standing": member.standing.map(|standing| standing.as_str()),
+            })
+        };
+        let shards = view.shards.iter().enumerate().map(|(shard, leader)| {
+            json!({
+                "shard": shard,
+                "leader": leader.as_ref().map(|(leader, _)| leader),
+                "token": leader.as_ref().and_then(|(_, token)| *token),
+            })
+        });
+        output::json(&json!({
+            "set": self.name,
+            "roll_call": roll.is_some(),
+            "members": view.members.iter().map(member).collect::<Vec<_>>(),
+            "imbalance": view.imbalance(),
+            "leaderless": view.leaderless(),
+            "shards": shards.collect::<Vec<_>>(),
+        }))
+    }
+}
+
+fn or_dash(cell: Option<String>) -> String {
+    cell.unwrap_or_else(|| "-".to_owned())
+}
+
+/// A number without superfluous digits.
+fn shown(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

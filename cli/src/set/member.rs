@@ -1,0 +1,353 @@
+//! A member of a set, from its start to its end.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::Lock;
+use incumbent::sentinel::Sentinel;
+use incumbent::{Change, Set, SetBuilder, SetError, ShardChange, new_set};
+use rustix::process::Signal;
+use tokio::sync::{SetOnce, broadcast, mpsc};
+
+use super::changes_file;
+use super::commands::Commands;
+use super::http;
+use super::listed::{Listed, ShardList};
+use super::work::{Form, MemberEvent, Naming, Order};
+use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, StatusLine, systemd};
+use crate::error::{CliError, Code};
+use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
+use crate::process::Guards;
+use crate::run::{Grace, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
+use crate::run::{channel_of_terms, check_uptime};
+
+/// How many orders a slow command may lag behind.
+const ORDERS: usize = 64;
+
+/// What a member is made of.
+pub struct MemberOptions {
+    pub name: String,
+    pub lock: LockArgs,
+    pub program: Program,
+    pub shards: u32,
+    pub weight: u32,
+    pub max_shards: Option<u32>,
+    pub settle: Option<Duration>,
+    pub moves_at_once: Option<u32>,
+    pub grace: Option<Duration>,
+    pub drain: Option<Duration>,
+    /// Whether the guards release the shards if this process dies.
+    pub sentinel: bool,
+    /// The variables that COMMAND does not inherit.
+    pub withheld: Vec<String>,
+    pub identity: Option<String>,
+    pub site: Option<String>,
+    pub check: CheckArgs,
+    pub stand_aside: bool,
+    pub http: Option<String>,
+    pub lease: LeaseArgs,
+    pub naming: Naming,
+    pub form: Form,
+}
+
+/// A member that runs.
+struct Member {
+    set: Set,
+    signals: Signals,
+    status: StatusLine,
+    lease: Duration,
+    drains: Option<Duration>,
+    health: Arc<Health>,
+    orders: broadcast::Sender<Order>,
+    /// Where COMMAND runs once.
+    list: Option<Arc<ShardList>>,
+    /// Whether several commands run at a time: then none is suspended with this process.
+    has_many: bool,
+    check: CheckProcesses,
+    /// How it ends, once it does.
+    ending: Option<Result<u8, CliError>>,
+}
+
+impl MemberOptions {
+    pub async fn run(mut self) -> Result<ExitCode, CliError> {
+        check_name(&self.name)?;
+        if self.shards == 0 {
+            return Err(SetError::Shards(0).into()); // before the server is tried
+        }
+        let mut signals = match self.program.prepare()? {
+            Ok(signals) => signals,
+            Err(code) => return Ok(code),
+        };
+        if let SelectedLock::ForLife(_) = self.lock.at().await? {
+            let message = "a set cannot be used with --kind for-life: its shards have leases";
+            return Err(CliError::new(Code::Usage, message));
+        }
+        if let Form::Once(file) = &mut self.form {
+            *file = changes_file::create(file)?;
+        }
+        let http = match &self.http {
+            Some(address) => Some(http::Server::start(address).await?),
+            None => None,
+        };
+        let check = CheckProcesses::default();
+        let mut status = StatusLine::new();
+        let first = format!("{}.0", self.name);
+        let end = signals.end();
+        let lock = Reach::Always.open(&self.lock, &first, &self.lease, &mut status, end).await?;
+        let lock = match lock {
+            Ok(lock) => lock,
+            Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
+        };
+        check_uptime();
+        let (mut member, events, changes) = self.start(lock, (signals, status, check))?;
+        if let Some(http) = &http {
+            http.serve(member.set.clone(), Arc::clone(&member.health));
+        }
+        let ended = member.run(events, changes).await;
+        member.check.close();
+        member.health.ended();
+        ended.map(ExitCode::from)
+    }
+
+    fn start(
+        self,
+        lock: OpenedLock,
+        (signals, status, check): (Signals, StatusLine, CheckProcesses),
+    ) -> Result<Started, CliError> {
+        let grace = Grace::new(lock.lease, self.grace)?;
+        let (orders, (events, received)) =
+            (broadcast::Sender::new(ORDERS), mpsc::unbounded_channel());
+        let mut builder = self.builder(&lock, &check)?;
+        let is_once = matches!(self.form, Form::Once(_));
+        let (sentinels, terms) = self.sentinels(if is_once { 1 } else { self.shards });
+        let (lease, site) = (lock.lease_override, self.site.clone());
+        builder = builder.each(move |shard, mut election| {
+            if let Some(lease) = lease {
+                election = election.lease(lease);
+            }
+            if let Some(site) = &site {
+                election = election.site(site);
+            }
+            let sentinel = sentinels.get(shard as usize).or(sentinels.first());
+            let sentinel = sentinel.cloned().unwrap_or_else(Sentinel::none);
+            election.grace(grace.total()).sentinel(sentinel)
+        });
+        let set = Arc::new(SetOnce::new());
+        let has_many = !is_once && self.naming == Naming::Shards;
+        let mut list = None;
+        let (started, changes) = match self.form {
+            Form::PerShard(on_exit) => {
+                let commands = Arc::new(Commands {
+                    program: self.program,
+                    shards: self.shards,
+                    naming: self.naming,
+                    on_exit,
+                    grace,
+                    withheld: self.withheld,
+                    terms,
+                    guards: has_many.then(Guards::default),
+                    check: check.clone(),
+                    set: Arc::clone(&set),
+                    orders: orders.clone(),
+                    events,
+                });
+                // A task of its own: the library would drop it at the end of the grace.
+                builder = builder.on_won(move |shard, leadership| {
+                    let commands = Arc::clone(&commands);
+                    drop(tokio::spawn(async move { commands.serve(shard, leadership).await }));
+                    std::future::ready(())
+                });
+                builder.start_with_changes()?
+            }
+            Form::Once(file) => {
+                let shared = Arc::new(SetOnce::<Arc<ShardList>>::new());
+                let for_shards = Arc::clone(&shared);
+                builder = builder.on_won(move |shard, leadership| {
+                    let list = Arc::clone(&for_shards);
+                    drop(tokio::spawn(async move {
+                        list.wait().await.hold(shard, leadership).await;
+                    }));
+                    std::future::ready(())
+                });
+                let (started, changes) = builder.start_with_changes()?;
+                let listed = Listed {
+                    program: self.program,
+                    shards: self.shards,
+                    file,
+                    grace,
+                    withheld: self.withheld,
+                    terms: terms.into_iter().next(),
+                    check: check.clone(),
+                    orders: orders.clone(),
+                    events,
+                };
+                let begun = listed.start(started.name(), started.identity())?;
+                let _ = shared.set(Arc::clone(&begun)); // it was empty
+                list = Some(begun);
+                (started, changes)
+            }
+        };
+        let _ = set.set(started.clone()); // it was empty
+        let member = Member {
+            set: started,
+            signals,
+            status,
+            lease: lock.lease,
+            drains: self.drain,
+            health: Arc::new(Health::new(lock.lease)),
+            orders,
+            list,
+            has_many,
+            check,
+            ending: None,
+        };
+        Ok((member, received, changes))
+    }
+
+    fn builder(&self, lock: &OpenedLock, check: &CheckProcesses) -> Result<SetBuilder, CliError> {
+        let lock: Arc<dyn Lock> = Arc::clone(&lock.lock);
+        let mut builder = new_set(&self.name, lock).shards(self.shards).weight(self.weight);
+        if let Some(max) = self.max_shards {
+            builder = builder.max_shards(max);
+        }
+        if let Some(settle) = self.settle {
+            builder = builder.settle(settle);
+        }
+        if let Some(moves) = self.moves_at_once {
+            builder = builder.moves_at_once(moves);
+        }
+        if let Some(drain) = self.drain {
+            builder = builder.drain(drain);
+        }
+        if let Some(identity) = &self.identity {
+            builder = builder.identity(identity);
+        }
+        if let Some(check) = self.check.start(&self.lock, check)? {
+            builder = builder.check(check);
+        }
+        Ok(builder.stand_aside(self.stand_aside))
+    }
+
+    /// So many sentinels, and what each is to release; none without the flag.
+    fn sentinels(&self, count: u32) -> (Vec<Sentinel>, Vec<Terms>) {
+        match self.sentinel {
+            true => (0..count).map(|_| channel_of_terms()).unzip(),
+            false => (Vec::new(), Vec::new()),
+        }
+    }
+}
+
+type Started = (Member, mpsc::UnboundedReceiver<MemberEvent>, incumbent::Changes<ShardChange>);
+
+impl Member {
+    /// Takes part until a signal or a command ends it. Returns the exit code.
+    async fn run(
+        &mut self,
+        mut events: mpsc::UnboundedReceiver<MemberEvent>,
+        mut changes: incumbent::Changes<ShardChange>,
+    ) -> Result<u8, CliError> {
+        let mut service = systemd::ready(http::summary(&self.set));
+        // Every member takes part in each election: one of them shows whether the lock responds.
+        let election = self.set.election(0).cloned();
+        let mut first = election.as_ref().map(incumbent::Election::changes);
+        let set = self.set.clone();
+        let stop = set.stop();
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop, if self.ending.is_some() => break,
+                action = self.signals.next() => match action {
+                    SignalAction::End(signal) => self.end(Ok(exit_code(signal))),
+                    SignalAction::Suspend if self.has_many || self.ending.is_some() => suspend_self(),
+                    SignalAction::Suspend if self.orders.send(Order::Suspend).is_err() => suspend_self(),
+                    SignalAction::Suspend => {}
+                    // An error: no command runs.
+                    SignalAction::PassOn(signal) => drop(self.orders.send(Order::PassOn(signal))),
+                },
+                Some(event) = events.recv() => match event {
+                    MemberEvent::Left(left) => self.exit_without_release(&left),
+                    // The command ended as it was to.
+                    MemberEvent::Exit(_) if self.ending.is_some() => {}
+                    MemberEvent::Exit(code) => self.end(Ok(code)),
+                    MemberEvent::HungUp => self.end(Ok(exit_code(Signal::HUP))),
+                    MemberEvent::Failed(failure) if matches!(self.ending, Some(Err(_))) => {
+                        tracing::info!(%failure, "a further failure");
+                    }
+                    MemberEvent::Failed(failure) => self.end(Err(failure)),
+                },
+                Some(change) = changes.next() => {
+                    self.report(&change);
+                    service.update(http::summary(&self.set));
+                }
+                change = next_of(&mut first) => if let (Some(_), Some(election)) = (change, &election) {
+                    self.health.note(election);
+                } else {
+                    first = None;
+                },
+            }
+        }
+        if let Some(list) = &self.list {
+            list.written().await;
+        }
+        self.status.clear();
+        self.ending.take().unwrap_or(Ok(0))
+    }
+
+    /// Begins to stop; the second time it ends the drains.
+    fn end(&mut self, how: Result<u8, CliError>) {
+        if self.ending.replace(how).is_some() {
+            let elections = (0..).map_while(|shard| self.set.election(shard));
+            elections.for_each(incumbent::Election::end_drain);
+            return;
+        }
+        match self.drains {
+            Some(drain) => systemd::draining(drain.saturating_add(self.lease)),
+            None => systemd::stopping(),
+        }
+        if let Some(list) = &self.list {
+            list.begin_to_end();
+        }
+        let _ = self.orders.send(Order::End { drains: self.drains.is_some() });
+    }
+
+    fn report(&mut self, change: &ShardChange) {
+        match change {
+            ShardChange::Won { shard, token } => {
+                self.status.print(&format!("leads {shard} with token {token}"));
+            }
+            ShardChange::Draining { shard, .. } => self.status.print(&format!("{shard} drains")),
+            ShardChange::Lost { shard, cause, .. } => {
+                self.status.print(&format!("lost {shard}: {cause}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Exits without a release: the leases must end before another member leads these shards. The
+    /// guards of the other commands stop them, and release their shards.
+    fn exit_without_release(&self, left: &str) -> ! {
+        let message = format!(
+            "COMMAND could not be stopped: {left}; its shard is not released, and another member may \
+             lead it after the lease: stop it now"
+        );
+        CliError::new(Code::Failed, message).report();
+        self.check.close();
+        std::process::exit(Code::Failed as i32)
+    }
+}
+
+/// The next change; waits forever without any.
+async fn next_of(changes: &mut Option<incumbent::Changes<Change>>) -> Option<Change> {
+    match changes {
+        Some(changes) => changes.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl From<SetError> for CliError {
+    fn from(error: SetError) -> Self {
+        Self::new(Code::Usage, error.to_string())
+    }
+}

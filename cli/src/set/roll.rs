@@ -1,0 +1,179 @@
+//! The members of a set and its shards, as an outsider sees them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use incumbent::lock::Standing;
+use incumbent::{CandidateInfo, present_member};
+
+use crate::elections::ElectionStatus;
+
+/// A set at one moment.
+#[derive(Debug)]
+pub struct SetView {
+    /// By shard, its leader and token.
+    pub shards: Vec<Option<(String, Option<u64>)>>,
+    /// By identity.
+    pub members: BTreeMap<String, MemberView>,
+    /// How many shards members state that there are, if they differ.
+    pub differing: BTreeSet<u32>,
+}
+
+/// A member, or another holder of shards.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct MemberView {
+    pub leads: u32,
+    /// `None` if it did not answer the roll call.
+    pub weight: Option<u32>,
+    pub standing: Option<Standing>,
+}
+
+/// The number of a shard, from the name of its election.
+pub fn shard_of(set: &str, election: &str) -> Option<u32> {
+    let number = election.strip_prefix(set)?.strip_prefix('.')?;
+    let shard = number.parse().ok()?;
+    // Not `+7` or `07`, which are other elections.
+    (shard < u32::MAX && format!("{shard}") == number).then_some(shard)
+}
+
+/// The members that hold an entry of their own, as where the lock carries no roll calls.
+pub fn present(set: &str, elections: &[ElectionStatus]) -> Vec<CandidateInfo> {
+    let present = elections.iter().filter_map(|status| {
+        let holder = status.holder()?;
+        present_member(set, &status.election, &holder.leader, holder.advertisement.as_deref()?)
+    });
+    present.collect()
+}
+
+/// How many shards the members state that the set has: the greatest number.
+pub fn stated(roll: &[CandidateInfo]) -> Option<u32> {
+    roll.iter().filter_map(|info| info.load).map(|load| load.shards).max()
+}
+
+impl SetView {
+    pub fn new(
+        set: &str,
+        shards: u32,
+        elections: &[ElectionStatus],
+        roll: &[CandidateInfo],
+    ) -> Self {
+        let mut view = Self {
+            shards: vec![None; shards as usize],
+            members: BTreeMap::new(),
+            differing: BTreeSet::new(),
+        };
+        for info in roll {
+            let member = view.members.entry(info.identity.to_string()).or_default();
+            member.weight = Some(info.load.map_or(1, |load| load.weight));
+            member.standing = Some(info.standing);
+            view.differing.extend(info.load.map(|load| load.shards));
+        }
+        if view.differing.len() < 2 {
+            view.differing.clear();
+        }
+        for status in elections {
+            let shard =
+                shard_of(set, &status.election).and_then(|n| view.shards.get_mut(n as usize));
+            let holder = status.holder().filter(|_| !status.is_overdue());
+            if let (Some(shard), Some(holder)) = (shard, holder) {
+                *shard = Some((holder.leader.clone(), holder.token));
+                view.members.entry(holder.leader.clone()).or_default().leads += 1;
+            }
+        }
+        view
+    }
+
+    /// The greatest load per weight of a member that is ready, less the least.
+    pub fn imbalance(&self) -> f64 {
+        let is_ready = |member: &&MemberView| member.standing.is_none_or(|s| s == Standing::Ready);
+        let ready = self.members.values().filter(is_ready);
+        let loads = ready
+            .map(|member| f64::from(member.leads) / f64::from(member.weight.unwrap_or(1).max(1)));
+        let (least, most) = loads.fold((f64::MAX, 0.0), |(least, most): (f64, f64), load| {
+            (least.min(load), most.max(load))
+        });
+        (most - least).max(0.0)
+    }
+
+    /// The shards without a leader.
+    pub fn leaderless(&self) -> Vec<u32> {
+        let shards = (0..).zip(&self.shards);
+        shards.filter(|(_, leader)| leader.is_none()).map(|(shard, _)| shard).collect()
+    }
+}
+
+/// Numbers in ascending order, as in `1, 3-5`.
+pub fn ranges(numbers: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let shown = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use incumbent::lock::{MemberLoad, Nonce};
+
+    use super::*;
+    use crate::elections::{Holder, LeaderStatus};
+
+    fn held(election: &str, leader: &str) -> ElectionStatus {
+        let state = LeaderStatus::Held(Holder {
+            leader: leader.to_owned(),
+            token: Some(7),
+            since: None,
+            lease: None,
+            advertisement: None,
+            writes: None,
+            pod: None,
+        });
+        ElectionStatus { election: election.to_owned(), revision: 1, written: None, state }
+    }
+
+    fn member(identity: &str, shards: u32, weight: u32) -> CandidateInfo {
+        let mut info = CandidateInfo::new(identity, Nonce(1));
+        info.load = Some(MemberLoad::new(shards, weight));
+        info
+    }
+
+    #[test]
+    fn only_elections_of_shards_count() {
+        for (election, shard) in
+            [("a.0", Some(0)), ("a.17", Some(17)), ("a.07", None), ("a.+1", None), ("a.", None)]
+        {
+            assert_eq!(shard_of("a", election), shard, "{election}");
+        }
+        for election in ["a", "ab.1", "b.1", "a.1.1", "a.member-1", "a.99999999999"] {
+            assert_eq!(shard_of("a", election), None, "{election}");
+        }
+        assert_eq!(shard_of("a.1", "a.1.2"), Some(2));
+    }
+
+    #[test]
+    fn imbalance_is_that_of_the_load_per_weight() {
+        let elections = ["a.0", "a.1", "a.2", "a.4"].map(|name| held(name, "heavy"));
+        let roll = [member("heavy", 5, 2), member("light", 5, 1)];
+        let view = SetView::new("a", 5, &elections, &roll);
+        assert_eq!((view.imbalance(), view.leaderless()), (2.0, vec![3]));
+        assert!(view.differing.is_empty());
+        let mut aside = member("light", 6, 1);
+        aside.standing = Standing::Aside;
+        let view = SetView::new("a", 5, &elections, &[member("heavy", 5, 2), aside]);
+        assert_eq!(view.imbalance(), 0.0);
+        assert_eq!(view.differing, BTreeSet::from([5, 6]));
+        assert_eq!(SetView::new("a", 0, &elections, &[]).imbalance(), 0.0);
+    }
+
+    #[test]
+    fn numbers_are_shown_as_ranges() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[0, 1, 2, 4, 6, 7]), "0-2, 4, 6-7");
+    }
+}

@@ -1,0 +1,62 @@
+//! `incumbent run --seats`: an election with several leaders, as a set whose members lead one shard
+//! each.
+
+use std::process::ExitCode;
+
+use super::member::MemberOptions;
+use super::work::{Form, Naming, OnShardExit};
+use crate::error::{CliError, Code};
+use crate::lock_args::SelectedLock;
+use crate::run::{OnExit, Run};
+
+/// Runs COMMAND while this process holds one of the seats.
+pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
+    let refused =
+        |flag: &str| Err(CliError::new(Code::Usage, format!("{flag} cannot be used with --seats")));
+    let (http, token_file) = run.candidate.http();
+    let http = http.map(str::to_owned);
+    let flags = [
+        ("--advertise", run.candidate.advertises()),
+        ("--http-token-file", token_file.is_some()),
+        ("--on-exit stop", run.on_exit == OnExit::Stop),
+    ];
+    if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
+        return refused(flag);
+    }
+    if let Some(flag) = run.waiting.given().or(run.moves.priority_flag()) {
+        return refused(flag);
+    }
+    if let SelectedLock::ForLife(_) = run.lock.at().await? {
+        return refused("--kind for-life");
+    }
+    let withheld = run.withheld().into_iter().map(str::to_owned).collect();
+    let identity = run.candidate.identity().map(str::to_owned);
+    let (site, check, stand_aside) = std::mem::take(&mut run.moves).for_set();
+    let on_exit = match run.on_exit {
+        OnExit::Restart => OnShardExit::Restart,
+        OnExit::Resign | OnExit::Stop => OnShardExit::Exit,
+    };
+    let options = MemberOptions {
+        name: run.candidate.name,
+        lock: run.lock,
+        program: run.program,
+        shards: seats,
+        weight: 1,
+        max_shards: Some(1),
+        settle: None,
+        moves_at_once: None,
+        grace: run.grace,
+        drain: run.drain,
+        sentinel: !run.no_sentinel,
+        withheld,
+        identity,
+        site,
+        check,
+        stand_aside,
+        http,
+        lease: run.candidate.lease.of_set()?,
+        naming: Naming::Seats,
+        form: Form::PerShard(on_exit),
+    };
+    options.run().await
+}

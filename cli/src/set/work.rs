@@ -1,0 +1,106 @@
+//! What the parts of a member have in common.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use rustix::process::Signal;
+
+use crate::error::CliError;
+
+/// Whether COMMAND runs for each shard, or once.
+#[derive(Debug)]
+pub enum Form {
+    PerShard(OnShardExit),
+    /// Once, with the shards in this file.
+    Once(PathBuf),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnShardExit {
+    /// Give the shard up: another member may lead it, or this one again.
+    GiveUp,
+    /// Restart COMMAND in the same term: after 1s, then 2s and so on up to 30s.
+    Restart,
+    /// Stop all shards, and exit with COMMAND's code.
+    Exit,
+}
+
+/// What the parts of a set are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    Shards,
+    Seats,
+}
+
+impl Naming {
+    /// The variables with the number of a part, and of all parts.
+    pub fn variables(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Shards => ("INCUMBENT_SHARD", "INCUMBENT_SHARDS"),
+            Self::Seats => ("INCUMBENT_SEAT", "INCUMBENT_SEATS"),
+        }
+    }
+
+    /// The command of a shard: its number replaces `{shard}`.
+    pub fn command(self, command: &[OsString], shard: u32) -> Vec<OsString> {
+        let number = shard.to_string();
+        let replaced = |(index, argument): (usize, &OsString)| match (self, index) {
+            (Self::Seats, _) | (_, 0) => argument.clone(),
+            (Self::Shards, _) => replace(argument, &number),
+        };
+        command.iter().enumerate().map(replaced).collect()
+    }
+}
+
+fn replace(argument: &OsStr, number: &str) -> OsString {
+    const PLACE: &[u8] = b"{shard}";
+    let mut rest = argument.as_bytes();
+    let mut replaced = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.windows(PLACE.len()).position(|bytes| bytes == PLACE) {
+        replaced.extend_from_slice(&rest[..at]);
+        replaced.extend_from_slice(number.as_bytes());
+        rest = &rest[at + PLACE.len()..];
+    }
+    replaced.extend_from_slice(rest);
+    OsString::from_vec(replaced)
+}
+
+/// What a command reports to its member.
+pub enum MemberEvent {
+    /// It ended: the member is to stop, and to exit with this code.
+    Exit(u8),
+    /// The terminal was closed.
+    HungUp,
+    /// It cannot be run any longer.
+    Failed(CliError),
+    /// These processes could not be stopped: nothing may be released.
+    Left(String),
+}
+
+/// What a member orders all its commands.
+#[derive(Debug, Clone, Copy)]
+pub enum Order {
+    PassOn(Signal),
+    /// Suspend this process with the command.
+    Suspend,
+    /// The member stops. Whether the command drains.
+    End {
+        drains: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_argument_has_the_number_in_place_of_the_word() {
+        let command = ["a-{shard}", "{shard}", "--part={shard}/{shard}", "{shar}", "", "é{shard"];
+        let command: Vec<OsString> = command.into_iter().map(OsString::from).collect();
+        let replaced = Naming::Shards.command(&command, 17);
+        assert_eq!(replaced, ["a-{shard}", "17", "--part=17/17", "{shar}", "", "é{shard"]);
+        assert_eq!(Naming::Seats.command(&command, 17), command);
+    }
+}

@@ -1,0 +1,80 @@
+//! `incumbent set info`.
+
+use incumbent_test_support::{Server, eventually};
+
+use crate::shell::{Running, Shell};
+
+/// Starts a member of the set `shop`, whose command does nothing.
+fn member(shell: &Shell, identity: &str, flags: &[&str]) -> Running {
+    let arguments = ["set", "run", "shop", "--shards", "4", "--lease", "2s", "--settle", "100ms"];
+    let arguments = [&arguments[..], &["--identity", identity], flags].concat();
+    let command = ["--", "/bin/sh", "-c", "echo up $1; exec /bin/sleep 1000", "sh", "{shard}"];
+    shell.start(&[&arguments[..], &command].concat())
+}
+
+#[tokio::test]
+async fn leaders_loads_and_idle_members_are_shown() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut first = member(&shell, "first", &[]);
+    for _ in 0..4 {
+        first.line_with("up");
+    }
+    let idle = member(&shell, "idle", &["--stand-aside", "--weight", "2"]);
+    let info = ["set", "info", "shop", "--within", "300ms"];
+    let as_json = [&info[..], &["-o", "json"]].concat();
+    let found = eventually("both members answer", async || {
+        let found = shell.json(&as_json);
+        (found["members"].as_array()?.len() == 2).then_some(found)
+    })
+    .await;
+    assert_eq!((&found["set"], &found["roll_call"]), (&"shop".into(), &true.into()));
+    assert_eq!(found["shards"].as_array().map(Vec::len), Some(4), "as the members state");
+    assert_eq!(found["shards"][3]["leader"], "first");
+    assert!(found["shards"][3]["token"].as_u64().is_some_and(|token| token > 0), "{found}");
+    assert_eq!((&found["imbalance"], &found["leaderless"]), (&0.0.into(), &serde_json::json!([])));
+    let expected = serde_json::json!([
+        {"identity": "first", "leads": 4, "weight": 1, "standing": "ready"},
+        {"identity": "idle", "leads": 0, "weight": 2, "standing": "aside"},
+    ]);
+    assert_eq!(found["members"], expected);
+
+    let text = shell.out(&[&info[..], &["--shards", "6"]].concat());
+    let has_row = |words: &[&str]| {
+        text.lines().any(|line| line.split_whitespace().take(words.len()).eq(words.iter().copied()))
+    };
+    assert!(text.starts_with("Set shop: 6 shards, 2 members, imbalance 0\n"), "{text}");
+    assert!(has_row(&["no", "leader:", "4-5"]), "{text}");
+    assert!(has_row(&["first", "4", "1", "ready"]), "{text}");
+    assert!(has_row(&["idle", "0", "2", "aside"]), "{text}");
+    assert!(has_row(&["3", "first"]) && has_row(&["5", "none", "-"]), "{text}");
+
+    drop((first, idle));
+    let line = "no member answers, and there is no trace of a shard";
+    shell.expect_refusal(&["set", "info", "other", "--within", "100ms"], line, 3);
+    shell.expect_refusal(&["set", "info", "a b"], "is not a valid election name", 2);
+    shell.expect_refusal(&["set", "info", "shop", "--within", "1h"], "--within is at most 30s", 2);
+}
+
+#[tokio::test]
+async fn lock_without_roll_calls_shows_the_leaders() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let url = format!("sqlite:{}", shell.home().join("locks.db").display());
+    let mut first = member(&shell, "first", &["--lock", &url]);
+    for _ in 0..4 {
+        first.line_with("up");
+    }
+    let _idle = member(&shell, "idle", &["--stand-aside", "--lock", &url]);
+    let found = eventually("both members hold entries", async || {
+        let found = shell.json(&["set", "info", "shop", "--lock", &url, "-o", "json"]);
+        (found["members"].as_array()?.len() == 2).then_some(found)
+    })
+    .await;
+    assert_eq!(found["roll_call"], false);
+    assert_eq!(found["members"][0]["leads"], 4);
+    assert_eq!(found["members"][1]["standing"], "aside");
+    assert_eq!(found["shards"][0]["leader"], "first");
+    let text = shell.out(&["set", "info", "shop", "--lock", &url]);
+    assert!(text.contains("the lock carries no roll calls"), "{text}");
+}
