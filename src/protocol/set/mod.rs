@@ -5,7 +5,9 @@
 //! vacant shard ([`Rank`]), and which shard it asks of a member that leads more than it does. Who
 //! leads a shard is decided by the shard's own election alone.
 
+mod moving;
 mod plan;
+mod ranks;
 mod share;
 mod view;
 
@@ -13,10 +15,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::plan::{Party, distribute, hash_of, preference};
+use self::plan::hash_of;
 pub use self::share::Share;
 pub use self::view::{Holder, SetAction, SetSettings, TakeOutcome};
-use self::view::{Member, ShardState};
+use self::view::{MAX_RETRY, Member, ShardState};
 use crate::lock::{CandidateInfo, MemberLoad, Standing};
 use crate::protocol::types::Rank;
 use crate::time::clock::Instant;
@@ -29,8 +31,10 @@ const BELIEVED: u32 = 3;
 const LONGEST_UNSETTLED: u32 = 4;
 /// How long after its begin a member calls the roll first.
 const FIRST_CALL: Duration = Duration::from_millis(50);
-/// The longest time between two requests for a shard whose leader does not answer.
-const MAX_RETRY: Duration = Duration::from_secs(600);
+/// So often the time until the next request for a shard doubles: after refusals, as what they
+/// depend on changes within a few leases; and where no leader answers.
+const REFUSED: u32 = 2;
+const UNANSWERED: u32 = 8;
 
 /// A hash of a member's identity that is the same in every build.
 pub(crate) fn member_hash(identity: &str) -> u64 {
@@ -52,6 +56,8 @@ pub struct SetMember {
     /// Since when no member has come or gone, and since when that has been unsettled.
     settling: Instant,
     unsettled: Instant,
+    /// When a shard last came to another member.
+    moved: Instant,
     called: Option<Instant>,
     /// When to call the roll next for want of anything else.
     call_at: Instant,
@@ -79,6 +85,7 @@ impl SetMember {
             stale: true,
             settling: now,
             unsettled: now,
+            moved: now,
             called: None,
             call_at: now + FIRST_CALL, // hints are being set up
             calling: false,
@@ -129,6 +136,7 @@ impl SetMember {
         }
         let before = std::mem::replace(&mut state.holder, holder.clone());
         self.stale = true;
+        state.gave |= state.giving.is_some() && before == Holder::Me;
         match &before {
             Holder::Me => self.load = self.load.saturating_sub(1),
             Holder::Other(other) => {
@@ -147,13 +155,26 @@ impl SetMember {
             Holder::Me => {
                 self.load += 1;
                 (state.taking, state.last) = (None, Some(Arc::clone(&self.settings.identity)));
+                if std::mem::take(&mut state.gave) {
+                    // Whoever it was given to did not lead it, such as one that leads enough.
+                    let (lease, random) = (self.settings.lease, self.random.f64());
+                    state.retry_later(now, lease, UNANSWERED, random);
+                } else {
+                    state.failures = 0;
+                    self.moved = now;
+                }
             }
             Holder::Other(other) => {
                 state.taking = state.taking.take().filter(|(_, from)| *from == other);
+                if state.last.as_ref() != Some(&other) {
+                    (state.failures, state.gave) = (0, false);
+                    self.moved = now;
+                }
                 state.last = Some(Arc::clone(&other));
                 if let Some(member) = self.members.get_mut(&other) {
                     member.load += 1;
-                } else {
+                } else if other != self.settings.identity {
+                    // else of an earlier process of this member, which is no other member
                     self.members.insert(Arc::clone(&other), Member::leading_one(&other));
                     self.unsettle(now);
                     self.call_soon(now);
@@ -221,24 +242,27 @@ impl SetMember {
         let random = self.random.f64();
         let lease = self.settings.lease;
         let Some(state) = self.shards.get_mut(shard as usize) else { return };
-        if outcome == TakeOutcome::Accepted {
-            state.failures = 0;
-            return; // until another one holds it, or its time is over
+        if state.taking.is_none() && state.giving.is_none() {
+            return; // its time is over, or another one leads it by now
         }
-        (state.taking, state.giving) = (None, None);
-        state.failures = match outcome {
-            TakeOutcome::NoAnswer => state.failures.saturating_add(1),
-            TakeOutcome::Accepted | TakeOutcome::Refused => 0,
+        let longest = match outcome {
+            TakeOutcome::Accepted => return, // until another one holds it, or its time is over
+            TakeOutcome::Refused => REFUSED,
+            TakeOutcome::NoAnswer => UNANSWERED,
         };
-        let pause = lease.saturating_mul(1 << state.failures.min(8)).min(MAX_RETRY);
-        state.not_before = now + pause.mul_f64(0.5 + random / 2.0);
+        (state.taking, state.giving, self.stale) = (None, None, true);
+        state.retry_later(now, lease, longest, random);
     }
 
     /// Decides what is due at `now`.
     pub fn advance(&mut self, now: Instant) {
         for state in &mut self.shards {
-            state.taking = state.taking.take().filter(|(until, _)| now < *until);
-            state.giving = state.giving.filter(|until| now < *until && state.holder == Holder::Me);
+            state.giving = state.giving.filter(|_| state.holder == Holder::Me);
+            let taken = state.taking.as_ref().map(|(until, _)| *until);
+            if taken.or(state.giving).is_some_and(|until| now >= until) {
+                (state.taking, state.giving, self.stale) = (None, None, true);
+                state.retry_later(now, self.settings.lease, UNANSWERED, self.random.f64());
+            }
         }
         if !self.calling && (now >= self.call_at || self.wants_fresh_roll(now)) {
             self.calling = true;
@@ -254,15 +278,17 @@ impl SetMember {
     /// When to call [`advance`](Self::advance) at the latest.
     pub fn next_wake(&self, now: Instant) -> Option<Instant> {
         let call = Some(self.call_at).filter(|_| !self.calling);
+        let ends = self
+            .shards
+            .iter()
+            .filter_map(|state| state.taking.as_ref().map(|(until, _)| *until).or(state.giving));
         let moves = (self.wants_move() && !self.calling).then(|| {
-            let ends = self.shards.iter().filter_map(|state| {
-                state.taking.as_ref().map(|(until, _)| *until).or(state.giving)
-            });
             let retry = self.shards.iter().map(|state| state.not_before).filter(|at| *at > now);
             let settled = Some(self.settled_at()).filter(|at| *at > now);
-            ends.chain(retry).chain(settled).min()
+            let stuck = Some(self.stuck_at()).filter(|at| *at > now);
+            retry.chain(settled).chain(stuck).min()
         });
-        call.into_iter().chain(moves.flatten()).min()
+        call.into_iter().chain(ends).chain(moves.flatten()).min()
     }
 
     fn shard(&self, shard: u32) -> Option<&ShardState> {
@@ -322,175 +348,7 @@ impl SetMember {
     fn may_lead_more(&self, load: u32) -> bool {
         self.settings.max_load.is_none_or(|max| load < max)
     }
-
-    fn wants_move(&self) -> bool {
-        match self.standing {
-            Standing::Ready => {
-                let own = self.own_load();
-                self.may_lead_more(own.load)
-                    && self.members.values().any(|m| self.load_of(m).should_give_to(&own))
-            }
-            Standing::Aside | Standing::Sick => self.load > 0,
-        }
-    }
-
-    /// The members that may lead next, and this one if it may. A member that does not answer counts
-    /// by what it leads.
-    fn parties(&self) -> (Vec<Party>, Vec<&Arc<str>>) {
-        let others = self.members.iter().filter(|(_, member)| {
-            let may = member.standing == Standing::Ready;
-            may && (member.load > 0 || member.answered.is_some()) && self.may_lead_more(member.load)
-        });
-        let party = |(identity, member): (_, &Member)| {
-            (Party { hash: member.hash, load: self.load_of(member) }, identity)
-        };
-        let me = (self.standing == Standing::Ready && self.may_lead_more(self.own_load().load))
-            .then(|| (Party { hash: self.hash, load: self.own_load() }, &self.settings.identity));
-        others.map(party).chain(me).unzip()
-    }
-
-    /// Decides which vacant shards this member acquires first. A shard goes to a member other than
-    /// its last leader, as if all that this one led were vacant.
-    fn update_ranks(&mut self) {
-        if !self.begun || !std::mem::take(&mut self.stale) {
-            return;
-        }
-        let mut ranks = vec![Rank::Second; self.shards.len()];
-        if !self.may_lead_more(self.own_load().load) || self.others_shards.is_some() {
-            ranks.fill(Rank::Never);
-        } else {
-            let (parties, identities) = self.parties();
-            let mut groups = BTreeMap::<Option<&Arc<str>>, Vec<u32>>::new();
-            for (shard, state) in (0..).zip(&self.shards) {
-                if state.holder != Holder::Me {
-                    groups.entry(state.last.as_ref()).or_default().push(shard);
-                }
-            }
-            for (last, shards) in groups {
-                let others = parties.len() > 1;
-                let named = parties.iter().cloned().zip(&identities);
-                let (mut left, names): (Vec<_>, Vec<_>) =
-                    named.filter(|(_, identity)| !others || Some(**identity) != last).unzip();
-                distribute(shards.into_iter(), &mut left, |shard, index| {
-                    let mine = names
-                        .get(index)
-                        .is_some_and(|name: &&&Arc<str>| ***name == self.settings.identity);
-                    if let Some(rank) = ranks.get_mut(shard as usize).filter(|_| mine) {
-                        *rank = Rank::First;
-                    }
-                });
-            }
-        }
-        for ((shard, state), rank) in (0..).zip(&mut self.shards).zip(ranks) {
-            // One that is on its way comes with its own turn.
-            let rank = if state.taking.is_some() { Rank::First } else { rank };
-            if std::mem::replace(&mut state.rank, rank) != rank {
-                self.actions.push_back(SetAction::Rank { shard, rank });
-            }
-        }
-    }
-
-    /// Asks members that lead more for their shards, as long as the load becomes more even.
-    fn take(&mut self, now: Instant) {
-        if !self.roll_is_fresh(now) {
-            return;
-        }
-        loop {
-            let own = self.own_load();
-            let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
-            if !self.may_lead_more(own.load) || taking >= self.moves_of_this_member() {
-                return;
-            }
-            let Some(shard) = self.next_to_take(now, &own) else { return };
-            let until = now + self.settings.move_within;
-            let Some(state) = self.shards.get_mut(shard as usize) else { return };
-            let Holder::Other(from) = &state.holder else { return };
-            state.taking = Some((until, Arc::clone(from)));
-            self.stale = true;
-            self.actions.push_back(SetAction::Take { shard, load: own });
-        }
-    }
-
-    /// Of the member that leads the most for its weight, and has one that may be asked for.
-    fn next_to_take(&self, now: Instant, own: &MemberLoad) -> Option<u32> {
-        let leaving = |identity: &Arc<str>| {
-            let of = |state: &&ShardState| {
-                state.taking.as_ref().is_some_and(|(_, from)| from == identity)
-            };
-            u32::try_from(self.shards.iter().filter(of).count()).unwrap_or(u32::MAX)
-        };
-        let askable = (0..)
-            .zip(&self.shards)
-            .filter(|(_, state)| state.taking.is_none() && now >= state.not_before);
-        let candidates = askable.filter_map(|(shard, state): (u32, _)| {
-            let Holder::Other(from) = &state.holder else { return None };
-            let member = self.members.get(from)?;
-            Some((shard, from, member))
-        });
-        let mut left = BTreeMap::<&Arc<str>, MemberLoad>::new();
-        candidates
-            .filter(|(_, from, member)| {
-                let load = *left.entry(*from).or_insert_with(|| {
-                    let load = member.load.saturating_sub(leaving(from));
-                    MemberLoad { load, ..self.load_of(member) }
-                });
-                load.should_give_to(own)
-            })
-            .map(|(shard, from, member)| (shard, member.load.saturating_sub(leaving(from)), member))
-            .max_by(|(shard_a, load_a, a), (shard_b, load_b, b)| {
-                let load = |load: u32, member| MemberLoad { load, ..self.load_of(member) };
-                plan::by_next_load(&load(*load_a, a), &load(*load_b, b)).then_with(|| {
-                    preference(*shard_a, self.hash).cmp(&preference(*shard_b, self.hash))
-                })
-            })
-            .map(|(shard, ..)| shard)
-    }
-
-    /// Its part of the moves that are made at once: it is shared among all that lead too little, in
-    /// the order of their hashes.
-    fn moves_of_this_member(&self) -> usize {
-        let giver = self.members.values().map(|member| self.load_of(member));
-        let Some(giver) = giver.max_by(plan::by_next_load) else { return 0 };
-        let lacks = |member: &&Member| {
-            let there = member.answered.is_some() && member.standing == Standing::Ready;
-            there && giver.should_give_to(&self.load_of(member))
-        };
-        let wanting = self.members.values().filter(lacks);
-        let (before, all) = wanting.fold((0, 1), |(before, all), member| {
-            (before + usize::from(member.hash < self.hash), all + 1)
-        });
-        let moves = self.settings.moves_at_once as usize;
-        moves / all + usize::from(before < moves % all)
-    }
-
-    /// Hands its shards over to members that are ready, so many at once.
-    fn give_away(&mut self, now: Instant) {
-        let giving = self.shards.iter().filter(|state| state.giving.is_some()).count();
-        let room = (self.settings.moves_at_once as usize).saturating_sub(giving);
-        if self.calling || room == 0 || self.called.is_none_or(|at| at < self.settling) {
-            return;
-        }
-        let (mut parties, identities): (Vec<_>, Vec<_>) = {
-            let (parties, identities) = self.parties();
-            let answered = |identity: &Arc<str>| {
-                self.members.get(identity).is_some_and(|member| member.answered.is_some())
-            };
-            let both = parties.into_iter().zip(identities.into_iter().cloned());
-            both.filter(|(_, identity)| answered(identity)).unzip()
-        };
-        let mine = (0..).zip(&self.shards).filter(|(_, state)| {
-            state.holder == Holder::Me && state.giving.is_none() && now >= state.not_before
-        });
-        let mine: Vec<u32> = mine.map(|(shard, _)| shard).take(room).collect();
-        let mut moves = Vec::new();
-        distribute(mine.into_iter(), &mut parties, |shard, index| {
-            moves.extend(identities.get(index).map(|to| (shard, Arc::clone(to))));
-        });
-        for (shard, to) in moves {
-            if let Some(state) = self.shards.get_mut(shard as usize) {
-                state.giving = Some(now + self.settings.move_within);
-                self.actions.push_back(SetAction::GiveAway { shard, to });
-            }
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,9 @@ use crate::lock::{MemberLoad, Standing};
 use crate::protocol::types::Rank;
 use crate::time::clock::Instant;
 
+/// The longest time between two requests for a shard, and between two roll calls that fail.
+pub(super) const MAX_RETRY: Duration = Duration::from_secs(600);
+
 /// Configuration of a member.
 #[derive(Debug, Clone)]
 pub struct SetSettings {
@@ -134,8 +137,10 @@ pub(super) struct ShardState {
     pub giving: Option<Instant>,
     /// When it may be asked for again, or given away.
     pub not_before: Instant,
-    /// Requests in a row that went unanswered.
+    /// Requests in a row that moved nothing.
     pub failures: u32,
+    /// It was given away, and nobody has led it since.
+    pub gave: bool,
 }
 
 impl ShardState {
@@ -148,6 +153,13 @@ impl ShardState {
             giving: None,
             not_before: now,
             failures: 0,
+            gave: false,
         }
+    }
+    /// A request moved nothing: the time until the next one doubles so often.
+    pub fn retry_later(&mut self, now: Instant, lease: Duration, often: u32, random: f64) {
+        let pause = lease.saturating_mul(1 << self.failures.min(often)).min(MAX_RETRY);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now + pause.mul_f64(0.5 + random / 2.0);
     }
 }

@@ -1,0 +1,135 @@
+//! Which shards move to this member, and which ones it gives away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::SetMember;
+use super::plan::{self, distribute, preference};
+use super::view::{Holder, Member, SetAction, ShardState};
+use crate::lock::{MemberLoad, Standing};
+use crate::time::clock::Instant;
+
+impl SetMember {
+    /// Whether shards are to move to this member, or from it.
+    pub(super) fn wants_move(&self) -> bool {
+        match self.standing {
+            Standing::Ready => {
+                let own = self.own_load();
+                self.may_lead_more(own.load)
+                    && self.members.values().any(|m| self.load_of(m).should_give_to(&own))
+            }
+            Standing::Aside | Standing::Sick => self.load > 0,
+        }
+    }
+
+    /// Asks members that lead more for their shards, as long as the load becomes more even.
+    pub(super) fn take(&mut self, now: Instant) {
+        if !self.roll_is_fresh(now) {
+            return;
+        }
+        loop {
+            let own = self.own_load();
+            let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
+            if !self.may_lead_more(own.load) || taking >= self.moves_of_this_member(now) {
+                return;
+            }
+            let Some(shard) = self.next_to_take(now, &own) else { return };
+            let until = now + self.settings.move_within;
+            let Some(state) = self.shards.get_mut(shard as usize) else { return };
+            let Holder::Other(from) = &state.holder else { return };
+            state.taking = Some((until, Arc::clone(from)));
+            self.stale = true;
+            self.actions.push_back(SetAction::Take { shard, load: own });
+        }
+    }
+
+    /// Of the member that leads the most for its weight, and has one that may be asked for.
+    fn next_to_take(&self, now: Instant, own: &MemberLoad) -> Option<u32> {
+        let leaving = |identity: &Arc<str>| {
+            let of = |state: &&ShardState| {
+                state.taking.as_ref().is_some_and(|(_, from)| from == identity)
+            };
+            u32::try_from(self.shards.iter().filter(of).count()).unwrap_or(u32::MAX)
+        };
+        let askable = (0..)
+            .zip(&self.shards)
+            .filter(|(_, state)| state.taking.is_none() && now >= state.not_before);
+        let candidates = askable.filter_map(|(shard, state): (u32, _)| {
+            let Holder::Other(from) = &state.holder else { return None };
+            let member = self.members.get(from)?;
+            Some((shard, from, member))
+        });
+        let mut left = BTreeMap::<&Arc<str>, MemberLoad>::new();
+        candidates
+            .filter(|(_, from, member)| {
+                let load = *left.entry(*from).or_insert_with(|| {
+                    let load = member.load.saturating_sub(leaving(from));
+                    MemberLoad { load, ..self.load_of(member) }
+                });
+                load.should_give_to(own)
+            })
+            .map(|(shard, from, member)| (shard, member.load.saturating_sub(leaving(from)), member))
+            .max_by(|(shard_a, load_a, a), (shard_b, load_b, b)| {
+                let load = |load: u32, member| MemberLoad { load, ..self.load_of(member) };
+                plan::by_next_load(&load(*load_a, a), &load(*load_b, b)).then_with(|| {
+                    preference(*shard_a, self.hash).cmp(&preference(*shard_b, self.hash))
+                })
+            })
+            .map(|(shard, ..)| shard)
+    }
+
+    /// Its part of the moves that are made at once: it is shared among all that lead too little, in
+    /// the order of their hashes. Where these move nothing, it may make one all the same: another
+    /// one may lead as much as it may, or be refused.
+    fn moves_of_this_member(&self, now: Instant) -> usize {
+        let stuck = usize::from(now >= self.stuck_at());
+        let giver = self.members.values().map(|member| self.load_of(member));
+        let Some(giver) = giver.max_by(plan::by_next_load) else { return 0 };
+        let lacks = |member: &&Member| {
+            let there = member.answered.is_some() && member.standing == Standing::Ready;
+            there && giver.should_give_to(&self.load_of(member))
+        };
+        let wanting = self.members.values().filter(lacks);
+        let (before, all) = wanting.fold((0, 1), |(before, all), member| {
+            (before + usize::from(member.hash < self.hash), all + 1)
+        });
+        let moves = self.settings.moves_at_once as usize;
+        (moves / all + usize::from(before < moves % all)).max(stuck)
+    }
+
+    /// From when on it does not wait for others that are to take first.
+    pub(super) fn stuck_at(&self) -> Instant {
+        self.moved.max(self.settled_at()) + self.settings.move_within
+    }
+
+    /// Hands its shards over to members that are ready, so many at once.
+    pub(super) fn give_away(&mut self, now: Instant) {
+        let giving = self.shards.iter().filter(|state| state.giving.is_some()).count();
+        let room = (self.settings.moves_at_once as usize).saturating_sub(giving);
+        if self.calling || room == 0 || self.called.is_none_or(|at| at < self.settling) {
+            return;
+        }
+        let (mut parties, identities): (Vec<_>, Vec<_>) = {
+            let (parties, identities) = self.parties();
+            let answered = |identity: &Arc<str>| {
+                self.members.get(identity).is_some_and(|member| member.answered.is_some())
+            };
+            let both = parties.into_iter().zip(identities.into_iter().cloned());
+            both.filter(|(_, identity)| answered(identity)).unzip()
+        };
+        let mine = (0..).zip(&self.shards).filter(|(_, state)| {
+            state.holder == Holder::Me && state.giving.is_none() && now >= state.not_before
+        });
+        let mine: Vec<u32> = mine.map(|(shard, _)| shard).take(room).collect();
+        let mut moves = Vec::new();
+        distribute(mine.into_iter(), &mut parties, self.settings.max_load, |shard, index| {
+            moves.extend(identities.get(index).map(|to| (shard, Arc::clone(to))));
+        });
+        for (shard, to) in moves {
+            if let Some(state) = self.shards.get_mut(shard as usize) {
+                state.giving = Some(now + self.settings.move_within);
+                self.actions.push_back(SetAction::GiveAway { shard, to });
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! In which order the members acquire vacant shards.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::SetMember;
+use super::plan::{Party, distribute};
+use super::view::{Holder, Member, SetAction};
+use crate::lock::Standing;
+use crate::protocol::types::Rank;
+
+impl SetMember {
+    /// The members that may lead next, and this one if it may. A member that does not answer counts
+    /// by what it leads.
+    pub(super) fn parties(&self) -> (Vec<Party>, Vec<&Arc<str>>) {
+        let others = self.members.iter().filter(|(_, member)| {
+            let may = member.standing == Standing::Ready;
+            may && (member.load > 0 || member.answered.is_some()) && self.may_lead_more(member.load)
+        });
+        let party = |(identity, member): (_, &Member)| {
+            (Party { hash: member.hash, load: self.load_of(member) }, identity)
+        };
+        let me = (self.standing == Standing::Ready && self.may_lead_more(self.own_load().load))
+            .then(|| (Party { hash: self.hash, load: self.own_load() }, &self.settings.identity));
+        others.map(party).chain(me).unzip()
+    }
+
+    /// Decides which vacant shards this member acquires first. A shard goes to a member other than
+    /// its last leader, as if all that this one led were vacant.
+    pub(super) fn update_ranks(&mut self) {
+        if !self.begun || !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let mut ranks = vec![Rank::Second; self.shards.len()];
+        if !self.may_lead_more(self.own_load().load) || self.others_shards.is_some() {
+            ranks.fill(Rank::Never);
+        } else {
+            let (parties, identities) = self.parties();
+            let mut groups = BTreeMap::<Option<&Arc<str>>, Vec<u32>>::new();
+            for (shard, state) in (0..).zip(&self.shards) {
+                if state.holder != Holder::Me {
+                    groups.entry(state.last.as_ref()).or_default().push(shard);
+                }
+            }
+            for (last, shards) in groups {
+                let others = parties.len() > 1;
+                let named = parties.iter().cloned().zip(&identities);
+                let (mut left, names): (Vec<_>, Vec<_>) =
+                    named.filter(|(_, identity)| !others || Some(**identity) != last).unzip();
+                distribute(
+                    shards.into_iter(),
+                    &mut left,
+                    self.settings.max_load,
+                    |shard, index| {
+                        let mine = names
+                            .get(index)
+                            .is_some_and(|name: &&&Arc<str>| ***name == self.settings.identity);
+                        if let Some(rank) = ranks.get_mut(shard as usize).filter(|_| mine) {
+                            *rank = Rank::First;
+                        }
+                    },
+                );
+            }
+        }
+        for ((shard, state), rank) in (0..).zip(&mut self.shards).zip(ranks) {
+            // One that is on its way comes with its own turn. An entry of this member's own whose
+            // term is over is acquired again: on a lock that frees none, all may wait for it else.
+            let own = state.holder == Holder::Me && self.others_shards.is_none();
+            let rank = if own || state.taking.is_some() { Rank::First } else { rank };
+            if std::mem::replace(&mut state.rank, rank) != rank {
+                self.actions.push_back(SetAction::Rank { shard, rank });
+            }
+        }
+    }
+}
