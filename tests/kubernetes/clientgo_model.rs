@@ -82,6 +82,7 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
         chorias: None,
         client_gos: 2,
         vimeos: 0,
+        set: None,
         candidates: Vec::new(),
         faults: vec![(30_000, fault)],
     };

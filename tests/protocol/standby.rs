@@ -266,6 +266,7 @@ fn few_of_a_thousand_candidates_send_a_request() {
         chorias: None,
         client_gos: 0,
         vimeos: 0,
+        set: None,
         candidates: vec![setup; 1000],
         faults: Vec::new(),
     };

@@ -42,22 +42,22 @@ pub struct CandidateSetup {
 
 /// A clock with its own rate and origin.
 #[derive(Debug, Clone, Copy)]
-struct Drifting {
-    origin: Duration,
-    ppm: i64,
+pub(crate) struct Drifting {
+    pub origin: Duration,
+    pub ppm: i64,
     /// For how long it has been paused.
-    lost: Duration,
+    pub lost: Duration,
 }
 
 impl Drifting {
-    fn local(self, now: Time) -> Instant {
+    pub fn local(self, now: Time) -> Instant {
         let nanos = now.saturating_sub(self.lost).as_nanos() as i128;
         let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
         Instant::from_origin(self.origin + Duration::from_nanos(local as u64))
     }
 
     /// The first instant of the world's time at which this clock shows `local`, or a little later.
-    fn real(self, local: Instant) -> Time {
+    pub fn real(self, local: Instant) -> Time {
         let nanos = local.since_origin().saturating_sub(self.origin).as_nanos() as i128;
         let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
         Duration::from_nanos(real as u64 + 2) + self.lost

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use incumbent_sim::{Fleet, Moved, Releases, Report, Schedule, bound, run};
+use incumbent_sim::{Fleet, Moved, Releases, Report, Schedule, SetFigures, bound, run};
 
 /// Plays out random schedules of faults around production campaigns until one breaks a promise, or
 /// until stopped.
@@ -58,7 +58,7 @@ fn replay(schedule: Schedule) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let scenario = schedule.scenario();
-    let Report { terms, peer_terms, releases, moved, recovered, .. } = run(&scenario, false);
+    let Report { terms, peer_terms, releases, moved, sets, recovered, .. } = run(&scenario, false);
     let recovered = recovered.unwrap_or_default().as_secs_f64();
     println!("{scenario:#?}");
     println!(
@@ -71,6 +71,9 @@ fn replay(schedule: Schedule) -> ExitCode {
     }
     if scenario.moves() {
         println!("moves: {moved}");
+    }
+    if scenario.set.is_some() {
+        println!("sets: {sets}");
     }
     ExitCode::SUCCESS
 }
@@ -96,6 +99,7 @@ struct Tally {
     peer_terms: AtomicU64,
     releases: Mutex<Releases>,
     moved: Mutex<Moved>,
+    sets: Mutex<SetFigures>,
     simulated_s: AtomicU64,
     /// The longest time without a leader after the last fault, in milliseconds, and in which
     /// schedule.
@@ -113,6 +117,9 @@ impl Tally {
         }
         if let Ok(mut moved) = self.moved.lock() {
             *moved += report.moved;
+        }
+        if let Ok(mut sets) = self.sets.lock() {
+            *sets += report.sets;
         }
         let recovered = report.recovered.map_or(0, |recovered| recovered.as_millis() as u64);
         if let Ok(mut slowest) = self.slowest.lock()
@@ -144,6 +151,10 @@ impl Tally {
         let moved = self.moved.lock().map_or(Moved::default(), |moved| *moved);
         if moved.handovers > 0 {
             println!("            moves: {moved}");
+        }
+        let sets = self.sets.lock().map_or(SetFigures::default(), |sets| *sets);
+        if sets.asked > 0 {
+            println!("            sets: {sets}");
         }
     }
 }

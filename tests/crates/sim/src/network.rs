@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
 use incumbent::protocol::Response;
 
@@ -11,29 +12,39 @@ use crate::server::{Keeping, failed, failure};
 use crate::trace;
 use crate::world::World;
 
+/// How long a message is under way; `None`: it is lost.
+pub(super) fn passage(random: &mut Rng, calm: bool, loss: f64) -> Option<Duration> {
+    if calm {
+        return Some(Duration::from_micros(random.u64(200..2000)));
+    }
+    if random.f64() < loss {
+        return None;
+    }
+    let millis = [1.0, 1.0, 1.0, 2.0, 5.0, 20.0, 100.0, 600.0];
+    let mut delay = millis[random.usize(..millis.len())] * (0.5 + random.f64());
+    if random.u8(..) == 0 {
+        delay *= 8.0;
+        if random.u8(..8) == 0 {
+            delay *= 8.0; // as what was stuck in a proxy for most of a minute
+        }
+    }
+    Some(Duration::from_micros((delay * 1000.0) as u64))
+}
+
+/// How often a message arrives, if it does: a few twice.
+pub(super) fn copies(random: &mut Rng, calm: bool) -> u8 {
+    if !calm && random.u8(..) < 6 { 2 } else { 1 }
+}
+
 impl World {
     /// How long a message is under way; `None`: it is lost.
     pub(super) fn passage(&mut self, loss: f64) -> Option<Duration> {
-        if self.calm {
-            return Some(Duration::from_micros(self.random.u64(200..2000)));
-        }
-        if self.random.f64() < loss {
-            return None;
-        }
-        let millis = [1.0, 1.0, 1.0, 2.0, 5.0, 20.0, 100.0, 600.0];
-        let mut delay = millis[self.random.usize(..millis.len())] * (0.5 + self.random.f64());
-        if self.random.u8(..) == 0 {
-            delay *= 8.0;
-            if self.random.u8(..8) == 0 {
-                delay *= 8.0; // as what was stuck in a proxy for most of a minute
-            }
-        }
-        Some(Duration::from_micros((delay * 1000.0) as u64))
+        passage(&mut self.random, self.calm, loss)
     }
 
-    /// How often a message arrives, if it does: a few twice.
+    /// How often a message arrives, if it does.
     pub(super) fn copies(&mut self) -> u8 {
-        if !self.calm && self.random.u8(..) < 6 { 2 } else { 1 }
+        copies(&mut self.random, self.calm)
     }
 
     pub(super) fn send(&mut self, who: usize, id: u64, request: Request) {

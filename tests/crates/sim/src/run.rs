@@ -10,6 +10,7 @@ use crate::moves::Moved;
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::Releases;
 use crate::server::Time;
+use crate::sets::{self, SetFigures};
 use crate::world::World;
 
 /// How long after the last fault there must be a leader, at the latest.
@@ -85,6 +86,8 @@ pub struct Report {
     pub drains: u64,
     /// Moves during the storm.
     pub moved: Moved,
+    /// What the members of a set did.
+    pub sets: SetFigures,
     /// What sentinels did.
     pub releases: Releases,
     /// How long the world went on.
@@ -111,6 +114,9 @@ impl fmt::Display for Violation {
 
 /// Plays `scenario` out.
 pub fn run(scenario: &Scenario, with_history: bool) -> Report {
+    if let Some(set) = &scenario.set {
+        return sets::run(scenario, set, with_history);
+    }
     let mut world = World::new(scenario, with_history);
     world.run(STORM);
     let (terms, peer_terms) = (world.checker.terms, world.checker.peer_terms);
@@ -150,6 +156,7 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
         peer_terms,
         drains,
         moved,
+        sets: SetFigures::default(),
         releases,
         simulated: world.now,
         recovered,

@@ -8,6 +8,7 @@ use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
 use crate::moves::MoveFault;
 use crate::server::Keeping;
+use crate::sets::SetSetup;
 
 #[derive(Debug, Clone)]
 pub enum Fault {
@@ -177,6 +178,8 @@ pub struct Scenario {
     /// So many of vimeo/leaderelection's candidates take part as well.
     pub vimeos: usize,
     pub candidates: Vec<CandidateSetup>,
+    /// In the place of these, the members of a set.
+    pub set: Option<SetSetup>,
     /// When, in milliseconds, and what.
     pub faults: Vec<(u32, Fault)>,
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
 use incumbent_sim::{
-    CandidateSetup, Fleet, Keeping, Moved, Releases, STORM, Scenario, Schedule, World, bound,
+    CandidateSetup, Fleet, Keeping, Moved, Releases, STORM, Scenario, Schedule, SetFigures, World,
+    bound,
 };
 
 /// The number of schedules of each fleet, unless `SCHEDULES` is set.
@@ -18,7 +19,7 @@ fn check(fleet: Fleet) {
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let seeds = (0..fixed).chain(fresh..fresh + count - fixed);
     let (mut terms, mut peer_terms, mut releases) = (0, 0, Releases::default());
-    let (mut drains, mut moved) = (0, Moved::default());
+    let (mut drains, mut moved, mut sets) = (0, Moved::default(), SetFigures::default());
     for schedule in seeds.map(|seed| Schedule { fleet, seed }) {
         let report = schedule.run();
         if report.violation.is_some() {
@@ -30,6 +31,7 @@ fn check(fleet: Fleet) {
         peer_terms += report.peer_terms;
         drains += report.drains;
         moved += report.moved;
+        sets += report.sets;
         releases += report.releases;
     }
     println!("{fleet}: {count} schedules, {terms} terms, {peer_terms} of others, {drains} drained");
@@ -44,6 +46,12 @@ fn check(fleet: Fleet) {
         let Moved { handovers, voluntary, succeeded, refused } = moved;
         assert!(handovers > count && voluntary * 4 > count, "{moved}: too few");
         assert!(succeeded * 3 > handovers && refused * 2 > count, "{moved}: too few");
+    }
+    if fleet == Fleet::Sets {
+        println!("{sets}");
+        let SetFigures { handovers, accepted, given_back, moves, least, .. } = sets;
+        assert!(handovers > count * 3 && accepted > count && given_back > 0, "{sets}: too few");
+        assert!(moves <= least + least / 10 + 10, "{sets}: too many moves");
     }
     if fleet == Fleet::Sentinel {
         println!("{releases}");
@@ -150,6 +158,11 @@ fn leaders_hand_over_to_those_that_are_ready() {
 }
 
 #[test]
+fn members_of_a_set_share_its_shards_with_few_moves() {
+    check(Fleet::Sets);
+}
+
+#[test]
 fn a_schedule_plays_out_the_same_way_each_time() {
     let schedule: Schedule = "mixed:7".parse().unwrap();
     assert_eq!(schedule.to_string(), "mixed:7");
@@ -187,6 +200,7 @@ fn a_quiet_hour_costs_the_renewals_of_one_leader() {
             client_gos: 0,
             vimeos: 0,
             candidates: vec![setup(coverage); 5],
+            set: None,
             faults: Vec::new(),
         };
         let mut world = World::new(&scenario, false);

@@ -70,7 +70,7 @@ pub(super) fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
             let resign = who().prop_map(|who| Fault::Resign { who });
             prop_oneof![4 => common_fault(), 1 => admin_fault(), 6 => stop, 6 => resign].boxed()
         }
-        Fleet::Moves => prop_oneof![
+        Fleet::Moves | Fleet::Sets => prop_oneof![
             4 => common_fault(),
             1 => admin_fault(),
             8 => move_fault().prop_map(Fault::Move),

@@ -1,6 +1,7 @@
 //! Fleets: how scenarios of a kind are generated and shrunk.
 
 mod faults;
+mod sets;
 
 use std::fmt;
 use std::time::Duration;
@@ -63,10 +64,12 @@ pub enum Fleet {
     /// Leaders hand over: as an operator wants it, since their check fails, or to one that is to
     /// be preferred.
     Moves,
+    /// Members of a set share its shards.
+    Sets,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Plain,
         Self::Mixed,
         Self::Choria,
@@ -86,6 +89,7 @@ impl Fleet {
         Self::Sentinel,
         Self::Drains,
         Self::Moves,
+        Self::Sets,
     ];
 
     /// Terms in a storm, at the least on the average: fewer would show little.
@@ -97,6 +101,7 @@ impl Fleet {
             Self::Vimeo => 3,
             Self::Failover | Self::Tampered | Self::Frozen | Self::Sentinel => 5,
             Self::Drains | Self::Moves => 5,
+            Self::Sets => 20,
             Self::Synchronous => 3,
         }
     }
@@ -152,6 +157,7 @@ impl fmt::Display for Fleet {
             Self::Sentinel => "sentinel",
             Self::Drains => "drains",
             Self::Moves => "moves",
+            Self::Sets => "sets",
         })
     }
 }
@@ -287,7 +293,7 @@ fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
         }
         Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
-        Fleet::Sentinel | Fleet::Drains | Fleet::Moves => prop_oneof![
+        Fleet::Sentinel | Fleet::Drains | Fleet::Moves | Fleet::Sets => prop_oneof![
             Just(Keeping::Expires),
             Just(Keeping::LeavesMarkers),
             Just(Keeping::Forever),
@@ -300,7 +306,11 @@ fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
 
 pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
     let has_peers = fleet.chorias().is_some() || matches!(fleet, Fleet::ClientGo | Fleet::Vimeo);
-    let fleet_sizes = if has_peers { 1..=4 } else { 2..=5 };
+    let fleet_sizes = match fleet {
+        Fleet::Sets => 0..=0,
+        _ if has_peers => 1..=4,
+        _ => 2..=5,
+    };
     let ttls = match fleet {
         Fleet::Mixed => vec![3000],
         Fleet::Choria | Fleet::ChoriaBackOff => vec![4000, 8000],
@@ -312,56 +322,59 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
         proptest::sample::select(ttls),
         keeping(fleet),
         any::<bool>(),
-        prop::collection::vec(candidate_setup(fleet), fleet_sizes),
+        (prop::collection::vec(candidate_setup(fleet), fleet_sizes), sets::set(fleet)),
         prop::collection::vec((0..storm_ms, fault(fleet)), 0..60),
     )
-        .prop_map(move |(seed, ttl_ms, keeping, old_bucket, mut candidates, mut faults)| {
-            faults.sort_by_key(|(at, _)| *at);
-            let bucket_ttl = Duration::from_millis(ttl_ms);
-            if fleet == Fleet::Forgetful {
-                // Two leases by the slowest clock: the forgotten holder may still renew over a
-                // holder that was given its revision.
-                let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
-                candidates.iter_mut().for_each(|candidate| candidate.cool_down = leases);
-            }
-            if fleet == Fleet::Tampered {
-                // A candidate without hints cannot know better.
-                faults.retain(|(_, fault)| !matches!(fault, Fault::HintCoverage { .. }));
-            }
-            if fleet.is_on_objects() {
-                // Changes cause no hints there.
-                faults.retain(|(_, fault)| {
-                    !matches!(fault, Fault::HintCoverage { .. } | Fault::Look { .. })
-                });
-                // The wall clocks agree as Go's promise requires; else not at all, or exactly.
-                let skew = bucket_ttl.as_millis() as i16 / 4;
-                for candidate in &mut candidates {
-                    candidate.wall_ms = match fleet {
-                        Fleet::Vimeo => candidate.wall_ms.clamp(-skew, skew),
-                        _ if old_bucket => 0,
-                        _ => candidate.wall_ms * 10,
-                    };
+        .prop_map(
+            move |(seed, ttl_ms, keeping, old_bucket, (mut candidates, set), mut faults)| {
+                faults.sort_by_key(|(at, _)| *at);
+                let bucket_ttl = Duration::from_millis(ttl_ms);
+                if fleet == Fleet::Forgetful {
+                    // Two leases by the slowest clock: the forgotten holder may still renew over a
+                    // holder that was given its revision.
+                    let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
+                    candidates.iter_mut().for_each(|candidate| candidate.cool_down = leases);
                 }
-            }
-            let per_write_ttl = seed % 2 == 0;
-            if keeping.vouches(per_write_ttl) {
-                // A candidate that read in the old bucket that there is no leader may create in the
-                // new one: no promise covers that.
-                faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
-            }
-            Scenario {
-                seed,
-                bucket_ttl,
-                keeping,
-                per_write_ttl,
-                old_bucket,
-                synchronous: fleet == Fleet::Synchronous,
-                sentinels: fleet.has_sentinels(seed),
-                chorias: fleet.chorias(),
-                client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
-                vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
-                candidates,
-                faults,
-            }
-        })
+                if fleet == Fleet::Tampered {
+                    // A candidate without hints cannot know better.
+                    faults.retain(|(_, fault)| !matches!(fault, Fault::HintCoverage { .. }));
+                }
+                if fleet.is_on_objects() {
+                    // Changes cause no hints there.
+                    faults.retain(|(_, fault)| {
+                        !matches!(fault, Fault::HintCoverage { .. } | Fault::Look { .. })
+                    });
+                    // The wall clocks agree as Go's promise requires; else not at all, or exactly.
+                    let skew = bucket_ttl.as_millis() as i16 / 4;
+                    for candidate in &mut candidates {
+                        candidate.wall_ms = match fleet {
+                            Fleet::Vimeo => candidate.wall_ms.clamp(-skew, skew),
+                            _ if old_bucket => 0,
+                            _ => candidate.wall_ms * 10,
+                        };
+                    }
+                }
+                let per_write_ttl = seed % 2 == 0;
+                if keeping.vouches(per_write_ttl) {
+                    // A candidate that read in the old bucket that there is no leader may
+                    // create in the new one: no promise covers that.
+                    faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
+                }
+                Scenario {
+                    seed,
+                    bucket_ttl,
+                    keeping,
+                    per_write_ttl,
+                    old_bucket,
+                    synchronous: fleet == Fleet::Synchronous,
+                    sentinels: fleet.has_sentinels(seed),
+                    chorias: fleet.chorias(),
+                    client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
+                    vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
+                    candidates,
+                    set,
+                    faults,
+                }
+            },
+        )
 }

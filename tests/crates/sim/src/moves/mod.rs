@@ -26,7 +26,7 @@ pub(crate) use promises::{Decision, Judge};
 const ROLL_WITHIN: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// What wall clocks show when the world begins.
-const EPOCH_MS: u64 = 1_700_000_000_000;
+pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
 /// Results of a check that change the health.
 const FAILURES: u32 = 2;
 

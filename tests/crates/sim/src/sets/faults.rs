@@ -1,0 +1,147 @@
+//! What goes wrong around a set.
+
+use std::time::Duration;
+
+use incumbent::lock::Hint;
+use incumbent::lock::{CandidateRequest, MemberLoad, Nonce, Pause, Successor, TakeRequest};
+use incumbent::protocol::Event;
+
+use super::moves::{Step, Trouble};
+use super::world::{Inner, SetEvent, SetWorld};
+use crate::moves::{EPOCH_MS, MoveFault};
+use crate::scenario::{Fault, STORM};
+
+fn millis(ms: u16) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}
+
+impl SetWorld {
+    pub(super) fn inflict(&mut self, fault: &Fault) {
+        if self.calm {
+            return; // the rest of a rolling restart
+        }
+        let now = self.now;
+        let fleet = self.members.len();
+        let shard = self.random.u32(..self.set.shards);
+        match *fault {
+            Fault::Crash { who, back_ms } if who < fleet => {
+                self.process_ends(who);
+                self.after(millis(back_ms), SetEvent::Start { who });
+            }
+            Fault::Pause { who, for_ms } if who < fleet => {
+                let member = &mut self.members[who];
+                member.paused_until = member.paused_until.max(now + millis(for_ms));
+            }
+            Fault::Cut { who, out, back, for_ms } if who < fleet => {
+                self.members[who].knows_cut = self.random.bool();
+                let (member, until) = (&mut self.members[who], now + millis(for_ms));
+                if out {
+                    member.cut_out_until = member.cut_out_until.max(until);
+                }
+                if back {
+                    member.cut_in_until = member.cut_in_until.max(until);
+                }
+            }
+            Fault::Suspend { who, for_ms } if who < fleet => {
+                let reconnects = self.millis(1..600);
+                let member = &mut self.members[who];
+                let wakes = now + millis(for_ms);
+                member.paused_until = member.paused_until.max(wakes);
+                member.cut_out_until = member.cut_out_until.max(wakes + reconnects);
+                member.cut_in_until = member.cut_in_until.max(wakes + reconnects);
+            }
+            Fault::Stop { who } if who < fleet => self.stop(who),
+            Fault::RollingRestart { every_ms } => {
+                for who in 0..fleet {
+                    let fault = Fault::Stop { who };
+                    self.after(millis(every_ms) * who as u32, SetEvent::Fault(fault));
+                }
+            }
+            Fault::Resign { who } if who < fleet => self.own(who, shard, Event::Resign),
+            Fault::WorkEnds { who, panicked } if who < fleet => {
+                self.own(who, shard, Event::WorkEnded { panicked });
+            }
+            Fault::Denied { who, for_ms } if who < fleet => {
+                self.members[who].denied_until = now + millis(for_ms);
+            }
+            Fault::Look { who } if who < fleet => {
+                self.own(who, shard, Event::Hint(Hint::Recheck));
+            }
+            Fault::AdminDelete => self.admin_deletes(shard),
+            Fault::AdminPut => self.admin_stores(shard),
+            Fault::Outage { for_ms } => {
+                for server in &mut self.servers {
+                    server.down_until = now + millis(for_ms);
+                }
+            }
+            Fault::Move(ref fault) => self.inflict_on_moves(fault, shard),
+            _ => {}
+        }
+    }
+
+    fn inflict_on_moves(&mut self, fault: &MoveFault, shard: u32) {
+        let fleet = self.members.len();
+        match *fault {
+            MoveFault::HandOver { to } => {
+                let to = to.filter(|to| *to < fleet).and_then(|to| self.members[to].up.as_deref());
+                let to = to.map_or(Successor::Any, |up| Successor::Identity(up.identity.clone()));
+                self.others_call(shard, CandidateRequest::HandOver(to));
+            }
+            MoveFault::Ill { who, for_ms } if who < fleet => {
+                let member = &mut self.members[who];
+                let span = for_ms.map_or(STORM * 100, millis);
+                member.ill_until = member.ill_until.max(self.now + span);
+            }
+            MoveFault::StandAside { who, aside } if who < fleet => {
+                self.later(Duration::ZERO, who, Inner::Step(Step::StandAside(aside)));
+            }
+            MoveFault::Pause { for_ms } => {
+                let set_unix_ms = EPOCH_MS + self.now.as_millis() as u64;
+                let until_unix_ms = set_unix_ms + u64::from(for_ms);
+                let pause = Pause { set_unix_ms, until_unix_ms };
+                for shard in 0..self.set.shards {
+                    self.others_call(shard, CandidateRequest::Pause(pause));
+                }
+            }
+            MoveFault::Crash { step, successor, back_ms } => {
+                self.trouble.crash = Some((step, successor, back_ms));
+            }
+            MoveFault::ForgedRequest { .. } => {
+                let by = Nonce(self.random.u64(..));
+                let load = MemberLoad::new(self.set.shards, 1);
+                let request = TakeRequest { by, identity: "m0".into(), load };
+                self.others_call(shard, CandidateRequest::Take(request));
+            }
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self, who: usize) {
+        let Some(up) = self.members[who].up.as_deref_mut() else { return };
+        if std::mem::replace(&mut up.stopping, true) {
+            return;
+        }
+        for shard in 0..self.set.shards {
+            self.own(who, shard, Event::Stop);
+        }
+    }
+
+    /// All faults cease. Whoever is sick for good stays so.
+    pub(super) fn calm_down(&mut self) {
+        self.calm = true;
+        self.trouble = Trouble::default();
+        let now = self.now;
+        for member in &mut self.members {
+            member.paused_until = member.paused_until.min(now);
+            member.cut_out_until = now;
+            member.cut_in_until = now;
+            member.denied_until = now;
+            if member.ill_until < STORM * 10 {
+                member.ill_until = member.ill_until.min(now);
+            }
+        }
+        for server in &mut self.servers {
+            server.recover(now);
+        }
+    }
+}
