@@ -223,7 +223,7 @@ fn what_moves_is_decided_by_a_roll_call_after_the_last_change() {
     case.answers = Some(vec![info("m2", SHARDS), info("m3", 0)]);
     case.passes(SETTLE);
     assert_eq!(case.rolls, 2, "once they have settled");
-    assert!(case.member.known_members() == 3);
+    assert_eq!(case.member.known_members(), 3);
 }
 
 #[test]
@@ -381,4 +381,20 @@ fn another_number_of_shards_is_told() {
     case.answers = Some(vec![info("m2", 0)]);
     case.passes(LEASE * 20);
     assert_eq!(case.member.others_shards(), None);
+}
+
+#[test]
+fn a_rank_decides_when_a_vacant_shard_is_acquired() {
+    use crate::protocol::turn::Turn;
+    use crate::protocol::{Settings, Timing, TimingOptions};
+    let timing = Timing::new(TimingOptions::default(), LEASE).unwrap();
+    let turn = |rank, successor| {
+        let settings = Settings { rank, ..Settings::new("m1", Nonce(1), timing) };
+        Turn::new(successor, &settings)
+    };
+    assert_eq!(turn(Rank::First, None), Turn::Any);
+    assert_eq!(turn(Rank::Second, None), Turn::After(LEASE / 4));
+    assert_eq!(turn(Rank::Second, Some(Nonce(1))), Turn::First);
+    assert_eq!(turn(Rank::Never, None), Turn::Never);
+    assert_eq!(turn(Rank::Never, Some(Nonce(1))), Turn::Never);
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 pub enum Instrument {
     /// Random schedules in `tests/crates/sim`.
     Simulation,
+    /// The same of sets alone.
+    Sets,
     /// Every schedule of small elections, in `tests/crates/model`.
     Model,
     /// Single scenarios of the protocol machine.
@@ -57,14 +59,16 @@ impl Instrument {
     }
 
     pub fn draws_schedules(self) -> bool {
-        matches!(self, Self::Simulation | Self::Model)
+        matches!(self, Self::Simulation | Self::Sets | Self::Model)
     }
 
     /// What builds it, without running it.
     fn builds(self) -> Vec<&'static str> {
         let of_cargo = self.runs().iter().copied().take_while(|argument| *argument != "--");
         match self {
-            Self::Simulation => of_cargo.map(|a| if a == "run" { "build" } else { a }).collect(),
+            Self::Simulation | Self::Sets => {
+                of_cargo.map(|a| if a == "run" { "build" } else { a }).collect()
+            }
             _ => of_cargo.chain(["--no-run"]).collect(),
         }
     }
@@ -76,6 +80,18 @@ impl Instrument {
             Self::Simulation => {
                 &["run", "--package", "incumbent-sim", "--", "--from", "0", "--schedules", "4000"]
             }
+            Self::Sets => &[
+                "run",
+                "--package",
+                "incumbent-sim",
+                "--",
+                "--from",
+                "0",
+                "--schedules",
+                "300",
+                "--fleet",
+                "sets",
+            ],
             Self::Model => &[
                 "test",
                 "--package",
@@ -266,6 +282,7 @@ impl fmt::Display for Instrument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Simulation => "simulation",
+            Self::Sets => "simulation of sets",
             Self::Model => "model check",
             Self::Scenarios => "scenarios",
             Self::Decisions => "tests of decisions",

@@ -10,6 +10,7 @@ mod models;
 mod moves;
 mod programs;
 mod sentinels;
+mod sets;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
 use databases::OF_DATABASES;
@@ -22,6 +23,7 @@ use models::OF_MODELS;
 use moves::OF_MOVES;
 use programs::OF_PROGRAMS;
 use sentinels::OF_SENTINELS;
+use sets::OF_SETS;
 
 /// A rule broken: every text of `edits` occurs in its file exactly once, and is replaced.
 pub struct Mutation {
@@ -55,6 +57,7 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_SENTINELS)
         .chain(OF_DRAINS)
         .chain(OF_MOVES)
+        .chain(OF_SETS)
         .chain(OF_PROGRAMS)
 }
 

@@ -181,6 +181,9 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
                         return;
                     }
                     let fleet = fleets[(number % count) as usize];
+                    if count > 1 && (number / count) % fleet.every() != 0 {
+                        continue;
+                    }
                     let schedule = Schedule { fleet, seed: from.wrapping_add(number / count) };
                     let report = schedule.run();
                     tally.add(schedule, &report);

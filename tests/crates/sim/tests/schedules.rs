@@ -14,6 +14,7 @@ const SCHEDULES: u64 = 1000;
 
 fn check(fleet: Fleet) {
     let count = std::env::var("SCHEDULES").map_or(SCHEDULES, |n| n.parse().expect("a number"));
+    let count = count.div_ceil(fleet.every());
     // Of ten schedules, seven are the same in every run, and three are others.
     let fixed = count * 7 / 10;
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;

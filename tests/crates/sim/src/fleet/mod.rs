@@ -106,6 +106,11 @@ impl Fleet {
         }
     }
 
+    /// Of so many schedules of the other fleets one is of this fleet: it has many elections.
+    pub fn every(self) -> u64 {
+        if self == Self::Sets { 5 } else { 1 }
+    }
+
     /// Whether the lock is an object of a bucket.
     fn is_on_objects(self) -> bool {
         matches!(self, Self::Objects | Self::Vimeo)
