@@ -15,7 +15,7 @@ use crate::lock::{
     Successor, TakeRequest,
 };
 use crate::protocol::{
-    Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Refusal, State,
+    Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Rank, Refusal, State,
 };
 use crate::time::clock::Instant;
 use crate::util::text::escape_line;
@@ -121,7 +121,9 @@ impl Driver {
         match &call.request {
             CandidateRequest::Identify => return true,
             CandidateRequest::Succeed(to) => {
-                return !leads && to.includes_at(&self.shared().identity, self.site.as_ref());
+                // One that acquires nothing would only interrupt the term.
+                let may = !leads && self.machine.settings().rank != Rank::Never;
+                return may && to.includes_at(&self.shared().identity, self.site.as_ref());
             }
             CandidateRequest::Pause(pause) => {
                 let (now, pause) = (self.now(), *pause);

@@ -14,6 +14,9 @@ pub struct MemberLoad {
     pub load: u32,
     /// Its part of the load, compared with the weights of others.
     pub weight: u32,
+    /// The most shards that it may lead.
+    #[cfg_attr(feature = "_json", serde(default))]
+    pub max: Option<u32>,
     /// The number of shards that it excludes too: see
     /// [`SetBuilder::resizing`](crate::SetBuilder::resizing).
     #[cfg_attr(feature = "_json", serde(default))]
@@ -23,7 +26,12 @@ pub struct MemberLoad {
 impl MemberLoad {
     /// A member that leads nothing yet of a set of so many shards.
     pub fn new(shards: u32, weight: u32) -> Self {
-        Self { shards, load: 0, weight, resizing: None }
+        Self { shards, load: 0, weight, max: None, resizing: None }
+    }
+
+    /// Whether it may lead one shard more.
+    pub fn has_room(&self) -> bool {
+        self.max.is_none_or(|max| self.load < max)
     }
 
     /// Whether no key can be led by both members at once.

@@ -49,11 +49,12 @@ pub(super) struct Statement {
 
 impl Statement {
     fn to_advertisement(&self) -> Advertisement {
-        let MemberLoad { shards, load, weight, resizing } = self.load;
+        let MemberLoad { shards, load, weight, max, resizing } = self.load;
         let takes = self.takes.iter().take(MAX_TAKES);
         let takes: Vec<_> = takes.map(|(shard, by)| format!("{shard}:{by}")).collect();
         Advertisement::new(ADDRESS)
             .with("load", format!("{load}/{shards}*{weight}"))
+            .with("max", max.map(|max| max.to_string()).unwrap_or_default())
             .with("resizing", resizing.unwrap_or(0).to_string())
             .with("standing", self.standing.as_str())
             .with("takes", takes.join(","))
@@ -68,6 +69,7 @@ impl Statement {
             shards: shards.parse().ok()?,
             load: load.parse().ok()?,
             weight: weight.parse().ok()?,
+            max: pair("max").and_then(|max| max.parse().ok()),
             resizing: pair("resizing").and_then(|n| n.parse().ok()).filter(|shards| *shards > 0),
         };
         let standing = match pair("standing")? {
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_statement_is_read_as_it_was_written() {
-        let load = MemberLoad { shards: 64, load: 7, weight: 2, resizing: Some(128) };
+        let load = MemberLoad { shards: 64, load: 7, weight: 2, max: Some(0), resizing: Some(128) };
         let takes = vec![(3, Nonce(1)), (63, Nonce(u64::MAX))];
         let statement = Statement { load, standing: Standing::Aside, takes };
         assert_eq!(Statement::read(&statement.to_advertisement()), Some(statement.clone()));

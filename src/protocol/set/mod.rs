@@ -175,7 +175,9 @@ impl SetMember {
                     member.load += 1;
                 } else if other != self.settings.identity {
                     // else of an earlier process of this member, which is no other member
-                    self.members.insert(Arc::clone(&other), Member::leading_one(&other));
+                    let max = self.settings.max_load; // until it answers
+                    let member = Member { max, ..Member::leading_one(&other) };
+                    self.members.insert(other, member);
                     self.unsettle(now);
                     self.call_soon(now);
                 }
@@ -217,7 +219,7 @@ impl SetMember {
             others |= !self.members.contains_key(&info.identity);
             let member = self.members.entry(Arc::clone(&info.identity));
             let member = member.or_insert_with(|| Member::idle(&info.identity));
-            member.weight = load.weight.max(1);
+            (member.weight, member.max) = (load.weight.max(1), load.max);
             member.standing = info.standing;
             member.answered = Some(now);
         }
@@ -342,11 +344,11 @@ impl SetMember {
     }
 
     fn load_of(&self, member: &Member) -> MemberLoad {
-        MemberLoad { load: member.load, ..MemberLoad::new(self.settings.shards, member.weight) }
-    }
-
-    fn may_lead_more(&self, load: u32) -> bool {
-        self.settings.max_load.is_none_or(|max| load < max)
+        MemberLoad {
+            load: member.load,
+            max: member.max,
+            ..MemberLoad::new(self.settings.shards, member.weight)
+        }
     }
 }
 

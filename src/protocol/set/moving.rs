@@ -15,7 +15,7 @@ impl SetMember {
         match self.standing {
             Standing::Ready => {
                 let own = self.own_load();
-                self.may_lead_more(own.load)
+                own.has_room()
                     && self.members.values().any(|m| self.load_of(m).should_give_to(&own))
             }
             Standing::Aside | Standing::Sick => self.load > 0,
@@ -30,7 +30,7 @@ impl SetMember {
         loop {
             let own = self.own_load();
             let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
-            if !self.may_lead_more(own.load) || taking >= self.moves_of_this_member(now) {
+            if !own.has_room() || taking >= self.moves_of_this_member(now) {
                 return;
             }
             let Some(shard) = self.next_to_take(now, &own) else { return };
@@ -122,7 +122,7 @@ impl SetMember {
         });
         let mine: Vec<u32> = mine.map(|(shard, _)| shard).take(room).collect();
         let mut moves = Vec::new();
-        distribute(mine.into_iter(), &mut parties, self.settings.max_load, |shard, index| {
+        distribute(mine.into_iter(), &mut parties, |shard, index| {
             moves.extend(identities.get(index).map(|to| (shard, Arc::clone(to))));
         });
         for (shard, to) in moves {

@@ -43,16 +43,14 @@ pub(super) fn by_next_load(a: &MemberLoad, b: &MemberLoad) -> Ordering {
 }
 
 /// Gives each of these shards to one of the parties in turn, and calls `given` with the shard and
-/// the index of the party. None, if each of them has as much as it `may_lead`.
+/// the index of the party. None, if each of them has as much as it may.
 pub(super) fn distribute(
     shards: impl Iterator<Item = u32>,
     parties: &mut [Party],
-    may_lead: Option<u32>,
     mut given: impl FnMut(u32, usize),
 ) {
     for shard in shards {
-        let room = |party: &Party| may_lead.is_none_or(|most| party.load.load < most);
-        let with_room = parties.iter_mut().enumerate().filter(|(_, party)| room(party));
+        let with_room = parties.iter_mut().enumerate().filter(|(_, party)| party.load.has_room());
         let best = with_room.min_by(|(_, a), (_, b)| {
             let preferred = |party: &Party| Reverse((preference(shard, party.hash), party.hash));
             by_next_load(&a.load, &b.load).then_with(|| preferred(a).cmp(&preferred(b)))
@@ -84,7 +82,7 @@ mod tests {
     fn members_of_equal_weight_get_as_many_shards_within_one() {
         for members in 1..20 {
             let mut parties = parties(&vec![1; members]);
-            distribute(0..64, &mut parties, None, |_, _| ());
+            distribute(0..64, &mut parties, |_, _| ());
             let loads = loads(&parties);
             let (least, most) = (loads.iter().min(), loads.iter().max());
             assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{loads:?}");
@@ -94,16 +92,18 @@ mod tests {
     #[test]
     fn a_member_of_twice_the_weight_gets_twice_as_many() {
         let mut parties = parties(&[1, 2, 1]);
-        distribute(0..64, &mut parties, None, |_, _| ());
+        distribute(0..64, &mut parties, |_, _| ());
         assert_eq!(loads(&parties), [16, 32, 16]);
     }
 
     #[test]
     fn no_member_gets_more_than_it_may_lead() {
         let mut parties = parties(&[1, 5]);
+        parties[0].load.max = Some(3);
+        parties[1].load.max = Some(4);
         let mut given = 0;
-        distribute(0..64, &mut parties, Some(3), |_, _| given += 1);
-        assert_eq!((loads(&parties), given), (vec![3, 3], 6));
+        distribute(0..64, &mut parties, |_, _| given += 1);
+        assert_eq!((loads(&parties), given), (vec![3, 4], 7));
     }
 
     #[test]
@@ -111,8 +111,8 @@ mod tests {
         let mut one = parties(&[1, 2, 1, 3]);
         let mut other: Vec<_> = one.iter().cloned().rev().collect();
         let (mut by_one, mut by_other) = (Vec::new(), Vec::new());
-        distribute(0..64, &mut one, None, |shard, index| by_one.push((shard, index)));
-        distribute(0..64, &mut other, None, |shard, index| by_other.push((shard, 3 - index)));
+        distribute(0..64, &mut one, |shard, index| by_one.push((shard, index)));
+        distribute(0..64, &mut other, |shard, index| by_other.push((shard, 3 - index)));
         assert_eq!(by_one, by_other);
     }
 
@@ -120,13 +120,13 @@ mod tests {
     fn the_shards_of_a_lost_member_spread_over_all_that_are_left() {
         let mut parties = parties(&[1; 8]);
         let mut of_first = Vec::new();
-        distribute(0..64, &mut parties, None, |shard, index| {
+        distribute(0..64, &mut parties, |shard, index| {
             if index == 0 {
                 of_first.push(shard);
             }
         });
         parties.remove(0);
-        distribute(of_first.into_iter(), &mut parties, None, |_, _| ());
+        distribute(of_first.into_iter(), &mut parties, |_, _| ());
         assert_eq!(loads(&parties).iter().sum::<u32>(), 64);
         assert!(loads(&parties).iter().all(|load| *load == 9 || *load == 10));
     }

@@ -15,12 +15,13 @@ impl SetMember {
     pub(super) fn parties(&self) -> (Vec<Party>, Vec<&Arc<str>>) {
         let others = self.members.iter().filter(|(_, member)| {
             let may = member.standing == Standing::Ready;
-            may && (member.load > 0 || member.answered.is_some()) && self.may_lead_more(member.load)
+            let there = member.load > 0 || member.answered.is_some();
+            may && there && self.load_of(member).has_room()
         });
         let party = |(identity, member): (_, &Member)| {
             (Party { hash: member.hash, load: self.load_of(member) }, identity)
         };
-        let me = (self.standing == Standing::Ready && self.may_lead_more(self.own_load().load))
+        let me = (self.standing == Standing::Ready && self.own_load().has_room())
             .then(|| (Party { hash: self.hash, load: self.own_load() }, &self.settings.identity));
         others.map(party).chain(me).unzip()
     }
@@ -32,7 +33,7 @@ impl SetMember {
             return;
         }
         let mut ranks = vec![Rank::Second; self.shards.len()];
-        if !self.may_lead_more(self.own_load().load) || self.others_shards.is_some() {
+        if !self.own_load().has_room() || self.others_shards.is_some() {
             ranks.fill(Rank::Never);
         } else {
             let (parties, identities) = self.parties();
@@ -47,26 +48,21 @@ impl SetMember {
                 let named = parties.iter().cloned().zip(&identities);
                 let (mut left, names): (Vec<_>, Vec<_>) =
                     named.filter(|(_, identity)| !others || Some(**identity) != last).unzip();
-                distribute(
-                    shards.into_iter(),
-                    &mut left,
-                    self.settings.max_load,
-                    |shard, index| {
-                        let mine = names
-                            .get(index)
-                            .is_some_and(|name: &&&Arc<str>| ***name == self.settings.identity);
-                        if let Some(rank) = ranks.get_mut(shard as usize).filter(|_| mine) {
-                            *rank = Rank::First;
-                        }
-                    },
-                );
+                distribute(shards.into_iter(), &mut left, |shard, index| {
+                    let mine = names
+                        .get(index)
+                        .is_some_and(|name: &&&Arc<str>| ***name == self.settings.identity);
+                    if let Some(rank) = ranks.get_mut(shard as usize).filter(|_| mine) {
+                        *rank = Rank::First;
+                    }
+                });
             }
         }
         for ((shard, state), rank) in (0..).zip(&mut self.shards).zip(ranks) {
             // One that is on its way comes with its own turn. An entry of this member's own whose
             // term is over is acquired again: on a lock that frees none, all may wait for it else.
-            let own = state.taking.is_some() || state.holder == Holder::Me;
-            let rank = if own && self.others_shards.is_none() { Rank::First } else { rank };
+            let own = state.holder == Holder::Me && self.others_shards.is_none();
+            let rank = if own || state.taking.is_some() { Rank::First } else { rank };
             if std::mem::replace(&mut state.rank, rank) != rank {
                 self.actions.push_back(SetAction::Rank { shard, rank });
             }

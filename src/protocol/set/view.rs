@@ -41,7 +41,11 @@ pub struct SetSettings {
 impl SetSettings {
     /// The load of a member that leads nothing.
     pub fn load(&self) -> MemberLoad {
-        MemberLoad { resizing: self.resizing, ..MemberLoad::new(self.shards, self.weight) }
+        MemberLoad {
+            max: self.max_load,
+            resizing: self.resizing,
+            ..MemberLoad::new(self.shards, self.weight)
+        }
     }
 }
 
@@ -106,6 +110,8 @@ pub(super) struct Member {
     /// How many shards it is seen to hold.
     pub load: u32,
     pub weight: u32,
+    /// The most shards that it may lead.
+    pub max: Option<u32>,
     pub standing: Standing,
     /// When it last answered a roll call.
     pub answered: Option<Instant>,
@@ -120,7 +126,7 @@ impl Member {
     /// One that holds none.
     pub fn idle(identity: &Arc<str>) -> Self {
         let hash = hash_of(identity);
-        Self { hash, load: 0, weight: 1, standing: Standing::Ready, answered: None }
+        Self { hash, load: 0, weight: 1, max: None, standing: Standing::Ready, answered: None }
     }
 }
 

@@ -181,7 +181,7 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
                         return;
                     }
                     let fleet = fleets[(number % count) as usize];
-                    if count > 1 && (number / count) % fleet.every() != 0 {
+                    if count > 1 && !(number / count).is_multiple_of(fleet.every()) {
                         continue;
                     }
                     let schedule = Schedule { fleet, seed: from.wrapping_add(number / count) };

@@ -34,9 +34,9 @@ pub(super) const OF_SETS: &[Mutation] = &[
     Mutation {
         name: "a member leads more than it may",
         edits: &[edit(
-            "src/protocol/set/mod.rs",
-            "self.settings.max_load.is_none_or(|max| load < max)",
-            "self.settings.max_load.is_none_or(|max| load < max || load >= max)",
+            "src/lock/member_load.rs",
+            "self.max.is_none_or(|max| self.load < max)",
+            "self.max.is_none_or(|max| self.load < max || max > 0)",
         )],
         noticed_by: &[Decisions],
     },
@@ -44,8 +44,8 @@ pub(super) const OF_SETS: &[Mutation] = &[
         name: "the plan gives a member more than it may lead",
         edits: &[edit(
             "src/protocol/set/plan.rs",
-            "may_lead.is_none_or(|most| party.load.load < most);",
-            "may_lead.is_none_or(|most| most > 0 && party.load.load < u32::MAX);",
+            "filter(|(_, party)| party.load.has_room());",
+            "filter(|(_, party)| party.load.max != Some(0));",
         )],
         noticed_by: &[Decisions],
     },
@@ -141,8 +141,8 @@ pub(super) const OF_SETS: &[Mutation] = &[
         name: "a member at its bound leaves its own entry alone",
         edits: &[edit(
             "src/protocol/set/ranks.rs",
-            "state.taking.is_some() || state.holder == Holder::Me;",
-            "state.taking.is_some();",
+            "if own || state.taking.is_some() {",
+            "if own && state.taking.is_some() || state.taking.is_some() {",
         )],
         noticed_by: &[Decisions, Sets],
     },
@@ -150,8 +150,8 @@ pub(super) const OF_SETS: &[Mutation] = &[
         name: "a shard that a member takes does not come with its turn",
         edits: &[edit(
             "src/protocol/set/ranks.rs",
-            "state.taking.is_some() || state.holder == Holder::Me;",
-            "state.holder == Holder::Me;",
+            "if own || state.taking.is_some() {",
+            "if own {",
         )],
         noticed_by: &[Decisions],
     },

@@ -361,8 +361,8 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 }
                 let per_write_ttl = seed % 2 == 0;
                 if keeping.vouches(per_write_ttl) {
-                    // A candidate that read in the old bucket that there is no leader may create in the
-                    // new one: no promise covers that.
+                    // A candidate that read in the old bucket that there is no leader may
+                    // create in the new one: no promise covers that.
                     faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
                 }
                 Scenario {

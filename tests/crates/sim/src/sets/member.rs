@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{Capabilities, MemberLoad, Nonce, Standing};
+use incumbent::lock::{Capabilities, Nonce, Standing};
 use incumbent::protocol::set::{Holder, SetMember, SetSettings, Share};
 use incumbent::protocol::{
     Drain, Elector, Health, MoveRole, MoveSettings, Moves, Rank, Settings, State, Timing,
@@ -153,11 +153,12 @@ impl Member {
             standing,
             seed,
         };
+        let share = Share::new(settings.load(), set.moves_at_once);
         self.up = Some(Box::new(Process {
             set: SetMember::new(settings, local),
             set_wake: 0,
             poked: false,
-            share: Share::new(MemberLoad::new(set.shards, self.setup.weight), set.moves_at_once),
+            share,
             admitted: BTreeSet::new(),
             health,
             aside: self.setup.aside,

@@ -52,7 +52,8 @@ impl SetWorld {
     pub(super) fn perform_of_set(&mut self, who: usize, action: SetAction) {
         match action {
             SetAction::Rank { shard, rank } => {
-                let after = Duration::from_micros(self.random.u64(1..1000));
+                // As they were sent, one after the other.
+                let after = Duration::from_micros(200);
                 self.later(after, who, Inner::Own { shard, event: Event::Rank(rank) });
             }
             SetAction::CallRoll => {

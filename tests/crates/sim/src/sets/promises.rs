@@ -20,10 +20,9 @@ impl SetWorld {
         let Some(up) = self.members[who].up.as_deref() else { return };
         let led = up.seats.iter().filter(|seat| seat.began.is_some()).count() as u32;
         let giving = up.seats.iter().filter(|seat| seat.gives).count() as u32;
-        let left = MemberLoad {
-            load: (led + 1).saturating_sub(giving),
-            ..MemberLoad::new(self.set.shards, self.members[who].setup.weight)
-        };
+        let weight = self.members[who].setup.weight;
+        let load = (led + 1).saturating_sub(giving);
+        let left = MemberLoad { load, ..MemberLoad::new(self.set.shards, weight) };
         if giving > self.set.moves_at_once {
             self.fail(format!("m{who} gives away more shards than move at once"));
         }
@@ -132,9 +131,9 @@ impl SetWorld {
     /// Whether no shard should move, among the members that hear each other.
     pub fn is_even(&self) -> Result<(), String> {
         let loads = self.loads();
-        let load = |who: usize| MemberLoad {
-            load: loads[who],
-            ..MemberLoad::new(self.set.shards, self.members[who].setup.weight)
+        let load = |who: usize| {
+            let weight = self.members[who].setup.weight;
+            MemberLoad { load: loads[who], ..MemberLoad::new(self.set.shards, weight) }
         };
         let hears = |who: usize| !self.members[who].setup.mute;
         for from in (0..loads.len()).filter(|who| loads[*who] > 0) {
