@@ -123,7 +123,8 @@ impl Driver {
             CandidateRequest::Succeed(to) => {
                 // One that acquires nothing would only interrupt the term.
                 let may = !leads && self.machine.settings().rank != Rank::Never;
-                return may && to.includes_at(&self.shared().identity, self.site.as_ref());
+                let (nonce, identity) = (self.machine.settings().nonce, &self.shared().identity);
+                return may && to.includes_candidate(nonce, identity, self.site.as_ref());
             }
             CandidateRequest::Pause(pause) => {
                 let (now, pause) = (self.now(), *pause);

@@ -29,7 +29,7 @@ impl Driver {
         let Some(requests_of) = self.requests_of.get(lock) else { return };
         let since_origin = u64::try_from(self.started.since_origin().as_millis());
         let as_leader = handover.is_some();
-        let spread = if as_leader { 0.0 } else { SPREAD * fastrand::f64() };
+        let spread = if call.request.has_one_answer() { 0.0 } else { SPREAD * fastrand::f64() };
         let fixed = CandidateInfo {
             priority: settings.priority,
             site: self.site.clone(),

@@ -187,7 +187,7 @@ impl Moves {
     pub fn wanted(&self) -> Successor {
         match &self.calling {
             Some((Reason::Requested(to), _)) => to.clone(),
-            Some((Reason::Taken(by), _)) => Successor::Identity(Arc::clone(&by.identity)),
+            Some((Reason::Taken(request), _)) => Successor::Candidate(request.by),
             _ => Successor::Any,
         }
     }

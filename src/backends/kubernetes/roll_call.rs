@@ -135,7 +135,7 @@ impl ResourceLockState {
             }
         }
         let end = deadline_after(within);
-        match request.is_for_leader() {
+        match request.has_one_answer() {
             true => self.until_answered(&answers, &id, &request, end).await,
             false => sleep_until(end).await,
         }

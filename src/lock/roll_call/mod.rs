@@ -89,7 +89,15 @@ impl CandidateRequest {
 
     /// Whether no further answer is awaited after this one.
     pub(crate) fn is_answered_by(&self, info: &CandidateInfo) -> bool {
-        self.is_for_leader() && info.handover.is_some()
+        match self {
+            Self::Succeed(Successor::Candidate(wanted)) => info.nonce == *wanted,
+            _ => self.is_for_leader() && info.handover.is_some(),
+        }
+    }
+
+    /// Whether one candidate alone answers it: it does so at once.
+    pub(crate) fn has_one_answer(&self) -> bool {
+        self.is_for_leader() || matches!(self, Self::Succeed(Successor::Candidate(_)))
     }
 
     /// Restricts what anybody may have sent to what a candidate may send.
@@ -122,19 +130,28 @@ pub enum Successor {
     Identity(Arc<str>),
     /// To one at this [site](crate::ElectionBuilder::site).
     Site(Arc<str>),
+    /// To this one.
+    #[cfg_attr(feature = "_json", serde(with = "numbers::nonce_text"))]
+    Candidate(Nonce),
 }
 
 impl Successor {
     /// Whether it may be this candidate.
     pub fn includes(&self, info: &CandidateInfo) -> bool {
-        self.includes_at(&info.identity, info.site.as_ref())
+        self.includes_candidate(info.nonce, &info.identity, info.site.as_ref())
     }
 
-    pub(crate) fn includes_at(&self, identity: &Arc<str>, site: Option<&Arc<str>>) -> bool {
+    pub(crate) fn includes_candidate(
+        &self,
+        nonce: Nonce,
+        identity: &Arc<str>,
+        site: Option<&Arc<str>>,
+    ) -> bool {
         match self {
             Self::Any => true,
             Self::Identity(wanted) => wanted == identity,
             Self::Site(wanted) => Some(wanted) == site,
+            Self::Candidate(wanted) => *wanted == nonce,
         }
     }
 
@@ -147,6 +164,7 @@ impl Successor {
                 Self::Identity(display_identity(&identity, MAX_IDENTITY_LEN))
             }
             Self::Site(site) => Self::Site(display_identity(&site, MAX_SITE_LEN)),
+            Self::Candidate(nonce) => Self::Candidate(nonce),
         }
     }
 }

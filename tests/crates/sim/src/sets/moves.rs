@@ -147,6 +147,7 @@ impl SetWorld {
         match &call.request {
             CandidateRequest::Identify => {}
             CandidateRequest::Succeed(Successor::Identity(to)) if *to == up.identity && !leads => {}
+            CandidateRequest::Succeed(Successor::Candidate(to)) if *to == seat.nonce && !leads => {}
             CandidateRequest::Succeed(Successor::Any) if !leads => {}
             CandidateRequest::Pause(pause) => seat.moves(now).set_pause(now, *pause),
             CandidateRequest::HandOver(to) if leads => {
