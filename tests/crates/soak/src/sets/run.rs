@@ -276,9 +276,12 @@ impl<'a> Run<'a> {
             Some(even) => self.report.slowest_even = self.report.slowest_even.max(even),
             None => self.odd(&format!("not even {bound:?} after: {after}")),
         }
-        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+        let seconds = |time: Option<Duration>| match time {
+            Some(time) => format!("after {:.1} s", time.as_secs_f64()),
+            None => "never".to_owned(),
+        };
         println!(
-            "{:>6.1} min: {after}; led after {:.1} s, even after {:.1} s; {} members",
+            "{:>6.1} min: {after}; led {}, even {}; {} members",
             self.began.elapsed().as_secs_f64() / 60.0,
             seconds(led),
             seconds(even),
