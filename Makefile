@@ -43,9 +43,10 @@ differential: rust tools ## Play random operations on a store and on its model (
 	$(CARGO) run --package incumbent-differential -- --store $(or $(STORE),nats-2.15.1) $(if $(OPERATIONS),--operations $(OPERATIONS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
-soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CANDIDATES=20)
+soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CANDIDATES=20), or a set whose members are attacked (SETS=nats, nats-cluster or postgres)
 	@scripts/install-nats.sh 2.15.1
-	$(CARGO) run --release --package incumbent-soak -- run $(if $(MINUTES),--minutes $(MINUTES)) \
+	@$(if $(filter postgres,$(SETS)),scripts/install-postgres.sh)
+	$(CARGO) run --release --package incumbent-soak -- $(if $(SETS),sets --store $(SETS),run) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CANDIDATES),--candidates $(CANDIDATES))
 
 # CI breaks an eighth of the rules, another one with each commit: all of them take more than an hour.

@@ -28,7 +28,7 @@ pub struct SetPlan {
     pub lease: u64,
     #[arg(long, default_value_t = 10.0)]
     pub minutes: f64,
-    /// Seconds of quiet after the set has become even.
+    /// For how many seconds the set is to be even before the next fault.
     #[arg(long, default_value_t = 3)]
     pub quiet: u64,
     /// Repeats the choices of an earlier run.
@@ -54,10 +54,10 @@ pub struct SetReport {
     pub gaps: BTreeMap<&'static str, (usize, Duration)>,
     /// The longest time from a fault until every shard was led.
     pub slowest_led: Duration,
-    /// The longest time from the end of the last fault until the set was even.
+    /// The longest time from the end of the last fault until the set was even for the quiet time.
     pub slowest_even: Duration,
-    /// The greatest imbalance in the quiet times.
-    pub quiet_imbalance: usize,
+    /// How many times the set was even, and after less than the quiet time no longer.
+    pub relapses: usize,
     pub last_imbalance: usize,
     /// What must not be.
     pub faults: Vec<String>,
@@ -84,14 +84,14 @@ impl fmt::Display for SetReport {
         }
         writeln!(
             f,
-            "at most {:.1} s from a fault until all shards were led, {:.1} s until they were even",
+            "at most {:.1} s from a fault until all shards were led, {:.1} s until they were even for good",
             self.slowest_led.as_secs_f64(),
             self.slowest_even.as_secs_f64()
         )?;
         writeln!(
             f,
-            "imbalance: at most {} in quiet times, {} at the end",
-            self.quiet_imbalance, self.last_imbalance
+            "imbalance: {} at the end; {} times even and then not, without a new fault",
+            self.last_imbalance, self.relapses
         )?;
         for fault in self.overlaps.iter().chain(&self.faults).take(40) {
             writeln!(f, "FAULT: {fault}")?;
@@ -255,22 +255,33 @@ impl<'a> Run<'a> {
             self.odd(&format!("a member has not stopped {stop:?} after: {after}"));
         }
         let bound = self.lease() * 20 + Duration::from_secs(60);
-        let is_even = |sample: &Sample, _: &Members| sample.led == shards && sample.imbalance <= 1;
-        let even = self.watch(bound, is_even).await?;
+        let began = Instant::now();
+        let mut since: Option<Instant> = None;
+        let even = loop {
+            self.watch(STEP, |_, _| false).await?;
+            let sample = self.now();
+            if sample.led == shards && sample.imbalance <= 1 {
+                let since = *since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= quiet {
+                    break Some(since - began);
+                }
+            } else if since.take().is_some() {
+                self.report.relapses += 1;
+            }
+            if began.elapsed() >= bound + quiet {
+                break None;
+            }
+        };
         match even {
             Some(even) => self.report.slowest_even = self.report.slowest_even.max(even),
             None => self.odd(&format!("not even {bound:?} after: {after}")),
         }
-        let mut most = 0;
-        let end = Instant::now() + quiet;
-        while Instant::now() < end {
-            self.watch(STEP, |_, _| false).await?;
-            most = most.max(self.now().imbalance);
-        }
-        self.report.quiet_imbalance = self.report.quiet_imbalance.max(most);
-        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+        let seconds = |time: Option<Duration>| match time {
+            Some(time) => format!("after {:.1} s", time.as_secs_f64()),
+            None => "never".to_owned(),
+        };
         println!(
-            "{:>6.1} min: {after}; led after {:.1} s, even after {:.1} s; {} members",
+            "{:>6.1} min: {after}; led {}, even {}; {} members",
             self.began.elapsed().as_secs_f64() / 60.0,
             seconds(led),
             seconds(even),
