@@ -38,7 +38,8 @@ pub enum MoveRole {
 pub enum MoveCall {
     /// Asks who is ready: pass the answers to [`Moves::on_roll`](super::Moves::on_roll).
     Ready,
-    /// Asks the leader to hand over: pass its answer to [`Moves::on_answer`](super::Moves::on_answer).
+    /// Asks the leader to hand over: pass its answer to
+    /// [`Moves::on_answer`](super::Moves::on_answer).
     Leader(CandidateRequest),
 }
 

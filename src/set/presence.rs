@@ -117,6 +117,7 @@ impl Present {
 /// roll call: where a lock carries none, members know each other by such entries.
 ///
 /// `None` if it is no such entry. No evidence: anybody may have written it.
+#[doc(hidden)]
 pub fn present_member(
     set: &str,
     election: &str,

@@ -29,7 +29,8 @@ const ANSWERS_PER_SECOND: f64 = 50.0;
 const BELIEVED: u32 = 3;
 /// A set in which members come and go all the time settles after so many settling times.
 const LONGEST_UNSETTLED: u32 = 4;
-/// How long after its begin a member calls the roll first.
+/// How long after it has heard from the lock a member calls the roll first: others that begin with
+/// it are to be heard, too.
 const FIRST_CALL: Duration = Duration::from_millis(50);
 /// So often the time until the next request for a shard doubles: after refusals, as what they
 /// depend on changes within a few leases; and where no leader answers.
@@ -87,7 +88,7 @@ impl SetMember {
             unsettled: now,
             moved: now,
             called: None,
-            call_at: now + FIRST_CALL, // hints are being set up
+            call_at: now + settings.lease, // unless the lock is heard from before
             calling: false,
             call_failures: 0,
             begun: false,
@@ -135,6 +136,9 @@ impl SetMember {
             return;
         }
         let before = std::mem::replace(&mut state.holder, holder.clone());
+        if before == Holder::Unknown && !self.begun {
+            self.call_at = self.call_at.min(now + FIRST_CALL);
+        }
         self.stale = true;
         state.gave |= state.giving.is_some() && before == Holder::Me;
         match &before {

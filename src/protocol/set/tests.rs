@@ -354,7 +354,7 @@ fn a_shard_that_comes_back_is_given_away_later_and_later() {
 #[test]
 fn a_member_that_leads_nothing_is_believed_to_be_there_for_three_roll_calls() {
     let mut case = Case::new(settings("m1"), &[info("m2", 0)]);
-    case.passes(FIRST_CALL);
+    case.holds([0], &Holder::Nobody).passes(FIRST_CALL);
     case.answers = Some(Vec::new());
     case.passes(LEASE * 20);
     assert_eq!(case.member.known_members(), 2);
@@ -372,11 +372,11 @@ fn a_member_that_lost_its_last_shard_is_asked_for_soon() {
 }
 
 #[test]
-fn another_number_of_shards_is_told() {
+fn another_number_of_shards_is_reported() {
     let mut with_others = info("m2", 0);
     with_others.load = Some(MemberLoad::new(64, 1));
     let mut case = Case::new(settings("m1"), &[info("m3", 0), with_others]);
-    case.passes(FIRST_CALL);
+    case.holds([0], &Holder::Nobody).passes(FIRST_CALL);
     assert_eq!(case.member.others_shards(), Some(64));
     case.answers = Some(vec![info("m2", 0)]);
     case.passes(LEASE * 20);

@@ -118,9 +118,11 @@ fn balance(world: &mut SetWorld, scenario: &Scenario, set: &SetSetup) {
         world.fail(format!("{moves} moves from {before:?} to {after:?}, where {least} would do"));
     }
     let terms = |world: &SetWorld| world.checkers.iter().map(|it| it.terms).sum::<u64>();
-    let terms_before = terms(world);
+    let (terms_before, ends_before) = (terms(world), world.other_ends);
     world.run(world.now + lease * 25);
-    if terms(world) != terms_before || world.loads() != after {
+    // A create that comes late from the time of the faults may begin a term, which is given back.
+    let moved = (terms(world) - terms_before).saturating_sub(world.other_ends - ends_before);
+    if moved > 0 || world.loads() != after {
         let now = world.loads();
         world.fail(format!("shards move though all is well, from {after:?} to {now:?}"));
     }
