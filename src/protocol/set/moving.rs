@@ -27,13 +27,19 @@ impl SetMember {
         if !self.roll_is_fresh(now) {
             return;
         }
+        let targets = self.targets();
+        let target = |identity: &Arc<str>| targets.get(identity).copied();
+        let own_target = target(&self.settings.identity).unwrap_or(0);
+        let stuck = now >= self.stuck_at();
         loop {
             let own = self.own_load();
             let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
-            if !own.has_room() || taking >= self.moves_of_this_member(now) {
+            let enough = !stuck && own.load >= own_target;
+            if enough || !own.has_room() || taking >= self.moves_of_this_member(now) {
                 return;
             }
-            let Some(shard) = self.next_to_take(now, &own) else { return };
+            let gives = |from: &Arc<str>, load| stuck || target(from).is_none_or(|to| load > to);
+            let Some(shard) = self.next_to_take(now, &own, gives) else { return };
             let until = now + self.settings.move_within;
             let Some(state) = self.shards.get_mut(shard as usize) else { return };
             let Holder::Other(from) = &state.holder else { return };
@@ -43,8 +49,24 @@ impl SetMember {
         }
     }
 
+    /// How much each member is to lead, of those that are ready: only what is more moves.
+    fn targets(&self) -> BTreeMap<Arc<str>, u32> {
+        let (parties, identities) = self.parties();
+        let known = |identity| identities.contains(&identity);
+        let of_others = self.members.iter().filter(|(identity, _)| !known(*identity));
+        let elsewhere = of_others.fold(0, |sum: u32, (_, member)| sum.saturating_add(member.load));
+        let total = self.settings.shards.saturating_sub(elsewhere);
+        let identities = identities.into_iter().cloned();
+        identities.zip(plan::targets(total, &parties)).collect()
+    }
+
     /// Of the member that leads the most for its weight, and has one that may be asked for.
-    fn next_to_take(&self, now: Instant, own: &MemberLoad) -> Option<u32> {
+    fn next_to_take(
+        &self,
+        now: Instant,
+        own: &MemberLoad,
+        gives: impl Fn(&Arc<str>, u32) -> bool,
+    ) -> Option<u32> {
         let leaving = |identity: &Arc<str>| {
             let of = |state: &&ShardState| {
                 state.taking.as_ref().is_some_and(|(_, from)| from == identity)
@@ -66,7 +88,7 @@ impl SetMember {
                     let load = member.load.saturating_sub(leaving(from));
                     MemberLoad { load, ..self.load_of(member) }
                 });
-                load.should_give_to(own)
+                load.should_give_to(own) && gives(from, load.load)
             })
             .map(|(shard, from, member)| (shard, member.load.saturating_sub(leaving(from)), member))
             .max_by(|(shard_a, load_a, a), (shard_b, load_b, b)| {

@@ -42,6 +42,25 @@ pub(super) fn by_next_load(a: &MemberLoad, b: &MemberLoad) -> Ordering {
     (next(a) * weight(b)).cmp(&(next(b) * weight(a)))
 }
 
+/// How many of `total` shards each party is to lead, so that the load is as even as it can be. Among
+/// equals a party that leads one keeps it.
+pub(super) fn targets(total: u32, parties: &[Party]) -> Vec<u32> {
+    let empty = |party: &Party| MemberLoad { load: 0, ..party.load };
+    let mut targets: Vec<_> = parties.iter().map(empty).collect();
+    for _ in 0..total {
+        let with_room = targets.iter_mut().zip(parties).filter(|(target, _)| target.has_room());
+        let next = with_room.min_by(|(a, of_a), (b, of_b)| {
+            let keeps = |target: &MemberLoad, party: &Party| target.load < party.load.load;
+            by_next_load(a, b)
+                .then_with(|| keeps(b, of_b).cmp(&keeps(a, of_a)))
+                .then_with(|| of_a.hash.cmp(&of_b.hash))
+        });
+        let Some((target, _)) = next else { break };
+        target.load += 1;
+    }
+    targets.iter().map(|target| target.load).collect()
+}
+
 /// Gives each of these shards to one of the parties in turn, and calls `given` with the shard and
 /// the index of the party. None, if each of them has as much as it may.
 pub(super) fn distribute(
@@ -104,6 +123,25 @@ mod tests {
         let mut given = 0;
         distribute(0..64, &mut parties, |_, _| given += 1);
         assert_eq!((loads(&parties), given), (vec![3, 4], 7));
+    }
+
+    #[test]
+    fn who_leads_more_among_equals_keeps_it() {
+        let mut parties = parties(&[1, 1, 1]);
+        for most in 0..3 {
+            (0..3).for_each(|index| parties[index].load.load = if index == most { 4 } else { 3 });
+            let as_now: Vec<_> = parties.iter().map(|party| party.load.load).collect();
+            assert_eq!(targets(10, &parties), as_now);
+        }
+    }
+
+    #[test]
+    fn the_targets_are_the_most_even_loads() {
+        let mut parties = parties(&[2, 4, 1]);
+        parties[0].load.load = 8;
+        assert_eq!(targets(8, &parties), [2, 5, 1]);
+        parties[1].load.max = Some(3);
+        assert_eq!(targets(8, &parties), [3, 3, 2]);
     }
 
     #[test]
