@@ -95,3 +95,19 @@ impl SetShared {
         self.led.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_works_on_as_many_shards_as_it_may_and_on_no_more() {
+        let (set, _inputs) = SetShared::new("s".into(), "m".into(), Some(1), Standing::Ready);
+        assert!(set.admit(0, Token(7)));
+        assert!(!set.admit(1, Token(8)), "one too many");
+        assert!(!set.leave(1, Token(8)), "nobody learned of it");
+        assert!(!set.leave(0, Token(6)), "an earlier term");
+        assert!(set.leave(0, Token(7)));
+        assert!(set.admit(1, Token(9)));
+    }
+}

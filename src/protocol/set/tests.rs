@@ -274,7 +274,7 @@ fn a_member_takes_until_the_load_is_even() {
 
 #[test]
 fn a_shard_on_its_way_comes_with_its_turn_until_its_time_is_over() {
-    let settings = SetSettings { moves_at_once: 4, ..settings("m1") };
+    let settings = SetSettings { moves_at_once: 4, max_load: Some(2), ..settings("m1") };
     let mut case = Case::new(settings, &[info("m2", SHARDS), info("m3", 0)]);
     case.holds(0..SHARDS, &other("m2")).passes(SETTLED);
     let [one, two] = case.takes[..] else { panic!("{:?}", case.takes) };

@@ -102,7 +102,7 @@ impl Instrument {
                 "at_most_one_leads",
             ],
             Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
-            Self::Decisions => &["test", "--all-features", "--lib", "--", "protocol::"],
+            Self::Decisions => &["test", "--all-features", "--lib", "--", "protocol::", "set::"],
             Self::Locks => &["test", "--all-features", "--test", "nats", "--", "lock::"],
             Self::Elections => &["test", "--all-features", "--test", "memory"],
             Self::Several => &["test", "--all-features", "--test", "multi_lock", "--", "needs::"],

@@ -1,7 +1,7 @@
 //! What is wrong with sets.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Decisions, Elections, Sets};
+use crate::instrument::Instrument::{Decisions, Sets};
 
 pub(super) const OF_SETS: &[Mutation] = &[
     Mutation {
@@ -230,6 +230,6 @@ pub(super) const OF_SETS: &[Mutation] = &[
             "led.len() >= max as usize",
             "led.len() > max as usize",
         )],
-        noticed_by: &[Elections],
+        noticed_by: &[Decisions],
     },
 ];
