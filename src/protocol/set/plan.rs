@@ -42,8 +42,8 @@ pub(super) fn by_next_load(a: &MemberLoad, b: &MemberLoad) -> Ordering {
     (next(a) * weight(b)).cmp(&(next(b) * weight(a)))
 }
 
-/// How many of `total` shards each party is to lead, so that the load is as even as it can be. Among
-/// equals a party that leads one keeps it.
+/// How many of `total` shards each party is to lead, so that the load is as even as it can be.
+/// Among equals a party that leads one keeps it.
 pub(super) fn targets(total: u32, parties: &[Party]) -> Vec<u32> {
     let empty = |party: &Party| MemberLoad { load: 0, ..party.load };
     let mut targets: Vec<_> = parties.iter().map(empty).collect();
