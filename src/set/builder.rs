@@ -310,8 +310,11 @@ impl SetBuilder {
             (None, false) => Standing::Ready,
         };
         let moves_at_once = self.moves_at_once.unwrap_or(self.shards / 10).max(1);
-        let load =
-            MemberLoad { resizing: self.resizing, ..MemberLoad::new(self.shards, self.weight) };
+        let load = MemberLoad {
+            max: self.max_load,
+            resizing: self.resizing,
+            ..MemberLoad::new(self.shards, self.weight)
+        };
         let share = SharedShare::new(Share::new(load, moves_at_once));
         let (shared, inputs) =
             SetShared::new(self.name.into(), Arc::clone(&identity), self.max_load, standing);

@@ -264,6 +264,17 @@ async fn a_set_changes_to_a_multiple_of_its_shards_only() {
 }
 
 #[tokio::test]
+async fn a_member_states_how_much_it_may_lead() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let small = member(&lock, &work, "small").weight(3).max_shards(2).start().unwrap();
+    lead(&[(&small, 2)]).await;
+    let answers = small.roll_call(LEASE / 4).await.unwrap();
+    let load = answers.first().and_then(|info| info.load).expect("a load");
+    assert_eq!((load.shards, load.load, load.weight, load.max), (12, 2, 3, Some(2)));
+}
+
+#[tokio::test]
 async fn a_set_needs_a_number_of_shards_and_a_weight() {
     let lock = MemoryLock::with_ttl(LEASE);
     let none = new_set("shop", lock.clone()).start();
