@@ -2,7 +2,7 @@
 //!
 //! Nobody coordinates. Each member sees who leads which shard, as a standby of all of them, so it
 //! knows what the others lead. It decides two things: in which order it and the others acquire a
-//! vacant shard ([`Rank`]), and which shard it asks of a member that leads more than it does. Who
+//! vacant shard ([`Rank`](super::Rank)), and which shard it asks of a member that leads more than it does. Who
 //! leads a shard is decided by the shard's own election alone.
 
 mod moving;
@@ -15,12 +15,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::plan::hash_of;
+pub(crate) use self::plan::member_hash;
 pub use self::share::Share;
 pub use self::view::{Holder, SetAction, SetSettings, TakeOutcome};
 use self::view::{MAX_RETRY, Member, ShardState};
 use crate::lock::{CandidateInfo, MemberLoad, Standing};
-use crate::protocol::types::Rank;
 use crate::time::clock::Instant;
 
 /// A fleet of any size sends about so many answers to roll calls per second, at the most.
@@ -36,11 +35,6 @@ const FIRST_CALL: Duration = Duration::from_millis(50);
 /// depend on changes within a few leases; and where no leader answers.
 const REFUSED: u32 = 2;
 const UNANSWERED: u32 = 8;
-
-/// A hash of a member's identity that is the same in every build.
-pub(crate) fn member_hash(identity: &str) -> u64 {
-    hash_of(&identity.into())
-}
 
 /// The part of one member in a set. Pure, like an [`Elector`](super::Elector).
 #[derive(Debug)]
@@ -78,7 +72,7 @@ impl SetMember {
     pub fn new(settings: SetSettings, now: Instant) -> Self {
         let random = fastrand::Rng::with_seed(settings.seed);
         Self {
-            hash: hash_of(&settings.identity),
+            hash: member_hash(&settings.identity),
             shards: (0..settings.shards).map(|_| ShardState::new(now)).collect(),
             members: BTreeMap::new(),
             load: 0,
@@ -107,11 +101,6 @@ impl SetMember {
     /// The next thing to do; `None` when all is done for now.
     pub fn poll_action(&mut self) -> Option<SetAction> {
         self.actions.pop_front()
-    }
-
-    /// How a shard ranks now: what its candidate begins with.
-    pub fn rank(&self, shard: u32) -> Rank {
-        self.shard(shard).map(|state| state.rank).unwrap_or_default()
     }
 
     /// The shards that are on their way to this member.
@@ -147,7 +136,7 @@ impl SetMember {
                 if let Some(member) = self.members.get_mut(other) {
                     member.load = member.load.saturating_sub(1);
                     if member.load == 0 {
-                        member.answered = None; // it may be gone: a roll call will tell
+                        member.answered = None; // it may be gone: a roll call shows it
                         self.call_soon(now);
                     }
                 }
@@ -160,7 +149,7 @@ impl SetMember {
                 self.load += 1;
                 (state.taking, state.last) = (None, Some(Arc::clone(&self.settings.identity)));
                 if std::mem::take(&mut state.gave) {
-                    // Whoever it was given to did not lead it, such as one that leads enough.
+                    // The other member did not lead it, as one that leads enough.
                     let (lease, random) = (self.settings.lease, self.random.f64());
                     state.retry_later(now, lease, UNANSWERED, random);
                 } else {
@@ -295,10 +284,6 @@ impl SetMember {
             retry.chain(settled).chain(stuck).min()
         });
         call.into_iter().chain(ends).chain(moves.flatten()).min()
-    }
-
-    fn shard(&self, shard: u32) -> Option<&ShardState> {
-        self.shards.get(shard as usize)
     }
 
     fn unsettle(&mut self, now: Instant) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::SetMember;
-use super::plan::{self, distribute, preference};
-use super::view::{Holder, Member, SetAction, ShardState};
+use super::plan::{self, Party, distribute, preference};
+use super::view::{Holder, Member, SetAction};
 use crate::lock::{MemberLoad, Standing};
 use crate::time::clock::Instant;
 
@@ -24,7 +24,7 @@ impl SetMember {
 
     /// Asks members that lead more for their shards, as long as the load becomes more even.
     pub(super) fn take(&mut self, now: Instant) {
-        if !self.roll_is_fresh(now) {
+        if !self.roll_is_fresh(now) || !self.wants_move() {
             return;
         }
         let targets = self.targets();
@@ -51,12 +51,12 @@ impl SetMember {
 
     /// How much each member is to lead, of those that are ready: only what is more moves.
     fn targets(&self) -> BTreeMap<Arc<str>, u32> {
-        let (parties, identities) = self.parties();
-        let known = |identity| identities.contains(&identity);
-        let of_others = self.members.iter().filter(|(identity, _)| !known(*identity));
-        let elsewhere = of_others.fold(0, |sum: u32, (_, member)| sum.saturating_add(member.load));
-        let total = self.settings.shards.saturating_sub(elsewhere);
-        let identities = identities.into_iter().cloned();
+        let parties = self.parties();
+        let leads = |sum: u32, load: u32| sum.saturating_add(load);
+        let all = self.members.values().map(|member| member.load).fold(self.own_load().load, leads);
+        let of_parties = parties.iter().map(|party| party.load.load).fold(0, leads);
+        let total = self.settings.shards.saturating_sub(all.saturating_sub(of_parties));
+        let identities = parties.iter().map(|party| Arc::clone(party.identity));
         identities.zip(plan::targets(total, &parties)).collect()
     }
 
@@ -67,37 +67,26 @@ impl SetMember {
         own: &MemberLoad,
         gives: impl Fn(&Arc<str>, u32) -> bool,
     ) -> Option<u32> {
-        let leaving = |identity: &Arc<str>| {
-            let of = |state: &&ShardState| {
-                state.taking.as_ref().is_some_and(|(_, from)| from == identity)
-            };
-            u32::try_from(self.shards.iter().filter(of).count()).unwrap_or(u32::MAX)
-        };
+        let mut left: BTreeMap<_, _> =
+            self.members.iter().map(|(from, member)| (from, self.load_of(member))).collect();
+        for (_, from) in self.shards.iter().filter_map(|state| state.taking.as_ref()) {
+            if let Some(load) = left.get_mut(from) {
+                load.load = load.load.saturating_sub(1);
+            }
+        }
         let askable = (0..)
             .zip(&self.shards)
             .filter(|(_, state)| state.taking.is_none() && now >= state.not_before);
-        let candidates = askable.filter_map(|(shard, state): (u32, _)| {
+        let offered = askable.filter_map(|(shard, state): (u32, _)| {
             let Holder::Other(from) = &state.holder else { return None };
-            let member = self.members.get(from)?;
-            Some((shard, from, member))
+            let load = left.get(from)?;
+            (load.should_give_to(own) && gives(from, load.load)).then_some((shard, load))
         });
-        let mut left = BTreeMap::<&Arc<str>, MemberLoad>::new();
-        candidates
-            .filter(|(_, from, member)| {
-                let load = *left.entry(*from).or_insert_with(|| {
-                    let load = member.load.saturating_sub(leaving(from));
-                    MemberLoad { load, ..self.load_of(member) }
-                });
-                load.should_give_to(own) && gives(from, load.load)
-            })
-            .map(|(shard, from, member)| (shard, member.load.saturating_sub(leaving(from)), member))
-            .max_by(|(shard_a, load_a, a), (shard_b, load_b, b)| {
-                let load = |load: u32, member| MemberLoad { load, ..self.load_of(member) };
-                plan::by_next_load(&load(*load_a, a), &load(*load_b, b)).then_with(|| {
-                    preference(*shard_a, self.hash).cmp(&preference(*shard_b, self.hash))
-                })
-            })
-            .map(|(shard, ..)| shard)
+        let best = offered.max_by(|(shard_a, a), (shard_b, b)| {
+            let preferred = |shard| preference(shard, self.hash);
+            plan::by_next_load(a, b).then_with(|| preferred(*shard_a).cmp(&preferred(*shard_b)))
+        });
+        best.map(|(shard, _)| shard)
     }
 
     /// Its part of the moves that are made at once: it is shared among all that lead too little, in
@@ -131,22 +120,16 @@ impl SetMember {
         if self.calling || room == 0 || self.called.is_none_or(|at| at < self.settling) {
             return;
         }
-        let (mut parties, identities): (Vec<_>, Vec<_>) = {
-            let (parties, identities) = self.parties();
-            let answered = |identity: &Arc<str>| {
-                self.members.get(identity).is_some_and(|member| member.answered.is_some())
-            };
-            let both = parties.into_iter().zip(identities.into_iter().cloned());
-            both.filter(|(_, identity)| answered(identity)).unzip()
+        let answered = |party: &Party<'_>| {
+            self.members.get(party.identity).is_some_and(|member| member.answered.is_some())
         };
+        let mut parties: Vec<_> = self.parties().into_iter().filter(answered).collect();
         let mine = (0..).zip(&self.shards).filter(|(_, state)| {
             state.holder == Holder::Me && state.giving.is_none() && now >= state.not_before
         });
-        let mine: Vec<u32> = mine.map(|(shard, _)| shard).take(room).collect();
+        let mine = mine.map(|(shard, _): (u32, _)| shard).take(room);
         let mut moves = Vec::new();
-        distribute(mine.into_iter(), &mut parties, |shard, index| {
-            moves.extend(identities.get(index).map(|to| (shard, Arc::clone(to))));
-        });
+        distribute(mine, &mut parties, |shard, to| moves.push((shard, Arc::clone(to))));
         for (shard, to) in moves {
             if let Some(state) = self.shards.get_mut(shard as usize) {
                 state.giving = Some(now + self.settings.move_within);

@@ -12,18 +12,20 @@ use crate::protocol::types::Rank;
 impl SetMember {
     /// The members that may lead next, and this one if it may. A member that does not answer counts
     /// by what it leads.
-    pub(super) fn parties(&self) -> (Vec<Party>, Vec<&Arc<str>>) {
+    pub(super) fn parties(&self) -> Vec<Party<'_>> {
         let others = self.members.iter().filter(|(_, member)| {
             let may = member.standing == Standing::Ready;
             let there = member.load > 0 || member.answered.is_some();
             may && there && self.load_of(member).has_room()
         });
         let party = |(identity, member): (_, &Member)| {
-            (Party { hash: member.hash, load: self.load_of(member) }, identity)
+            let load = self.load_of(member);
+            Party { identity, hash: member.hash, load }
         };
-        let me = (self.standing == Standing::Ready && self.own_load().has_room())
-            .then(|| (Party { hash: self.hash, load: self.own_load() }, &self.settings.identity));
-        others.map(party).chain(me).unzip()
+        let (identity, load) = (&self.settings.identity, self.own_load());
+        let me = Party { identity, hash: self.hash, load };
+        let may = self.standing == Standing::Ready && load.has_room();
+        others.map(party).chain(may.then_some(me)).collect()
     }
 
     /// Decides which vacant shards this member acquires first. A shard goes to a member other than
@@ -36,7 +38,7 @@ impl SetMember {
         if !self.own_load().has_room() || self.others_shards.is_some() {
             ranks.fill(Rank::Never);
         } else {
-            let (parties, identities) = self.parties();
+            let parties = self.parties();
             let mut groups = BTreeMap::<Option<&Arc<str>>, Vec<u32>>::new();
             for (shard, state) in (0..).zip(&self.shards) {
                 if state.holder != Holder::Me {
@@ -45,14 +47,12 @@ impl SetMember {
             }
             for (last, shards) in groups {
                 let others = parties.len() > 1;
-                let named = parties.iter().cloned().zip(&identities);
-                let (mut left, names): (Vec<_>, Vec<_>) =
-                    named.filter(|(_, identity)| !others || Some(**identity) != last).unzip();
-                distribute(shards.into_iter(), &mut left, |shard, index| {
-                    let mine = names
-                        .get(index)
-                        .is_some_and(|name: &&&Arc<str>| ***name == self.settings.identity);
-                    if let Some(rank) = ranks.get_mut(shard as usize).filter(|_| mine) {
+                let may = |party: &&Party<'_>| !others || Some(party.identity) != last;
+                let mut left: Vec<_> = parties.iter().filter(may).cloned().collect();
+                distribute(shards, &mut left, |shard, to| {
+                    if *to == self.settings.identity
+                        && let Some(rank) = ranks.get_mut(shard as usize)
+                    {
                         *rank = Rank::First;
                     }
                 });

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lock::Nonce;
+use crate::{lock::Nonce, protocol::Rank};
 
 const LEASE: Duration = Duration::from_secs(4);
 const SETTLE: Duration = Duration::from_secs(8);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::plan::hash_of;
+use super::plan::member_hash;
 use crate::lock::{MemberLoad, Standing};
 use crate::protocol::types::Rank;
 use crate::time::clock::Instant;
@@ -125,7 +125,7 @@ impl Member {
 
     /// One that holds none.
     pub fn idle(identity: &Arc<str>) -> Self {
-        let hash = hash_of(identity);
+        let hash = member_hash(identity);
         Self { hash, load: 0, weight: 1, max: None, standing: Standing::Ready, answered: None }
     }
 }
@@ -134,7 +134,7 @@ impl Member {
 #[derive(Debug)]
 pub(super) struct ShardState {
     pub holder: Holder,
-    /// The member that held it last, unless it was this one.
+    /// The member that held it last.
     pub last: Option<Arc<str>>,
     pub rank: Rank,
     /// It is on its way to this member: until when, and from whom.

@@ -44,8 +44,8 @@ pub(super) const OF_SETS: &[Mutation] = &[
         name: "the plan gives a member more than it may lead",
         edits: &[edit(
             "src/protocol/set/plan.rs",
-            "filter(|(_, party)| party.load.has_room());",
-            "filter(|(_, party)| party.load.max != Some(0));",
+            "parties.iter_mut().filter(|party| party.load.has_room());",
+            "parties.iter_mut().filter(|party| party.load.max != Some(0));",
         )],
         noticed_by: &[Decisions],
     },
@@ -116,8 +116,8 @@ pub(super) const OF_SETS: &[Mutation] = &[
         name: "a vacant shard goes to its last leader",
         edits: &[edit(
             "src/protocol/set/ranks.rs",
-            "!others || Some(**identity) != last",
-            "!others || others || Some(**identity) != last",
+            "!others || Some(party.identity) != last",
+            "!others || others || Some(party.identity) != last",
         )],
         noticed_by: &[Decisions],
     },
