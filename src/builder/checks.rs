@@ -10,6 +10,12 @@ use crate::protocol::{CoolDown, Timing, TimingError, TimingOptions};
 use crate::time::clock::Clock;
 use crate::util::text::escape_line;
 
+/// That of the lock, else the name of the host.
+pub(crate) fn default_identity(lock: &Arc<dyn Lock>) -> String {
+    let host = || gethostname::gethostname().to_string_lossy().into_owned();
+    lock.identity().unwrap_or_else(host)
+}
+
 /// The caller's timing, else the lock's: never a mixture, whose parts might not fit together.
 pub(super) fn timing_on(lock: &Arc<dyn Lock>, given: TimingOptions) -> Result<Timing, TimingError> {
     let options = match given {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 pub use error::StartError;
 
+pub(crate) use self::checks::default_identity;
 use self::checks::{
     check_identity, check_site, check_span, custom, members, timing_on, unix_ms_at_origin,
 };
@@ -302,13 +303,7 @@ impl ElectionBuilder {
         for (lock, _) in &locks {
             timing_on(lock, self.timing)?;
         }
-        let identity = match self.identity {
-            Some(identity) => identity,
-            None => self
-                .lock
-                .identity()
-                .unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned()),
-        };
+        let identity = self.identity.unwrap_or_else(|| default_identity(&self.lock));
         check_identity(&identity, capabilities.max_identity_len)?;
         if let Some(advertisement) = &self.advertisement {
             advertisement.check()?;

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tracing::{info, warn};
 
+use crate::protocol::Health;
 use crate::time::clock::{Clock, sleep_until};
 use crate::util::text::escape_line;
 
@@ -39,7 +41,7 @@ const MAX_FAILURE_LEN: usize = 256;
 pub struct HealthCheck {
     run: Arc<dyn Fn() -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync>,
     pub(crate) interval: Duration,
-    pub(crate) failures: NonZeroU32,
+    failures: NonZeroU32,
 }
 
 impl HealthCheck {
@@ -77,6 +79,11 @@ impl HealthCheck {
         Self { failures: NonZeroU32::new(failures).unwrap_or(NonZeroU32::MIN), ..self }
     }
 
+    /// The health of what was not checked yet.
+    pub(crate) fn unchecked(&self) -> Health {
+        Health::new(self.failures)
+    }
+
     /// Checks until dropped.
     pub(crate) async fn run(
         self,
@@ -93,6 +100,16 @@ impl HealthCheck {
             };
             report(result);
             sleep_until(Arc::clone(&clock), clock.now() + self.interval).await;
+        }
+    }
+}
+
+/// Takes the result of a check, and logs what it changes.
+pub(crate) fn record(health: &mut Health, result: Result<(), Arc<str>>) {
+    if health.record(result) {
+        match health.failure() {
+            Some(failure) => warn!("the check fails: {failure}"),
+            None => info!("the check passes"),
         }
     }
 }

@@ -60,7 +60,7 @@ impl MoveOptions {
     }
 
     pub(super) fn health(&self) -> Option<Health> {
-        self.check.as_ref().map(|check| Health::new(check.failures))
+        self.check.as_ref().map(HealthCheck::unchecked)
     }
 
     pub(super) fn is_default(&self) -> bool {
@@ -68,7 +68,8 @@ impl MoveOptions {
     }
 }
 
-pub(super) fn standing(health: Option<&Health>, aside: bool) -> Standing {
+/// How ready to lead something of this health is.
+pub(crate) fn standing(health: Option<&Health>, aside: bool) -> Standing {
     match health {
         Some(health) if !health.is_healthy() => Standing::Sick,
         _ if aside => Standing::Aside,

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use tracing::{debug, info, warn};
 
 use super::Driver;
+use super::health::record;
 use super::move_state::{DriverMoves, MoveInFlight, MoveOptions, ReplyTo, standing};
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
@@ -15,7 +16,7 @@ use crate::lock::{
     Successor, TakeRequest,
 };
 use crate::protocol::{
-    Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Rank, Refusal, State,
+    Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Refusal, State,
 };
 use crate::time::clock::Instant;
 use crate::util::text::escape_line;
@@ -122,9 +123,9 @@ impl Driver {
             CandidateRequest::Identify => return true,
             CandidateRequest::Succeed(to) => {
                 // One that acquires nothing would only interrupt the term.
-                let may = !leads && self.machine.settings().rank != Rank::Never;
-                let (nonce, identity) = (self.machine.settings().nonce, &self.shared().identity);
-                return may && to.includes_candidate(nonce, identity, self.site.as_ref());
+                let (settings, site) = (self.machine.settings(), self.site.as_ref());
+                let may = !leads && settings.may_acquire();
+                return may && to.includes_candidate(settings.nonce, &settings.identity, site);
             }
             CandidateRequest::Pause(pause) => {
                 let (now, pause) = (self.now(), *pause);
@@ -216,17 +217,8 @@ impl Driver {
 
     /// A member of the set that leads less asks for this shard.
     fn on_take(&mut self, lock: usize, call: &RollCall, request: &TakeRequest) {
-        let now = self.now();
         let reply = ReplyTo::Call(lock, call.clone());
-        let given = match &mut self.set_part {
-            Some(part) => part.give(request),
-            None => Err(Refusal::OtherSet),
-        };
-        let asked = given.and_then(|()| {
-            let taken = self.moves().moves.take(now, request.clone());
-            taken.inspect_err(|_| self.keep_shard())
-        });
-        match asked {
+        match self.give(request, |moves, now| moves.take(now, request.clone())) {
             Ok(()) => self.call_ready(reply),
             Err(refusal) => self.reply(reply, Err(refusal.into())),
         }
@@ -234,21 +226,23 @@ impl Driver {
 
     /// The same where members know each other by their presence entries.
     pub(super) fn take_at_once(&mut self, request: &TakeRequest) {
-        let now = self.now();
-        let given = match &mut self.set_part {
-            Some(part) => part.give(request),
-            None => Err(Refusal::OtherSet),
-        };
-        let taken = given.and_then(|()| {
-            let taken = self.moves().moves.take_at_once(now, request);
-            taken.inspect_err(|_| self.keep_shard())
-        });
-        match taken {
+        match self.give(request, |moves, now| moves.take_at_once(now, request)) {
             Ok(Chosen { nonce, identity }) => {
                 self.drain_before(Event::HandOver { to: nonce, identity });
             }
             Err(why) => debug!("not handing over: {why}"),
         }
+    }
+
+    /// Counts the shard as one that is on its way, if the member and the leader agree.
+    fn give<T>(
+        &mut self,
+        request: &TakeRequest,
+        agree: impl FnOnce(&mut Moves, Instant) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let now = self.now();
+        self.set_part.as_mut().ok_or(Refusal::OtherSet)?.give(request)?;
+        agree(&mut self.moves().moves, now).inspect_err(|_| self.keep_shard())
     }
 
     /// The leader leads on, unless it drains already.
@@ -269,12 +263,7 @@ impl Driver {
         let Some(health) = self.moves.as_mut().and_then(|moves| moves.health.as_mut()) else {
             return;
         };
-        if health.record(result) {
-            match health.failure() {
-                Some(failure) => warn!("the check fails: {failure}"),
-                None => info!("the check passes"),
-            }
-        }
+        record(health, result);
         self.update_standing();
     }
 

@@ -10,7 +10,7 @@ use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::stampede;
 use super::transition::{Next, StoredCreate};
 use super::turn::Turn;
-use super::types::{LockFailure, Rank};
+use super::types::LockFailure;
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
@@ -85,7 +85,7 @@ impl Standby {
     pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
         let timeout = cx.settings.timing.request_timeout();
         let reads = cx.capabilities.can_read;
-        let eligible = cx.settings.eligible && cx.settings.rank != Rank::Never;
+        let eligible = cx.settings.may_acquire();
         if cx.requests.is_busy() || now < self.at {
             return Next::Stay;
         }

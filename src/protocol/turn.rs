@@ -28,7 +28,7 @@ impl Turn {
     /// `successor`: the candidate that the last holder handed over to.
     pub fn new(successor: Option<Nonce>, settings: &Settings) -> Self {
         let lease = settings.timing.lease();
-        if !settings.eligible || settings.rank == Rank::Never {
+        if !settings.may_acquire() {
             return Self::Never;
         }
         let hold = (lease / 4).clamp(MIN_HOLD, MAX_HOLD);

@@ -78,6 +78,13 @@ fn standard_backoff() -> Box<dyn BackoffPolicy> {
     Box::new(Backoff::FIVE_SEC)
 }
 
+impl Settings {
+    /// Whether a vacant entry is acquired at all.
+    pub(crate) fn may_acquire(&self) -> bool {
+        self.eligible && self.rank != Rank::Never
+    }
+}
+
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")

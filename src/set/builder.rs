@@ -12,17 +12,18 @@ use super::calls::ShardCallbacks;
 use super::change::ShardChange;
 use super::driver::{self, SetParts};
 use super::handle::{Set, changes_of};
-use super::presence::{MaybePresence, Presence};
+use super::presence::{self, MaybePresence};
 use super::resizing::{is_multiple, lock_of_both, name_of};
 use super::shared::SetShared;
-use crate::builder::{ElectionBuilder, StartError, new_election};
+use crate::builder::{ElectionBuilder, StartError, default_identity, new_election};
 use crate::driver::health::HealthCheck;
+use crate::driver::move_state::standing;
 use crate::driver::set_part::SharedShare;
 use crate::election::drain_notice::DrainNotice;
 use crate::election::handle::Election;
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
-use crate::lock::{Lock, MemberLoad, Standing};
+use crate::lock::{Lock, MemberLoad};
 use crate::protocol::Rank;
 use crate::protocol::set::{SetMember, SetSettings, Share};
 use crate::time::clock::{BootClock, Clock};
@@ -297,18 +298,10 @@ impl SetBuilder {
         let seed = getrandom::u64().map_err(|_| StartError::NoRandomness)?;
         let identity: Arc<str> = match self.identity {
             Some(identity) => identity.into(),
-            None => {
-                let host = self.lock.identity();
-                let host = host
-                    .unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned());
-                format!("{host}-{:08x}", seed >> 32).into()
-            }
+            None => format!("{}-{:08x}", default_identity(&self.lock), seed >> 32).into(),
         };
-        let standing = match (&self.check, self.aside) {
-            (Some(_), _) => Standing::Sick,
-            (None, true) => Standing::Aside,
-            (None, false) => Standing::Ready,
-        };
+        let health = self.check.as_ref().map(HealthCheck::unchecked);
+        let standing = standing(health.as_ref(), self.aside);
         let moves_at_once = self.moves_at_once.unwrap_or(self.shards / 10).max(1);
         let load = MemberLoad {
             max: self.max_load,
@@ -359,7 +352,7 @@ impl SetBuilder {
         let set = Set::new(Arc::clone(&shared), Arc::clone(&elections));
         let member = SetMember::new(settings, self.clock.now());
         let (clock, check, aside) = (self.clock, self.check, self.aside);
-        let name = Presence::name(&shared.name, &shared.identity);
+        let name = presence::name_of(&shared.name, &shared.identity);
         let presence = new_election(name, Arc::clone(&self.lock))
             .identity(&*shared.identity)
             .shared_clock(Arc::clone(&clock))

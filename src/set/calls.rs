@@ -38,7 +38,7 @@ impl ShardCallbacks {
                 let (set, lost) = (Arc::clone(&by_lost), lost.clone());
                 async move {
                     if !set.leave(shard, loss.token) {
-                        return; // given back before anybody learned of it
+                        return; // given back before its work began
                     }
                     let (token, cause) = (loss.token, loss.cause.clone());
                     set.publish(ShardChange::Lost { shard, token, cause });

@@ -28,7 +28,7 @@ const MAX_TAKES: usize = 16;
 const ADDRESS: &str = "member";
 
 /// The name of the presence entry of a member.
-fn name_of(set: &str, identity: &str) -> String {
+pub(super) fn name_of(set: &str, identity: &str) -> String {
     format!("{}{:016x}", prefix_of(set), member_hash(identity))
 }
 
@@ -167,11 +167,6 @@ impl Presence {
         let own = election.name().to_owned();
         let view = Arc::new(View { set, own, lock, clock, seen: Mutex::default() });
         Ok(Self { election, stated, view })
-    }
-
-    /// The name of the entry of this member.
-    pub fn name(set: &str, identity: &str) -> String {
-        name_of(set, identity)
     }
 
     /// States this from the next renewal on.

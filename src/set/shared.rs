@@ -59,7 +59,7 @@ impl SetShared {
     }
 
     /// A term has begun. Returns false if the member leads as much as it may: the term is given
-    /// back then, and nobody learns of it.
+    /// back then, and its work does not begin.
     pub fn admit(&self, shard: u32, token: Token) -> bool {
         {
             let mut led = self.led();
@@ -105,7 +105,7 @@ mod tests {
         let (set, _inputs) = SetShared::new("s".into(), "m".into(), Some(1), Standing::Ready);
         assert!(set.admit(0, Token(7)));
         assert!(!set.admit(1, Token(8)), "one too many");
-        assert!(!set.leave(1, Token(8)), "nobody learned of it");
+        assert!(!set.leave(1, Token(8)), "its work did not begin");
         assert!(!set.leave(0, Token(6)), "an earlier term");
         assert!(set.leave(0, Token(7)));
         assert!(set.admit(1, Token(9)));

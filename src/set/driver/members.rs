@@ -1,4 +1,4 @@
-//! How a member learns of the others: by roll calls, or by presence entries.
+//! How a member knows the others: by roll calls, or by presence entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Driver {
 
     /// The presence entries of the others have been read.
     pub(super) fn on_present(&mut self, now: Instant, present: Result<Vec<Present>, LockError>) {
-        self.read_at = now + self.lease;
+        self.read_at = now + self.member.lease();
         for (shard, request) in present.iter().flatten().flat_map(Present::requests) {
             let election = self.elections.get(shard as usize);
             if let Some(election) = election.filter(|election| election.is_leader()) {

@@ -11,17 +11,17 @@ use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamE
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tracing::{Instrument, debug, info, info_span, warn};
+use tracing::{Instrument, debug, info, info_span};
 
 use super::presence::{MaybePresence, Present};
 use super::shared::{SetInput, SetShared};
-use crate::driver::health::HealthCheck;
+use crate::driver::health::{HealthCheck, record};
+use crate::driver::move_state::standing;
 use crate::driver::set_part::SharedShare;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Lock, LockError, Standing, Successor,
-    TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Lock, LockError, Successor, TakeRequest,
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
 use crate::protocol::{Health, Rank, State};
@@ -49,7 +49,7 @@ pub(super) struct SetParts {
 pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedReceiver<SetInput>) {
     let SetParts { member, elections, shared, share, lock, presence, clock, check, aside } = parts;
     let span = info_span!("set", name = %shared.name, identity = %shared.identity);
-    let health = check.as_ref().map(|check| Health::new(check.failures));
+    let health = check.as_ref().map(HealthCheck::unchecked);
     let checks = check.map(|check| {
         let sender = shared.inputs.clone();
         let report = move |result| drop(sender.send(SetInput::Checked(result)));
@@ -57,16 +57,14 @@ pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedRe
     });
     let updates = updates(&elections);
     let calls = FuturesUnordered::new();
-    let lease = member.lease();
     let driver = Driver {
-        read_at: clock.now() + lease,
+        read_at: clock.now() + member.lease(),
         member,
         elections,
         shared,
         share,
         lock,
         presence,
-        lease,
         clock,
         health,
         aside,
@@ -93,7 +91,6 @@ struct Driver {
     presence: MaybePresence,
     /// When to read the presence entries next.
     read_at: Instant,
-    lease: Duration,
     clock: Arc<dyn Clock>,
     health: Option<Health>,
     aside: bool,
@@ -233,21 +230,12 @@ impl Driver {
 
     fn checked(&mut self, result: Result<(), Arc<str>>) {
         let Some(health) = &mut self.health else { return };
-        if health.record(result) {
-            match health.failure() {
-                Some(failure) => warn!("the check fails: {failure}"),
-                None => info!("the check passes"),
-            }
-        }
+        record(health, result);
         self.update_standing();
     }
 
     fn update_standing(&mut self) {
-        let standing = match &self.health {
-            Some(health) if !health.is_healthy() => Standing::Sick,
-            _ if self.aside => Standing::Aside,
-            _ => Standing::Ready,
-        };
+        let standing = standing(self.health.as_ref(), self.aside);
         if self.shared.standing.send_replace(standing) != standing {
             self.member.set_standing(self.clock.now(), standing);
             for election in &*self.elections {

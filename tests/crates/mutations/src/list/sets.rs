@@ -209,18 +209,11 @@ pub(super) const OF_SETS: &[Mutation] = &[
     },
     Mutation {
         name: "a member of the rank never acquires",
-        edits: &[
-            edit(
-                "src/protocol/turn.rs",
-                "if !settings.eligible || settings.rank == Rank::Never {",
-                "if !settings.eligible {",
-            ),
-            edit(
-                "src/protocol/standby.rs",
-                "cx.settings.eligible && cx.settings.rank != Rank::Never;",
-                "cx.settings.eligible;",
-            ),
-        ],
+        edits: &[edit(
+            "src/protocol/types.rs",
+            "self.eligible && self.rank != Rank::Never",
+            "self.eligible",
+        )],
         noticed_by: &[Decisions],
     },
     Mutation {
