@@ -9,8 +9,8 @@ use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::stampede;
 use super::transition::{Next, StoredCreate};
-use super::turn::Turn;
-use super::types::LockFailure;
+use super::turn::{self, Turn};
+use super::types::{LockFailure, Rank};
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
@@ -29,6 +29,12 @@ pub(super) fn read_spread(coverage: Coverage) -> Duration {
         Coverage::Full => FULL_SPREAD,
         Coverage::Partial | Coverage::None => PARTIAL_SPREAD,
     }
+}
+
+/// How long the candidate that asked for an entry waits before it polls again: what it sees leaves
+/// it the rest of the time for which the others hold back.
+fn handover_poll(lease: Duration) -> Duration {
+    turn::hold(lease) / 3
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,8 +123,14 @@ impl Standby {
 
     /// Its turn may have come, or be over.
     pub fn turn_changes(&mut self, cx: &mut Context, now: Instant) {
-        if self.is_about_to_acquire() && !cx.requests.is_busy() {
+        if cx.requests.is_busy() {
+            return;
+        }
+        if self.is_about_to_acquire() {
             self.schedule_acquire(cx, now, false);
+        } else if cx.settings.rank == Rank::Next && cx.coverage != Coverage::Full {
+            let poll = now + handover_poll(cx.settings.timing.lease());
+            self.at = self.at.min(poll).max(self.not_before);
         }
     }
 
@@ -149,8 +161,11 @@ impl Standby {
             None if receives_renewals => now + lease.mul_f64(0.5 + random),
             _ => {
                 let policy = &mut *cx.settings.backoff;
-                let delay = delay_of(policy, self.polls, random);
+                let mut delay = delay_of(policy, self.polls, random);
                 self.polls = self.polls.saturating_add(1);
+                if cx.settings.rank == Rank::Next {
+                    delay = delay.min(handover_poll(lease));
+                }
                 let at = now + delay.max(Duration::from_millis(10));
                 outlived_at
                     .filter(|outlived| *outlived > now)

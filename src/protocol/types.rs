@@ -109,6 +109,9 @@ pub enum Rank {
     /// At once: the entry is this candidate's by the plan, or it is part of no set.
     #[default]
     First,
+    /// At once, as `First`: its member asked the leader for the entry. Without hints it polls often
+    /// enough to see the handover while the others hold back.
+    Next,
     /// If no other one has done so within a quarter of a lease, 250 ms to 2 s.
     Second,
     /// Not at all: the member leads as much as it may.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, LockErrorKind, Nonce, Release, Request, Standing, Tombstone};
-use incumbent::protocol::{Action, Cause, Event, Settings, Timing, TimingOptions};
+use incumbent::lock::{
+    Content, Coverage, Hint, LockErrorKind, Nonce, Release, Request, Standing, Tombstone,
+};
+use incumbent::protocol::{Action, Cause, Event, Rank, Settings, Timing, TimingOptions};
 
-use super::harness::{Harness, LEASE, ME, OTHER, capabilities, settings};
+use super::harness::{Harness, LEASE, ME, OTHER, capabilities, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Later than any create that is sent at once.
@@ -112,6 +114,27 @@ pub fn others_create_nothing_once_the_successor_holds_the_entry() -> Harness {
     harness.run(LEASE / 2);
     assert_eq!(harness.requests(), Vec::<&Request>::new());
     harness
+}
+
+/// It asked for the entry, and polls: the leader hands over at any moment after that.
+#[test]
+fn one_that_asked_for_the_entry_polls_while_the_others_hold_back() {
+    for moment in 0..20 {
+        let mut harness = Harness::standby();
+        harness.event(Event::Hint(Hint::Coverage(Coverage::None)));
+        for _ in 0..20 {
+            harness.server.store(harness.now, of_other(LEASE), LEASE);
+            harness.run(LEASE / 3);
+        }
+        harness.server.store(harness.now, of_other(LEASE), LEASE);
+        harness.event(Event::Rank(Rank::Next));
+        harness.run(SECOND * moment / 4);
+        harness.server.store(harness.now, released(Some(ME)), LEASE);
+        let vacant = harness.now;
+        harness.run(LEASE);
+        let wait = created(&harness) - vacant;
+        assert!(wait < SECOND * 2, "after {} ms: {wait:?}", moment * 250);
+    }
 }
 
 #[test]

