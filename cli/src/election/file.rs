@@ -1,8 +1,6 @@
 //! `election file`.
 
-use std::fs::Permissions;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -77,7 +75,7 @@ impl KeepFile {
             let message = format!("cannot keep {}: {error}", self.path.display());
             CliError::new(Code::Failed, message)
         };
-        drop(temporary(&self.path).map_err(unwritable)?);
+        drop(output::temporary_beside(&self.path).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
         if let SelectedLock::ForLife(locks) = lock.at().await? {
             return self.keep_for_life(&locks, &mut signals).await;
@@ -145,7 +143,11 @@ impl KeepFile {
                 timestamp: time_format::rfc3339(OffsetDateTime::now_utc()),
                 count,
             };
-            if let Err(error) = replace(&self.path, &content) {
+            let written = output::replace_file(&self.path, |file| {
+                serde_json::to_writer(&mut *file, &content)?;
+                file.write_all(b"\n")
+            });
+            if let Err(error) = written {
                 return error;
             }
             tokio::time::sleep(interval).await;
@@ -191,23 +193,6 @@ impl KeepFile {
             ),
         }
     }
-}
-
-/// A new file beside `path`, with the permissions of this process's umask.
-fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    tempfile::Builder::new()
-        .prefix(".incumbent-")
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
-}
-
-fn replace(path: &Path, content: &Content) -> io::Result<()> {
-    let mut file = temporary(path)?;
-    serde_json::to_writer(&mut file, content)?;
-    file.write_all(b"\n")?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 fn remove(path: &Path) -> io::Result<()> {

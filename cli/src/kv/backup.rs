@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::bucket::check_absent;
 use crate::error::{CliError, Code};
 use crate::nats::{Bounded, Session};
+use crate::output::unwritten;
 use crate::text::one_line;
 use crate::{output, time_format};
 
@@ -49,7 +50,7 @@ impl Backup {
             let message = format!("{doing}: servers do not back up buckets in memory");
             return Err(CliError::new(Code::Failed, message));
         }
-        let at = |file: &'static str| move |e| unwritten(&directory.join(file), &e);
+        let at = |file: &'static str| move |e| unwritten(&directory.join(file), e);
         fs::create_dir_all(directory).map_err(at(""))?;
         if directory.join(SETTINGS).exists() || directory.join(CONTENT).exists() {
             let message = format!(
@@ -65,9 +66,10 @@ impl Backup {
         });
         let (size, settings) = size.await?;
         content.as_file().sync_all().map_err(at(CONTENT))?;
-        content.persist(directory.join(CONTENT)).map_err(|e| unwritten(directory, &e.error))?;
+        content.persist(directory.join(CONTENT)).map_err(|e| unwritten(directory, e.error))?;
         let text = serde_json::to_vec_pretty(&settings).map_err(std::io::Error::from)?;
-        fs::write(directory.join(SETTINGS), text).map_err(at(SETTINGS))?;
+        let written = output::replace_file(&directory.join(SETTINGS), |file| file.write_all(&text));
+        written.map_err(at(SETTINGS))?;
         output::note(format!(
             "saved bucket {bucket} in {}: {}",
             directory.display(),
@@ -118,7 +120,7 @@ async fn receive(
             }
             break;
         }
-        file.write_all(&chunk.payload).map_err(|e| unwritten(directory, &e))?;
+        file.write_all(&chunk.payload).map_err(|e| unwritten(directory, e))?;
         size += chunk.payload.len() as u64;
         bar.set_length(expected.max(size));
         bar.set_position(size);
@@ -199,8 +201,4 @@ fn progress(length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(Some(length), target).with_style(style)
-}
-
-fn unwritten(file: &Path, error: &std::io::Error) -> CliError {
-    CliError::new(Code::Failed, format!("cannot write {}: {error}", file.display()))
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use incumbent::Token;
 use incumbent::clock::Instant;
 use tokio::sync::watch;
 
-use crate::error::{CliError, Code};
+use crate::error::CliError;
+use crate::output::{replace_file, unwritten};
 
 /// The shards in the file, and how long the lease of each lasts.
 #[derive(Debug, Clone, Default)]
@@ -68,13 +68,8 @@ pub fn create(path: &Path) -> Result<PathBuf, CliError> {
     let path = std::path::absolute(path)?;
     match replace(&path, "") {
         Ok(()) => Ok(path),
-        Err(error) => Err(failure(&path, &error.to_string())),
+        Err(error) => Err(unwritten(&path, error)),
     }
-}
-
-/// The error of a write.
-pub fn failure(path: &Path, why: &str) -> CliError {
-    CliError::new(Code::Failed, format!("cannot write {}: {why}", path.display()))
 }
 
 /// Writes each version, or the latest one, until the sender is dropped. A hung disk blocks nothing
@@ -103,19 +98,13 @@ pub async fn write_all(
     }
 }
 
-/// A reader sees the text before, or this one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().ok_or_else(|| io::Error::other("it is a directory"))?;
-    let mut new = std::ffi::OsString::from(".");
-    new.push(name);
-    new.push(".new");
-    let new = path.with_file_name(new);
-    fs::write(&new, text)?;
-    fs::rename(&new, path)
+    replace_file(path, |file| file.write_all(text.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use super::*;

@@ -15,6 +15,7 @@ use super::changes_file::{self, Shards, Written};
 use super::work::{MemberEvent, Naming, Order};
 use crate::candidate::CheckProcesses;
 use crate::error::{CliError, Code};
+use crate::output::unwritten;
 use crate::process::Cgroup;
 use crate::run::{
     CommandEvent, Grace, GuardConfig, GuardHandle, GuardRequest, Program, Terms, foreign,
@@ -134,7 +135,7 @@ impl ShardList {
         sleep_until(end).await;
         if self.written.borrow().version < version {
             // It does not know that it must.
-            let failure = changes_file::failure(&self.file, "the disk does not respond");
+            let failure = unwritten(&self.file, "the disk does not respond");
             let _ = self.events.send(MemberEvent::Failed(failure));
             let _ = self.stops.send(loss.stop_by);
             std::future::pending().await
@@ -199,7 +200,7 @@ impl ShardList {
                     let failure = written.borrow_and_update().failure.clone();
                     if let Some(why) = failure {
                         guard.stop(kill_at()).await;
-                        return Err(changes_file::failure(&self.file, &why));
+                        return Err(unwritten(&self.file, why));
                     }
                     guard.request(GuardRequest::Signal(Signal::USR1.as_raw()));
                 }

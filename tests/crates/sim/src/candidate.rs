@@ -12,6 +12,7 @@ use incumbent::protocol::{
 
 use crate::moves::{MoveSetup, Mover, origin_unix_ms};
 use crate::objects::{Exchange, Room};
+use crate::process_faults::ProcessFaults;
 use crate::server::Time;
 
 /// How one candidate is set up.
@@ -72,20 +73,13 @@ pub struct Candidate {
     pub machine: Option<Elector>,
     pub drain: Drain,
     pub mover: Option<Box<Mover>>,
-    /// Until when its check fails.
-    pub ill_until: Time,
+    pub faults: ProcessFaults,
     nonce: Nonce,
     /// Which process this is, counted from 1.
     pub life: u32,
     clock: Drifting,
-    pub paused_until: Time,
-    /// The same, as far as its clock is stopped meanwhile.
+    /// Until when it is paused together with its clock.
     frozen_until: Time,
-    pub cut_out_until: Time,
-    pub cut_in_until: Time,
-    /// Whether its client knows that it has no connection, while it is cut off.
-    pub knows_cut: bool,
-    pub denied_until: Time,
     pub stopping_since: Option<Time>,
     /// It crashes when it has sent its next write, and a new process starts so much later.
     pub crashes_at_write: Option<u16>,
@@ -136,16 +130,11 @@ impl Candidate {
             machine: None,
             drain,
             mover: None,
-            ill_until: Time::ZERO,
+            faults: ProcessFaults::default(),
             nonce: Nonce(0),
             life: 0,
             clock,
-            paused_until: Time::ZERO,
             frozen_until: Time::ZERO,
-            cut_out_until: Time::ZERO,
-            cut_in_until: Time::ZERO,
-            knows_cut: false,
-            denied_until: Time::ZERO,
             stopping_since: None,
             crashes_at_write: None,
             registered: None,
@@ -238,22 +227,18 @@ impl Candidate {
 
     /// It is paused together with its clock, which is behind from then on.
     pub fn freeze(&mut self, now: Time, span: Duration) {
-        self.paused_until = now + span;
+        self.faults.paused_until = now + span;
         self.frozen_until = now + span;
         self.clock.lost += span;
     }
 
-    /// It resumes. Returns the rest of the time for which its clock is stopped.
-    pub fn resume(&mut self, now: Time) -> Duration {
-        self.paused_until = self.paused_until.min(now);
+    /// All faults cease. Returns the rest of the time for which its clock is stopped.
+    pub fn recover(&mut self, now: Time) -> Duration {
+        self.faults.cease(now);
         let left = self.frozen_until.saturating_sub(now);
         self.clock.lost -= left;
         self.frozen_until = self.frozen_until.min(now);
         left
-    }
-
-    pub fn is_paused(&self, now: Time) -> bool {
-        now < self.paused_until
     }
 
     /// Notes that its write `number` was applied.

@@ -9,13 +9,11 @@ use crate::Time;
 use crate::choria::{HANG, Pace, SETTLE, Step};
 use crate::clientgo;
 use crate::event::SimEvent;
+use crate::moves::{MoveFault, Trouble};
 use crate::objects;
+use crate::process_faults::millis;
 use crate::scenario::Fault;
 use crate::world::World;
-
-fn millis(ms: u16) -> Duration {
-    Duration::from_millis(u64::from(ms))
-}
 
 impl World {
     /// Has `fault` happen now.
@@ -38,13 +36,18 @@ impl World {
             Fault::CrashWinner { back_ms, stopping } => {
                 self.winner_crashes = Some((back_ms, stopping));
             }
-            Fault::Pause { who, for_ms } if who < fleet => {
-                let candidate = &mut self.candidates[who];
-                candidate.paused_until = candidate.paused_until.max(now + millis(for_ms));
+            Fault::Pause { who, .. }
+            | Fault::Cut { who, .. }
+            | Fault::Suspend { who, .. }
+            | Fault::Denied { who, .. }
+            | Fault::Move(MoveFault::Ill { who, .. })
+                if who < fleet =>
+            {
+                self.candidates[who].faults.inflict(now, fault, &mut self.random);
             }
             Fault::Freeze { who, for_ms } if who < fleet => {
                 let candidate = &mut self.candidates[who];
-                if !candidate.is_paused(now) {
+                if !candidate.faults.is_paused(now) {
                     candidate.freeze(now, millis(for_ms));
                     self.checker.set_on(who, now, millis(for_ms));
                     // It may believe for as long in a term that has been over for as long as it was
@@ -52,24 +55,6 @@ impl World {
                     let lasts = self.server.bucket_ttl.mul_f64(1.01);
                     self.checker.excuse(now + millis(for_ms) + lasts);
                 }
-            }
-            Fault::Cut { who, out, back, for_ms } if who < fleet => {
-                self.candidates[who].knows_cut = self.random.bool();
-                let (candidate, until) = (&mut self.candidates[who], now + millis(for_ms));
-                if out {
-                    candidate.cut_out_until = candidate.cut_out_until.max(until);
-                }
-                if back {
-                    candidate.cut_in_until = candidate.cut_in_until.max(until);
-                }
-            }
-            Fault::Suspend { who, for_ms } if who < fleet => {
-                let reconnects = self.millis(1..600);
-                let candidate = &mut self.candidates[who];
-                let wakes = now + millis(for_ms);
-                candidate.paused_until = candidate.paused_until.max(wakes);
-                candidate.cut_out_until = candidate.cut_out_until.max(wakes + reconnects);
-                candidate.cut_in_until = candidate.cut_in_until.max(wakes + reconnects);
             }
             Fault::Stop { who } if who < fleet && self.candidates[who].machine.is_some() => {
                 self.candidates[who].stopping_since.get_or_insert(now);
@@ -83,9 +68,6 @@ impl World {
             Fault::Resign { who } if who < fleet => self.inside(who, Event::Resign),
             Fault::WorkEnds { who, panicked } if who < fleet => {
                 self.inside(who, Event::WorkEnded { panicked });
-            }
-            Fault::Denied { who, for_ms } if who < fleet => {
-                self.candidates[who].denied_until = now + millis(for_ms);
             }
             Fault::HintCoverage { who, coverage } if who < fleet => {
                 self.candidates[who].setup.coverage = coverage;
@@ -206,11 +188,8 @@ impl World {
         self.calm = true;
         self.winner_crashes = None;
         for (who, candidate) in self.candidates.iter_mut().enumerate() {
-            let not_frozen = candidate.resume(self.now);
+            let not_frozen = candidate.recover(self.now);
             self.checker.set_back(who, self.now, not_frozen);
-            candidate.cut_out_until = self.now;
-            candidate.cut_in_until = self.now;
-            candidate.denied_until = self.now;
             candidate.crashes_at_write = None;
         }
         for who in 0..self.candidates.len() {
@@ -228,7 +207,7 @@ impl World {
         for sentinel in &mut self.sentinels {
             sentinel.recover(self.now);
         }
-        self.calm_moves();
+        self.trouble = Trouble::default();
         self.store_recovers();
         self.server.recover(self.now);
     }

@@ -18,6 +18,7 @@ mod fleet;
 mod moves;
 mod network;
 mod objects;
+mod process_faults;
 mod run;
 mod scenario;
 mod schedule;

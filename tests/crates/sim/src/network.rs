@@ -1,5 +1,6 @@
 //! What lies between the candidates and the server, and what the server does with what arrives.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -29,6 +30,11 @@ pub(super) fn passage(random: &mut Rng, calm: bool, loss: f64) -> Option<Duratio
         }
     }
     Some(Duration::from_micros((delay * 1000.0) as u64))
+}
+
+/// Between so many milliseconds.
+pub(super) fn millis(random: &mut Rng, range: Range<u64>) -> Duration {
+    Duration::from_micros(random.u64(range.start * 1000..range.end * 1000))
 }
 
 /// How often a message arrives, if it does: a few twice.
@@ -70,7 +76,8 @@ impl World {
             Request::Release(release) => release.timeout,
             Request::NotifyStepDown(_) => Duration::from_micros(200),
         };
-        let (cut, knows_cut) = (self.now < candidate.cut_out_until, candidate.knows_cut);
+        let (cut, knows_cut) =
+            (self.now < candidate.faults.cut_out_until, candidate.faults.knows_cut);
         let crash = candidate.crashes_at_write.filter(|_| matches!(request, Request::Write(_)));
         if let Some(back_ms) = crash {
             let crash = Fault::Crash { who, back_ms };
@@ -107,7 +114,7 @@ impl World {
         if !self.server.is_up(self.now) {
             return;
         }
-        let denied = self.now < self.candidates[who].denied_until;
+        let denied = self.now < self.candidates[who].faults.denied_until;
         let writes = matches!(request, Request::Write(_) | Request::Release(_));
         // A row of a replica's that lacks it now may have been there meanwhile.
         let history = self.server.history;

@@ -321,7 +321,7 @@ impl World {
             return;
         }
         let (term, releases) = (self.runs[run].term, matches!(request, Request::Release(_)));
-        let denied = releases && self.now < self.candidates[at].denied_until;
+        let denied = releases && self.now < self.candidates[at].faults.denied_until;
         let (response, stored) = if denied {
             let failure = failure(LockErrorKind::Denied, "permissions violation");
             (failed(&request, failure), false)

@@ -54,8 +54,8 @@ impl World {
         let last = self.server.last_revision();
         let now = self.now;
         let uninformed = |it: &crate::candidate::Candidate| {
-            let hears = it.setup.coverage == Coverage::Full && now >= it.cut_in_until;
-            it.machine.is_some() && (!hears || it.is_paused(now) || it.newest != last)
+            let hears = it.setup.coverage == Coverage::Full && now >= it.faults.cut_in_until;
+            it.machine.is_some() && (!hears || it.faults.is_paused(now) || it.newest != last)
         };
         if self.candidates.iter().any(uninformed) {
             self.checker.excuse(window);

@@ -14,6 +14,7 @@ use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
 use crate::event::{Scheduled, SimEvent};
 use crate::moves::{Judge, Moved, Trouble};
+use crate::network;
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::{Releases, Run, Sentinel};
@@ -179,7 +180,7 @@ impl World {
     }
 
     pub(super) fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
-        Duration::from_micros(self.random.u64(range.start * 1000..range.end * 1000))
+        network::millis(&mut self.random, range)
     }
 
     fn capabilities(&self, who: usize) -> Capabilities {
@@ -203,9 +204,9 @@ impl World {
         | SimEvent::AskAgain { who, .. }
         | SimEvent::Moves { who, .. }
         | SimEvent::Response { who, .. } = &what
-            && self.candidates[*who].is_paused(self.now)
+            && self.candidates[*who].faults.is_paused(self.now)
         {
-            let resumes = self.candidates[*who].paused_until - self.now;
+            let resumes = self.candidates[*who].faults.paused_until - self.now;
             return self.after(resumes, what);
         }
         match what {
@@ -233,7 +234,7 @@ impl World {
             }
             SimEvent::Hint { who, life, hint } => {
                 let candidate = &self.candidates[who];
-                if candidate.life == life && self.now >= candidate.cut_in_until {
+                if candidate.life == life && self.now >= candidate.faults.cut_in_until {
                     self.log(|| format!("c{who} hears {}", trace::hint(&hint)));
                     let told = hinted_revision(&hint);
                     self.candidates[who].newest = self.candidates[who].newest.max(told);
@@ -243,7 +244,7 @@ impl World {
             SimEvent::Request { who, life, id, request } => self.serve(who, life, id, request),
             SimEvent::Response { who, life, id, answer, from_server } => {
                 let candidate = &mut self.candidates[who];
-                let cut = from_server && self.now < candidate.cut_in_until;
+                let cut = from_server && self.now < candidate.faults.cut_in_until;
                 // A second copy comes through, and a late answer too: they must be ignored.
                 if candidate.life == life && !cut && (from_server || candidate.request == Some(id))
                 {

@@ -49,8 +49,8 @@ impl World {
             mover.call = Some(InFlight { id, answers: Vec::new(), why });
         }
         let candidate = &self.candidates[who];
-        let cut = self.now < candidate.cut_out_until;
-        let failed = cut && candidate.knows_cut;
+        let cut = self.now < candidate.faults.cut_out_until;
+        let failed = cut && candidate.faults.knows_cut;
         let over = Step::Over { call: id, failed };
         let after = if failed { Duration::from_millis(1) } else { within };
         self.after(after, SimEvent::Moves { who, life, step: over });
@@ -92,7 +92,7 @@ impl World {
 
     /// A call arrives at a candidate.
     pub(super) fn called(&mut self, who: usize, call: &Call) {
-        if self.now < self.candidates[who].cut_in_until {
+        if self.now < self.candidates[who].faults.cut_in_until {
             return;
         }
         let own = self.candidates[who].nonce();
@@ -146,7 +146,7 @@ impl World {
         info.standing = mover.moves.standing();
         info.pause = mover.moves.pause();
         info.handover = handover;
-        if self.now < candidate.cut_out_until {
+        if self.now < candidate.faults.cut_out_until {
             return;
         }
         for _ in 0..self.copies() {
@@ -159,7 +159,7 @@ impl World {
 
     /// An answer arrives. The last one of each candidate counts.
     pub(super) fn answered(&mut self, who: usize, call: u64, info: CandidateInfo) {
-        if self.now < self.candidates[who].cut_in_until {
+        if self.now < self.candidates[who].faults.cut_in_until {
             return;
         }
         let Some(mover) = &mut self.candidates[who].mover else { return };

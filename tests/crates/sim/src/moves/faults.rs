@@ -6,7 +6,8 @@ use incumbent::lock::{CandidateInfo, CandidateRequest, Nonce, Successor};
 
 use super::Step;
 use crate::event::SimEvent;
-use crate::scenario::{Fault, STORM};
+use crate::process_faults::millis;
+use crate::scenario::Fault;
 use crate::world::World;
 
 /// A point of a move.
@@ -84,16 +85,11 @@ impl World {
                     self.later(who, Step::HandOver);
                 }
             }
-            MoveFault::Ill { who, for_ms } if who < fleet => {
-                let span = for_ms.map_or(STORM * 100, |ms| Duration::from_millis(u64::from(ms)));
-                let candidate = &mut self.candidates[who];
-                candidate.ill_until = candidate.ill_until.max(self.now + span);
-            }
             MoveFault::StandAside { who, aside } if who < fleet => {
                 self.later(who, Step::StandAside(aside));
             }
             MoveFault::Pause { for_ms } => {
-                let pause = self.pause_for(Duration::from_millis(u64::from(for_ms)));
+                let pause = self.pause_for(millis(for_ms));
                 self.operator_calls(CandidateRequest::Pause(pause));
             }
             MoveFault::Crash { step, successor, back_ms } => {
@@ -132,16 +128,6 @@ impl World {
         if let Some(who) = who.filter(|_| step == at) {
             self.trouble.crash = None;
             self.after(Duration::ZERO, SimEvent::Fault(Fault::Crash { who, back_ms }));
-        }
-    }
-
-    /// All faults cease. Whoever is sick for good stays so.
-    pub(crate) fn calm_moves(&mut self) {
-        self.trouble = Trouble::default();
-        for candidate in &mut self.candidates {
-            if candidate.ill_until < STORM * 10 {
-                candidate.ill_until = candidate.ill_until.min(self.now);
-            }
         }
     }
 }

@@ -16,6 +16,7 @@ use incumbent::lock::{
 use incumbent::protocol::{Event, Health, MoveCall, MoveRole, MoveSettings, Moves};
 
 use crate::event::SimEvent;
+use crate::process_faults::millis;
 use crate::world::World;
 use calls::{Call, InFlight};
 pub(crate) use faults::Trouble;
@@ -217,7 +218,7 @@ impl World {
     }
 
     fn check(&mut self, who: usize) {
-        let fails = self.now < self.candidates[who].ill_until;
+        let fails = self.now < self.candidates[who].faults.ill_until;
         let Some(every) = self.candidates[who].setup.moves.as_ref().and_then(|it| it.check_ms)
         else {
             return;
@@ -227,7 +228,7 @@ impl World {
         }
         self.update_standing(who);
         let life = self.candidates[who].life;
-        let after = Duration::from_millis(u64::from(every));
+        let after = millis(every);
         self.after(after, SimEvent::Moves { who, life, step: Step::Check });
     }
 

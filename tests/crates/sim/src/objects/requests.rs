@@ -108,7 +108,7 @@ impl World {
 
     /// Sends the HTTP request that is next.
     pub(crate) fn room_sends(&mut self, who: usize) {
-        let cut = self.now < self.candidates[who].cut_out_until;
+        let cut = self.now < self.candidates[who].faults.cut_out_until;
         let life = self.candidates[who].life;
         let Some(exchange) = &mut self.candidates[who].exchange else { return };
         exchange.attempt += 1;
@@ -135,7 +135,7 @@ impl World {
         if !self.server.is_up(now) {
             return;
         }
-        let denied = now < self.candidates[who].denied_until;
+        let denied = now < self.candidates[who].faults.denied_until;
         let (busy_until, status, retry_after) = self.store().busy;
         let conflicts = now < busy_until && status == 409;
         let busy = now < busy_until && !conflicts;
@@ -204,7 +204,7 @@ impl World {
         let candidate = &self.candidates[who];
         let awaited = candidate.request == Some(id)
             && candidate.exchange.as_ref().is_some_and(|it| it.id == id && it.attempt == attempt);
-        if candidate.life != life || self.now < candidate.cut_in_until || !awaited {
+        if candidate.life != life || self.now < candidate.faults.cut_in_until || !awaited {
             return;
         }
         let room = Arc::clone(&candidate.room);

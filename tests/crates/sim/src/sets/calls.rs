@@ -60,8 +60,8 @@ impl SetWorld {
         self.calls += 1;
         let id = self.calls;
         let member = &mut self.members[who];
-        let cut = self.now < member.cut_out_until;
-        let failed = cut && member.knows_cut;
+        let cut = self.now < member.faults.cut_out_until;
+        let failed = cut && member.faults.knows_cut;
         let by = Some((who, member.life));
         let Some(up) = &mut member.up else { return };
         up.open.insert(id, Open { shard, answers: Vec::new(), why });
@@ -96,7 +96,7 @@ impl SetWorld {
     /// It answers with what it is at this moment.
     pub(super) fn answer(&mut self, who: usize, call: &Call, handover: Option<HandoverAnswer>) {
         let Some((caller, life)) = call.by else { return };
-        let cut = self.now < self.members[who].cut_out_until;
+        let cut = self.now < self.members[who].faults.cut_out_until;
         let Some((up, index)) = self.seat(who, call.shard) else { return };
         let seat = &up.seats[index];
         let mut info = CandidateInfo::new(up.identity.clone(), seat.nonce);

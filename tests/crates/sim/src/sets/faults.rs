@@ -9,11 +9,8 @@ use incumbent::protocol::Event;
 use super::moves::{Step, Trouble};
 use super::world::{Inner, SetEvent, SetWorld};
 use crate::moves::{EPOCH_MS, MoveFault};
-use crate::scenario::{Fault, STORM};
-
-fn millis(ms: u16) -> Duration {
-    Duration::from_millis(u64::from(ms))
-}
+use crate::process_faults::millis;
+use crate::scenario::Fault;
 
 impl SetWorld {
     pub(super) fn inflict(&mut self, fault: &Fault) {
@@ -28,27 +25,14 @@ impl SetWorld {
                 self.process_ends(who);
                 self.after(millis(back_ms), SetEvent::Start { who });
             }
-            Fault::Pause { who, for_ms } if who < fleet => {
-                let member = &mut self.members[who];
-                member.paused_until = member.paused_until.max(now + millis(for_ms));
-            }
-            Fault::Cut { who, out, back, for_ms } if who < fleet => {
-                self.members[who].knows_cut = self.random.bool();
-                let (member, until) = (&mut self.members[who], now + millis(for_ms));
-                if out {
-                    member.cut_out_until = member.cut_out_until.max(until);
-                }
-                if back {
-                    member.cut_in_until = member.cut_in_until.max(until);
-                }
-            }
-            Fault::Suspend { who, for_ms } if who < fleet => {
-                let reconnects = self.millis(1..600);
-                let member = &mut self.members[who];
-                let wakes = now + millis(for_ms);
-                member.paused_until = member.paused_until.max(wakes);
-                member.cut_out_until = member.cut_out_until.max(wakes + reconnects);
-                member.cut_in_until = member.cut_in_until.max(wakes + reconnects);
+            Fault::Pause { who, .. }
+            | Fault::Cut { who, .. }
+            | Fault::Suspend { who, .. }
+            | Fault::Denied { who, .. }
+            | Fault::Move(MoveFault::Ill { who, .. })
+                if who < fleet =>
+            {
+                self.members[who].faults.inflict(now, fault, &mut self.random);
             }
             Fault::Stop { who } if who < fleet => self.stop(who),
             Fault::RollingRestart { every_ms } => {
@@ -60,9 +44,6 @@ impl SetWorld {
             Fault::Resign { who } if who < fleet => self.own(who, shard, Event::Resign),
             Fault::WorkEnds { who, panicked } if who < fleet => {
                 self.own(who, shard, Event::WorkEnded { panicked });
-            }
-            Fault::Denied { who, for_ms } if who < fleet => {
-                self.members[who].denied_until = now + millis(for_ms);
             }
             Fault::Look { who } if who < fleet => {
                 self.own(who, shard, Event::Hint(Hint::Recheck));
@@ -86,11 +67,6 @@ impl SetWorld {
                 let to = to.filter(|to| *to < fleet).and_then(|to| self.members[to].up.as_deref());
                 let to = to.map_or(Successor::Any, |up| Successor::Identity(up.identity.clone()));
                 self.others_call(shard, CandidateRequest::HandOver(to));
-            }
-            MoveFault::Ill { who, for_ms } if who < fleet => {
-                let member = &mut self.members[who];
-                let span = for_ms.map_or(STORM * 100, millis);
-                member.ill_until = member.ill_until.max(self.now + span);
             }
             MoveFault::StandAside { who, aside } if who < fleet => {
                 self.later(Duration::ZERO, who, Inner::Step(Step::StandAside(aside)));
@@ -126,19 +102,13 @@ impl SetWorld {
         }
     }
 
-    /// All faults cease. Whoever is sick for good stays so.
+    /// All faults cease.
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
         self.trouble = Trouble::default();
         let now = self.now;
         for member in &mut self.members {
-            member.paused_until = member.paused_until.min(now);
-            member.cut_out_until = now;
-            member.cut_in_until = now;
-            member.denied_until = now;
-            if member.ill_until < STORM * 10 {
-                member.ill_until = member.ill_until.min(now);
-            }
+            member.faults.cease(now);
         }
         for server in &mut self.servers {
             server.recover(now);

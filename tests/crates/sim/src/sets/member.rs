@@ -16,6 +16,7 @@ use super::calls::Open;
 use super::{MemberSetup, SetSetup};
 use crate::candidate::Drifting;
 use crate::moves::origin_unix_ms;
+use crate::process_faults::{ProcessFaults, millis};
 use crate::server::Time;
 
 /// Results of a check that change the health.
@@ -29,13 +30,7 @@ pub struct Member {
     pub life: u32,
     /// Unless it is down.
     pub up: Option<Box<Process>>,
-    pub paused_until: Time,
-    pub cut_out_until: Time,
-    pub cut_in_until: Time,
-    pub knows_cut: bool,
-    pub denied_until: Time,
-    /// Until when its check fails.
-    pub ill_until: Time,
+    pub faults: ProcessFaults,
 }
 
 #[derive(Debug)]
@@ -83,19 +78,7 @@ pub struct Seat {
 impl Member {
     pub fn new(setup: MemberSetup, origin: Duration, timing: Timing) -> Self {
         let clock = Drifting { origin, ppm: i64::from(setup.ppm), lost: Duration::ZERO };
-        Self {
-            setup,
-            clock,
-            timing,
-            life: 0,
-            up: None,
-            paused_until: Time::ZERO,
-            cut_out_until: Time::ZERO,
-            cut_in_until: Time::ZERO,
-            knows_cut: false,
-            denied_until: Time::ZERO,
-            ill_until: Time::ZERO,
-        }
+        Self { setup, clock, timing, life: 0, up: None, faults: ProcessFaults::default() }
     }
 
     /// A new process.
@@ -110,7 +93,7 @@ impl Member {
         let health = self.setup.check_ms.and(FAILURES.try_into().ok()).map(Health::new);
         let standing = standing(health.as_ref(), self.setup.aside);
         let lease = self.timing.lease();
-        let drain = Duration::from_millis(u64::from(set.drain_ms));
+        let drain = millis(set.drain_ms);
         let origin_unix_ms = origin_unix_ms(self.clock.origin, self.setup.wall_ms);
         let seat = |shard: u32| {
             let nonce = Nonce(seed ^ (u64::from(shard) << 24));
@@ -146,7 +129,7 @@ impl Member {
             resizing: None,
             weight: self.setup.weight,
             max_load: self.setup.max_load,
-            settle: Duration::from_millis(u64::from(set.settle_ms)),
+            settle: millis(set.settle_ms),
             moves_at_once: set.moves_at_once,
             move_within: move_within(set, self.timing),
             lease,
@@ -169,10 +152,6 @@ impl Member {
             open: BTreeMap::new(),
             identity,
         }));
-    }
-
-    pub fn is_paused(&self, now: Time) -> bool {
-        now < self.paused_until
     }
 
     pub fn unix_ms(&self, now: Time) -> u64 {
@@ -231,5 +210,5 @@ pub fn standing(health: Option<&Health>, aside: bool) -> Standing {
 
 /// For how long a move may take.
 pub fn move_within(set: &SetSetup, timing: Timing) -> Duration {
-    Duration::from_millis(u64::from(set.drain_ms)) + timing.lease() * 3
+    millis(set.drain_ms) + timing.lease() * 3
 }

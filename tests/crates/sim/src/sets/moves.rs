@@ -13,6 +13,7 @@ use super::calls::{Call, Open, Why};
 use super::member::{move_within, standing};
 use super::world::{Inner, SetEvent, SetWorld};
 use crate::moves::MoveStep;
+use crate::process_faults::millis;
 use crate::scenario::Fault;
 
 /// As the drivers wait.
@@ -82,7 +83,7 @@ impl SetWorld {
     }
 
     pub(super) fn step(&mut self, who: usize, step: Step) {
-        let deaf = self.now < self.members[who].cut_in_until;
+        let deaf = self.now < self.members[who].faults.cut_in_until;
         match step {
             Step::Check => self.check(who),
             Step::StandAside(aside) => {
@@ -111,12 +112,12 @@ impl SetWorld {
     fn check(&mut self, who: usize) {
         let member = &mut self.members[who];
         let Some(every) = member.setup.check_ms else { return };
-        let fails = self.now < member.ill_until;
+        let fails = self.now < member.faults.ill_until;
         if let Some(health) = member.up.as_mut().and_then(|up| up.health.as_mut()) {
             health.record(if fails { Err("ill".into()) } else { Ok(()) });
         }
         self.update_standing(who);
-        let after = Duration::from_millis(u64::from(every));
+        let after = millis(every);
         self.later(after, who, Inner::Step(Step::Check));
     }
 

@@ -14,8 +14,8 @@ impl SetWorld {
         self.checkers[shard as usize].request(who, self.now, gives_up);
         let member = &mut self.members[who];
         let (local, life) = (member.clock.local(self.now), member.life);
-        let cut = self.now < member.cut_out_until;
-        let knows_cut = member.knows_cut;
+        let cut = self.now < member.faults.cut_out_until;
+        let knows_cut = member.faults.knows_cut;
         let Some(seat) = member.seat(shard) else { return };
         seat.request = Some(id);
         let timeout = match &request {
@@ -48,7 +48,7 @@ impl SetWorld {
         if !server.is_up(self.now) {
             return;
         }
-        let denied = self.now < self.members[who].denied_until;
+        let denied = self.now < self.members[who].faults.denied_until;
         let writes = matches!(request, Request::Write(_) | Request::Release(_));
         let (answer, stored) = if denied && writes {
             let failure = failure(LockErrorKind::Denied, "permissions violation");

@@ -84,7 +84,7 @@ impl SetWorld {
 
     /// A term ends that was one too many.
     pub(super) fn gave_back(&mut self, who: usize, since: Time) {
-        let resumed = self.members[who].paused_until;
+        let resumed = self.members[who].faults.paused_until;
         if self.now > since.max(resumed) + GIVEN_BACK_WITHIN {
             self.fail(format!("m{who} leads more than it may for long"));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::SetSetup;
 use super::world::SetWorld;
+use crate::process_faults::millis;
 use crate::run::{Report, Violation, bound};
 use crate::scenario::{STORM, Scenario};
 use crate::server::Time;
@@ -16,7 +17,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// Beyond what one election needs: members that stop drain what they lead first, and start again;
 /// a term that is one too many is given back.
 fn led_within(scenario: &Scenario, set: &SetSetup) -> Duration {
-    bound(scenario) + Duration::from_millis(u64::from(set.drain_ms)) + scenario.bucket_ttl * 2
+    bound(scenario) + millis(set.drain_ms) + scenario.bucket_ttl * 2
 }
 
 /// How long after that the load is even.
@@ -27,8 +28,8 @@ fn even_within(scenario: &Scenario, set: &SetSetup) -> Duration {
     let retry = STORM;
     // Roll calls are so far apart, and a member is believed to be there for three of them.
     let rolls = lease * 10 * 4;
-    let settles = Duration::from_millis(u64::from(set.settle_ms)) * 5;
-    let move_takes = Duration::from_millis(u64::from(set.drain_ms)) + lease * 2;
+    let settles = millis(set.settle_ms) * 5;
+    let move_takes = millis(set.drain_ms) + lease * 2;
     // One that answers nothing is asked for each of its shards in vain, again and again.
     let mute = set.members.iter().filter(|member| member.mute).count() as u32;
     let in_vain = Duration::from_secs(3) * set.shards * 6 * mute;
@@ -101,7 +102,7 @@ fn balance(world: &mut SetWorld, scenario: &Scenario, set: &SetSetup) {
     let (other_ends, from) = (world.other_ends, world.now);
     world.figures.moves = 0;
     // What is being moved arrives, and is led.
-    let lasting = Duration::from_millis(u64::from(set.drain_ms)) + lease * 2;
+    let lasting = millis(set.drain_ms) + lease * 2;
     let even = until(world, even_within(scenario, set), lasting, |world| {
         world.all_are_led().and_then(|()| world.is_even())
     });

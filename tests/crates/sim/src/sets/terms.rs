@@ -6,6 +6,7 @@ use incumbent::protocol::{Action, Cause, Event, State};
 
 use super::member::Process;
 use super::world::{Inner, SetEvent, SetWorld};
+use crate::process_faults::millis;
 use crate::server::Time;
 
 impl SetWorld {
@@ -22,7 +23,7 @@ impl SetWorld {
                 let event = seat.drain.hold(now, event, works);
                 if event.is_none() && !drained_before {
                     // The work ends in time, or would take up to twice that time.
-                    let limit = Duration::from_millis(u64::from(self.set.drain_ms));
+                    let limit = millis(self.set.drain_ms);
                     let after = limit.mul_f64(2.0 * self.random.f64());
                     self.log(|| format!("m{who}/{shard} drains"));
                     let event = Event::WorkEnded { panicked: false };

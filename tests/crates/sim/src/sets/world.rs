@@ -204,7 +204,7 @@ impl SetWorld {
     }
 
     pub(super) fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
-        Duration::from_micros(self.random.u64(range.start * 1000..range.end * 1000))
+        network::millis(&mut self.random, range)
     }
 
     pub(super) fn passage(&mut self, loss: f64) -> Option<Duration> {
@@ -223,8 +223,8 @@ impl SetWorld {
 
     fn happen(&mut self, what: SetEvent) {
         match what {
-            SetEvent::In { who, .. } if self.members[who].is_paused(self.now) => {
-                let resumes = self.members[who].paused_until - self.now;
+            SetEvent::In { who, .. } if self.members[who].faults.is_paused(self.now) => {
+                let resumes = self.members[who].faults.paused_until - self.now;
                 self.after(resumes, what);
             }
             SetEvent::In { who, life, what } => {
@@ -246,7 +246,7 @@ impl SetWorld {
     }
 
     fn happen_in(&mut self, who: usize, what: Inner) {
-        let cut = self.now < self.members[who].cut_in_until;
+        let cut = self.now < self.members[who].faults.cut_in_until;
         match what {
             Inner::Wake { shard, wake } => {
                 if self.members[who].seat(shard).is_some_and(|seat| seat.wake == wake) {

@@ -1,4 +1,6 @@
-//! Output of commands: tables and JSON on standard output, notes on standard error.
+//! Output of commands: tables and JSON on standard output, notes on standard error, and files.
+
+mod file;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -10,6 +12,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+pub use self::file::{replace_file, temporary_beside, unwritten};
 use crate::error::CliError;
 use crate::text::{plain_json, printable};
 

@@ -1,0 +1,70 @@
+//! Files that commands write.
+
+use std::fmt::Display;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use crate::error::{CliError, Code};
+
+/// A new file beside `path`, with the permissions of this process's umask. It is removed when it is
+/// dropped.
+pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    tempfile::Builder::new()
+        .prefix(".incumbent-")
+        .permissions(Permissions::from_mode(0o644))
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+}
+
+/// Replaces a file: a reader sees what it was before, or all that `write` writes. If that fails,
+/// the file is as it was.
+pub fn replace_file(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    if path.file_name().is_none() {
+        return Err(io::Error::other("it is a directory"));
+    }
+    let mut new = temporary_beside(path)?;
+    write(new.as_file_mut())?;
+    new.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// The error of a write.
+pub fn unwritten(path: &Path, why: impl Display) -> CliError {
+    CliError::new(Code::Failed, format!("cannot write {}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn failed_write_leaves_the_file_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        replace_file(&path, |file| file.write_all(b"one")).unwrap();
+        let failed = replace_file(&path, |file| {
+            file.write_all(b"two")?;
+            Err(io::Error::other("the disk is full"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "the disk is full");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+        fs::create_dir(place.path().join("directory")).unwrap();
+        for directory in ["directory", "directory/..", "absent/file"] {
+            replace_file(&place.path().join(directory), |_| Ok(())).unwrap_err();
+        }
+        let left = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.collect();
+        left.sort();
+        assert_eq!(left, ["directory", "file"]);
+    }
+}
