@@ -228,7 +228,7 @@ impl<'a> Fenced<'a> {
                     return Ok(());
                 }
                 // Somebody else wrote: an earlier leader right before it was fenced off, or a newer
-                // one. The entry tells.
+                // one. The entry shows it.
                 Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => {
                     self.refresh().await?;
                 }

@@ -35,7 +35,7 @@ pub struct SetRun {
     ///
     /// FILE is replaced at once when a shard is won, and when it is to be given up: because it
     /// moves, because this process ends, or because its lease cannot be renewed; then the grace is
-    /// left before the deadline. Nobody learns whether COMMAND has stopped its work on a shard that
+    /// left before the deadline. Nothing shows whether COMMAND has stopped its work on a shard that
     /// is no longer in FILE: it must send the token with each write, and the destination must
     /// refuse smaller ones of the shard. --drain gives it time to end what it has begun. A signal
     /// is delayed until COMMAND has a handler for it. If COMMAND ends, this process does, with its

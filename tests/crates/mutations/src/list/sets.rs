@@ -139,11 +139,7 @@ pub(super) const OF_SETS: &[Mutation] = &[
     },
     Mutation {
         name: "a member at its bound leaves its own entry alone",
-        edits: &[edit(
-            "src/protocol/set/ranks.rs",
-            "_ if own => Rank::First,",
-            "",
-        )],
+        edits: &[edit("src/protocol/set/ranks.rs", "_ if own => Rank::First,", "")],
         noticed_by: &[Decisions, Sets],
     },
     Mutation {

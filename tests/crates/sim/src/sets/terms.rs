@@ -1,7 +1,5 @@
 //! What drivers hand the machines of their shards, and what they do with what these answer.
 
-use std::time::Duration;
-
 use incumbent::protocol::{Action, Cause, Event, State};
 
 use super::member::Process;

@@ -331,7 +331,7 @@ impl SetWorld {
         at.saturating_sub(self.now) + late
     }
 
-    /// The member's task learns that something has changed.
+    /// Something has changed for the member's task.
     pub(super) fn poke(&mut self, who: usize) {
         if let Some(up) = &mut self.members[who].up
             && !std::mem::replace(&mut up.poked, true)
