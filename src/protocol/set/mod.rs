@@ -2,8 +2,8 @@
 //!
 //! Nobody coordinates. Each member sees who leads which shard, as a standby of all of them, so it
 //! knows what the others lead. It decides two things: in which order it and the others acquire a
-//! vacant shard ([`Rank`](super::Rank)), and which shard it asks of a member that leads more than it does. Who
-//! leads a shard is decided by the shard's own election alone.
+//! vacant shard ([`Rank`](super::Rank)), and which shard it asks of a member that leads more than
+//! it does. Who leads a shard is decided by the shard's own election alone.
 
 mod moving;
 mod plan;
