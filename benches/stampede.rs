@@ -1,8 +1,9 @@
-//! The requests of a thousand standbys when the leader stops, the time without a leader, and the
-//! answers to a roll call.
+//! The messages of a thousand standbys while the leader leads, their requests when it stops, the
+//! time without a leader, and the answers to a roll call.
 //!
 //! Each standby has a connection of its own. A plain subscriber to the key counts what is sent to
-//! the server, accepted or not. `STANDBYS=5000 cargo bench --bench stampede` changes their number.
+//! the server, accepted or not. `STANDBYS=5000 QUEUE_GROUPS=8 cargo bench --bench stampede` changes
+//! their number, and how they receive hints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,19 +21,24 @@ const TTL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() {
-    let standbys = std::env::var("STANDBYS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000);
+    let number =
+        |name, default| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
+    let standbys = number("STANDBYS", 1_000);
+    let groups = u8::try_from(number("QUEUE_GROUPS", 0)).expect("few groups");
     let server = Server::start().await;
     let config = BucketConfig::new(BUCKET).ttl(TTL);
     Bucket::create(server.connect().await, config).await.expect("a bucket");
-    let creates = count_creates(&server).await;
+    let (creates, renewals) = count_writes(&server).await;
 
     let (won, mut wins) = mpsc::unbounded_channel();
     let mut candidates = Vec::with_capacity(standbys + 1);
     for number in 0..=standbys {
-        candidates.push(candidate(&server, number, won.clone()).await);
+        candidates.push(candidate(&server, number, groups, won.clone()).await);
     }
     let mut leader = wins.recv().await.expect("a leader");
     tokio::time::sleep(3 * TTL).await; // until all have heard a few renewals
+    let window = 12 * TTL;
+    measure_messages(&server, &renewals, window).await;
 
     let (mut asked, mut empty) = (Vec::new(), Vec::new());
     for _ in 0..TAKEOVERS {
@@ -64,8 +70,38 @@ async fn main() {
     }
 }
 
-async fn candidate(server: &Server, number: usize, won: mpsc::UnboundedSender<usize>) -> Election {
-    let bucket = Bucket::open(server.connect().await, BUCKET).await.expect("the bucket");
+/// What the standbys cost while nothing happens.
+async fn measure_messages(server: &Server, renewals: &AtomicUsize, window: Duration) {
+    let messages = async || {
+        let varz = server.varz().await;
+        ["in_msgs", "out_msgs"].map(|key| varz[key].as_u64().expect("a count"))
+    };
+    let [into_before, out_before] = messages().await;
+    let before = renewals.load(Ordering::SeqCst);
+    tokio::time::sleep(window).await;
+    let [into, out] = messages().await;
+    let (into, out) = (into - into_before, out - out_before);
+    let renewals = (renewals.load(Ordering::SeqCst) - before) as u64;
+    let reads = into.saturating_sub(renewals);
+    // A renewal is acknowledged, and counted by this bench; a read has a response.
+    let deliveries = out.saturating_sub(2 * renewals + reads) as f64 / renewals as f64;
+    let rate = |count: u64| count as f64 / window.as_secs_f64();
+    println!(
+        "messages a second: {:.1} in, {:.1} out; {renewals} renewals, each delivered {deliveries:.1} times; {:.1} reads a second",
+        rate(into),
+        rate(out),
+        rate(reads),
+    );
+}
+
+async fn candidate(
+    server: &Server,
+    number: usize,
+    groups: u8,
+    won: mpsc::UnboundedSender<usize>,
+) -> Election {
+    let config = BucketConfig::new(BUCKET).queue_groups(groups);
+    let bucket = Bucket::open_with(server.connect().await, config).await.expect("the bucket");
     new_election("stampede", bucket.lock())
         .identity(format!("c{number}"))
         .on_won(move |leadership| {
@@ -79,22 +115,24 @@ async fn candidate(server: &Server, number: usize, won: mpsc::UnboundedSender<us
         .expect("a start")
 }
 
-/// Counts the creates that reach the server.
-async fn count_creates(server: &Server) -> Arc<AtomicUsize> {
+/// Counts the creates and the renewals that reach the server.
+async fn count_writes(server: &Server) -> (Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let client = server.connect().await;
     let mut sent =
         client.subscribe(format!("$KV.{BUCKET}.stampede")).await.expect("a subscription");
     client.flush().await.expect("a flush");
     let creates = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&creates);
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let counted = (Arc::clone(&creates), Arc::clone(&renewals));
     tokio::spawn(async move {
         while let Some(message) = sent.next().await {
             let headers = message.headers.unwrap_or_default();
-            let renewal = headers.get("Incumbent-Token").is_some();
-            if !renewal && headers.get("KV-Operation").is_none() {
-                counted.fetch_add(1, Ordering::SeqCst);
+            if headers.get("KV-Operation").is_none() {
+                let renews = headers.get("Incumbent-Token").is_some();
+                let count = if renews { &counted.1 } else { &counted.0 };
+                count.fetch_add(1, Ordering::SeqCst);
             }
         }
     });
-    creates
+    (creates, renewals)
 }

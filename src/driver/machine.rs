@@ -89,6 +89,16 @@ impl Machine {
         }
     }
 
+    /// Whether a few hints of the lock are not enough for it.
+    pub fn wants_all_hints(&self, now: Instant, lock: usize) -> bool {
+        match &self.electors {
+            Electors::Single(elector) => elector.wants_all_hints(now),
+            Electors::Multi(multi) => {
+                multi.electors().nth(lock).is_some_and(|elector| elector.wants_all_hints(now))
+            }
+        }
+    }
+
     pub fn next_wake(&self) -> Option<Instant> {
         match &self.electors {
             Electors::Single(elector) => elector.next_wake(),

@@ -275,6 +275,11 @@ impl Driver {
 
     /// Performs all actions. Returns whether the candidate has stopped.
     fn perform(&mut self) -> bool {
+        let (now, in_set) = (self.now(), self.set_part.is_some());
+        for (index, requests_of) in self.requests_of.iter_mut().enumerate() {
+            // A member of a set has to know the leader of each shard.
+            requests_of.want_all_hints(in_set || self.machine.wants_all_hints(now, index));
+        }
         let finished = self.perform_actions();
         #[cfg(all(feature = "sentinel", unix))]
         if let Some(registrations) = &mut self.registrations {

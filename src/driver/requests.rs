@@ -22,7 +22,8 @@ pub(crate) struct LockRequests {
     /// As last passed to the elector.
     pub capabilities: Capabilities,
     request: Option<PendingRequest>,
-    _subscription: Subscription,
+    subscription: Subscription,
+    wants_all_hints: bool,
 }
 
 /// A request under way.
@@ -38,8 +39,16 @@ impl LockRequests {
         Self {
             capabilities: lock.capabilities(),
             request: None,
-            _subscription: lock.subscribe(name, sink),
+            subscription: lock.subscribe(name, sink),
+            wants_all_hints: false,
             lock,
+        }
+    }
+
+    /// Has all hints sent from now on, or a few where the lock can send few.
+    pub fn want_all_hints(&mut self, wanted: bool) {
+        if std::mem::replace(&mut self.wants_all_hints, wanted) != wanted {
+            self.subscription.want_all(wanted);
         }
     }
 

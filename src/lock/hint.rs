@@ -44,6 +44,9 @@ pub enum Coverage {
     /// None come: poll.
     #[default]
     None,
+    /// A few of the stored writes are reported, drawn at random, so silence means nothing. All are
+    /// reported to a candidate that wants them: see [`Subscription::want_all`].
+    Sampled,
     /// Some changes are reported. Renewals are not, so silence means nothing.
     Partial,
     /// Every stored write is reported, renewals too, so silence for longer than the lifetime of an
@@ -75,19 +78,56 @@ impl fmt::Debug for HintSink {
 
 /// Keeps hints coming; dropping it ends them.
 #[must_use = "dropping a subscription ends its hints"]
-pub struct Subscription(
-    #[allow(dead_code, reason = "held for its Drop")] Option<Box<dyn Any + Send + Sync>>,
-);
+pub struct Subscription(Option<Box<dyn Guard>>);
+
+/// What a subscription lasts as long as.
+trait Guard: Send + Sync {
+    fn want_all(&self, wanted: bool);
+}
+
+struct Plain<G>(#[allow(dead_code, reason = "held for its Drop")] G);
+
+impl<G: Any + Send + Sync> Guard for Plain<G> {
+    fn want_all(&self, _: bool) {}
+}
+
+struct Sampling<G, W> {
+    guard: G,
+    want_all: W,
+}
+
+impl<G: Any + Send + Sync, W: Fn(&G, bool) + Send + Sync> Guard for Sampling<G, W> {
+    fn want_all(&self, wanted: bool) {
+        (self.want_all)(&self.guard, wanted);
+    }
+}
 
 impl Subscription {
     /// A subscription that lasts as long as `guard`.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
-        Self(Some(Box::new(guard)))
+        Self(Some(Box::new(Plain(guard))))
+    }
+
+    /// The same of a lock whose coverage may be [`Coverage::Sampled`]. It calls `want_all`, which
+    /// must not block, when a candidate begins or ceases to want all hints.
+    pub fn sampled<G: Any + Send + Sync>(
+        guard: G,
+        want_all: impl Fn(&G, bool) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Box::new(Sampling { guard, want_all })))
     }
 
     /// A subscription of a lock that sends no hints.
     pub fn none() -> Self {
         Self(None)
+    }
+
+    /// Says whether all hints are wanted from now on, or a few suffice where the lock can send few.
+    /// A candidate wants all while it holds the entry or is about to.
+    pub fn want_all(&self, wanted: bool) {
+        if let Some(guard) = &self.0 {
+            guard.want_all(wanted);
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use async_nats::{ConnectErrorKind, ServerAddr};
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
 use crate::backends::nats::{
-    Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, connect, connect_options,
+    Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, MAX_QUEUE_GROUPS, connect,
+    connect_options,
 };
 use crate::lock::Lock;
 
@@ -38,6 +39,7 @@ pub(super) struct NatsTarget {
     /// The TTL of a bucket that is created.
     lease: Option<Duration>,
     create: bool,
+    queue_groups: u8,
     shown: String,
 }
 
@@ -75,6 +77,7 @@ impl NatsTarget {
             ttl: parts.take_duration("ttl")?,
             lease: None,
             create: parts.take_create()?,
+            queue_groups: queue_groups(parts)?,
             shown: parts.shown().to_owned(),
         })
     }
@@ -114,8 +117,10 @@ impl NatsTarget {
             };
             self.failed(kind, "no connection to a server", error)
         })?;
-        let mut config =
-            BucketConfig::new(bucket).create_if_missing(self.create).with_choria(*with_choria);
+        let mut config = BucketConfig::new(bucket)
+            .create_if_missing(self.create)
+            .with_choria(*with_choria)
+            .queue_groups(self.queue_groups);
         if let Some(ttl) = self.lease {
             config = config.ttl(ttl);
         }
@@ -147,6 +152,13 @@ impl NatsTarget {
     ) -> LockUrlError {
         LockUrlError::with_source(kind, format!("{}: {what}", self.shown), error)
     }
+}
+
+fn queue_groups(parts: &mut Parts) -> Result<u8, LockUrlError> {
+    let Some(text) = parts.take("queue-groups") else { return Ok(0) };
+    let groups = text.parse().ok().filter(|groups| (1..=MAX_QUEUE_GROUPS).contains(groups));
+    let rule = || format!("queue-groups={text} is not a number from 1 to {MAX_QUEUE_GROUPS}");
+    groups.ok_or_else(|| parts.malformed(&rule()))
 }
 
 /// Hides addresses, which may contain passwords.

@@ -13,6 +13,7 @@ use super::fingerprint::FingerprintWriter;
 use super::lock_health::LockHealth;
 use super::previous_term::PreviousTerm;
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
+use super::sampling::{HintRate, SentNotice};
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
@@ -28,6 +29,10 @@ pub(super) struct Context {
     pub settings: Settings,
     pub capabilities: Capabilities,
     pub coverage: Coverage,
+    /// While the coverage is [`Coverage::Sampled`].
+    pub hint_rate: Option<Box<HintRate>>,
+    /// A step-down notice that its successor may have missed.
+    pub sent_notice: Option<Box<SentNotice>>,
     pub latency: HintLatency,
     pub random: fastrand::Rng,
     pub stopping: bool,
@@ -48,6 +53,8 @@ impl Context {
             settings,
             capabilities,
             coverage: Coverage::None,
+            hint_rate: None,
+            sent_notice: None,
             latency: HintLatency::default(),
             stopping: false,
             heard_from_lock: false,
@@ -267,6 +274,7 @@ impl Context {
 
     /// Notifies the others of a step-down.
     pub fn notify(&mut self, now: Instant, notice: StepDownNotice) {
+        self.keep_notice(now, notice);
         let timeout = self.settings.timing.request_timeout();
         self.send(now, RequestKind::Notify, None, timeout, Request::NotifyStepDown(notice));
     }
@@ -338,6 +346,8 @@ impl Context {
             },
             capabilities: self.capabilities.clone(),
             coverage: self.coverage,
+            hint_rate: self.hint_rate.clone(),
+            sent_notice: self.sent_notice.clone(),
             latency: self.latency.clone(),
             random: fastrand::Rng::with_seed(seed),
             stopping: self.stopping,
@@ -357,6 +367,8 @@ impl Context {
             settings,        // what else changes of them is for people
             capabilities: _, // known to the writer
             coverage,
+            hint_rate: _,   // the model's locks report all or nothing
+            sent_notice: _, // likewise
             latency,
             random: _,
             stopping,

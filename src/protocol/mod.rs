@@ -70,6 +70,7 @@ mod multi;
 mod previous_term;
 mod refusal;
 mod requests;
+mod sampling;
 pub mod set;
 mod stampede;
 mod standby;

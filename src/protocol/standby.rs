@@ -27,7 +27,7 @@ const GIVE_WAY: Duration = Duration::from_millis(300);
 pub(super) fn read_spread(coverage: Coverage) -> Duration {
     match coverage {
         Coverage::Full => FULL_SPREAD,
-        Coverage::Partial | Coverage::None => PARTIAL_SPREAD,
+        Coverage::Partial | Coverage::Sampled | Coverage::None => PARTIAL_SPREAD,
     }
 }
 
@@ -163,6 +163,9 @@ impl Standby {
                 let policy = &mut *cx.settings.backoff;
                 let mut delay = delay_of(policy, self.polls, random);
                 self.polls = self.polls.saturating_add(1);
+                if let Some(rate) = &cx.hint_rate {
+                    delay = delay.max(rate.interval(now).mul_f64(0.5 + random));
+                }
                 if cx.settings.rank == Rank::Next {
                     delay = delay.min(handover_poll(lease));
                 }
@@ -335,7 +338,10 @@ impl Standby {
         let source = Source { from_hint: true, on_standby: true };
         match (cx.record(now, record, previous, source), mine) {
             (true, true) => self.adopt_own_entry(cx, now, revision),
-            (true, false) => self.wait_for_change(cx, now),
+            (true, false) => {
+                cx.repeat_notice(now);
+                self.wait_for_change(cx, now);
+            }
             (false, _) => self.schedule_acquire(cx, now, true),
         }
     }

@@ -13,6 +13,7 @@ mod lock;
 mod log;
 mod lost_replies;
 mod outage;
+mod queue_groups;
 mod raw;
 mod rights;
 mod roll_call;

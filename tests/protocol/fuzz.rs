@@ -234,9 +234,10 @@ fn take(harness: &mut Harness, step: &Step) {
         }
         Step::Look => harness.event(Event::Hint(Hint::Recheck)),
         Step::Coverage(coverage) => {
-            harness.event(Event::Hint(Hint::Coverage(match coverage % 3 {
+            harness.event(Event::Hint(Hint::Coverage(match coverage % 4 {
                 0 => Coverage::None,
                 1 => Coverage::Partial,
+                2 => Coverage::Sampled,
                 _ => Coverage::Full,
             })))
         }

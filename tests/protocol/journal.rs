@@ -154,6 +154,7 @@ fn hint_text(hint: &Hint) -> String {
         Hint::Recheck => "recheck".to_owned(),
         Hint::RollCall(_) => "a roll call".to_owned(),
         Hint::Coverage(Coverage::None) => "no hints come".to_owned(),
+        Hint::Coverage(Coverage::Sampled) => "a few hints come".to_owned(),
         Hint::Coverage(Coverage::Partial) => "some hints come".to_owned(),
         Hint::Coverage(Coverage::Full) => "all hints come".to_owned(),
     }

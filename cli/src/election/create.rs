@@ -32,7 +32,7 @@ impl Create {
                 Err(CliError::new(Code::Usage, message))
             }
             SelectedLock::Nats(args) => {
-                let bucket = args.open(None, false).await?;
+                let bucket = args.open(None, false, None).await?;
                 output::line(format!("bucket {} exists: {name} needs nothing else", bucket.name()))
             }
             SelectedLock::Url(url, timeout) => {

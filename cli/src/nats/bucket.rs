@@ -79,11 +79,19 @@ impl BucketArgs {
     }
 
     /// Opens the bucket, or creates it with this TTL unless it must exist.
-    pub async fn open(&self, ttl: Option<Duration>, must_exist: bool) -> Result<Bucket, CliError> {
+    pub async fn open(
+        &self,
+        ttl: Option<Duration>,
+        must_exist: bool,
+        queue_groups: Option<u8>,
+    ) -> Result<Bucket, CliError> {
         let session = self.session().await?;
         let mut config = session.config(self.bucket());
         if let Some(ttl) = ttl {
             config = config.ttl(ttl);
+        }
+        if let Some(groups) = queue_groups {
+            config = config.queue_groups(groups);
         }
         Ok(match must_exist {
             true => Bucket::open_with(session.connection(), config).await?,

@@ -5,6 +5,7 @@
 //! runtime of another subscriber. Only the task reports coverage, also to new subscribers, so the
 //! last report is always the current one.
 
+mod guard;
 mod sinks;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,9 +16,10 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
+pub(crate) use guard::subscribe;
 use sinks::Sinks;
 
-use crate::lock::{Coverage, Hint, HintSink, Subscription};
+use crate::lock::{Coverage, Hint, HintSink};
 
 /// How long a hint may be in transit after the same change was read.
 #[cfg_attr(
@@ -86,6 +88,8 @@ impl Interest {
 struct Route<N> {
     sinks: Sinks,
     note: N,
+    /// How many subscribers want all hints of it.
+    want_all: usize,
 }
 
 impl<N> Default for HintHub<N> {
@@ -107,77 +111,6 @@ impl<N> fmt::Debug for HintHub<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HintHub")
     }
-}
-
-/// Ends one subscription.
-struct Guard<L: Listen> {
-    of: Arc<L>,
-    name: Arc<str>,
-    id: u64,
-    runtime: Id,
-}
-
-impl<L: Listen> Drop for Guard<L> {
-    fn drop(&mut self) {
-        let hub = self.of.hub();
-        let mut state = hub.state();
-        let state = &mut *state;
-        state.new_sinks.remove(&self.id);
-        if let Some(route) = state.routes.get_mut(&self.name)
-            && route.sinks.remove(self.id)
-        {
-            state.routes.remove(&self.name);
-            hub.elections.notify_one();
-        }
-        if let Some(at) = state.runtimes.iter().position(|(known, _)| known.id() == self.runtime)
-            && let Some((_, subscribers)) = state.runtimes.get_mut(at)
-        {
-            *subscribers -= 1;
-            if *subscribers == 0 {
-                state.runtimes.swap_remove(at);
-            }
-        }
-        if state.routes.is_empty() {
-            hub.changed.notify_one();
-        }
-    }
-}
-
-/// Subscribes to an election for as long as the subscription lives. Outside of a runtime the
-/// coverage is `None`.
-pub(crate) fn subscribe<L: Listen>(of: &Arc<L>, name: &str, sink: HintSink) -> Subscription {
-    let Ok(runtime) = Handle::try_current() else {
-        sink.send(Hint::Coverage(Coverage::None));
-        return Subscription::none();
-    };
-    let hub = of.hub();
-    let (name, id, starts) = {
-        let mut state = hub.state();
-        let id = state.number();
-        let name = match state.routes.get_key_value(name) {
-            Some((known, _)) => Arc::clone(known),
-            None => {
-                hub.elections.notify_one();
-                Arc::from(name)
-            }
-        };
-        state.routes.entry(Arc::clone(&name)).or_default().sinks.add(id, sink.clone());
-        state.new_sinks.insert(id, (Arc::clone(&name), sink));
-        match state.runtimes.iter_mut().find(|(known, _)| known.id() == runtime.id()) {
-            Some((_, subscribers)) => *subscribers += 1,
-            None => state.runtimes.push((runtime.clone(), 1)),
-        }
-        let starts = state.listener.is_none();
-        if starts {
-            state.listener = Some(id);
-        }
-        (name, id, starts)
-    };
-    if starts {
-        ListenerTask::spawn(of, id, &runtime);
-    }
-    hub.changed.notify_one();
-    Subscription::new(Guard { of: Arc::clone(of), name, id, runtime: runtime.id() })
 }
 
 /// Owned by the listener's task. If the task ends while there are subscribers, as with its runtime,
@@ -280,8 +213,16 @@ impl<N: Default> HintHub<N> {
         }
     }
 
-    /// Waits until the set of elections with subscribers has changed. For the listener only. Cancel
-    /// safe.
+    /// The elections whose subscribers want all hints, but no more than `most`.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
+    pub fn wanted_whole(&self, most: usize) -> Vec<Arc<str>> {
+        let state = self.state();
+        let wanted = state.routes.iter().filter(|(_, route)| route.want_all > 0);
+        wanted.map(|(name, _)| Arc::clone(name)).take(most).collect()
+    }
+
+    /// Waits until the set of elections with subscribers has changed, or while hints are sampled,
+    /// that of elections whose hints are all wanted. For the listener only. Cancel safe.
     #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub async fn interest_changed(&self) {
         self.elections.notified().await;
@@ -391,7 +332,7 @@ impl<N> HintHub<N> {
 /// Returns the size in bytes of one election with one subscriber.
 #[cfg(all(test, feature = "nats"))]
 pub(crate) const fn size_of_election<L: Listen>() -> usize {
-    size_of::<(Arc<str>, Route<L::Note>)>() + size_of::<Guard<L>>()
+    size_of::<(Arc<str>, Route<L::Note>)>() + size_of::<guard::Guard<L>>()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::*;
+use crate::lock::Subscription;
 
 struct Fake {
     hub: HintHub<()>,

@@ -19,6 +19,9 @@ pub const MIN_TTL: Duration = Duration::from_secs(1);
 /// The maximum TTL of a bucket for elections.
 pub const MAX_TTL: Duration = Duration::from_secs(3600);
 
+/// The most queue groups: with the leader, at most 16 receive a renewal.
+pub(crate) const MAX_QUEUE_GROUPS: u8 = 15;
+
 /// Where a bucket stores its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -61,6 +64,7 @@ pub struct BucketConfig {
     pub(super) api_prefix: Option<String>,
     pub(super) create: bool,
     pub(super) with_choria: bool,
+    pub(super) queue_groups: u8,
 }
 
 impl Default for BucketConfig {
@@ -82,6 +86,7 @@ impl BucketConfig {
             api_prefix: None,
             create: false,
             with_choria: false,
+            queue_groups: 0,
         }
     }
 
@@ -140,6 +145,21 @@ impl BucketConfig {
         self
     }
 
+    /// Sets through how many queue groups standbys receive hints, 1 to 15: for fleets of hundreds
+    /// and more. Default: 0, none.
+    ///
+    /// Without queue groups the server delivers each renewal to each standby. With them it delivers
+    /// a renewal, or a release, to one standby of each group and to the leader, however many stand
+    /// by; eight is a good number. A standby then knows a new leader later, mostly by a poll. Polls
+    /// become rarer as the fleet grows: every ten minutes at the most. A release that nobody
+    /// received, as by standbys that are suspended, is found by such a poll.
+    ///
+    /// Candidates with and without this setting, or with different ones, may share an election.
+    pub fn queue_groups(mut self, groups: u8) -> Self {
+        self.queue_groups = groups;
+        self
+    }
+
     /// Refuses settings that servers or elections do not accept.
     pub(super) fn check(&self) -> Result<(), BucketError> {
         let refuse = |message| Err(BucketError::new(BucketErrorKind::Unusable, message));
@@ -168,6 +188,10 @@ impl BucketConfig {
                 "{} replicas: must be 1 to 5",
                 self.replicas.unwrap_or_default()
             ));
+        }
+        if self.queue_groups > MAX_QUEUE_GROUPS {
+            let groups = self.queue_groups;
+            return refuse(format!("{groups} queue groups: must be 0 to {MAX_QUEUE_GROUPS}"));
         }
         check_ttl(self.ttl, "TTL")
     }

@@ -1,22 +1,23 @@
 //! The subscription of a bucket, which receives hints for all its elections.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::SelectAll;
+use futures_util::stream::{AbortHandle, Abortable, SelectAll, abortable};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, warn};
 
 use super::codec;
 use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
-use super::roll_call::{call_of, call_prefix, control_of, control_prefix};
+use super::roll_call::{call_of, control_of};
 use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
+use super::subscription_plan::{Subject, SubscriptionPlan, hint_prefix, subject};
 use crate::backends::hint_hub::{HintHub, Interest, Listen};
 use crate::lock::{Coverage, Hint, LockError, LockErrorKind, Record, StepDownNotice};
 
@@ -35,80 +36,11 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The minimum time between two rechecks of all elections, while messages keep being dropped.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How long to wait for further elections before a queue group is joined for all of them.
+const JOIN_DELAY: Duration = Duration::from_millis(20);
+
 /// How long after a message that is not stored yet to read its outcome.
 const STORE_DELAY: Duration = Duration::from_millis(25);
-
-/// The subjects to subscribe to, and the resulting coverage.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct SubscriptionPlan {
-    wanted: Interest,
-    /// The prefix of subjects on which the server republishes stored messages, and former leaders
-    /// send step-down notices.
-    hints: Option<String>,
-    /// The prefix of subjects on which candidates write.
-    writes: Option<String>,
-    /// The prefix of subjects of roll calls.
-    calls: Option<String>,
-    /// The prefix of subjects of requests to candidates.
-    controls: Option<String>,
-    coverage: Coverage,
-}
-
-/// Returns the prefix of the subjects of hints, ending with a dot.
-pub(super) fn hint_prefix(bucket: &BucketState, facts: &StreamFacts) -> String {
-    let name = bucket.api.bucket();
-    facts.config.republished_under(name).unwrap_or_else(|| format!("incumbent.{name}."))
-}
-
-impl SubscriptionPlan {
-    fn new(
-        bucket: &BucketState,
-        facts: &StreamFacts,
-        wanted: Interest,
-        denied: &HashSet<String>,
-    ) -> Self {
-        let name = bucket.api.bucket();
-        let republishes = facts.config.republished_under(name).is_some();
-        let allowed = |under: &String| !denied.contains(&subject(under, &wanted));
-        let hints = Some(hint_prefix(bucket, facts)).filter(allowed);
-        let full = republishes && hints.is_some();
-        let writes = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
-        let calls = Some(call_prefix(name)).filter(allowed);
-        let controls = Some(control_prefix(name)).filter(allowed);
-        let coverage = if full {
-            Coverage::Full
-        } else if writes.is_some() {
-            Coverage::Partial
-        } else {
-            Coverage::None
-        };
-        Self { wanted, hints, writes, calls, controls, coverage }
-    }
-
-    fn subjects(&self) -> impl Iterator<Item = String> {
-        let prefixes =
-            [&self.hints, &self.writes, &self.calls, &self.controls].into_iter().flatten();
-        prefixes.map(|under| subject(under, &self.wanted))
-    }
-
-    /// Whether it is a subject of roll calls or requests, which an election does without.
-    fn is_of_calls(&self, denied: &str) -> bool {
-        let mut prefixes = [&self.calls, &self.controls].into_iter().flatten();
-        prefixes.any(|under| subject(under, &self.wanted) == denied)
-    }
-
-    /// Returns whether the plan already covers the elections of `wanted`.
-    fn covers(&self, wanted: &Interest) -> bool {
-        self.wanted == Interest::All || self.wanted == *wanted
-    }
-}
-
-fn subject(under: &str, wanted: &Interest) -> String {
-    match wanted {
-        Interest::One(name) => format!("{under}{name}"),
-        Interest::All => format!("{under}>"),
-    }
-}
 
 impl Listen for BucketState {
     type Note = HintNote;
@@ -129,6 +61,7 @@ async fn listen(bucket: Arc<BucketState>) {
         events: bucket.api.connection.events(),
         bucket,
         messages: SelectAll::new(),
+        subscribed: HashMap::new(),
         denied: HashSet::new(),
         epoch: 0,
         due: Vec::new(),
@@ -144,7 +77,7 @@ async fn listen(bucket: Arc<BucketState>) {
             Some(plan) => listener.run(&plan).await,
             None => {
                 bucket.announce(Coverage::None, Interest::All);
-                listener.messages = SelectAll::new();
+                listener.drop_messages();
                 listener.pause().await;
             }
         }
@@ -154,7 +87,9 @@ async fn listen(bucket: Arc<BucketState>) {
 struct Listener<'a> {
     bucket: &'a Arc<BucketState>,
     events: ConnectionEvents,
-    messages: SelectAll<Subscriber>,
+    messages: SelectAll<Abortable<Subscriber>>,
+    /// What ends each subscription of `messages`.
+    subscribed: HashMap<Subject, AbortHandle>,
     /// Subjects without permission to subscribe on this connection, or without messages on it.
     denied: HashSet<String>,
     /// The epoch of the connection.
@@ -189,10 +124,11 @@ impl Listener<'_> {
         };
         let plan = SubscriptionPlan::new(self.bucket, &facts, wanted.clone(), &self.denied);
         let mut messages = SelectAll::new();
-        for subject in plan.subjects() {
-            let subscribed =
-                tokio::time::timeout(CONFIRM_TIMEOUT, connection.client().subscribe(subject));
-            messages.push(subscribed.await.ok()?.ok()?);
+        let mut subscribed = HashMap::new();
+        for subject in plan.subjects(self.bucket) {
+            let (stream, handle) = abortable(self.subscribe(&subject).await?);
+            messages.push(stream);
+            subscribed.insert(subject, handle);
         }
         let info = self.bucket.request_info(CONFIRM_TIMEOUT).await;
         let facts = match info {
@@ -206,12 +142,51 @@ impl Listener<'_> {
         {
             self.forward(&plan, &facts, message);
         }
-        self.messages = messages;
+        (self.messages, self.subscribed) = (messages, subscribed);
         if SubscriptionPlan::new(self.bucket, &facts, wanted, &self.denied) != plan {
             return None; // the bucket was just created again with other settings
         }
         self.bucket.announce(plan.coverage, plan.wanted.clone());
         Some(plan)
+    }
+
+    async fn subscribe(&self, to: &Subject) -> Option<Subscriber> {
+        let client = self.bucket.api.connection.client();
+        let subject = to.subject.clone();
+        let subscribed = async {
+            match &to.group {
+                Some(group) => client.queue_subscribe(subject, group.to_string()).await,
+                None => client.subscribe(subject).await,
+            }
+        };
+        tokio::time::timeout(CONFIRM_TIMEOUT, subscribed).await.ok()?.ok()
+    }
+
+    /// Subscribes to what is wanted now, then ends the subscriptions to what is not: a hint may
+    /// come twice, but none is missed between the two. Returns whether it could.
+    async fn update_subscriptions(&mut self, plan: &SubscriptionPlan) -> bool {
+        let wanted = plan.subjects(self.bucket);
+        for subject in &wanted {
+            if !self.subscribed.contains_key(subject) {
+                let Some(subscriber) = self.subscribe(subject).await else { return false };
+                let (stream, handle) = abortable(subscriber);
+                self.messages.push(stream);
+                self.subscribed.insert(subject.clone(), handle);
+            }
+        }
+        self.subscribed.retain(|subject, handle| {
+            let keep = wanted.contains(subject);
+            if !keep {
+                handle.abort();
+            }
+            keep
+        });
+        true
+    }
+
+    fn drop_messages(&mut self) {
+        self.messages = SelectAll::new();
+        self.subscribed.clear();
     }
 
     /// Receives hints until a new subscription is necessary.
@@ -233,7 +208,7 @@ impl Listener<'_> {
                         debug!(%subject, "permission to subscribe denied: no roll calls");
                         self.denied.insert(subject.to_string());
                     }
-                    ConnectionEvent::SubscribeDenied(subject) if plan.subjects().any(|s| s == *subject) => {
+                    ConnectionEvent::SubscribeDenied(subject) if plan.includes(&subject) => {
                         warn!(bucket = %bucket.api.bucket(), %subject, "permission to subscribe denied");
                         self.denied.insert(subject.to_string());
                         return bucket.announce(Coverage::None, Interest::All);
@@ -261,8 +236,17 @@ impl Listener<'_> {
                     return bucket.announce(Coverage::None, Interest::All);
                 }
                 () = bucket.hub.interest_changed() => match bucket.hub.interest() {
-                    Some(wanted) if plan.covers(&wanted) => {}
-                    _ => return, // the old subscription stays until the new one is active
+                    Some(wanted) if plan.covers(bucket, &wanted) => {
+                        if !self.update_subscriptions(plan).await {
+                            return self.lost();
+                        }
+                    }
+                    _ => {
+                        if plan.coverage == Coverage::Sampled {
+                            tokio::time::sleep(JOIN_DELAY).await; // thousands may join at once
+                        }
+                        return; // the old subscription stays until the new one is active
+                    }
                 }
             }
         }

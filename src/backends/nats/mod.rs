@@ -72,6 +72,7 @@ mod reply_inbox;
 mod roll_call;
 mod state;
 mod stream;
+mod subscription_plan;
 mod time;
 
 pub use crate::backends::health::Severity;
@@ -79,6 +80,8 @@ pub use crate::backends::health::Severity;
 #[doc(no_inline)]
 pub use async_nats;
 pub use bucket::Bucket;
+#[cfg(feature = "url")]
+pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
 pub use connection::{Connection, PermissionWatch, connect, connect_options};
 pub use error::{BucketError, BucketErrorKind};

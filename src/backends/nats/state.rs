@@ -33,6 +33,8 @@ pub(super) struct BucketState {
     pub(super) hub: HintHub<HintNote>,
     /// Whether reads returned writes without a hint.
     hints_lost: AtomicBool,
+    /// The number of this process's queue group, if there are any.
+    pub(super) queue_group: Option<u8>,
     loss_found: Notify,
     known: Mutex<Known>,
     /// The time of the server's clock, and when it was read.
@@ -75,6 +77,7 @@ impl BucketState {
     pub(super) fn new(connection: Connection, config: BucketConfig) -> Self {
         Self {
             api: Api::new(connection, &config),
+            queue_group: (config.queue_groups > 0).then(|| fastrand::u8(..config.queue_groups)),
             config,
             hub: HintHub::default(),
             hints_lost: AtomicBool::new(false),

@@ -1,31 +1,30 @@
 //! The elector: takes in what happened, and passes it to the phase that it is in. The only
 //! dispatcher.
 
+mod hints;
 mod member;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::{Capabilities, Hint, Nonce, Record, Revision, Standing, StepDownNotice};
+use crate::lock::{Capabilities, Nonce, Standing};
 #[cfg(feature = "_model")]
 use crate::protocol::backoff::BackoffPolicy;
-use crate::protocol::context::{Context, Source};
+use crate::protocol::context::Context;
 use crate::protocol::cool_down::WaitReason;
 use crate::protocol::crash_release::RegisteredTerm;
 #[cfg(feature = "_model")]
 use crate::protocol::fingerprint::{FingerprintSink, FingerprintWriter};
 use crate::protocol::holding::Holding;
 use crate::protocol::previous_term::PreviousTerm;
-use crate::protocol::standby::{Standby, read_spread};
+use crate::protocol::standby::Standby;
 use crate::protocol::stepping_down::SteppingDown;
 use crate::protocol::transition::Next;
 use crate::protocol::types::{
     Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State,
 };
-use crate::protocol::vacancy::KnownStepDown;
 use crate::time::clock::Instant;
-use crate::time::timing::with_drift;
 
 /// What a candidate is doing. Each phase owns its data.
 #[derive(Debug, Clone)]
@@ -292,72 +291,6 @@ impl Elector {
         self.enter(now, next);
         if read {
             self.cx.read_succeeded(self.is_about_to_acquire());
-        }
-    }
-
-    fn on_hint(&mut self, now: Instant, hint: Hint) {
-        match hint {
-            Hint::Stored { record, previous, age } => {
-                if let Some(age) = age {
-                    self.cx.latency.hint_came_after(age);
-                }
-                self.cx.heard_from_lock = true;
-                self.on_stored(now, record, previous.flatten());
-                if matches!(&self.phase, Phase::Standby(s) if !s.is_about_to_acquire()) {
-                    self.cx.hints_arrive();
-                }
-            }
-            Hint::SteppedDown(notice) => self.on_step_down(now, &notice),
-            Hint::Recheck => self.read_soon(now),
-            Hint::RollCall(_) => {}
-            Hint::Coverage(coverage) => {
-                self.cx.coverage = coverage;
-                self.read_soon(now);
-            }
-        }
-    }
-
-    fn on_stored(&mut self, now: Instant, record: Record, previous: Option<Revision>) {
-        let cx = &mut self.cx;
-        cx.evidence.record_previous(&record, previous);
-        let mine = cx.own_mark_in(&record).is_some();
-        let expected = matches!(&self.phase, Phase::Holding(h) if h.expects(&record, mine));
-        let response_on_the_way = mine && cx.requests.is_writing();
-        if record.revision <= cx.evidence.newest_revision() || expected || response_on_the_way {
-            return;
-        }
-        if let Phase::Holding(holding) = &self.phase {
-            self.enter(now, holding.superseded_by_hint(&record));
-        }
-        if let Phase::Standby(standby) = &mut self.phase {
-            standby.on_stored(&mut self.cx, now, record, previous);
-        } else {
-            let source = Source { from_hint: true, on_standby: false };
-            self.cx.record(now, record, previous, source);
-        }
-    }
-
-    fn on_step_down(&mut self, now: Instant, notice: &StepDownNotice) {
-        let step_down = KnownStepDown {
-            by: notice.by,
-            token: notice.token,
-            revision: notice.revision,
-            clear_at: now + with_drift(notice.left),
-        };
-        self.cx.evidence.record_step_down(step_down);
-        if let Phase::Holding(holding) = &mut self.phase {
-            holding.on_step_down(&step_down);
-        }
-    }
-
-    /// A hint suggests a read, or hints have begun or ended.
-    fn read_soon(&mut self, now: Instant) {
-        let spread = read_spread(self.cx.coverage);
-        let soon = now + spread.mul_f64(self.cx.random.f64());
-        match &mut self.phase {
-            Phase::Standby(standby) => standby.read_soon(&self.cx, now, spread, soon),
-            Phase::Holding(holding) => holding.read_soon(),
-            _ => {}
         }
     }
 }

@@ -181,7 +181,7 @@ impl World {
         self.deliver_hints(|coverage| match coverage {
             Coverage::None => None,
             Coverage::Partial => Some(Hint::Recheck),
-            Coverage::Full => Some(Hint::Stored {
+            Coverage::Sampled | Coverage::Full => Some(Hint::Stored {
                 record: last.record.clone(),
                 previous,
                 age: Some(Duration::from_millis(1)),
@@ -190,8 +190,13 @@ impl World {
     }
 
     pub(super) fn deliver_hints(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
+        let drawn = self.draw_of_groups();
         for who in 0..self.candidates.len() {
             let coverage = self.candidates[who].setup.coverage;
+            if coverage == Coverage::Sampled && !drawn.contains(&who) && !self.wants_all_hints(who)
+            {
+                continue;
+            }
             let Some(hint) = hint(coverage).filter(|_| coverage != Coverage::None) else {
                 continue;
             };
@@ -203,6 +208,28 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Which candidates receive a hint that goes to one of each queue group: also one that is
+    /// paused or cut off may be drawn.
+    fn draw_of_groups(&mut self) -> Vec<usize> {
+        let mut members = vec![Vec::new(); self.groups];
+        for (who, candidate) in self.candidates.iter().enumerate() {
+            if candidate.setup.coverage == Coverage::Sampled
+                && candidate.machine.is_some()
+                && !self.wants_all_hints(who)
+            {
+                members[who % self.groups].push(who);
+            }
+        }
+        let drawn = members.iter().filter(|members| !members.is_empty());
+        drawn.map(|members| members[self.random.usize(..members.len())]).collect()
+    }
+
+    fn wants_all_hints(&self, who: usize) -> bool {
+        let candidate = &self.candidates[who];
+        let now = candidate.local(self.now);
+        candidate.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(now))
     }
 
     pub(super) fn expire(&mut self) {

@@ -22,6 +22,9 @@ use crate::server::{Keeping, Server, Time};
 use crate::tampering::{answered_revision, hinted_revision};
 use crate::trace;
 
+/// In small fleets: few, so that hints are missed.
+const QUEUE_GROUPS: usize = 2;
+
 pub struct World {
     pub now: Time,
     pub(super) scenario: Scenario,
@@ -56,6 +59,8 @@ pub struct World {
     pub(super) tampered_until: Time,
     /// No more faults, losses or long delays.
     pub calm: bool,
+    /// The queue groups of the candidates whose hints are sampled.
+    pub(super) groups: usize,
     /// What happened, if it is wanted.
     history: Option<Vec<String>>,
 }
@@ -113,6 +118,7 @@ impl World {
             shared: Arc::default(),
             tampered_until: Time::ZERO,
             calm: false,
+            groups: QUEUE_GROUPS,
             history: with_history.then(Vec::new),
             scenario: scenario.clone(),
         };

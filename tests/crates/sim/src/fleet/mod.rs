@@ -180,6 +180,7 @@ fn any_coverage() -> impl Strategy<Value = Coverage> {
         6 => Just(Coverage::Full),
         2 => Just(Coverage::None),
         1 => Just(Coverage::Partial),
+        3 => Just(Coverage::Sampled),
     ]
 }
 

@@ -1,0 +1,138 @@
+//! What to subscribe to for the hints of a bucket.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use super::roll_call::{call_prefix, control_prefix};
+use super::state::BucketState;
+use super::stream::StreamFacts;
+use crate::backends::hint_hub::Interest;
+use crate::lock::Coverage;
+use crate::protocol::set::member_hash;
+
+/// A process that wants all hints of more elections than this receives those of the whole bucket.
+const MAX_SINGLE: usize = 64;
+
+/// The subjects to subscribe to, and the resulting coverage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SubscriptionPlan {
+    pub wanted: Interest,
+    /// The queue group in which hints are received that are not all wanted.
+    group: Option<Arc<str>>,
+    /// The prefix of subjects on which the server republishes stored messages, and former leaders
+    /// send step-down notices.
+    pub hints: Option<String>,
+    /// The prefix of subjects on which candidates write.
+    pub writes: Option<String>,
+    /// The prefix of subjects of roll calls.
+    pub calls: Option<String>,
+    /// The prefix of subjects of requests to candidates.
+    pub controls: Option<String>,
+    pub coverage: Coverage,
+}
+
+/// A subject, and the queue group in which to subscribe to it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Subject {
+    pub subject: String,
+    pub group: Option<Arc<str>>,
+}
+
+/// Returns the prefix of the subjects of hints, ending with a dot.
+pub(super) fn hint_prefix(bucket: &BucketState, facts: &StreamFacts) -> String {
+    let name = bucket.api.bucket();
+    facts.config.republished_under(name).unwrap_or_else(|| format!("incumbent.{name}."))
+}
+
+impl SubscriptionPlan {
+    pub fn new(
+        bucket: &BucketState,
+        facts: &StreamFacts,
+        wanted: Interest,
+        denied: &HashSet<String>,
+    ) -> Self {
+        let name = bucket.api.bucket();
+        let republishes = facts.config.republished_under(name).is_some();
+        let allowed = |under: &String| !denied.contains(&subject(under, &wanted));
+        let hints = Some(hint_prefix(bucket, facts)).filter(allowed);
+        let full = republishes && hints.is_some();
+        let writes = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
+        let calls = Some(call_prefix(name)).filter(allowed);
+        let controls = Some(control_prefix(name)).filter(allowed);
+        let group = bucket.queue_group.filter(|_| full);
+        let group = group.map(|number| group_of(number, &wanted, &bucket.hub.names()));
+        let coverage = match (full, &group) {
+            (true, Some(_)) => Coverage::Sampled,
+            (true, None) => Coverage::Full,
+            (false, _) if writes.is_some() => Coverage::Partial,
+            (false, _) => Coverage::None,
+        };
+        Self { wanted, group, hints, writes, calls, controls, coverage }
+    }
+
+    /// What to subscribe to now.
+    pub fn subjects(&self, bucket: &BucketState) -> BTreeSet<Subject> {
+        let all = |under: &String| Subject { subject: subject(under, &self.wanted), group: None };
+        let mut subjects: BTreeSet<_> =
+            [&self.writes, &self.calls, &self.controls].into_iter().flatten().map(all).collect();
+        let Some(hints) = &self.hints else { return subjects };
+        let Some(group) = &self.group else {
+            subjects.insert(all(hints));
+            return subjects;
+        };
+        let whole = bucket.hub.wanted_whole(MAX_SINGLE + 1);
+        if whole.len() > MAX_SINGLE {
+            subjects.insert(all(hints));
+            return subjects;
+        }
+        // The only election of this process needs no share of a group beside all its hints: what
+        // the group passes to it, no standby receives.
+        if !matches!(self.wanted, Interest::One(_)) || whole.is_empty() {
+            subjects.insert(Subject { group: Some(Arc::clone(group)), ..all(hints) });
+        }
+        let single = |name| Subject { subject: format!("{hints}{name}"), group: None };
+        subjects.extend(whole.into_iter().map(single));
+        subjects
+    }
+
+    /// Whether it is a subject of this plan.
+    pub fn includes(&self, denied: &str) -> bool {
+        let prefixes = [&self.hints, &self.writes, &self.calls, &self.controls];
+        prefixes.into_iter().flatten().any(|under| subject(under, &self.wanted) == denied)
+    }
+
+    /// Whether it is a subject of roll calls or requests, which an election does without.
+    pub fn is_of_calls(&self, denied: &str) -> bool {
+        let mut prefixes = [&self.calls, &self.controls].into_iter().flatten();
+        prefixes.any(|under| subject(under, &self.wanted) == denied)
+    }
+
+    /// Returns whether the plan already covers the elections of `wanted`, of the elections that the
+    /// process now takes part in.
+    pub fn covers(&self, bucket: &BucketState, wanted: &Interest) -> bool {
+        let group = match (&self.group, bucket.queue_group) {
+            (Some(_), Some(number)) => Some(group_of(number, &self.wanted, &bucket.hub.names())),
+            _ => None,
+        };
+        (self.wanted == Interest::All || self.wanted == *wanted) && self.group == group
+    }
+}
+
+/// The queue group of a process. All members of a group take part in the same elections: what one
+/// of them receives instead of the others, it needs.
+fn group_of(number: u8, wanted: &Interest, names: &[Arc<str>]) -> Arc<str> {
+    match wanted {
+        Interest::One(_) => format!("incumbent-{number}").into(),
+        Interest::All => {
+            let hash = names.iter().fold(0, |sum: u64, name| sum.wrapping_add(member_hash(name)));
+            format!("incumbent-{hash:016x}-{number}").into()
+        }
+    }
+}
+
+pub(super) fn subject(under: &str, wanted: &Interest) -> String {
+    match wanted {
+        Interest::One(name) => format!("{under}{name}"),
+        Interest::All => format!("{under}>"),
+    }
+}

@@ -1,0 +1,103 @@
+//! What an elector does with hints, and which it needs.
+
+use super::{Elector, Phase};
+use crate::lock::{Coverage, Hint, Record, Revision, StepDownNotice};
+use crate::protocol::context::Source;
+use crate::protocol::sampling::HintRate;
+use crate::protocol::standby::read_spread;
+use crate::protocol::types::Rank;
+use crate::protocol::vacancy::KnownStepDown;
+use crate::time::clock::Instant;
+use crate::time::timing::with_drift;
+
+impl Elector {
+    /// Whether a few hints are not enough for it: it holds the entry or is about to, its successor
+    /// may have missed its step-down notice, or it observes.
+    pub fn wants_all_hints(&self, now: Instant) -> bool {
+        let settings = &self.cx.settings;
+        match &self.phase {
+            Phase::Idle | Phase::Finished => false,
+            Phase::Holding(_) | Phase::SteppingDown(_) => true,
+            Phase::Standby(standby) => {
+                !settings.eligible
+                    || settings.rank == Rank::Next
+                    || standby.is_about_to_acquire()
+                    || self.cx.requests.is_writing()
+                    || self.cx.sent_notice.as_ref().is_some_and(|sent| now < sent.until)
+            }
+        }
+    }
+
+    pub(super) fn on_hint(&mut self, now: Instant, hint: Hint) {
+        match hint {
+            Hint::Stored { record, previous, age } => {
+                if let Some(rate) = &mut self.cx.hint_rate {
+                    rate.hint_came(now);
+                }
+                if let Some(age) = age {
+                    self.cx.latency.hint_came_after(age);
+                }
+                self.cx.heard_from_lock = true;
+                self.on_stored(now, record, previous.flatten());
+                if matches!(&self.phase, Phase::Standby(s) if !s.is_about_to_acquire()) {
+                    self.cx.hints_arrive();
+                }
+            }
+            Hint::SteppedDown(notice) => self.on_step_down(now, &notice),
+            Hint::Recheck => self.read_soon(now),
+            Hint::RollCall(_) => {}
+            Hint::Coverage(coverage) => {
+                let sampled = coverage == Coverage::Sampled;
+                if !sampled || self.cx.hint_rate.is_none() {
+                    self.cx.hint_rate = sampled.then(|| Box::new(HintRate::new(now)));
+                }
+                self.cx.coverage = coverage;
+                self.read_soon(now);
+            }
+        }
+    }
+
+    fn on_stored(&mut self, now: Instant, record: Record, previous: Option<Revision>) {
+        let cx = &mut self.cx;
+        cx.evidence.record_previous(&record, previous);
+        let mine = cx.own_mark_in(&record).is_some();
+        let expected = matches!(&self.phase, Phase::Holding(h) if h.expects(&record, mine));
+        let response_on_the_way = mine && cx.requests.is_writing();
+        if record.revision <= cx.evidence.newest_revision() || expected || response_on_the_way {
+            return;
+        }
+        if let Phase::Holding(holding) = &self.phase {
+            self.enter(now, holding.superseded_by_hint(&record));
+        }
+        if let Phase::Standby(standby) = &mut self.phase {
+            standby.on_stored(&mut self.cx, now, record, previous);
+        } else {
+            let source = Source { from_hint: true, on_standby: false };
+            self.cx.record(now, record, previous, source);
+        }
+    }
+
+    fn on_step_down(&mut self, now: Instant, notice: &StepDownNotice) {
+        let step_down = KnownStepDown {
+            by: notice.by,
+            token: notice.token,
+            revision: notice.revision,
+            clear_at: now + with_drift(notice.left),
+        };
+        self.cx.evidence.record_step_down(step_down);
+        if let Phase::Holding(holding) = &mut self.phase {
+            holding.on_step_down(&step_down);
+        }
+    }
+
+    /// A hint suggests a read, or hints have begun or ended.
+    fn read_soon(&mut self, now: Instant) {
+        let spread = read_spread(self.cx.coverage);
+        let soon = now + spread.mul_f64(self.cx.random.f64());
+        match &mut self.phase {
+            Phase::Standby(standby) => standby.read_soon(&self.cx, now, spread, soon),
+            Phase::Holding(holding) => holding.read_soon(),
+            _ => {}
+        }
+    }
+}

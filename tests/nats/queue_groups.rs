@@ -1,0 +1,205 @@
+//! Fleets whose standbys receive hints through queue groups.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::select_all;
+use incumbent::lock::{Content, Coverage, Hint, HintSink, Lock, Subscription};
+use incumbent::nats::{Bucket, BucketConfig, NatsLock};
+use incumbent::{Cause, Election, new_election};
+use incumbent_test_support::{Server, eventually};
+
+use crate::conformance::{LEASE, leads, lost, soon, working};
+use crate::env::{BUCKET, TestEnv};
+
+const GROUPS: u8 = 4;
+/// A lease that no test waits for.
+const LONG: Duration = Duration::from_secs(300);
+/// More candidates than groups, by far.
+const FLEET: usize = 24;
+
+async fn lock_of(env: &TestEnv, groups: u8) -> NatsLock {
+    let config = BucketConfig::new(BUCKET).queue_groups(groups);
+    Bucket::open_with(env.client().await, config).await.expect("the bucket").lock()
+}
+
+/// The one that creates the bucket knows that nobody led before.
+async fn env() -> TestEnv {
+    let server = Server::start().await;
+    let config = BucketConfig::new(BUCKET).ttl(LONG).queue_groups(GROUPS);
+    let bucket = Bucket::create(server.connect().await, config).await.expect("a bucket");
+    TestEnv { server, bucket }
+}
+
+/// The first one leads.
+async fn fleet(env: &TestEnv, size: usize) -> Vec<Election> {
+    let mut fleet = vec![env.maker("c0").start().expect("a start")];
+    let _leadership = leads(&fleet[0]).await;
+    for number in 1..size {
+        let lock = lock_of(env, GROUPS).await;
+        let candidate = working(new_election("my_app", lock).identity(format!("c{number}")));
+        fleet.push(candidate.start().expect("a start"));
+    }
+    fleet
+}
+
+/// Which one leads next.
+async fn leader_of(candidates: &[Election]) -> usize {
+    let wins = candidates.iter().map(|candidate| Box::pin(leads(candidate)));
+    let (_leadership, leader, _) = select_all(wins).await;
+    leader
+}
+
+/// How many hints of stored entries have come.
+struct Hints {
+    subscription: Subscription,
+    stored: Arc<AtomicUsize>,
+}
+
+async fn hints(env: &TestEnv, groups: u8) -> Hints {
+    let stored = Arc::new(AtomicUsize::new(0));
+    let covered = Arc::new(AtomicUsize::new(0));
+    let (counted, coverage) = (Arc::clone(&stored), Arc::clone(&covered));
+    let sink = HintSink::new(move |hint| match hint {
+        Hint::Stored { record, .. } if matches!(record.content, Content::Held(_)) => {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Hint::Coverage(Coverage::Sampled | Coverage::Full) => {
+            coverage.fetch_add(1, Ordering::SeqCst);
+        }
+        _ => {}
+    });
+    let subscription = lock_of(env, groups).await.subscribe("my_app", sink);
+    eventually("hints come", async || (covered.load(Ordering::SeqCst) > 0).then_some(())).await;
+    Hints { subscription, stored }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_reaches_one_candidate_of_each_group_and_those_that_want_all() {
+    const ENTRIES: usize = 40;
+    let env = env().await;
+    let mut fleet = Vec::new();
+    for _ in 0..FLEET {
+        fleet.push(hints(&env, GROUPS).await);
+    }
+    let plain = hints(&env, 0).await;
+    fleet[0].subscription.want_all(true);
+    eventually("all hints come", async || {
+        let before = fleet[0].stored.swap(0, Ordering::SeqCst);
+        for _ in 0..10 {
+            env.publish(&[], "other").await;
+        }
+        (before >= 10).then_some(())
+    })
+    .await;
+    let all = [&plain].into_iter().chain(&fleet);
+    all.for_each(|it| it.stored.store(0, Ordering::SeqCst));
+    for _ in 0..ENTRIES {
+        env.publish(&[], "other").await;
+    }
+    let count = |it: &Hints| it.stored.load(Ordering::SeqCst);
+    eventually("every hint comes", async || {
+        (count(&plain) >= ENTRIES && count(&fleet[0]) >= ENTRIES).then_some(())
+    })
+    .await;
+    let sampled: usize = fleet[1..].iter().map(count).sum();
+    assert!((1..=ENTRIES * usize::from(GROUPS) + 8).contains(&sampled), "{sampled} hints");
+
+    fleet[0].subscription.want_all(false);
+    eventually("few hints come again", async || {
+        let before = count(&fleet[0]);
+        for _ in 0..10 {
+            env.publish(&[], "other").await;
+        }
+        (count(&fleet[0]) - before < 10).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_wakes_as_many_candidates_as_there_are_groups() {
+    let env = env().await;
+    let mut creates = env.client().await.subscribe(crate::env::KEY).await.expect("a subscription");
+    let mut fleet = fleet(&env, FLEET).await;
+    let mut changes = fleet[0].changes();
+    fleet[0].resign();
+    assert_eq!(lost(&mut changes).await, Cause::Resigned);
+    let second = leader_of(&fleet).await;
+    assert_ne!(second, 0);
+    soon("the leader stops", fleet.remove(second).stop()).await;
+    leader_of(&fleet).await;
+    let mut sent = 0;
+    while let Ok(Some(message)) = tokio::time::timeout(LEASE, creates.next()).await {
+        let headers = message.headers.unwrap_or_default();
+        let renews = headers.get("Incumbent-Token").is_some();
+        sent += usize::from(!renews && headers.get("KV-Operation").is_none());
+    }
+    // Those of the fleet that started, and of two takeovers.
+    assert!(sent <= FLEET + 2 * usize::from(GROUPS), "{sent} creates");
+}
+
+/// The successor has not received the notice that it needs when the leader sends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_after_an_eviction_does_not_wait_for_the_lease() {
+    let env = env().await;
+    let fleet = fleet(&env, FLEET).await;
+    let mut changes = fleet[0].changes();
+    env.delete_key().await;
+    lost(&mut changes).await;
+    leader_of(&fleet).await;
+}
+
+/// All that the groups are sent goes to processes that do nothing with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_no_candidate_received_is_found() {
+    let env = env().await;
+    let mut candidates = fleet(&env, 3).await;
+    let suspended = env.client().await;
+    let mut subscriptions = Vec::new();
+    for number in 0..usize::from(GROUPS) * 200 {
+        let group = format!("incumbent-{}", number % usize::from(GROUPS));
+        let subject = format!("incumbent.{BUCKET}.my_app");
+        subscriptions.push(suspended.queue_subscribe(subject, group).await.expect("a member"));
+    }
+    suspended.flush().await.expect("a flush");
+    soon("the leader stops", candidates.remove(0).stop()).await;
+    leader_of(&candidates).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_with_and_without_groups_replace_each_other() {
+    let env = env().await;
+    let mut leader = fleet(&env, 1).await.remove(0);
+    for round in 1..5 {
+        let lock = lock_of(&env, if round % 2 == 0 { 0 } else { GROUPS }).await;
+        let next = working(new_election("my_app", lock).identity(format!("c{round}")));
+        let next = next.start().expect("a start");
+        eventually("it stands by", async || next.leader().map(drop)).await;
+        soon("the leader stops", leader.stop()).await;
+        let _leadership = leads(&next).await;
+        leader = next;
+    }
+}
+
+/// Of many elections of a process, each one is heard of, also after another has joined.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elections_of_one_process_share_its_groups() {
+    let env = env().await;
+    let locks = [env.bucket.lock(), lock_of(&env, GROUPS).await];
+    let mut elections = Vec::new();
+    for number in 0..5 {
+        for (process, lock) in locks.iter().enumerate() {
+            let election = new_election(format!("job-{number}"), lock.clone());
+            let election = working(election.identity(format!("p{process}")));
+            elections.push(election.start().expect("a start"));
+        }
+        let [.., first, second] = &elections[..] else { unreachable!() };
+        let leader = leader_of(&elections[elections.len() - 2..]).await;
+        let (leader, standby) = if leader == 0 { (first, second) } else { (second, first) };
+        eventually("the other stands by", async || standby.leader().map(drop)).await;
+        leader.resign();
+        let _leadership = leads(standby).await;
+    }
+}
