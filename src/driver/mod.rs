@@ -89,7 +89,7 @@ pub(crate) fn spawn(
         term: None,
         work: None,
         draining: None,
-        answers: None,
+        messages: None,
         started: shared.clock.now(),
         site: options.site.clone(),
         ending: None,
@@ -97,6 +97,7 @@ pub(crate) fn spawn(
         checks,
         moves: None,
         vacant_since: None,
+        chosen: false,
         set_part: options.share.clone().map(|share| Box::new(SetPart::new(share))),
         #[cfg(all(feature = "sentinel", unix))]
         registrations: Registrations::new(&shared.name, parts.sentinel, runtime).map(Box::new),
@@ -117,9 +118,9 @@ struct Driver {
     work: Option<JoinHandle<()>>,
     /// The task of `on_drain`.
     draining: Option<JoinHandle<()>>,
-    /// Answers to roll calls that wait for their moment.
+    /// Answers to roll calls that wait for their moment, and calls whose answers nothing waits for.
     #[allow(clippy::box_collection, reason = "a word for each election that nobody asks")]
-    answers: Option<Box<JoinSet<()>>>,
+    messages: Option<Box<JoinSet<()>>>,
     started: Instant,
     site: Option<Arc<str>>,
     ending: Option<BoxFuture<'static, bool>>,
@@ -129,6 +130,8 @@ struct Driver {
     /// `None` until there is something to decide.
     moves: Option<Box<DriverMoves>>,
     vacant_since: Option<Instant>,
+    /// The leader has chosen this candidate as its successor.
+    chosen: bool,
     /// If the election is a shard of a set.
     set_part: Option<Box<SetPart>>,
     #[cfg(all(feature = "sentinel", unix))]
@@ -275,10 +278,10 @@ impl Driver {
 
     /// Performs all actions. Returns whether the candidate has stopped.
     fn perform(&mut self) -> bool {
-        let (now, in_set) = (self.now(), self.set_part.is_some());
+        // A member of a set has to know the leader of each shard.
+        let (now, all) = (self.now(), self.chosen || self.set_part.is_some());
         for (index, requests_of) in self.requests_of.iter_mut().enumerate() {
-            // A member of a set has to know the leader of each shard.
-            requests_of.want_all_hints(in_set || self.machine.wants_all_hints(now, index));
+            requests_of.want_all_hints(all || self.machine.wants_all_hints(now, index));
         }
         let finished = self.perform_actions();
         #[cfg(all(feature = "sentinel", unix))]

@@ -125,6 +125,7 @@ impl Driver {
                 // One that acquires nothing would only interrupt the term.
                 let (settings, site) = (self.machine.settings(), self.site.as_ref());
                 let may = !leads && settings.may_acquire();
+                self.chosen |= may && *to == Successor::Candidate(settings.nonce);
                 return may && to.includes_candidate(settings.nonce, &settings.identity, site);
             }
             CandidateRequest::Pause(pause) => {
@@ -189,6 +190,7 @@ impl Driver {
         match chosen {
             Ok(Chosen { nonce, identity }) => {
                 self.reply(reply, Ok(Arc::clone(&identity)));
+                self.call_successor(nonce);
                 self.drain_before(Event::HandOver { to: nonce, identity });
             }
             Err(why) => {

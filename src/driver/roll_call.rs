@@ -1,17 +1,22 @@
 //! Answers to roll calls.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::Driver;
 use crate::election::shared::Shared;
-use crate::lock::{CandidateInfo, HandoverAnswer, Role, RollCall};
+use crate::lock::{
+    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, Role, RollCall, Successor,
+};
 use crate::protocol::State;
 
 /// How many answers may wait for their moment. Further calls go unanswered.
 const MAX_PENDING: usize = 4;
+/// How long the successor that was chosen may take to answer. Nothing waits for it.
+const CALL_WITHIN: Duration = Duration::from_secs(1);
 /// The part of the time for answers in which they are sent: the rest is for the way.
 const SPREAD: f64 = 0.8;
 
@@ -40,13 +45,9 @@ impl Driver {
             ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)
         };
         let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));
-        let answers = self.answers.get_or_insert_with(Box::<JoinSet<()>>::default);
-        while answers.try_join_next().is_some() {}
         // A flood of roll calls leaves room for the answers of a leader.
         let limit = if as_leader { 2 * MAX_PENDING } else { MAX_PENDING };
-        if answers.len() >= limit {
-            return;
-        }
+        let Some(answers) = self.messages(limit) else { return };
         let delay = call.within.min(RollCall::MAX_WITHIN).mul_f64(spread);
         // A leader states the term that it is asked about, which may end before the task runs.
         let stated = as_leader.then(|| with_status(&shared, fixed.clone()));
@@ -57,6 +58,26 @@ impl Driver {
                 debug!(%error, "cannot answer a roll call");
             }
         });
+    }
+
+    /// Has the successor receive the release, where hints reach few of the candidates.
+    pub(super) fn call_successor(&mut self, nonce: Nonce) {
+        let sampled = self.machine.has_sampled_hints();
+        let (lock, shared) = (Arc::clone(&self.shared().lock), Arc::clone(self.shared()));
+        let Some(messages) = self.messages(2 * MAX_PENDING).filter(|_| sampled) else { return };
+        messages.spawn(async move {
+            let request = CandidateRequest::Succeed(Successor::Candidate(nonce));
+            if let Err(error) = lock.call_roll(&shared.name, request, CALL_WITHIN).await {
+                debug!(%error, "cannot call the successor");
+            }
+        });
+    }
+
+    /// What is being sent, unless it is `limit` messages already.
+    fn messages(&mut self, limit: usize) -> Option<&mut JoinSet<()>> {
+        let messages = self.messages.get_or_insert_with(Box::<JoinSet<()>>::default);
+        while messages.try_join_next().is_some() {}
+        (messages.len() < limit).then_some(messages)
     }
 }
 

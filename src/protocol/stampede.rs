@@ -19,6 +19,8 @@ const LAMBDA: f64 = 10.0;
 const WINDOW_OF_LATENCY: u32 = 8;
 const MIN_WINDOW: Duration = Duration::from_millis(8);
 const MAX_WINDOW: Duration = Duration::from_millis(500);
+/// A candidate that is woken among few has to subscribe to the others' creates first.
+const MIN_WINDOW_OF_FEW: Duration = Duration::from_millis(24);
 
 /// The part of a window in front of it that is kept for candidates with a priority.
 const PRIORITY_PART: u32 = 4;
@@ -33,12 +35,21 @@ fn truncated_exponential(window: Duration, uniform: f64) -> Duration {
 /// Priority 0 draws from the window. Higher ones draw from slots in front of it, the higher the
 /// earlier.
 pub(super) fn delay(window: Duration, priority: u8, uniform: f64) -> Duration {
+    delay_in(window, priority, |span| truncated_exponential(span, uniform))
+}
+
+/// The same where few of a fleet are woken: their delays are uniform, which spreads a few best.
+pub(super) fn delay_of_few(window: Duration, priority: u8, uniform: f64) -> Duration {
+    delay_in(window.max(MIN_WINDOW_OF_FEW), priority, |span| span.mul_f64(uniform))
+}
+
+fn delay_in(window: Duration, priority: u8, draw: impl Fn(Duration) -> Duration) -> Duration {
     let front = window / PRIORITY_PART;
     if priority == 0 {
-        return front + truncated_exponential(window, uniform);
+        return front + draw(window);
     }
     let (begin, end) = (front / (u32::from(priority) + 1), front / u32::from(priority));
-    begin + truncated_exponential(end - begin, uniform)
+    begin + draw(end - begin)
 }
 
 /// How long hints of what the lock stores take to reach this candidate.

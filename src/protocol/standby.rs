@@ -191,7 +191,9 @@ impl Standby {
         let uniform = cx.random.f64();
         let mut delay = Duration::ZERO;
         if woken && turn != Turn::First {
-            delay += stampede::delay(cx.latency.window(), cx.settings.priority, uniform);
+            let few = cx.coverage == Coverage::Sampled;
+            let draw = if few { stampede::delay_of_few } else { stampede::delay };
+            delay += draw(cx.latency.window(), cx.settings.priority, uniform);
         }
         let inputs = cx.evidence.inputs(now, &cx.settings, &cx.capabilities);
         if vacancy.is_unknown(&inputs) {

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::select_all;
 use incumbent::lock::{Content, Coverage, Hint, HintSink, Lock, Subscription};
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
-use incumbent::{Cause, Election, new_election};
+use incumbent::{Cause, Election, Successor, new_election};
 use incumbent_test_support::{Server, eventually};
 
 use crate::conformance::{LEASE, leads, lost, soon, working};
@@ -202,4 +202,15 @@ async fn elections_of_one_process_share_its_groups() {
         leader.resign();
         let _leadership = leads(standby).await;
     }
+}
+
+/// The release reaches the candidate that was chosen, and no other one is faster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_candidate_that_was_chosen_leads_next() {
+    let env = env().await;
+    let fleet = fleet(&env, FLEET).await;
+    let chosen = fleet[0].hand_over(Successor::Any).await.expect("a handover");
+    let others = &fleet[1..];
+    let leader = &others[leader_of(others).await];
+    assert_eq!(*chosen, *leader.identity());
 }

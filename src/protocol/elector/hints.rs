@@ -11,6 +11,11 @@ use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
 impl Elector {
+    /// Whether it receives a few of the hints, drawn at random, unless it wants all.
+    pub(crate) fn has_sampled_hints(&self) -> bool {
+        self.cx.coverage == Coverage::Sampled
+    }
+
     /// Whether a few hints are not enough for it: it holds the entry or is about to, its successor
     /// may have missed its step-down notice, or it observes.
     pub fn wants_all_hints(&self, now: Instant) -> bool {
