@@ -59,6 +59,10 @@ struct Hints {
 }
 
 async fn hints(env: &TestEnv, groups: u8) -> Hints {
+    hints_of(&lock_of(env, groups).await, "my_app").await
+}
+
+async fn hints_of(lock: &NatsLock, name: &str) -> Hints {
     let stored = Arc::new(AtomicUsize::new(0));
     let covered = Arc::new(AtomicUsize::new(0));
     let (counted, coverage) = (Arc::clone(&stored), Arc::clone(&covered));
@@ -71,7 +75,7 @@ async fn hints(env: &TestEnv, groups: u8) -> Hints {
         }
         _ => {}
     });
-    let subscription = lock_of(env, groups).await.subscribe("my_app", sink);
+    let subscription = lock.subscribe(name, sink);
     eventually("hints come", async || (covered.load(Ordering::SeqCst) > 0).then_some(())).await;
     Hints { subscription, stored }
 }
@@ -213,4 +217,42 @@ async fn a_candidate_that_was_chosen_leads_next() {
     let others = &fleet[1..];
     let leader = &others[leader_of(others).await];
     assert_eq!(*chosen, *leader.identity());
+}
+
+/// A group has members that take part in the same elections, also after one of them has joined
+/// another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_of_different_elections_do_not_take_hints_from_each_other() {
+    let env = env().await;
+    let mut processes = Vec::new();
+    for _ in 0..4 {
+        processes.push((lock_of(&env, 1).await, Vec::new()));
+    }
+    for number in 0..4 {
+        for (process, (lock, hints)) in processes.iter_mut().enumerate() {
+            hints.push(hints_of(lock, &format!("job-{process}-{number}")).await);
+        }
+    }
+    let client = env.client().await;
+    let write = async |process: usize, number: usize, times: usize| {
+        for _ in 0..times {
+            let key = format!("$KV.{BUCKET}.job-{process}-{number}");
+            client.publish(key, "other".into()).await.expect("a publish");
+        }
+        client.flush().await.expect("a flush");
+    };
+    for (process, (_, hints)) in processes.iter().enumerate() {
+        eventually("all hints come", async || {
+            for number in 0..4 {
+                write(process, number, 10).await;
+            }
+            let stored = || hints.iter().map(|hints| hints.stored.load(Ordering::SeqCst));
+            stored().all(|stored| stored >= 10).then_some(())
+        })
+        .await;
+        hints.iter().for_each(|hints| hints.stored.store(0, Ordering::SeqCst));
+        write(process, 3, 30).await;
+        let count = || hints[3].stored.load(Ordering::SeqCst);
+        eventually("every hint comes", async || (count() >= 30).then_some(())).await;
+    }
 }

@@ -15,6 +15,7 @@ mod no_expiry;
 mod regressions;
 #[cfg(feature = "_history")]
 mod replay;
+mod sampling;
 mod standby;
 mod stepping_down;
 mod strays;

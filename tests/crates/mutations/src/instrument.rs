@@ -103,7 +103,9 @@ impl Instrument {
             ],
             Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
             Self::Decisions => &["test", "--all-features", "--lib", "--", "protocol::", "set::"],
-            Self::Locks => &["test", "--all-features", "--test", "nats", "--", "lock::"],
+            Self::Locks => {
+                &["test", "--all-features", "--test", "nats", "--", "lock::", "queue_groups::"]
+            }
             Self::Elections => &["test", "--all-features", "--test", "memory"],
             Self::Several => &["test", "--all-features", "--test", "multi_lock", "--", "needs::"],
             Self::Records => &["test", "--all-features", "--lib", "--", "kubernetes::"],

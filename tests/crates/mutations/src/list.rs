@@ -9,6 +9,7 @@ mod locks;
 mod models;
 mod moves;
 mod programs;
+mod sampling;
 mod sentinels;
 mod sets;
 
@@ -22,6 +23,7 @@ use locks::OF_LOCKS;
 use models::OF_MODELS;
 use moves::OF_MOVES;
 use programs::OF_PROGRAMS;
+use sampling::OF_SAMPLING;
 use sentinels::OF_SENTINELS;
 use sets::OF_SETS;
 
@@ -57,6 +59,7 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_SENTINELS)
         .chain(OF_DRAINS)
         .chain(OF_MOVES)
+        .chain(OF_SAMPLING)
         .chain(OF_SETS)
         .chain(OF_PROGRAMS)
 }

@@ -22,8 +22,8 @@ use crate::server::{Keeping, Server, Time};
 use crate::tampering::{answered_revision, hinted_revision};
 use crate::trace;
 
-/// In small fleets: few, so that hints are missed.
-const QUEUE_GROUPS: usize = 2;
+/// The queue groups of small fleets: few, so that hints are missed.
+const FEW_GROUPS: usize = 2;
 
 pub struct World {
     pub now: Time,
@@ -118,7 +118,7 @@ impl World {
             shared: Arc::default(),
             tampered_until: Time::ZERO,
             calm: false,
-            groups: QUEUE_GROUPS,
+            groups: if scenario.candidates.len() > 100 { 8 } else { FEW_GROUPS },
             history: with_history.then(Vec::new),
             scenario: scenario.clone(),
         };

@@ -1,0 +1,116 @@
+//! Hints that reach a few of the standbys, drawn at random.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, Coverage, Hint, Request, StepDownNotice, Tombstone};
+use incumbent::protocol::{Action, Event, Rank, Settings};
+
+use super::harness::{Harness, LEASE, ME, OTHER, capabilities, of_other, settings};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn sampled(settings: Settings) -> Harness {
+    let mut harness = Harness::standby_with(settings, capabilities());
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Sampled)));
+    harness
+}
+
+/// Lets so much time pass while the other one leads, of which no hint comes.
+fn passes_unheard(harness: &mut Harness, time: Duration) {
+    let end = harness.now + time;
+    while harness.now < end {
+        harness.server.store(harness.now, of_other(LEASE), LEASE);
+        harness.run(LEASE / 3);
+    }
+}
+
+fn reads(harness: &Harness) -> usize {
+    harness.requests().into_iter().filter(|it| matches!(it, Request::Read { .. })).count()
+}
+
+fn wants_all(harness: &Harness) -> bool {
+    harness.machine.wants_all_hints(harness.local())
+}
+
+#[test]
+fn a_standby_that_receives_nothing_polls_less_and_less() {
+    let mut harness = sampled(settings());
+    harness.log.clear();
+    passes_unheard(&mut harness, HOUR);
+    assert!((5..40).contains(&reads(&harness)), "{} reads", reads(&harness));
+    assert!(!wants_all(&harness));
+}
+
+#[test]
+fn one_that_receives_hints_again_finds_a_vacancy_that_it_missed_sooner() {
+    let mut harness = sampled(settings());
+    passes_unheard(&mut harness, HOUR);
+    for _ in 0..100 {
+        harness.other_writes(LEASE);
+        harness.run(LEASE / 3);
+    }
+    harness.server.store(harness.now, released(), LEASE);
+    harness.run(LEASE * 4);
+    assert!(harness.leads());
+}
+
+#[test]
+fn a_release_that_was_not_received_is_found() {
+    let mut harness = sampled(settings());
+    passes_unheard(&mut harness, HOUR);
+    harness.server.store(harness.now, released(), HOUR);
+    harness.run(Duration::from_secs(15 * 60));
+    assert!(harness.leads());
+}
+
+#[test]
+fn a_candidate_wants_all_hints_from_its_create_to_the_end_of_its_term() {
+    let mut harness = sampled(settings());
+    harness.holds = true;
+    harness.stores(released());
+    assert!(wants_all(&harness), "it is about to create");
+    harness.next_request();
+    assert!(wants_all(&harness), "it creates");
+    harness.serve();
+    harness.holds = false;
+    harness.run(LEASE);
+    assert!(harness.leads() && wants_all(&harness));
+    harness.event(Event::Resign);
+    harness.other_writes(LEASE);
+    harness.run(LEASE);
+    assert!(!wants_all(&harness));
+    harness.event(Event::Rank(Rank::Next));
+    assert!(wants_all(&harness), "its member asked for the entry");
+    assert!(wants_all(&sampled(Settings { eligible: false, ..settings() })), "it observes");
+}
+
+/// Its successor may not have received the notice before it created its entry.
+#[test]
+fn a_leader_that_was_evicted_notifies_its_successor_once_more() {
+    for coverage in [Coverage::Sampled, Coverage::Full] {
+        let mut harness = Harness::leading();
+        harness.event(Event::Hint(Hint::Coverage(coverage)));
+        harness.run(LEASE);
+        harness.stores(Content::Vacant(Tombstone::Deleted));
+        harness.run(Duration::from_millis(10));
+        let first = notices(&harness);
+        assert!(first.len() == 1 && first[0].by == ME, "{first:?}");
+        harness.other_writes(LEASE);
+        harness.run(LEASE);
+        let repeated = coverage == Coverage::Sampled;
+        assert_eq!(notices(&harness).len(), 1 + usize::from(repeated), "{coverage:?}");
+        assert!(notices(&harness).iter().all(|notice| *notice == first[0]));
+    }
+}
+
+fn notices(harness: &Harness) -> Vec<StepDownNotice> {
+    let requests = harness.log.iter().filter_map(|(_, action)| match action {
+        Action::Request { request: Request::NotifyStepDown(notice), .. } => Some(*notice),
+        _ => None,
+    });
+    requests.collect()
+}
+
+fn released() -> Content {
+    Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None })
+}
