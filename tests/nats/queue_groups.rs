@@ -223,6 +223,10 @@ async fn a_candidate_that_was_chosen_leads_next() {
 /// another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_of_different_elections_do_not_take_hints_from_each_other() {
+    let name = |process: usize, number: usize| match number {
+        3 => format!("own-{process}"),
+        _ => format!("shared-{number}"),
+    };
     let env = env().await;
     let mut processes = Vec::new();
     for _ in 0..4 {
@@ -230,13 +234,13 @@ async fn processes_of_different_elections_do_not_take_hints_from_each_other() {
     }
     for number in 0..4 {
         for (process, (lock, hints)) in processes.iter_mut().enumerate() {
-            hints.push(hints_of(lock, &format!("job-{process}-{number}")).await);
+            hints.push(hints_of(lock, &name(process, number)).await);
         }
     }
     let client = env.client().await;
     let write = async |process: usize, number: usize, times: usize| {
         for _ in 0..times {
-            let key = format!("$KV.{BUCKET}.job-{process}-{number}");
+            let key = format!("$KV.{BUCKET}.{}", name(process, number));
             client.publish(key, "other".into()).await.expect("a publish");
         }
         client.flush().await.expect("a flush");
