@@ -97,6 +97,15 @@ pub struct ShareArgs {
     /// How many shards the set has: 1 to 100000, the same for each member.
     #[arg(long, value_name = "N")]
     pub shards: u32,
+    /// While the number of shards changes between --shards and M, a multiple of it: lead a shard
+    /// only while no member with M shards leads a part of it.
+    ///
+    /// To go from 64 shards to 128, or from 128 to 64, replace each member by one with `--shards 64
+    /// --resizing 128`. Once `incumbent set info` shows no other one, replace these by members with
+    /// the new number. COMMAND gets the number of the shard as of --shards. If such a member is
+    /// killed, its shards are left to their leases, as with --no-sentinel.
+    #[arg(long, value_name = "M")]
+    pub resizing: Option<u32>,
     /// How much this member leads, compared with the others: 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub weight: u32,
@@ -164,13 +173,15 @@ impl SetRun {
             lock,
             program: self.program,
             shards: self.share.shards,
+            resizing: self.share.resizing,
             weight: self.share.weight,
             max_shards: self.share.max_shards,
             settle: self.share.settle,
             moves_at_once: self.share.moves_at_once,
             grace: self.grace,
             drain: self.drain,
-            sentinel: !self.no_sentinel,
+            // A guard knows the election of its shard, but not the others that are held with it.
+            sentinel: !self.no_sentinel && self.share.resizing.is_none(),
             withheld: withheld.into_iter().map(str::to_owned).collect(),
             identity: self.identity,
             site: self.site,

@@ -31,6 +31,8 @@ pub struct MemberOptions {
     pub lock: LockArgs,
     pub program: Program,
     pub shards: u32,
+    /// The number of shards that the set had before, or gets.
+    pub resizing: Option<u32>,
     pub weight: u32,
     pub max_shards: Option<u32>,
     pub settle: Option<Duration>,
@@ -72,9 +74,7 @@ struct Member {
 impl MemberOptions {
     pub async fn run(mut self) -> Result<ExitCode, CliError> {
         check_name(&self.name)?;
-        if self.shards == 0 {
-            return Err(SetError::Shards(0).into()); // before the server is tried
-        }
+        self.check_numbers()?; // before the server is tried
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
@@ -208,6 +208,9 @@ impl MemberOptions {
     fn builder(&self, lock: &OpenedLock, check: &CheckProcesses) -> Result<SetBuilder, CliError> {
         let lock: Arc<dyn Lock> = Arc::clone(&lock.lock);
         let mut builder = new_set(&self.name, lock).shards(self.shards).weight(self.weight);
+        if let Some(other) = self.resizing {
+            builder = builder.resizing(other);
+        }
         if let Some(max) = self.max_shards {
             builder = builder.max_shards(max);
         }
@@ -227,6 +230,20 @@ impl MemberOptions {
             builder = builder.check(check);
         }
         Ok(builder.stand_aside(self.stand_aside))
+    }
+
+    /// What the library refuses as well, once the lock is open.
+    fn check_numbers(&self) -> Result<(), SetError> {
+        let (shards, is_number) = (self.shards, |shards: &u32| (1..=100_000).contains(shards));
+        if !is_number(&shards) {
+            return Err(SetError::Shards(shards));
+        }
+        match self.resizing {
+            Some(other) if !is_number(&other) || other <= shards || other % shards != 0 => {
+                Err(SetError::Resizing { shards, other })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// So many sentinels, and what each is to release; none without the flag.

@@ -18,6 +18,9 @@ fn bad_input_is_refused_in_one_line() {
     for (arguments, text, code) in [
         (&["shop", "--shards", "0", "--", "true"][..], "0 shards: give 1 to 100000", 2),
         (&["shop", "--shards", "100001", "--lock", "memory:", "--", "true"], "100001 shards", 2),
+        (&["shop", "--shards", "4", "--resizing", "6", "--", "true"], "a multiple of it", 2),
+        (&["shop", "--shards", "8", "--resizing", "4", "--", "true"], "give the lower number", 2),
+        (&["shop", "--shards", "4", "--resizing", "0", "--", "true"], "between 4 and 0 shards", 2),
         (&["a b", "--shards", "2", "--", "true"], "is not a valid election name", 2),
         (&["shop", "--shards", "2", "--", "no-such-command"], "no command no-such-command", 127),
         (&["shop", "--shards", "2", "--signal-changes", "/absent/f", "--", "true"], "/absent/f", 1),
