@@ -40,7 +40,11 @@ fn missing_and_malformed_flags_are_refused() {
         (&["shop", "--", "true"][..], "--shards <N>"),
         (&["--shards", "2", "--", "true"], "<NAME>"),
         (&["shop", "--shards", "2"], "<COMMAND>"),
-        (&["shop", "--shards", "two", "--", "true"], "two"),
+        (&["shop", "--shards", "two", "--", "true"], "'two' for '--shards <N>': give 1 to 100000"),
+        (&["shop", "--shards", "-1", "--", "true"], "'-1' for '--shards <N>': give 1 to 100000"),
+        (&["shop", "--shards", "99999999999", "--", "true"], "give 1 to 100000"),
+        (&["shop", "--shards", "2", "--weight", "-1", "--", "true"], "give 1 to 1000"),
+        (&["shop", "--shards", "2", "--resizing", "-4", "--", "true"], "give 1 to 100000"),
         (&["shop", "--shards", "2", "--max-shards", "0", "--", "true"], "--max-shards"),
         (&["shop", "--shards", "2", "--moves-at-once", "0", "--", "true"], "--moves-at-once"),
     ] {
