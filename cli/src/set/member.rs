@@ -14,10 +14,12 @@ use super::changes_file;
 use super::commands::Commands;
 use super::http;
 use super::listed::{Listed, ShardList};
+use super::problems::{Problems, other_number};
 use super::work::{Form, MemberEvent, Naming, Order};
 use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, StatusLine, systemd};
 use crate::error::{CliError, Code};
 use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
+use crate::output;
 use crate::process::Guards;
 use crate::run::{Grace, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
 use crate::run::{channel_of_terms, check_uptime};
@@ -64,6 +66,7 @@ struct Member {
     orders: broadcast::Sender<Order>,
     /// Where COMMAND runs once.
     list: Option<Arc<ShardList>>,
+    naming: Naming,
     /// Whether several commands run at a time: then none is suspended with this process.
     has_many: bool,
     check: CheckProcesses,
@@ -198,6 +201,7 @@ impl MemberOptions {
             health: Arc::new(Health::new(lock.lease)),
             orders,
             list,
+            naming: self.naming,
             has_many,
             check,
             ending: None,
@@ -268,6 +272,7 @@ impl Member {
         // Every member takes part in each election: one of them shows whether the lock responds.
         let election = self.set.election(0).cloned();
         let mut first = election.as_ref().map(incumbent::Election::changes);
+        let mut problems = Problems::of(&self.set);
         let set = self.set.clone();
         let stop = set.stop();
         tokio::pin!(stop);
@@ -298,6 +303,7 @@ impl Member {
                     self.report(&change);
                     service.update(http::summary(&self.set));
                 }
+                () = problems.report() => {}
                 change = next_of(&mut first) => if let (Some(_), Some(election)) = (change, &election) {
                     self.health.note(election);
                 } else {
@@ -337,6 +343,11 @@ impl Member {
             ShardChange::Draining { shard, .. } => self.status.print(&format!("{shard} drains")),
             ShardChange::Lost { shard, cause, .. } => {
                 self.status.print(&format!("lost {shard}: {cause}"));
+            }
+            ShardChange::OtherNumber { shards } => {
+                self.status.clear();
+                let own = self.set.status().len();
+                output::note(other_number(self.naming, own, *shards));
             }
             _ => {}
         }

@@ -29,5 +29,6 @@ mod postgres_doctor;
 mod reference;
 mod refused_writes;
 mod set_info;
+mod set_problems;
 mod shell;
 mod sqlite_doctor;
