@@ -14,9 +14,8 @@ use super::changes_file;
 use super::commands::Commands;
 use super::http;
 use super::listed::{Listed, ShardList};
-use super::problems::{Problems, other_number};
 use super::work::{Form, MemberEvent, Naming, Order};
-use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, StatusLine, systemd};
+use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, StatusLine, systemd};
 use crate::error::{CliError, Code};
 use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
 use crate::output;
@@ -272,7 +271,10 @@ impl Member {
         // Every member takes part in each election: one of them shows whether the lock responds.
         let election = self.set.election(0).cloned();
         let mut first = election.as_ref().map(incumbent::Election::changes);
-        let mut problems = Problems::of(&self.set);
+        let mut refusals = {
+            let elections = (0..).map_while(|shard| self.set.election(shard));
+            Refusals::of(elections)
+        };
         let set = self.set.clone();
         let stop = set.stop();
         tokio::pin!(stop);
@@ -303,7 +305,7 @@ impl Member {
                     self.report(&change);
                     service.update(http::summary(&self.set));
                 }
-                () = problems.report() => {}
+                refused = refusals.next() => self.say(&refused),
                 change = next_of(&mut first) => if let (Some(_), Some(election)) = (change, &election) {
                     self.health.note(election);
                 } else {
@@ -345,12 +347,17 @@ impl Member {
                 self.status.print(&format!("lost {shard}: {cause}"));
             }
             ShardChange::OtherNumber { shards } => {
-                self.status.clear();
                 let own = self.set.status().len();
-                output::note(other_number(self.naming, own, *shards));
+                self.say(&self.naming.other_number(own, *shards));
             }
             _ => {}
         }
+    }
+
+    /// A line that is printed without a terminal, too.
+    fn say(&mut self, line: &str) {
+        self.status.clear();
+        output::note(format!("incumbent: {line}"));
     }
 
     /// Exits without a release: the leases must end before another member leads these shards. The

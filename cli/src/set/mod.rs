@@ -13,8 +13,6 @@ mod info;
 mod listed;
 #[cfg(target_os = "linux")]
 mod member;
-#[cfg(target_os = "linux")]
-mod problems;
 mod roll;
 #[cfg(target_os = "linux")]
 mod seats;

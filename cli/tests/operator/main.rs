@@ -26,9 +26,10 @@ mod object_storage_doctor;
 mod peer_doctor;
 mod plain_http;
 mod postgres_doctor;
+mod problems;
 mod reference;
 mod refused_writes;
 mod set_info;
-mod set_problems;
+
 mod shell;
 mod sqlite_doctor;

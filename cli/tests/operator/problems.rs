@@ -1,4 +1,4 @@
-//! What keeps a member of a set from leading is said on standard error, without a terminal too.
+//! What keeps a candidate from leading is said on standard error, without a terminal too.
 
 use incumbent_test_support::{PostgresServer, Server};
 
@@ -42,6 +42,10 @@ async fn member_without_the_right_to_write_says_so_and_leads_once_it_has_it() {
     grant("SELECT");
     let url = server.url_as("candidate", "postgres");
     let shell = Shell::bare();
+    let run = ["run", "my_app", "--lock", &url, "--", "/bin/true"];
+    let mut single = shell.start_with_errors(&run);
+    let line = single.line();
+    assert!(line.contains("permission denied"), "{line}");
     let mut candidate = shell.start_with_errors(&member("2", &["--lock", &url]));
     let line = candidate.line();
     assert!(line.starts_with("incumbent: ") && line.contains("permission denied"), "{line}");
@@ -50,5 +54,6 @@ async fn member_without_the_right_to_write_says_so_and_leads_once_it_has_it() {
     // Each shard finds out by itself, and one may be led before.
     let mut lines = [candidate.line(), candidate.line(), candidate.line()];
     lines.sort();
-    assert_eq!(lines, ["incumbent: the lock accepts requests again", "up 0", "up 1"]);
+    assert_eq!(lines, ["incumbent: requests to the lock are no longer refused", "up 0", "up 1"]);
+    assert_eq!(single.wait(), Some(0));
 }
