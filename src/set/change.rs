@@ -30,6 +30,12 @@ pub enum ShardChange {
         /// Why it ended.
         cause: Cause,
     },
+    /// Another member has this number of shards, and this one acquires nothing beside it: the two
+    /// do not exclude each other. See [`SetBuilder::resizing`](crate::SetBuilder::resizing).
+    OtherNumber {
+        /// How many shards the set has for the other member.
+        shards: u32,
+    },
     /// The reader was too slow, and so many changes were dropped: compare
     /// [`Set::shards`](crate::Set::shards).
     Missed(u64),

@@ -248,6 +248,7 @@ async fn a_member_acquires_nothing_beside_one_that_it_does_not_exclude() {
     lead(&[(&old, 4)]).await;
     let new = by_key(&lock, &keys, "new", 8).start().unwrap();
     let mut changes = new.changes();
+    assert_eq!(changes.next().await, Some(ShardChange::OtherNumber { shards: 4 }));
     let change = tokio::time::timeout(LEASE * 3, changes.next()).await;
     assert!(change.is_err(), "{change:?}");
     old.stop().await;

@@ -193,7 +193,9 @@ async fn the_least_rights_are_enough() {
     let error = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("there are no tables of elections at {place}: run deploy/postgres.sql")
+        format!(
+            "there are no tables of elections at {place}: run deploy/postgres.sql, or start a candidate, which creates them"
+        )
     );
     let lock = env.lock_of_candidate().await;
     let (first, second) =

@@ -19,6 +19,9 @@ use crate::error::{CliError, Code};
 use crate::nats::DEFAULT_TIMEOUT;
 use crate::text::one_line;
 
+/// The longest name of an object.
+const MAX_OBJECT_NAME_LEN: usize = 253;
+
 /// A namespace, and the credentials for it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
@@ -307,10 +310,17 @@ impl ElectionObjects {
         };
         if lock.check_name(name).is_err() {
             let kind = self.kind.name();
-            let message = format!(
-                "{object:?} is not a valid name of a {kind}: set one with --object{}, or choose another election name",
-                example(object)
-            );
+            let message = match name.rsplit_once('.').filter(|_| many) {
+                // Each shard has an object of its own, and its name is that of its election.
+                Some((set, _)) => format!(
+                    "{set:?} cannot be the name, as {name:?} is not a valid name of a {kind}: choose another one{}",
+                    example(set)
+                ),
+                None => format!(
+                    "{object:?} is not a valid name of a {kind}: set one with --object{}, or choose another election name",
+                    example(object)
+                ),
+            };
             return Err(CliError::new(Code::Usage, message));
         }
         if let Reading::Empty { .. } = lock.read(name, self.timeout).await? {
@@ -338,9 +348,12 @@ fn chosen<C: ResourceKind>(
     }
 }
 
-/// A valid object name that resembles the election's name.
+/// A valid object name that resembles the election's name; nothing if that is too long.
 fn example(name: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    if name.len() > MAX_OBJECT_NAME_LEN {
+        return String::new();
+    }
     let name: String = name.chars().map(|c| fit(c.to_ascii_lowercase())).collect();
     let parts: Vec<&str> = name
         .split('.')
@@ -362,5 +375,6 @@ mod tests {
         assert_eq!(example("my_app"), ", as in my-app");
         assert_eq!(example("_My.App/2_"), ", as in my.app-2");
         assert_eq!(example("___"), "");
+        assert_eq!(example(&"a".repeat(254)), "", "too long");
     }
 }

@@ -19,7 +19,7 @@ use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::terms::Terms;
 use super::timer::sleep_until;
 use super::watchdog::Watchdog;
-use crate::candidate::{RunningCandidate, describe, systemd};
+use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
 use crate::output;
 use crate::process::Cgroup;
@@ -74,6 +74,7 @@ impl CommandCandidate {
 
     /// Waits for a term. Returns the exit code if a signal, or the end of the patience, is first.
     async fn elected(&mut self) -> Result<Result<Leadership, u8>, CliError> {
+        let mut refusals = Refusals::of(std::iter::once(&self.candidate.election));
         loop {
             tokio::select! {
                 won = self.candidate.election.won() => {
@@ -96,6 +97,7 @@ impl CommandCandidate {
                     output::note(format!("incumbent: {}", why?));
                     return Ok(Err(self.patience.conflict_exit_code()));
                 }
+                refused = refusals.next() => self.candidate.status.show_or_note(&refused),
                 () = self.candidate.status.next_update() => {
                     self.candidate.status.show(&describe(&self.candidate.election));
                 }

@@ -95,10 +95,25 @@ pub struct SetRun {
 #[derive(Debug, Args)]
 pub struct ShareArgs {
     /// How many shards the set has: 1 to 100000, the same for each member.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_shards)]
     pub shards: u32,
+    /// While the number of shards changes between --shards and M, a multiple of it: lead a shard
+    /// only while no member with M shards leads a part of it.
+    ///
+    /// To go from 64 shards to 128, or from 128 to 64, replace each member by one with `--shards 64
+    /// --resizing 128`. Once `incumbent set info` shows no other one, replace these by members with
+    /// the new number. COMMAND gets the number of the shard as of --shards. If such a member is
+    /// killed, its shards are left to their leases, as with --no-sentinel.
+    #[arg(long, value_name = "M", allow_negative_numbers = true, value_parser = parse_shards)]
+    pub resizing: Option<u32>,
     /// How much this member leads, compared with the others: 1 to 1000.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        allow_negative_numbers = true,
+        value_parser = parse_weight
+    )]
     pub weight: u32,
     /// The most shards that this member leads at once [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -110,6 +125,16 @@ pub struct ShareArgs {
     /// How many shards of the set move at once [default: a tenth of them].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub moves_at_once: Option<u32>,
+}
+
+/// The range is checked with the other numbers.
+fn parse_shards(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "give 1 to 100000")
+}
+
+/// The library checks the range.
+fn parse_weight(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "give 1 to 1000")
 }
 
 const MANUAL: &str = "\
@@ -164,13 +189,15 @@ impl SetRun {
             lock,
             program: self.program,
             shards: self.share.shards,
+            resizing: self.share.resizing,
             weight: self.share.weight,
             max_shards: self.share.max_shards,
             settle: self.share.settle,
             moves_at_once: self.share.moves_at_once,
             grace: self.grace,
             drain: self.drain,
-            sentinel: !self.no_sentinel,
+            // A guard knows the election of its shard, but not the others that are held with it.
+            sentinel: !self.no_sentinel && self.share.resizing.is_none(),
             withheld: withheld.into_iter().map(str::to_owned).collect(),
             identity: self.identity,
             site: self.site,

@@ -18,7 +18,8 @@ use crate::output::{self, Format, Printing};
 /// The imbalance is the greatest number of shards per weight that a ready member leads, less the
 /// least one. Members that lead nothing are known by a roll call, where the lock carries one: those
 /// that are slow, cut off or of other programs are missing. Where it carries none, they are known
-/// by entries of their own, which a crash leaves behind for a lease or longer.
+/// by entries of their own, which a crash leaves behind for a lease or longer. The number of shards
+/// is as each member states it, with the other one while it changes (`set run --resizing`).
 #[derive(Args)]
 pub struct SetInfo {
     /// The set.
@@ -80,7 +81,8 @@ impl SetInfo {
         if !view.differing.is_empty() {
             let stated: Vec<_> = view.differing.iter().map(u32::to_string).collect();
             output::line(format!(
-                "  {}: members state different numbers of shards: {}",
+                "  {}: members state different numbers of shards ({}), and lead none beside each \
+                 other: give all one --shards, or change it by --resizing",
                 output::yellow("warning"),
                 stated.join(", ")
             ))?;
@@ -91,15 +93,18 @@ impl SetInfo {
         }
         output::line("")?;
         let member = |(identity, member): (&String, &MemberView)| {
-            let MemberView { leads, weight, standing } = member;
+            let MemberView { leads, weight, standing, shards, resizing } = member;
+            let resizing = resizing.map(|other| format!(", resizing {other}")).unwrap_or_default();
             [
                 identity.clone(),
                 leads.to_string(),
                 or_dash(weight.map(|weight| weight.to_string())),
                 or_dash(standing.map(|standing| standing.as_str().to_owned())),
+                or_dash(shards.map(|shards| format!("{shards}{resizing}"))),
             ]
         };
-        output::table(["member", "leads", "weight", "standing"], view.members.iter().map(member))?;
+        let columns = ["member", "leads", "weight", "standing", "shards"];
+        output::table(columns, view.members.iter().map(member))?;
         output::line("")?;
         let rows = view.shards.iter().enumerate().map(|(shard, leader)| {
             let (leader, token) = match leader {
@@ -118,6 +123,8 @@ impl SetInfo {
                 "leads": member.leads,
                 "weight": member.weight,
                 "standing": member.standing.map(|standing| standing.as_str()),
+                "shards": member.shards,
+                "resizing": member.resizing,
             })
         };
         let shards = view.shards.iter().enumerate().map(|(shard, leader)| {
@@ -133,6 +140,7 @@ impl SetInfo {
             "members": view.members.iter().map(member).collect::<Vec<_>>(),
             "imbalance": view.imbalance(),
             "leaderless": view.leaderless(),
+            "differing": view.differing,
             "shards": shards.collect::<Vec<_>>(),
         }))
     }

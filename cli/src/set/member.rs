@@ -15,9 +15,10 @@ use super::commands::Commands;
 use super::http;
 use super::listed::{Listed, ShardList};
 use super::work::{Form, MemberEvent, Naming, Order};
-use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, StatusLine, systemd};
+use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, StatusLine, systemd};
 use crate::error::{CliError, Code};
 use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
+use crate::output;
 use crate::process::Guards;
 use crate::run::{Grace, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
 use crate::run::{channel_of_terms, check_uptime};
@@ -31,6 +32,8 @@ pub struct MemberOptions {
     pub lock: LockArgs,
     pub program: Program,
     pub shards: u32,
+    /// The number of shards that the set had before, or gets.
+    pub resizing: Option<u32>,
     pub weight: u32,
     pub max_shards: Option<u32>,
     pub settle: Option<Duration>,
@@ -62,6 +65,7 @@ struct Member {
     orders: broadcast::Sender<Order>,
     /// Where COMMAND runs once.
     list: Option<Arc<ShardList>>,
+    naming: Naming,
     /// Whether several commands run at a time: then none is suspended with this process.
     has_many: bool,
     check: CheckProcesses,
@@ -72,9 +76,7 @@ struct Member {
 impl MemberOptions {
     pub async fn run(mut self) -> Result<ExitCode, CliError> {
         check_name(&self.name)?;
-        if self.shards == 0 {
-            return Err(SetError::Shards(0).into()); // before the server is tried
-        }
+        self.check_numbers()?; // before the server is tried
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
@@ -198,6 +200,7 @@ impl MemberOptions {
             health: Arc::new(Health::new(lock.lease)),
             orders,
             list,
+            naming: self.naming,
             has_many,
             check,
             ending: None,
@@ -208,6 +211,9 @@ impl MemberOptions {
     fn builder(&self, lock: &OpenedLock, check: &CheckProcesses) -> Result<SetBuilder, CliError> {
         let lock: Arc<dyn Lock> = Arc::clone(&lock.lock);
         let mut builder = new_set(&self.name, lock).shards(self.shards).weight(self.weight);
+        if let Some(other) = self.resizing {
+            builder = builder.resizing(other);
+        }
         if let Some(max) = self.max_shards {
             builder = builder.max_shards(max);
         }
@@ -227,6 +233,20 @@ impl MemberOptions {
             builder = builder.check(check);
         }
         Ok(builder.stand_aside(self.stand_aside))
+    }
+
+    /// What the library refuses as well, once the lock is open.
+    fn check_numbers(&self) -> Result<(), SetError> {
+        let (shards, is_number) = (self.shards, |shards: &u32| (1..=100_000).contains(shards));
+        if !is_number(&shards) {
+            return Err(SetError::Shards(shards));
+        }
+        match self.resizing {
+            Some(other) if !is_number(&other) || other <= shards || other % shards != 0 => {
+                Err(SetError::Resizing { shards, other })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// So many sentinels, and what each is to release; none without the flag.
@@ -251,6 +271,10 @@ impl Member {
         // Every member takes part in each election: one of them shows whether the lock responds.
         let election = self.set.election(0).cloned();
         let mut first = election.as_ref().map(incumbent::Election::changes);
+        let mut refusals = {
+            let elections = (0..).map_while(|shard| self.set.election(shard));
+            Refusals::of(elections)
+        };
         let set = self.set.clone();
         let stop = set.stop();
         tokio::pin!(stop);
@@ -281,6 +305,7 @@ impl Member {
                     self.report(&change);
                     service.update(http::summary(&self.set));
                 }
+                refused = refusals.next() => self.say(&refused),
                 change = next_of(&mut first) => if let (Some(_), Some(election)) = (change, &election) {
                     self.health.note(election);
                 } else {
@@ -321,8 +346,18 @@ impl Member {
             ShardChange::Lost { shard, cause, .. } => {
                 self.status.print(&format!("lost {shard}: {cause}"));
             }
+            ShardChange::OtherNumber { shards } => {
+                let own = self.set.status().len();
+                self.say(&self.naming.other_number(own, *shards));
+            }
             _ => {}
         }
+    }
+
+    /// A line that is printed without a terminal, too.
+    fn say(&mut self, line: &str) {
+        self.status.clear();
+        output::note(format!("incumbent: {line}"));
     }
 
     /// Exits without a release: the leases must end before another member leads these shards. The

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use incumbent::lock::Standing;
+use incumbent::lock::{MemberLoad, Standing};
 use incumbent::{CandidateInfo, present_member};
 
 use crate::elections::ElectionStatus;
@@ -14,7 +14,7 @@ pub struct SetView {
     pub shards: Vec<Option<(String, Option<u64>)>>,
     /// By identity.
     pub members: BTreeMap<String, MemberView>,
-    /// How many shards members state that there are, if they differ.
+    /// How many shards members state that there are, if two of them do not exclude each other.
     pub differing: BTreeSet<u32>,
 }
 
@@ -25,6 +25,10 @@ pub struct MemberView {
     /// `None` if it did not answer the roll call.
     pub weight: Option<u32>,
     pub standing: Option<Standing>,
+    /// How many shards it states that there are.
+    pub shards: Option<u32>,
+    /// The other number, while it changes.
+    pub resizing: Option<u32>,
 }
 
 /// The number of a shard, from the name of its election.
@@ -65,10 +69,12 @@ impl SetView {
             let member = view.members.entry(info.identity.to_string()).or_default();
             member.weight = Some(info.load.map_or(1, |load| load.weight));
             member.standing = Some(info.standing);
-            view.differing.extend(info.load.map(|load| load.shards));
+            (member.shards, member.resizing) =
+                info.load.map_or((None, None), |load| (Some(load.shards), load.resizing));
         }
-        if view.differing.len() < 2 {
-            view.differing.clear();
+        let loads: Vec<MemberLoad> = roll.iter().filter_map(|info| info.load).collect();
+        if !loads.iter().all(|a| loads.iter().all(|b| a.excludes(b))) {
+            view.differing = loads.iter().map(|load| load.shards).collect();
         }
         for status in elections {
             let shard =
@@ -119,7 +125,7 @@ pub fn ranges(numbers: &[u32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use incumbent::lock::{MemberLoad, Nonce};
+    use incumbent::lock::Nonce;
 
     use super::*;
     use crate::elections::{Holder, LeaderStatus};
@@ -169,6 +175,21 @@ mod tests {
         assert_eq!(view.imbalance(), 0.0);
         assert_eq!(view.differing, BTreeSet::from([5, 6]));
         assert_eq!(SetView::new("a", 0, &elections, &[]).imbalance(), 0.0);
+    }
+
+    #[test]
+    fn numbers_differ_unless_a_member_excludes_both() {
+        let with = |shards, resizing| {
+            let mut info = member(&format!("{shards} {resizing:?}"), shards, 1);
+            info.load = info.load.map(|load| MemberLoad { resizing, ..load });
+            info
+        };
+        let differing = |roll: &[CandidateInfo]| SetView::new("a", 8, &[], roll).differing;
+        let (four, both, eight) = (with(4, None), with(4, Some(8)), with(8, None));
+        assert!(differing(&[four.clone(), both.clone()]).is_empty());
+        assert!(differing(&[both.clone(), eight.clone()]).is_empty());
+        assert_eq!(differing(&[four, both, eight.clone()]), BTreeSet::from([4, 8]));
+        assert_eq!(differing(&[with(4, Some(12)), eight]), BTreeSet::from([4, 8]));
     }
 
     #[test]

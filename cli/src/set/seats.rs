@@ -41,6 +41,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
         lock: run.lock,
         program: run.program,
         shards: seats,
+        resizing: None,
         weight: 1,
         max_shards: Some(1),
         settle: None,

@@ -43,6 +43,18 @@ impl Naming {
         }
     }
 
+    /// That a member acquires nothing beside another one, which has another number of parts.
+    pub fn other_number(self, own: usize, others: u32) -> String {
+        let (parts, give) = match self {
+            Self::Shards => ("shards", "--shards, or change it by --resizing"),
+            Self::Seats => ("seats", "--seats"),
+        };
+        format!(
+            "another member has {others} {parts}, and this one {own}: it leads none beside that \
+             one; give all the same {give}"
+        )
+    }
+
     /// The command of a shard: its number replaces `{shard}`.
     pub fn command(self, command: &[OsString], shard: u32) -> Vec<OsString> {
         let number = shard.to_string();

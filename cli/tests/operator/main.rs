@@ -26,8 +26,10 @@ mod object_storage_doctor;
 mod peer_doctor;
 mod plain_http;
 mod postgres_doctor;
+mod problems;
 mod reference;
 mod refused_writes;
 mod set_info;
+
 mod shell;
 mod sqlite_doctor;

@@ -34,8 +34,8 @@ async fn leaders_loads_and_idle_members_are_shown() {
     assert!(found["shards"][3]["token"].as_u64().is_some_and(|token| token > 0), "{found}");
     assert_eq!((&found["imbalance"], &found["leaderless"]), (&0.0.into(), &serde_json::json!([])));
     let expected = serde_json::json!([
-        {"identity": "first", "leads": 4, "weight": 1, "standing": "ready"},
-        {"identity": "idle", "leads": 0, "weight": 2, "standing": "aside"},
+        {"identity": "first", "leads": 4, "weight": 1, "standing": "ready", "shards": 4, "resizing": null},
+        {"identity": "idle", "leads": 0, "weight": 2, "standing": "aside", "shards": 4, "resizing": null},
     ]);
     assert_eq!(found["members"], expected);
 
@@ -46,7 +46,7 @@ async fn leaders_loads_and_idle_members_are_shown() {
     assert!(text.starts_with("Set shop: 6 shards, 2 members, imbalance 0\n"), "{text}");
     assert!(has_row(&["no", "leader:", "4-5"]), "{text}");
     assert!(has_row(&["first", "4", "1", "ready"]), "{text}");
-    assert!(has_row(&["idle", "0", "2", "aside"]), "{text}");
+    assert!(has_row(&["idle", "0", "2", "aside", "4"]), "{text}");
     assert!(has_row(&["3", "first"]) && has_row(&["5", "none", "-"]), "{text}");
 
     drop((first, idle));
@@ -77,4 +77,30 @@ async fn lock_without_roll_calls_shows_the_leaders() {
     assert_eq!(found["shards"][0]["leader"], "first");
     let text = shell.out(&["set", "info", "shop", "--lock", &url]);
     assert!(text.contains("the lock carries no roll calls"), "{text}");
+}
+
+#[tokio::test]
+async fn members_whose_numbers_of_shards_do_not_go_together_are_shown() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut first = member(&shell, "first", &["--resizing", "8"]);
+    for _ in 0..4 {
+        first.line_with("up");
+    }
+    let found = shell.json(&["set", "info", "shop", "--within", "300ms", "-o", "json"]);
+    assert_eq!(
+        (&found["members"][0]["shards"], &found["members"][0]["resizing"]),
+        (&4.into(), &8.into())
+    );
+    assert_eq!(found["differing"], serde_json::json!([]));
+    let flags = ["set", "run", "shop", "--shards", "6", "--lease", "2s", "--identity", "other"];
+    let _other = shell.start(&[&flags[..], &["--", "/bin/true"]].concat());
+    let info = ["set", "info", "shop", "--within", "300ms", "--shards", "4"];
+    let text = eventually("both members answer", async || {
+        let text = shell.out(&info);
+        text.contains("other ").then_some(text)
+    })
+    .await;
+    assert!(text.contains("different numbers of shards (4, 6)"), "{text}");
+    assert!(text.lines().any(|line| line.ends_with("4, resizing 8")), "{text}");
 }

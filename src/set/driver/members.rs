@@ -9,6 +9,7 @@ use super::{Driver, Outcome};
 use crate::election::inbox::Input;
 use crate::lock::{CandidateInfo, LockError, LockErrorKind};
 use crate::protocol::set::{SetAction, TakeOutcome};
+use crate::set::change::ShardChange;
 use crate::set::presence::{MaybePresence, Presence, Present, Statement};
 use crate::time::clock::Instant;
 
@@ -52,6 +53,7 @@ impl Driver {
         let before = self.member.others_shards();
         self.member.on_roll(now, answers.as_deref().ok());
         if let Some(others) = self.member.others_shards().filter(|o| Some(*o) != before) {
+            self.shared.publish(ShardChange::OtherNumber { shards: others });
             warn!(
                 own = self.elections.len(),
                 others,

@@ -31,6 +31,10 @@ async fn flags_of_another_lock_are_refused() {
     ] {
         env.expect_refusal(args, expected, 2);
     }
+    // Each shard has an object of its own: --object is no way out.
+    let set = ["set", "run", "My_Set", "--shards", "2", "--", "/bin/true"];
+    let line = env.expect_refusal(&set, "choose another one, as in my-set", 2);
+    assert!(!line.contains("--object"), "{line}");
     env.shell.expect_refusal(
         &["election", "list", kubernetes, "--namespace", "../../nodes"],
         "cannot be the name of a namespace",

@@ -3,6 +3,7 @@
 mod commands;
 mod listed;
 mod refusals;
+mod resizing;
 mod seats;
 
 use std::time::Duration;

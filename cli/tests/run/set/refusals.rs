@@ -18,6 +18,9 @@ fn bad_input_is_refused_in_one_line() {
     for (arguments, text, code) in [
         (&["shop", "--shards", "0", "--", "true"][..], "0 shards: give 1 to 100000", 2),
         (&["shop", "--shards", "100001", "--lock", "memory:", "--", "true"], "100001 shards", 2),
+        (&["shop", "--shards", "4", "--resizing", "6", "--", "true"], "a multiple of it", 2),
+        (&["shop", "--shards", "8", "--resizing", "4", "--", "true"], "give the lower number", 2),
+        (&["shop", "--shards", "4", "--resizing", "0", "--", "true"], "between 4 and 0 shards", 2),
         (&["a b", "--shards", "2", "--", "true"], "is not a valid election name", 2),
         (&["shop", "--shards", "2", "--", "no-such-command"], "no command no-such-command", 127),
         (&["shop", "--shards", "2", "--signal-changes", "/absent/f", "--", "true"], "/absent/f", 1),
@@ -37,7 +40,11 @@ fn missing_and_malformed_flags_are_refused() {
         (&["shop", "--", "true"][..], "--shards <N>"),
         (&["--shards", "2", "--", "true"], "<NAME>"),
         (&["shop", "--shards", "2"], "<COMMAND>"),
-        (&["shop", "--shards", "two", "--", "true"], "two"),
+        (&["shop", "--shards", "two", "--", "true"], "'two' for '--shards <N>': give 1 to 100000"),
+        (&["shop", "--shards", "-1", "--", "true"], "'-1' for '--shards <N>': give 1 to 100000"),
+        (&["shop", "--shards", "99999999999", "--", "true"], "give 1 to 100000"),
+        (&["shop", "--shards", "2", "--weight", "-1", "--", "true"], "give 1 to 1000"),
+        (&["shop", "--shards", "2", "--resizing", "-4", "--", "true"], "give 1 to 100000"),
         (&["shop", "--shards", "2", "--max-shards", "0", "--", "true"], "--max-shards"),
         (&["shop", "--shards", "2", "--moves-at-once", "0", "--", "true"], "--moves-at-once"),
     ] {

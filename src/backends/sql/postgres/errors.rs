@@ -29,7 +29,7 @@ pub(super) fn no_connection(error: Error, place: &str) -> LockError {
         ),
         _ => (LockErrorKind::Unavailable, format!("no connection to {place}")),
     };
-    LockError::with_source(kind, what, error)
+    LockError::with_source(kind, what, cause_of(error))
 }
 
 /// Converts the failure of a statement.
@@ -55,7 +55,7 @@ pub(super) fn failed(error: Error, effect: Effect, place: &str) -> LockError {
         }
         _ => (LockErrorKind::Unavailable, format!("{place} could not do it")),
     };
-    LockError::with_source(kind, what, error)
+    LockError::with_source(kind, what, cause_of(error))
 }
 
 /// Whether a message arrived that is not a response: a notification, when a pooler assigns the
@@ -71,6 +71,15 @@ pub(super) fn read_only(place: &str) -> String {
 
 fn is_missing_file(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind() == ErrorKind::NotFound)
+}
+
+/// What the server or the system said: sqlx's own text repeats it.
+fn cause_of(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
+    match error {
+        Error::Database(error) => error.into_error(),
+        Error::Io(error) => error.into(),
+        error => error.into(),
+    }
 }
 
 fn code_of(error: &Error) -> Option<String> {

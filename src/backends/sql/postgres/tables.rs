@@ -47,7 +47,7 @@ pub(super) async fn open(
             None if tables.create => {}
             None => {
                 let what = format!(
-                    "there are no tables of elections at {}: run deploy/postgres.sql",
+                    "there are no tables of elections at {}: run deploy/postgres.sql, or start a candidate, which creates them",
                     connections.place()
                 );
                 return Err(SqlError::new(SqlErrorKind::Misconfigured, what));

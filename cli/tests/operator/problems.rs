@@ -1,0 +1,59 @@
+//! What keeps a candidate from leading is said on standard error, without a terminal too.
+
+use incumbent_test_support::{PostgresServer, Server};
+
+use crate::shell::Shell;
+
+/// The tables and the rights of deploy/postgres.sql.
+const FILE: &str = include_str!("../../../deploy/postgres.sql");
+const WORK: [&str; 6] =
+    ["--", "/bin/sh", "-c", "echo up $1; exec /bin/sleep 1000", "sh", "{shard}"];
+
+/// The arguments of a member of the set `shop`.
+fn member<'a>(shards: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
+    let arguments =
+        ["set", "run", "shop", "--lease", "2s", "--settle", "100ms", "--shards", shards];
+    [&arguments[..], flags, &WORK].concat()
+}
+
+#[tokio::test]
+async fn member_with_another_number_of_shards_says_why_it_leads_none() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut first = shell.start(&member("4", &["--identity", "first"]));
+    first.line_with("up");
+    let mut other = shell.start_with_errors(&member("6", &["--identity", "other"]));
+    let line = other.line();
+    assert!(line.starts_with("incumbent: another member has 4 shards, and this one 6"), "{line}");
+    first.end_with("TERM");
+    assert!(other.line().starts_with("up "));
+}
+
+#[tokio::test]
+async fn member_without_the_right_to_write_says_so_and_leads_once_it_has_it() {
+    let server = PostgresServer::start(&[]).await;
+    // Else the first term waits for a former leader whose row was dropped with the tables.
+    let old = "UPDATE incumbent_settings SET created_at = created_at - interval '1 day'";
+    server.sql("postgres", &[FILE, old, "CREATE ROLE candidate LOGIN"]);
+    let grant = |right: &str| {
+        let grant = format!("GRANT {right} ON ALL TABLES IN SCHEMA public TO candidate");
+        server.sql("postgres", &[&grant]);
+    };
+    grant("SELECT");
+    let url = server.url_as("candidate", "postgres");
+    let shell = Shell::bare();
+    let run = ["run", "my_app", "--lock", &url, "--", "/bin/true"];
+    let mut single = shell.start_with_errors(&run);
+    let line = single.line();
+    assert!(line.contains("permission denied"), "{line}");
+    let mut candidate = shell.start_with_errors(&member("2", &["--lock", &url]));
+    let line = candidate.line();
+    assert!(line.starts_with("incumbent: ") && line.contains("permission denied"), "{line}");
+    assert!(line.ends_with("retrying; `incumbent doctor` checks the rights"), "{line}");
+    grant("INSERT, UPDATE");
+    // Each shard finds out by itself, and one may be led before.
+    let mut lines = [candidate.line(), candidate.line(), candidate.line()];
+    lines.sort();
+    assert_eq!(lines, ["incumbent: requests to the lock are no longer refused", "up 0", "up 1"]);
+    assert_eq!(single.wait(), Some(0));
+}
