@@ -35,7 +35,7 @@ impl SetMember {
             let own = self.own_load();
             let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
             let enough = !stuck && own.load >= own_target;
-            if enough || !own.has_room() || taking >= self.moves_of_this_member(now) {
+            if enough || !own.has_room() || taking >= self.moves_of_this_member(now, &targets) {
                 return;
             }
             let gives = |from: &Arc<str>, load| stuck || target(from).is_none_or(|to| load > to);
@@ -92,16 +92,18 @@ impl SetMember {
     /// Its part of the moves that are made at once: it is shared among all that lead too little, in
     /// the order of their hashes. Where these move nothing, it may make one all the same: another
     /// one may lead as much as it may, or be refused.
-    fn moves_of_this_member(&self, now: Instant) -> usize {
+    fn moves_of_this_member(&self, now: Instant, targets: &BTreeMap<Arc<str>, u32>) -> usize {
         let stuck = usize::from(now >= self.stuck_at());
         let giver = self.members.values().map(|member| self.load_of(member));
         let Some(giver) = giver.max_by(plan::by_next_load) else { return 0 };
-        let lacks = |member: &&Member| {
+        let lacks = |(identity, member): &(&Arc<str>, &Member)| {
             let there = member.answered.is_some() && member.standing == Standing::Ready;
-            there && giver.should_give_to(&self.load_of(member))
+            // One that leads what it is to takes none: nobody waits for it.
+            let too_little = targets.get(*identity).is_none_or(|to| member.load < *to);
+            there && too_little && giver.should_give_to(&self.load_of(member))
         };
-        let wanting = self.members.values().filter(lacks);
-        let (before, all) = wanting.fold((0, 1), |(before, all), member| {
+        let wanting = self.members.iter().filter(lacks);
+        let (before, all) = wanting.fold((0, 1), |(before, all), (_, member)| {
             (before + usize::from(member.hash < self.hash), all + 1)
         });
         let moves = self.settings.moves_at_once as usize;

@@ -383,3 +383,16 @@ fn another_number_of_shards_is_reported() {
     case.passes(LEASE * 20);
     assert_eq!(case.member.others_shards(), None);
 }
+
+/// Only one move at a time, which members that lack shards make in turn.
+#[test]
+fn a_member_does_not_wait_for_one_that_leads_what_it_is_to() {
+    let first = ["m2", "m3", "m4", "m5", "m6"];
+    let before = |other: &&&str| plan::member_hash(other) < plan::member_hash("m1");
+    let enough = first.iter().find(before).expect("one whose turn comes before");
+    let one_move = SetSettings { moves_at_once: 1, ..settings("m1") };
+    let mut case = Case::new(one_move, &[info("giver", 8), info(enough, 4)]);
+    case.holds(0..8, &other("giver")).holds(8..12, &other(enough));
+    case.passes(SETTLED);
+    assert_eq!(case.takes.len(), 1);
+}
