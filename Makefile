@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench doc cli-doc diagrams tools clean rust
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ bench: rust ## Measure
 	@scripts/install-postgres.sh
 	@scripts/install-object-stores.sh >/dev/null
 	$(CARGO) bench --package incumbent --all-features
+
+bench-scale: rust ## Measure thousands of standbys and elections (SIZES="49 1000 10000"), for docs/large-deployments.md
+	@scripts/install-nats.sh 2.15.1
+	@scripts/bench-scale.sh
 
 model: rust ## Explore every schedule of small elections (CANDIDATES=2, or 3, MINUTES=5)
 	$(CARGO) run --release --package incumbent-model -- --candidates $(or $(CANDIDATES),2) --minutes $(or $(MINUTES),5)

@@ -13,6 +13,7 @@ use incumbent_test_support::{Server, eventually};
 
 use crate::conformance::{LEASE, leads, lost, soon, working};
 use crate::env::{BUCKET, TestEnv};
+use crate::rights::{connect_as, documented_server};
 
 const GROUPS: u8 = 4;
 /// A lease that no test waits for.
@@ -259,4 +260,22 @@ async fn processes_of_different_elections_do_not_take_hints_from_each_other() {
         let count = || hints[3].stored.load(Ordering::SeqCst);
         eventually("every hint comes", async || (count() >= 30).then_some(())).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_suffice() {
+    let server = documented_server().await;
+    let config = BucketConfig::new(BUCKET).queue_groups(GROUPS);
+    let candidate = async |identity: &str| {
+        let connection = connect_as(&server, "candidate").await;
+        let lock = Bucket::open_with(connection, config.clone()).await.expect("the bucket").lock();
+        working(new_election("my_app", lock).identity(identity)).start().expect("a start")
+    };
+    let first = candidate("first").await;
+    let _leadership = leads(&first).await;
+    let second = candidate("second").await;
+    eventually("it stands by", async || second.leader().map(drop)).await;
+    soon("the leader stops", first.stop()).await;
+    let _leadership = leads(&second).await;
+    assert_eq!(second.lock_failure(), None);
 }

@@ -42,7 +42,7 @@ pub async fn documented_server() -> Server {
     server_with(DOCUMENTED).await
 }
 
-async fn connect_as(server: &Server, user: &str) -> nats::Connection {
+pub async fn connect_as(server: &Server, user: &str) -> nats::Connection {
     let options =
         async_nats::ConnectOptions::new().reconnect_delay_callback(|_| Duration::from_millis(50));
     nats::connect(server.url_as(user, "pw"), options).await.unwrap()
