@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{Instrument, info, info_span, warn};
 
@@ -42,7 +41,7 @@ use crate::driver::requests::{LockRequests, next_response};
 use crate::driver::sentinel::Registrations;
 use crate::driver::set_part::SetPart;
 use crate::election::change::Change;
-use crate::election::inbox::Input;
+use crate::election::inbox::{Input, Inputs};
 use crate::election::shared::Shared;
 use crate::lock::{Hint, Lock, Request};
 use crate::protocol::{Action, Event, Refusal, Response};
@@ -60,12 +59,7 @@ pub(crate) struct CandidateParts {
 }
 
 /// Spawns the candidate. Its task ends after [`Input::Stop`].
-pub(crate) fn spawn(
-    runtime: &Handle,
-    shared: Arc<Shared>,
-    inputs: mpsc::UnboundedReceiver<Input>,
-    parts: CandidateParts,
-) {
+pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, inputs: Inputs, parts: CandidateParts) {
     let CandidateParts { locks, machine, callbacks, options, .. } = parts;
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
     let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
@@ -150,10 +144,7 @@ impl Drop for Driver {
 impl Driver {
     /// Not an `async fn`, which would keep `self` twice: as argument and as variable.
     #[allow(clippy::manual_async_fn)]
-    fn run(
-        mut self,
-        mut inputs: mpsc::UnboundedReceiver<Input>,
-    ) -> impl Future<Output = ()> + Send {
+    fn run(mut self, mut inputs: Inputs) -> impl Future<Output = ()> + Send {
         async move {
             let clock = Arc::clone(&self.shared().clock);
             let mut sleep = sleep_until(clock, Instant::ORIGIN);
@@ -168,7 +159,7 @@ impl Driver {
                     sleep.reset(wake);
                 }
                 tokio::select! {
-                    Some(input) = inputs.recv() => self.take(input),
+                    input = inputs.recv() => self.take(input),
                     response = next_response(&mut self.requests_of) => self.on_response(response),
                     work_stopped = poll_optional(&mut self.ending) => {
                         self.ending = None;
@@ -238,7 +229,7 @@ impl Driver {
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
             Input::HandOver { term, to, reply } if term.is_none() || term == self.current() => {
-                self.hand_over(to, ReplyTo::Caller(reply));
+                self.hand_over(*to, ReplyTo::Caller(reply));
             }
             Input::HandOver { reply, .. } => {
                 let _ = reply.send(Err(Refusal::NotLeading.into())); // the caller may have gone
