@@ -165,11 +165,14 @@ impl Requests {
     /// The outcome of the write `number` is known.
     pub fn settle(&mut self, number: u64) {
         self.unsettled.retain(|write| write.number != number);
+        if self.unsettled.is_empty() {
+            self.settle_all();
+        }
     }
 
     /// The outcomes of all writes are known, or matter no more.
     pub fn settle_all(&mut self) {
-        self.unsettled.clear();
+        self.unsettled = VecDeque::new(); // takes no memory between two renewals
     }
 
     /// When the request in flight was sent, and until when those might lead whose entries had been
