@@ -110,7 +110,28 @@ pub(super) struct Ack {
     seq: u64,
 }
 
+/// What almost every response to a write is: without an error, and its text without escapes.
+#[derive(Deserialize)]
+struct PlainAck<'a> {
+    stream: &'a str,
+    seq: u64,
+    #[serde(default)]
+    error: Option<serde::de::IgnoredAny>,
+}
+
 impl Ack {
+    /// Reads the response to a write to the bucket: at once and without a copy where it is plain.
+    fn sequence(payload: &[u8], bucket: &str) -> Result<u64, ApiFailure> {
+        match serde_json::from_slice(payload) {
+            Ok(PlainAck { stream, seq: seq @ 1.., error: None })
+                if stream.strip_prefix("KV_") == Some(bucket) =>
+            {
+                Ok(seq)
+            }
+            _ => decode_bytes::<Self>(payload)?.sequence_in(bucket),
+        }
+    }
+
     /// Returns the sequence, if it is one of the bucket's stream: any subscriber of the key may
     /// respond, too.
     pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, ApiFailure> {
@@ -158,7 +179,7 @@ impl Api {
             .request(subject, Some(headers), payload, timeout)
             .await
             .map_err(ApiFailure::Request)?;
-        decode::<Ack>(&message)?.sequence_in(&self.bucket)
+        Ack::sequence(&message.payload, &self.bucket)
     }
 
     /// Returns the last message of a key, from the leader of the stream: only the leader is never

@@ -6,13 +6,13 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::{
     Client, ConnectError, ConnectOptions, Event, HeaderMap, Message, PublishError,
-    PublishErrorKind, ServerAddr, ServerError, StatusCode, ToServerAddrs,
+    PublishErrorKind, ServerAddr, ServerError, StatusCode, Subject, ToServerAddrs,
 };
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use tokio::sync::broadcast;
 
-use super::reply_inbox::{NoReply, Replies};
+use super::reply_inbox::{NoReply, Replies, Request};
 
 /// The capacity of the event channel. With more events at once, some denied requests time out
 /// instead.
@@ -160,7 +160,9 @@ impl Connection {
             return Err(RequestFailure::Disconnected);
         }
         let mut events = self.events();
-        let answer = self.replies.request(&self.client, subject.clone(), headers, payload);
+        let subject = Subject::from(subject);
+        let request = Request { subject: subject.clone(), headers, payload };
+        let answer = self.replies.request(&self.client, request);
         tokio::select! {
             answer = tokio::time::timeout(timeout, answer) => match answer {
                 Ok(Ok(message)) if message.status == Some(StatusCode::NO_RESPONDERS) => {

@@ -52,8 +52,13 @@ impl NatsLock {
         timeout: Duration,
     ) -> Result<(Arc<StreamFacts>, Duration), LockError> {
         check_key(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        if let Some(facts) = self.state().current_facts() {
+            return Ok((facts, timeout));
+        }
         let start = Instant::now();
-        let facts = self.state().facts(timeout).await.map_err(BucketError::into_lock_error)?;
+        // Boxed, as it is rare and takes most of the memory of a request.
+        let facts = Box::pin(self.state().facts(timeout)).await;
+        let facts = facts.map_err(BucketError::into_lock_error)?;
         Ok((facts, timeout.saturating_sub(start.elapsed())))
     }
 
@@ -83,14 +88,15 @@ impl NatsLock {
                 ),
             ));
         }
-        let start = Instant::now();
+        let mut left = left;
         if write.expected.is_none() && !self.state().can_read() {
             // A candidate without permission to read takes the response to a create as its reading,
             // and `capabilities` reports what an empty key proves.
+            let start = Instant::now();
             let proof = Box::pin(self.state().proves_unused(left));
             proof.await.map_err(BucketError::into_lock_error)?;
+            left = left.saturating_sub(start.elapsed());
         }
-        let left = left.saturating_sub(start.elapsed());
         let headers = codec::entry_headers(&write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.state().api.publish(name, headers, value, left).await {

@@ -100,15 +100,18 @@ impl BucketState {
         self.known().facts.clone()
     }
 
+    /// Returns the known facts, unless a request showed that they are out of date.
+    pub(super) fn current_facts(&self) -> Option<Arc<StreamFacts>> {
+        self.known_facts().filter(|_| !self.stale.load(Ordering::Relaxed))
+    }
+
     /// Returns the known facts; requests them if there are none, or if they are out of date. Waits
     /// for at most `timeout`.
     pub(super) async fn facts(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
-        let known = self.known_facts();
-        if let Some(facts) = &known
-            && !self.stale.load(Ordering::Relaxed)
-        {
-            return Ok(facts.clone());
+        if let Some(facts) = self.current_facts() {
+            return Ok(facts);
         }
+        let known = self.known_facts();
         // The known facts may suffice: leave most of the time for the request that needs them.
         let timeout_left = if known.is_some() { timeout / 3 } else { timeout };
         match (self.open(timeout_left).await, known) {
