@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    Client, ConnectError, ConnectOptions, Event, HeaderMap, Message, PublishError,
-    PublishErrorKind, ServerAddr, ServerError, StatusCode, Subject, ToServerAddrs,
+    Client, ConnectError, ConnectOptions, Event, Message, PublishError, PublishErrorKind,
+    ServerAddr, ServerError, StatusCode, ToServerAddrs,
 };
-use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use tokio::sync::broadcast;
 
@@ -151,17 +150,14 @@ impl Connection {
     /// If the future is dropped, the request may have been sent.
     pub(super) async fn request(
         &self,
-        subject: String,
-        headers: Option<HeaderMap>,
-        payload: Bytes,
+        request: Box<Request>,
         timeout: Duration,
     ) -> Result<Message, RequestFailure> {
         if !self.is_connected() {
             return Err(RequestFailure::Disconnected);
         }
         let mut events = self.events();
-        let subject = Subject::from(subject);
-        let request = Request { subject: subject.clone(), headers, payload };
+        let subject = request.subject.clone();
         let answer = self.replies.request(&self.client, request);
         tokio::select! {
             answer = tokio::time::timeout(timeout, answer) => match answer {

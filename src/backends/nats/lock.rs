@@ -70,9 +70,9 @@ impl NatsLock {
         self.state().api.lock_error(failure, doing, true)
     }
 
-    async fn write_entry(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+    async fn write_entry(&self, name: &str, write: &Write) -> Result<Revision, LockError> {
         let (facts, left) = self.prepare(name, write.timeout).await?;
-        let advertisement_len = codec::advertisement_len(&write);
+        let advertisement_len = codec::advertisement_len(write);
         let max_len = facts.config.max_identity_len_with(advertisement_len);
         if write.identity.len() > max_len {
             let beside = match advertisement_len {
@@ -97,7 +97,7 @@ impl NatsLock {
             proof.await.map_err(BucketError::into_lock_error)?;
             left = left.saturating_sub(start.elapsed());
         }
-        let headers = codec::entry_headers(&write, facts.config.allow_msg_ttl);
+        let headers = codec::entry_headers(write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.state().api.publish(name, headers, value, left).await {
             // A write cannot have a lower sequence than the one that it replaced: the response is
@@ -314,7 +314,7 @@ impl Lock for NatsLock {
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.write_entry(name, write).await
+        self.write_entry(name, &write).await
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {

@@ -48,7 +48,7 @@ struct Requests {
 #[derive(Debug, Default)]
 struct InFlight {
     waiting: HashMap<u64, oneshot::Sender<Result<Message, PublishError>>>,
-    unsent: BTreeMap<u64, Request>,
+    unsent: BTreeMap<u64, Box<Request>>,
 }
 
 /// What to send.
@@ -75,7 +75,7 @@ impl Replies {
     pub(super) async fn request(
         &self,
         client: &Client,
-        request: Request,
+        request: Box<Request>,
     ) -> Result<Message, NoReply> {
         let (requests, number, answer) = {
             let requests = self.requests(client).await.map_err(NoReply::Unsubscribed)?;
@@ -122,7 +122,7 @@ impl Requests {
     fn add(
         &self,
         number: u64,
-        request: Request,
+        request: Box<Request>,
     ) -> oneshot::Receiver<Result<Message, PublishError>> {
         let (sender, answer) = oneshot::channel();
         let mut in_flight = self.in_flight();
@@ -164,7 +164,7 @@ impl Requests {
         let count = self.in_flight().unsent.len(); // those that come meanwhile notify again
         for _ in 0..count {
             let Some((number, request)) = self.in_flight().unsent.pop_first() else { return };
-            let Request { subject, headers, payload } = request;
+            let Request { subject, headers, payload } = *request;
             let reply = format!("{}.{number}", self.subject);
             let sent = match headers {
                 Some(headers) => {
