@@ -79,7 +79,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, inputs: Inputs, parts
     let mut driver = Driver {
         requests_of,
         machine,
-        callbacks,
+        callbacks: callbacks.boxed(),
         term: None,
         work: None,
         draining: None,
@@ -104,7 +104,7 @@ struct Driver {
     /// Almost always one.
     requests_of: Box<[LockRequests]>,
     machine: Machine,
-    callbacks: Callbacks,
+    callbacks: Option<Box<Callbacks>>,
     /// The number of the current term, or of the last one.
     term: Option<NonZeroU64>,
     /// The task of `on_won`.
@@ -330,8 +330,9 @@ impl Driver {
         requests_of.ask(id, sent, name, request);
         if campaigns {
             self.telemetry().campaigned(self.machine.state());
-            if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
-                let (callback, state) = (Arc::clone(callback), self.machine.state());
+            let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.campaign.clone());
+            if let (Some(callback), None) = (callback, &self.campaigning) {
+                let state = self.machine.state();
                 let call = async move { callback(state).await };
                 self.campaigning = Some(tokio::spawn(call.in_current_span()));
             }
