@@ -56,9 +56,6 @@ pub(crate) enum Input {
     EndDrain,
 }
 
-/// The most inputs for which room is kept while there are none.
-const ROOM_KEPT: usize = 8;
-
 /// Where inputs are put. Never blocks.
 ///
 /// Not one of tokio's channels, which takes more than 2 KiB while it is empty: most of the memory
@@ -139,8 +136,8 @@ impl Drop for Inputs {
 impl Queue {
     fn take(&mut self) -> Option<Input> {
         let input = self.waiting.pop_front();
-        if self.waiting.is_empty() && self.waiting.capacity() > ROOM_KEPT {
-            self.waiting = VecDeque::new();
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new(); // an election waits almost always
         }
         input
     }
@@ -162,12 +159,12 @@ mod tests {
         let cx = Context::from_waker(Waker::noop());
         assert!(inputs.poll_recv(&cx).is_pending());
         assert!(lock(&inbox.0).waker.is_some());
-        for _ in 0..2 * ROOM_KEPT {
+        for _ in 0..20 {
             inbox.send(Input::EndDrain);
         }
         inbox.send(Input::Stop);
         assert!(lock(&inbox.0).waker.is_none());
-        for _ in 0..2 * ROOM_KEPT {
+        for _ in 0..20 {
             assert!(matches!(inputs.try_recv(), Some(Input::EndDrain)));
         }
         assert!(matches!(inputs.poll_recv(&cx), Poll::Ready(Input::Stop)));
