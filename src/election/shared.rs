@@ -8,7 +8,7 @@ use super::hint_queue::HintQueue;
 use super::inbox::{Inbox, Inputs, inbox};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
-use crate::lock::{HintSink, Lock, Nonce, Standing};
+use crate::lock::{Content, Entry, Hint, HintSink, Lock, Nonce, Standing};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Clock, Instant};
 use crate::util::watched::Watched;
@@ -137,11 +137,22 @@ impl Shared {
         self.status.send_modify(change);
     }
 
+    /// Whether a hint shows a leader its own renewal, from which it learns nothing: only the
+    /// response counts. On the election's only lock that wakes no task.
+    fn is_own_renewal(&self, hint: &Hint) -> bool {
+        let Hint::Stored { record, .. } = hint else { return false };
+        let Content::Held(Entry { mark: Some(mark), .. }) = &record.content else { return false };
+        mark.write.nonce == self.nonce && mark.token.is_some() && self.leads()
+    }
+
     /// For the hints of one of the election's locks.
     pub fn hint_sink(self: &Arc<Self>, lock: usize) -> HintSink {
         let shared = Arc::downgrade(self);
+        let only = self.lock.members().is_none();
         HintSink::new(move |hint| {
-            if let Some(shared) = shared.upgrade() {
+            if let Some(shared) = shared.upgrade()
+                && !(only && shared.is_own_renewal(&hint))
+            {
                 shared.hints.put(lock, hint, &shared.inbox);
             }
         })
