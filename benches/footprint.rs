@@ -1,10 +1,14 @@
-//! What one more led election costs a process: memory at the margin, and CPU time a renewal.
+//! What one more election costs a process that leads it, or stands by: memory at the margin, CPU
+//! time a renewal, and how renewals are spread.
 //!
 //! Leads 1,000 elections, then 5,000 more, on one connection to a real server, each renewed every
-//! 1.67 s.
+//! 1.67 s. Then stands by in 1,000 of them, then in the others, as another candidate on a
+//! connection of its own in the same process.
 
 use std::time::Duration;
 
+use async_nats::Client;
+use futures_util::StreamExt;
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Election, new_election};
 use incumbent_test_support::Server;
@@ -12,6 +16,8 @@ use incumbent_test_support::Server;
 const FIRST: usize = 1_000;
 const MORE: usize = 5_000;
 const TTL: Duration = Duration::from_secs(5);
+/// In which the most renewals are counted.
+const WINDOW: Duration = Duration::from_millis(10);
 
 #[tokio::main]
 async fn main() {
@@ -19,14 +25,26 @@ async fn main() {
     let config = BucketConfig::new("BENCH").ttl(TTL);
     let bucket = Bucket::create(server.connect().await, config).await.expect("a bucket");
     let mut elections = Vec::with_capacity(FIRST + MORE);
-    lead(&bucket.lock(), FIRST, &mut elections).await;
+    let leads = Election::is_leader;
+    start(&bucket.lock(), "bench", FIRST, &mut elections, leads).await;
     let before = resident_kib();
-    lead(&bucket.lock(), MORE, &mut elections).await;
-    let after = resident_kib();
-    let each = (after - before) as f64 / MORE as f64;
-    println!("{FIRST} elections: {before} KiB resident; {MORE} more: {after} KiB");
-    println!("an election at the margin: {each:.2} KiB");
+    start(&bucket.lock(), "bench", MORE, &mut elections, leads).await;
+    report("led", before);
+    measure_renewals(&elections).await;
+    measure_spread(server.connect().await).await;
 
+    let bucket = Bucket::open(server.connect().await, "BENCH").await.expect("a bucket");
+    let mut standbys = Vec::with_capacity(FIRST + MORE);
+    let stands_by = |election: &Election| election.leader().is_some();
+    start(&bucket.lock(), "standby", FIRST, &mut standbys, stands_by).await;
+    let before = resident_kib();
+    start(&bucket.lock(), "standby", MORE, &mut standbys, stands_by).await;
+    report("standby", before);
+    let leading = elections.iter().filter(|e| e.is_leader()).count();
+    println!("{leading} of {} lead at the end", elections.len());
+}
+
+async fn measure_renewals(elections: &[Election]) {
     let (cpu, window) = (cpu_ticks(), Duration::from_secs(20));
     tokio::time::sleep(window).await;
     let busy = (cpu_ticks() - cpu) as f64 / 100.0;
@@ -40,19 +58,68 @@ async fn main() {
     );
 }
 
-async fn lead(lock: &NatsLock, count: usize, elections: &mut Vec<Election>) {
+/// Counts the renewals in each window of two leases, by the server's clock.
+async fn measure_spread(client: Client) {
+    let mut stored = client.subscribe("incumbent.BENCH.>").await.expect("a subscription");
+    let mut times = Vec::new();
+    let listen = async {
+        while let Some(message) = stored.next().await {
+            let headers = message.headers.expect("headers of a republished message");
+            times.push(time_of_day(headers.get("Nats-Time-Stamp").expect("a time").as_str()));
+        }
+    };
+    let _ = tokio::time::timeout(2 * TTL, listen).await;
+    times.sort_unstable();
+    let in_window = |begin: usize| {
+        let end = times[begin] + WINDOW;
+        times[begin..].iter().take_while(|time| **time < end).count()
+    };
+    let most = (0..times.len()).map(in_window).max().expect("renewals");
+    let span = *times.last().expect("renewals") - times[0];
+    let mean = times.len() as f64 * WINDOW.as_secs_f64() / span.as_secs_f64();
+    println!(
+        "{} renewals in {span:?}: {most} in the busiest {WINDOW:?}, {:.2} times the mean of {mean:.1}",
+        times.len(),
+        most as f64 / mean,
+    );
+}
+
+/// Since midnight, of a time as `2026-01-31T12:34:56.789Z`.
+fn time_of_day(text: &str) -> Duration {
+    let (_, time) = text.trim_end_matches('Z').split_once('T').expect("a time");
+    let part = |part: &str| part.parse::<f64>().expect("a number");
+    let mut parts = time.split(':').map(part);
+    let mut next = || parts.next().expect("hours, minutes and seconds");
+    Duration::from_secs_f64(next() * 3600.0 + next() * 60.0 + next())
+}
+
+async fn start(
+    lock: &NatsLock,
+    identity: &str,
+    count: usize,
+    elections: &mut Vec<Election>,
+    ready: impl Fn(&Election) -> bool,
+) {
     let begin = elections.len();
     for number in begin..begin + count {
-        let election = new_election(format!("election-{number}"), lock.clone()).identity("bench");
+        let election = new_election(format!("election-{number}"), lock.clone()).identity(identity);
         elections.push(election.start().expect("a start"));
         if number % 200 == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    while !elections.iter().all(Election::is_leader) {
+    while !elections.iter().all(&ready) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    tokio::time::sleep(TTL).await; // so that each has renewed
+    tokio::time::sleep(TTL).await; // so that each has renewed, or heard of a renewal
+}
+
+/// `before`: with the first thousand.
+fn report(kind: &str, before: usize) {
+    let after = resident_kib();
+    let each = (after - before) as f64 / MORE as f64;
+    println!("{FIRST} {kind}: {before} KiB resident; {MORE} more: {after} KiB");
+    println!("a {kind} election at the margin: {each:.2} KiB");
 }
 
 fn resident_kib() -> usize {

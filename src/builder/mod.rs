@@ -165,7 +165,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long after a write the leader renews. Default: a third of the lease.
+    /// How long after a write the leader renews. Default: a third of the lease. The first renewal
+    /// comes sooner, at random, so that elections which are won together are not renewed together.
     pub fn renewal(mut self, renewal: Duration) -> Self {
         self.timing.renewal = Some(renewal);
         self

@@ -27,6 +27,19 @@ pub(crate) struct Callbacks {
     pub new_leader: Option<Callback<Option<Leader>>>,
 }
 
+impl Callbacks {
+    /// `None` if there is no callback, as in many elections of a set.
+    pub fn boxed(self) -> Option<Box<Self>> {
+        let Self { won, lost, drain, campaign, new_leader } = &self;
+        let none = won.is_none()
+            && lost.is_none()
+            && drain.is_none()
+            && campaign.is_none()
+            && new_leader.is_none();
+        (!none).then(|| Box::new(self))
+    }
+}
+
 /// Calls `callback`, and logs a panic of it.
 pub(super) async fn call<T>(callback: &Callback<T>, argument: T, name: &str) {
     // The closure runs inside too: it may panic before there is a future.

@@ -1,7 +1,5 @@
 //! The drain of a term: what the driver adds to [`Drain`](crate::protocol::Drain).
 
-use std::sync::Arc;
-
 use tracing::{Instrument, info};
 
 use super::Driver;
@@ -30,8 +28,8 @@ impl Driver {
         info!(%token, within = ?until.saturating_since(self.now()), "draining");
         self.shared().update(|_| {}); // shows that the term drains
         self.shared().publish(Change::Draining { token, until });
-        let Some(callback) = &self.callbacks.drain else { return };
-        let callback = Arc::clone(callback);
+        let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.drain.clone());
+        let Some(callback) = callback else { return };
         let call = async move { call(&callback, notice, "on_drain").await };
         self.draining = Some(tokio::spawn(call.in_current_span()));
     }

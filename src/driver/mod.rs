@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{Instrument, info, info_span, warn};
 
@@ -42,7 +41,7 @@ use crate::driver::requests::{LockRequests, next_response};
 use crate::driver::sentinel::Registrations;
 use crate::driver::set_part::SetPart;
 use crate::election::change::Change;
-use crate::election::inbox::Input;
+use crate::election::inbox::{Input, Inputs};
 use crate::election::shared::Shared;
 use crate::lock::{Hint, Lock, Request};
 use crate::protocol::{Action, Event, Refusal, Response};
@@ -60,12 +59,7 @@ pub(crate) struct CandidateParts {
 }
 
 /// Spawns the candidate. Its task ends after [`Input::Stop`].
-pub(crate) fn spawn(
-    runtime: &Handle,
-    shared: Arc<Shared>,
-    inputs: mpsc::UnboundedReceiver<Input>,
-    parts: CandidateParts,
-) {
+pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, inputs: Inputs, parts: CandidateParts) {
     let CandidateParts { locks, machine, callbacks, options, .. } = parts;
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
     let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
@@ -85,7 +79,7 @@ pub(crate) fn spawn(
     let mut driver = Driver {
         requests_of,
         machine,
-        callbacks,
+        callbacks: callbacks.boxed(),
         term: None,
         work: None,
         draining: None,
@@ -111,7 +105,7 @@ struct Driver {
     /// Almost always one.
     requests_of: Box<[LockRequests]>,
     machine: Machine,
-    callbacks: Callbacks,
+    callbacks: Option<Box<Callbacks>>,
     /// The number of the current term, or of the last one.
     term: Option<NonZeroU64>,
     /// The task of `on_won`.
@@ -153,10 +147,7 @@ impl Drop for Driver {
 impl Driver {
     /// Not an `async fn`, which would keep `self` twice: as argument and as variable.
     #[allow(clippy::manual_async_fn)]
-    fn run(
-        mut self,
-        mut inputs: mpsc::UnboundedReceiver<Input>,
-    ) -> impl Future<Output = ()> + Send {
+    fn run(mut self, mut inputs: Inputs) -> impl Future<Output = ()> + Send {
         async move {
             let clock = Arc::clone(&self.shared().clock);
             let mut sleep = sleep_until(clock, Instant::ORIGIN);
@@ -171,7 +162,7 @@ impl Driver {
                     sleep.reset(wake);
                 }
                 tokio::select! {
-                    Some(input) = inputs.recv() => self.take(input),
+                    input = inputs.recv() => self.take(input),
                     response = next_response(&mut self.requests_of) => self.on_response(response),
                     work_stopped = poll_optional(&mut self.ending) => {
                         self.ending = None;
@@ -241,7 +232,7 @@ impl Driver {
             }
             Input::Resign { .. } | Input::WorkEnded { .. } => {} // of a term that is over
             Input::HandOver { term, to, reply } if term.is_none() || term == self.current() => {
-                self.hand_over(to, ReplyTo::Caller(reply));
+                self.hand_over(*to, ReplyTo::Caller(reply));
             }
             Input::HandOver { reply, .. } => {
                 let _ = reply.send(Err(Refusal::NotLeading.into())); // the caller may have gone
@@ -347,8 +338,9 @@ impl Driver {
         requests_of.ask(id, sent, name, request);
         if campaigns {
             self.telemetry().campaigned(self.machine.state());
-            if let (Some(callback), None) = (&self.callbacks.campaign, &self.campaigning) {
-                let (callback, state) = (Arc::clone(callback), self.machine.state());
+            let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.campaign.clone());
+            if let (Some(callback), None) = (callback, &self.campaigning) {
+                let state = self.machine.state();
                 let call = async move { callback(state).await };
                 self.campaigning = Some(tokio::spawn(call.in_current_span()));
             }

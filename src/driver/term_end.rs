@@ -129,7 +129,7 @@ impl TermEnd {
         let mut status = self.shared.status.subscribe();
         let (clock, grace) = (Arc::clone(&self.shared.clock), self.grace);
         let stopping = async move {
-            let _ = status.wait_for(|status| status.stopping).await;
+            drop(status.wait_for(|status| status.stopping).await);
             let end = clock.now() + grace;
             sleep_until(clock, end).await;
         };

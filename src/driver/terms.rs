@@ -34,15 +34,15 @@ impl Driver {
         }
         shared.leads_until.set(Some(deadline));
         // Held before anybody else may hold and drop it.
-        let leadership = self.callbacks.won.as_ref().and_then(|_| Leadership::of(&term));
+        let won = self.callbacks.as_ref().and_then(|callbacks| callbacks.won.clone());
+        let leadership = won.as_ref().and_then(|_| Leadership::of(&term));
         shared.update(|status| {
             status.state = State::Leader;
             status.term = Some(Arc::clone(&term));
         });
-        if let Some(callback) = &self.callbacks.won
+        if let Some(callback) = won
             && let Some(leadership) = leadership
         {
-            let callback = Arc::clone(callback);
             let work = async move {
                 // A runtime may come to it late.
                 if term.over().is_none() {
@@ -77,7 +77,7 @@ impl Driver {
             term,
             loss,
             work: self.work.take(),
-            on_lost: self.callbacks.lost.clone(),
+            on_lost: self.callbacks.as_ref().and_then(|callbacks| callbacks.lost.clone()),
             grace: self.machine.settings().timing.grace(),
             loss_published: false,
         };

@@ -190,10 +190,7 @@ impl Election {
         let mut status = self.shared().status.subscribe();
         loop {
             let term = {
-                let status = status
-                    .wait_for(|s| s.finished || s.term.is_some())
-                    .await
-                    .map_err(|_| Stopped)?;
+                let status = status.wait_for(|s| s.finished || s.term.is_some()).await;
                 if status.finished {
                     return Err(Stopped);
                 }
@@ -202,7 +199,7 @@ impl Election {
             if let Some(leadership) = term.and_then(|term| Leadership::of(&term)) {
                 return Ok(leadership);
             }
-            status.changed().await.map_err(|_| Stopped)?;
+            status.changed().await;
         }
     }
 
@@ -290,7 +287,7 @@ impl Election {
     /// [`HandOverError`]. This candidate leads on then.
     pub async fn hand_over(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
         let (reply, outcome) = oneshot::channel();
-        self.shared().inbox.send(Input::HandOver { term: None, to: to.into(), reply });
+        self.shared().inbox.send(Input::HandOver { term: None, to: Box::new(to.into()), reply });
         outcome.await.unwrap_or(Err(HandOverError::Stopped))
     }
 
@@ -348,7 +345,7 @@ impl Election {
     pub async fn stop(&self) {
         self.shared().inbox.send(Input::Stop);
         let mut status = self.shared().status.subscribe();
-        let _ = status.wait_for(|s| s.finished).await; // an error means that the candidate is gone
+        drop(status.wait_for(|s| s.finished).await);
     }
 }
 

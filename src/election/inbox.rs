@@ -1,9 +1,13 @@
 //! What the driver of an election receives from outside.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::coop::cooperative;
 
 use super::hand_over::HandOverError;
 use crate::lock::{Advertisement, Hint, Standing, Successor, TakeRequest};
@@ -28,7 +32,7 @@ pub(crate) enum Input {
     /// Of the given term, or of whichever is current.
     HandOver {
         term: Option<NonZeroU64>,
-        to: Successor,
+        to: Box<Successor>,
         reply: HandOverReply,
     },
     WorkEnded {
@@ -44,7 +48,7 @@ pub(crate) enum Input {
     /// How ready the member of the set is that the candidate belongs to.
     Standing(Standing),
     /// A member of the set that is there, and leads less, asks for this shard.
-    Take(TakeRequest),
+    Take(Box<TakeRequest>),
     /// When the candidate acquires a vacant entry from now on.
     Rank(Rank),
     Stop,
@@ -53,12 +57,137 @@ pub(crate) enum Input {
 }
 
 /// Where inputs are put. Never blocks.
+///
+/// Not one of tokio's channels, which takes more than 2 KiB while it is empty: most of the memory
+/// of an election.
 #[derive(Clone)]
-pub(crate) struct Inbox(pub mpsc::UnboundedSender<Input>);
+pub(crate) struct Inbox(Arc<Mutex<Queue>>);
+
+/// Where the driver takes them from. Its drop closes the inbox.
+pub(crate) struct Inputs(Arc<Mutex<Queue>>);
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Input>,
+    /// Of the driver, while it waits.
+    waker: Option<Waker>,
+    closed: bool,
+}
+
+/// Returns an empty inbox.
+pub(crate) fn inbox() -> (Inbox, Inputs) {
+    let queue = Arc::default();
+    (Inbox(Arc::clone(&queue)), Inputs(queue))
+}
 
 impl Inbox {
+    /// Once the candidate has stopped, an input changes nothing any more, and is dropped.
     pub fn send(&self, input: Input) {
-        // An error means that the candidate has stopped, and an input changes nothing any more.
-        let _ = self.0.send(input);
+        // What is dropped or woken is so without the lock: either may come back here.
+        let mut queue = lock(&self.0);
+        if queue.closed {
+            drop(queue);
+            return drop(input);
+        }
+        queue.waiting.push_back(input);
+        let waker = queue.waker.take();
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Inputs {
+    /// Waits for the next input. Cancel safe. Takes part in tokio's budget, so that a flood of
+    /// inputs holds up no other task.
+    pub async fn recv(&mut self) -> Input {
+        cooperative(poll_fn(|cx| self.poll_recv(cx))).await
+    }
+
+    fn poll_recv(&self, cx: &Context<'_>) -> Poll<Input> {
+        let mut queue = lock(&self.0);
+        if let Some(input) = queue.take() {
+            return Poll::Ready(input);
+        }
+        let waits = queue.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let before = if waits { None } else { queue.waker.replace(cx.waker().clone()) };
+        drop(queue);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// The next input, if there is one.
+    #[cfg(test)]
+    pub fn try_recv(&mut self) -> Option<Input> {
+        lock(&self.0).take()
+    }
+}
+
+impl Drop for Inputs {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0);
+        let left = std::mem::replace(&mut *queue, Queue { closed: true, ..Queue::default() });
+        drop(queue);
+        drop(left);
+    }
+}
+
+impl Queue {
+    fn take(&mut self) -> Option<Input> {
+        let input = self.waiting.pop_front();
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new(); // an election waits almost always
+        }
+        input
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn inputs_come_in_order_and_wake_who_waits() {
+        let (inbox, mut inputs) = inbox();
+        let cx = Context::from_waker(Waker::noop());
+        assert!(inputs.poll_recv(&cx).is_pending());
+        assert!(lock(&inbox.0).waker.is_some());
+        for _ in 0..20 {
+            inbox.send(Input::EndDrain);
+        }
+        inbox.send(Input::Stop);
+        assert!(lock(&inbox.0).waker.is_none());
+        for _ in 0..20 {
+            assert!(matches!(inputs.try_recv(), Some(Input::EndDrain)));
+        }
+        assert!(matches!(inputs.poll_recv(&cx), Poll::Ready(Input::Stop)));
+        assert_eq!(lock(&inbox.0).waiting.capacity(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_left_or_comes_later_is_dropped_with_its_reader() {
+        let (inbox, inputs) = inbox();
+        let send = || {
+            let (reply, answer) = oneshot::channel();
+            inbox.send(Input::HandOver { term: None, to: Box::default(), reply });
+            answer
+        };
+        let (before, after) = (send(), {
+            drop(inputs);
+            send()
+        });
+        assert!(before.await.is_err() && after.await.is_err());
+    }
+
+    #[test]
+    fn an_input_takes_little_memory() {
+        assert!(size_of::<Input>() <= 32, "{}", size_of::<Input>());
     }
 }

@@ -197,7 +197,11 @@ impl Leadership {
     /// Dropping the returned future does not take the handover back.
     pub async fn hand_over(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
         let (reply, outcome) = oneshot::channel();
-        self.term.send(Input::HandOver { term: Some(self.term.number), to: to.into(), reply });
+        self.term.send(Input::HandOver {
+            term: Some(self.term.number),
+            to: Box::new(to.into()),
+            reply,
+        });
         outcome.await.unwrap_or(Err(HandOverError::Stopped))
     }
 

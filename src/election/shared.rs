@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::broadcast;
 
 use super::hint_queue::HintQueue;
-use super::inbox::{Inbox, Input};
+use super::inbox::{Inbox, Inputs, inbox};
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
-use crate::lock::{HintSink, Lock, Nonce, Standing};
+use crate::lock::{Content, Entry, Hint, HintSink, Lock, Nonce, Standing};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Clock, Instant};
+use crate::util::watched::Watched;
 
 /// How many changes a slow reader may lag behind.
 const CHANGES_KEPT: usize = 64;
@@ -24,7 +25,7 @@ pub(crate) struct Shared {
     /// The lock, or the one that is made of several.
     pub lock: Arc<dyn Lock>,
     pub inbox: Inbox,
-    pub status: watch::Sender<Status>,
+    pub status: Watched<Status>,
     changes: Mutex<ChangeSender>,
     pub leads_until: LeadsUntil,
     pub hints: HintQueue,
@@ -63,16 +64,16 @@ impl Shared {
         (identity, nonce): (Arc<str>, Nonce),
         clock: Arc<dyn Clock>,
         lock: Arc<dyn Lock>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Input>) {
-        let (sender, inputs) = mpsc::unbounded_channel();
+    ) -> (Arc<Self>, Inputs) {
+        let (inbox, inputs) = inbox();
         let shared = Self {
             name,
             identity,
             nonce,
             clock,
             lock,
-            inbox: Inbox(sender),
-            status: watch::Sender::new(Status::default()),
+            inbox,
+            status: Watched::new(Status::default()),
             changes: Mutex::default(),
             leads_until: LeadsUntil::default(),
             hints: HintQueue::default(),
@@ -136,11 +137,22 @@ impl Shared {
         self.status.send_modify(change);
     }
 
+    /// Whether a hint shows a leader its own renewal, from which it learns nothing: only the
+    /// response counts. On the election's only lock that wakes no task.
+    fn is_own_renewal(&self, hint: &Hint) -> bool {
+        let Hint::Stored { record, .. } = hint else { return false };
+        let Content::Held(Entry { mark: Some(mark), .. }) = &record.content else { return false };
+        mark.write.nonce == self.nonce && mark.token.is_some() && self.leads()
+    }
+
     /// For the hints of one of the election's locks.
     pub fn hint_sink(self: &Arc<Self>, lock: usize) -> HintSink {
         let shared = Arc::downgrade(self);
+        let only = self.lock.members().is_none();
         HintSink::new(move |hint| {
-            if let Some(shared) = shared.upgrade() {
+            if let Some(shared) = shared.upgrade()
+                && !(only && shared.is_own_renewal(&hint))
+            {
                 shared.hints.put(lock, hint, &shared.inbox);
             }
         })

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::shared::{self, Shared};
 use crate::lock::{Standing, Token};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::Instant;
+use crate::util::watched::Reader;
 
 /// A snapshot of an election, as one candidate or observer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +71,7 @@ impl Status {
 /// [`changes`](crate::Election::changes) are for readers that need each transition.
 pub struct StatusWatch {
     shared: Arc<Shared>,
-    updates: watch::Receiver<shared::Status>,
+    updates: Reader<shared::Status>,
     last: Option<Status>,
 }
 
@@ -107,7 +106,7 @@ impl StatusWatch {
                 self.last = Some(status.clone());
                 return Some(status);
             }
-            self.updates.changed().await.ok()?;
+            self.updates.changed().await;
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What all phases of a candidate share: its settings, the lock, the evidence, its requests and its
 //! actions.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::actions::Actions;
 #[cfg(feature = "_model")]
 use super::backoff::BackoffPolicy;
 use super::evidence::Evidence;
@@ -43,7 +43,7 @@ pub(super) struct Context {
     pub health: LockHealth,
     pub evidence: Evidence,
     pub requests: Requests,
-    pub actions: VecDeque<Action>,
+    pub actions: Actions,
 }
 
 impl Context {
@@ -63,7 +63,7 @@ impl Context {
             health: LockHealth::default(),
             evidence: Evidence::new(),
             requests: Requests::default(),
-            actions: VecDeque::new(),
+            actions: Actions::default(),
         }
     }
 

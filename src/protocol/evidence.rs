@@ -20,7 +20,7 @@ pub(super) struct Evidence {
     last_seen: Option<SeenEntry>,
     /// When the leases of all entries of others that were seen are over.
     seen_leases_end: Instant,
-    vacancy: Option<Vacancy>,
+    vacancy: Option<Box<Vacancy>>,
     /// When what is known about the entry was last learned.
     learned_at: Instant,
     step_downs: VecDeque<KnownStepDown>,
@@ -67,7 +67,7 @@ impl Evidence {
     }
 
     pub fn vacancy(&self) -> Option<&Vacancy> {
-        self.vacancy.as_ref()
+        self.vacancy.as_deref()
     }
 
     pub fn learned_at(&self) -> Instant {
@@ -81,7 +81,7 @@ impl Evidence {
     /// The newest revision known of.
     pub fn newest_revision(&self) -> Revision {
         let seen = self.last_seen.as_ref().map(|seen| seen.revision);
-        seen.max(self.vacancy.as_ref().and_then(Vacancy::revision)).unwrap_or(Revision(0))
+        seen.max(self.vacancy().and_then(Vacancy::revision)).unwrap_or(Revision(0))
     }
 
     /// Adds what a tombstone replaced, which a read does not show. An entry with its revision is
@@ -110,7 +110,7 @@ impl Evidence {
         let seen = match self.last_seen.take() {
             // Of one write: two histories of a store may give out one revision.
             Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,
-            _ => SeenEntry { revision, entry, at, from_hint },
+            before => SeenEntry::after(before, SeenEntry { revision, entry, at, from_hint }),
         };
         if !is_me {
             let ends = seen.lease_ends(max_lease, expires);
@@ -172,7 +172,7 @@ impl Evidence {
             }
             _ => {
                 self.vacancy =
-                    Some(Vacancy { tombstone, previous, first_seen: at, empty_is_proof });
+                    Some(Box::new(Vacancy { tombstone, previous, first_seen: at, empty_is_proof }));
             }
         }
     }
@@ -216,8 +216,7 @@ impl Evidence {
     ) -> CoolDownWait {
         let blind = Vacancy::empty(now, capabilities.empty_is_proof);
         let mut wait = self
-            .vacancy
-            .as_ref()
+            .vacancy()
             .filter(|vacancy| vacancy.revision() == expected)
             .unwrap_or(&blind)
             .wait(&self.inputs(now, settings, capabilities));
@@ -355,8 +354,8 @@ impl Evidence {
         self.extend_own_cool_down(now + left);
         self.refused_wait = Duration::ZERO;
         let released = Tombstone::Released { by: settings.nonce, left, cause: None, to: None };
-        self.vacancy =
-            Some(Vacancy { tombstone: Some((revision, released)), ..Vacancy::empty(now, false) });
+        let tombstone = Some((revision, released));
+        self.vacancy = Some(Box::new(Vacancy { tombstone, ..Vacancy::empty(now, false) }));
     }
 
     /// `in_flight`: when the request in flight was sent, and when the leases seen by then are over.

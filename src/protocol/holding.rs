@@ -42,6 +42,9 @@ impl Holding {
     pub fn new(cx: &mut Context, now: Instant, stored: StoredCreate) -> Self {
         let StoredCreate { created, sent, wait } = stored;
         cx.requests.settle_all();
+        // Each further renewal is due an interval after the one before: the elections that a
+        // process acquires at one moment would be renewed at one moment for ever.
+        let first = cx.settings.timing.renewal().mul_f64(cx.random.f64());
         let mut holding = Self {
             token: created.into(),
             revision: created,
@@ -51,7 +54,7 @@ impl Holding {
             floor: wait.floor,
             predecessor: wait.predecessor,
             began: false,
-            renew_at: sent + cx.settings.timing.renewal(),
+            renew_at: sent + first,
             retries: None,
             last_failure: None,
             check: false,

@@ -51,6 +51,7 @@
 //! # Ok::<(), incumbent::protocol::TimingError>(())
 //! ```
 
+mod actions;
 mod backoff;
 mod choria;
 mod context;

@@ -56,7 +56,8 @@ pub(super) struct WriteDraft {
 /// Requests to the lock: at most one at a time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Requests {
-    in_flight: Option<InFlightRequest>,
+    /// Boxed, as there is none almost always.
+    in_flight: Option<Box<InFlightRequest>>,
     unsettled: VecDeque<UnsettledWrite>,
     last_request: u64,
     last_write: u64,
@@ -79,8 +80,8 @@ impl Requests {
         let id = self.last_request;
         // Later than the lock's own timeout, which gives the reason.
         let times_out_at = now + timeout + timeout / 2 + Duration::from_millis(100);
-        self.in_flight =
-            Some(InFlightRequest { id, sent: now, kind, over, seen_leases_end, times_out_at });
+        let request = InFlightRequest { id, sent: now, kind, over, seen_leases_end, times_out_at };
+        self.in_flight = Some(Box::new(request));
         id
     }
 
@@ -112,7 +113,7 @@ impl Requests {
 
     /// The request `id`, which is in flight no longer; `None` if it was dropped before.
     pub fn take(&mut self, id: u64) -> Option<InFlightRequest> {
-        self.in_flight.take_if(|request| request.id == id)
+        self.in_flight.take_if(|request| request.id == id).map(|request| *request)
     }
 
     /// Drops the request in flight.
@@ -124,7 +125,7 @@ impl Requests {
     /// lock should respond within the timeout that it is given. One that hangs must not hang
     /// the candidate.
     pub fn timed_out(&self, now: Instant, event: &Event) -> Option<(u64, Response)> {
-        let InFlightRequest { id, kind, times_out_at, .. } = self.in_flight.as_ref()?;
+        let InFlightRequest { id, kind, times_out_at, .. } = self.in_flight.as_deref()?;
         let responded = matches!(event, Event::Response { id: of, .. } if of == id);
         if responded || now < *times_out_at {
             return None;
@@ -165,11 +166,14 @@ impl Requests {
     /// The outcome of the write `number` is known.
     pub fn settle(&mut self, number: u64) {
         self.unsettled.retain(|write| write.number != number);
+        if self.unsettled.is_empty() {
+            self.settle_all();
+        }
     }
 
     /// The outcomes of all writes are known, or matter no more.
     pub fn settle_all(&mut self) {
-        self.unsettled.clear();
+        self.unsettled = VecDeque::new(); // takes no memory between two renewals
     }
 
     /// When the request in flight was sent, and until when those might lead whose entries had been
@@ -189,7 +193,7 @@ impl Requests {
         } = self;
         writer.each(in_flight, |writer, request| {
             let InFlightRequest { id: _, sent, kind, over: _, seen_leases_end: _, times_out_at } =
-                request;
+                &**request;
             writer.since(*sent, writer.timing.lease());
             writer.until(*times_out_at);
             match kind {

@@ -6,7 +6,6 @@
 //! is over stays silent. The expected number of creates is small and hardly depends on how many
 //! there are.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// λ of the truncated exponential: with 10 and a window of 20 ms, 10,000 standbys that see each
@@ -59,8 +58,11 @@ fn delay_in(window: Duration, priority: u8, draw: impl Fn(Duration) -> Duration)
 /// a wider window, so that those served early settle it among themselves.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HintLatency {
-    /// How old the last few hints were.
-    ages: VecDeque<Duration>,
+    /// How old the last few hints were, in microseconds.
+    ages: [u32; Self::KEPT],
+    /// How many of them there are, and which is the oldest once that is all.
+    known: u8,
+    oldest: u8,
     /// The shortest time that a request took.
     round_trip: Option<Duration>,
 }
@@ -69,10 +71,12 @@ impl HintLatency {
     const KEPT: usize = 8;
 
     pub(super) fn hint_came_after(&mut self, age: Duration) {
-        if self.ages.len() == Self::KEPT {
-            self.ages.pop_front();
+        let age = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
+        if let Some(oldest) = self.ages.get_mut(usize::from(self.oldest)) {
+            *oldest = age;
         }
-        self.ages.push_back(age);
+        self.oldest = (self.oldest + 1) % Self::KEPT as u8;
+        self.known = (self.known + 1).min(Self::KEPT as u8);
     }
 
     pub(super) fn request_took(&mut self, took: Duration) {
@@ -82,10 +86,12 @@ impl HintLatency {
     pub(super) fn window(&self) -> Duration {
         // The third quartile, so that one hint that was late for reasons of its own does not slow a
         // takeover.
-        let mut ages: Vec<_> = self.ages.iter().collect();
+        let mut ages = self.ages;
+        let ages = ages.get_mut(..usize::from(self.known)).unwrap_or_default();
         ages.sort_unstable();
-        let age = ages.get(ages.len().saturating_sub(1) * 3 / 4).copied().copied();
-        let latency = age.unwrap_or_default().saturating_add(self.round_trip.unwrap_or_default());
+        let age = ages.get(ages.len().saturating_sub(1) * 3 / 4).copied();
+        let age = Duration::from_micros(age.unwrap_or_default().into());
+        let latency = age.saturating_add(self.round_trip.unwrap_or_default());
         latency.saturating_mul(WINDOW_OF_LATENCY).clamp(MIN_WINDOW, MAX_WINDOW)
     }
 }

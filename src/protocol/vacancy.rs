@@ -22,6 +22,21 @@ pub(super) struct SeenEntry {
 }
 
 impl SeenEntry {
+    /// `seen`, with the text of the entry before where that is equal: what is kept for long does
+    /// not move with each renewal to memory between what is not.
+    pub fn after(before: Option<Self>, mut seen: Self) -> Self {
+        if let Some(before) = before {
+            let (old, new) = (before.entry, &mut seen.entry);
+            if old.identity == new.identity {
+                new.identity = old.identity;
+            }
+            if old.advertisement == new.advertisement {
+                new.advertisement = old.advertisement;
+            }
+        }
+        seen
+    }
+
     /// The term it belongs to, where its mark states it.
     pub fn term(&self) -> Option<(Nonce, Token)> {
         let mark = self.entry.mark.as_ref()?;

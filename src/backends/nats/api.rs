@@ -1,6 +1,7 @@
 //! Requests to JetStream, and their responses.
 
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Message};
@@ -12,6 +13,7 @@ use super::config::BucketConfig;
 use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
 use super::message::StoredMessage;
+use super::reply_inbox::Request;
 use super::stream::StreamInfo;
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::text::escape_line;
@@ -110,7 +112,28 @@ pub(super) struct Ack {
     seq: u64,
 }
 
+/// What almost every response to a write is: without an error, and its text without escapes.
+#[derive(Deserialize)]
+struct PlainAck<'a> {
+    stream: &'a str,
+    seq: u64,
+    #[serde(default)]
+    error: Option<serde::de::IgnoredAny>,
+}
+
 impl Ack {
+    /// Reads the response to a write to the bucket: at once and without a copy where it is plain.
+    fn sequence(payload: &[u8], bucket: &str) -> Result<u64, ApiFailure> {
+        match serde_json::from_slice(payload) {
+            Ok(PlainAck { stream, seq: seq @ 1.., error: None })
+                if stream.strip_prefix("KV_") == Some(bucket) =>
+            {
+                Ok(seq)
+            }
+            _ => decode_bytes::<Self>(payload)?.sequence_in(bucket),
+        }
+    }
+
     /// Returns the sequence, if it is one of the bucket's stream: any subscriber of the key may
     /// respond, too.
     pub(super) fn sequence_in(self, bucket: &str) -> Result<u64, ApiFailure> {
@@ -145,20 +168,22 @@ impl Api {
     }
 
     /// Sends a conditional write, and returns the new sequence.
-    pub(super) async fn publish(
+    ///
+    /// Not an `async fn`, which would keep what is sent until the response arrives.
+    pub(super) fn publish(
         &self,
         key: &str,
         headers: HeaderMap,
         payload: Bytes,
         timeout: Duration,
-    ) -> Result<u64, ApiFailure> {
-        let subject = format!("{}{key}", self.keys);
-        let message = self
-            .connection
-            .request(subject, Some(headers), payload, timeout)
-            .await
-            .map_err(ApiFailure::Request)?;
-        decode::<Ack>(&message)?.sequence_in(&self.bucket)
+    ) -> impl Future<Output = Result<u64, ApiFailure>> + Send + use<'_> {
+        let subject = format!("{}{key}", self.keys).into();
+        let request = Box::new(Request { subject, headers: Some(headers), payload });
+        async move {
+            let message = self.connection.request(request, timeout).await;
+            let message = message.map_err(ApiFailure::Request)?;
+            Ack::sequence(&message.payload, &self.bucket)
+        }
     }
 
     /// Returns the last message of a key, from the leader of the stream: only the leader is never
@@ -206,12 +231,10 @@ impl Api {
     ) -> Result<T, ApiFailure> {
         let subject = format!("{}.{verb}.KV_{}", self.prefix, self.bucket);
         let body = serde_json::to_vec(body).map_err(malformed)?;
-        let message = self
-            .connection
-            .request(subject, None, body.into(), timeout)
-            .await
-            .map_err(ApiFailure::Request)?;
-        decode(&message)
+        let (subject, payload) = (subject.into(), body.into());
+        let request = Box::new(Request { subject, headers: None, payload });
+        let message = self.connection.request(request, timeout).await;
+        decode(&message.map_err(ApiFailure::Request)?)
     }
 
     /// Converts a failed request into the error of a bucket.

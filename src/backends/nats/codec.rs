@@ -7,7 +7,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{HeaderMap, HeaderValue};
+use async_nats::header;
+use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 
 use super::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
@@ -20,39 +21,40 @@ use crate::lock::{
     Content, Entry, Mark, Release, Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
 };
 
-const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
-const TTL: &str = "Nats-TTL";
-const MARKER: &str = "Nats-Marker-Reason";
-const OPERATION: &str = "KV-Operation";
-const WRITE: &str = "Incumbent-Write";
-const LEASE: &str = "Incumbent-Lease";
-const TOKEN: &str = "Incumbent-Token";
-const SINCE: &str = "Incumbent-Since";
-const ADVERTISEMENT: &str = "Incumbent-Advertisement";
-const VERSION: &str = "Incumbent-Version";
-const RELEASE: &str = "Incumbent-Release";
-const BY: &str = "Incumbent-By";
-const LEFT: &str = "Incumbent-Left";
+// As names, not as text, which the client would check and copy at each use.
+const EXPECTED: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
+const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
+const MARKER: HeaderName = HeaderName::from_static("Nats-Marker-Reason");
+const OPERATION: HeaderName = HeaderName::from_static("KV-Operation");
+const WRITE: HeaderName = HeaderName::from_static("Incumbent-Write");
+const LEASE: HeaderName = HeaderName::from_static("Incumbent-Lease");
+const TOKEN: HeaderName = HeaderName::from_static("Incumbent-Token");
+const SINCE: HeaderName = HeaderName::from_static("Incumbent-Since");
+const ADVERTISEMENT: HeaderName = HeaderName::from_static("Incumbent-Advertisement");
+const VERSION: HeaderName = HeaderName::from_static("Incumbent-Version");
+const RELEASE: HeaderName = HeaderName::from_static("Incumbent-Release");
+const BY: HeaderName = HeaderName::from_static("Incumbent-By");
+const LEFT: HeaderName = HeaderName::from_static("Incumbent-Left");
 /// Of a release: the candidate that the election is handed over to.
-const TO: &str = "Incumbent-To";
-const STEPPED_DOWN: &str = "Incumbent-Stepped-Down";
+const TO: HeaderName = HeaderName::from_static("Incumbent-To");
+const STEPPED_DOWN: HeaderName = HeaderName::from_static("Incumbent-Stepped-Down");
 
 /// The version of these headers.
 const CURRENT: &str = "1";
 
 /// The headers of a delivered or a stored message.
 pub(super) trait Headers {
-    fn value(&self, name: &str) -> Option<&str>;
+    fn value(&self, name: HeaderName) -> Option<&str>;
 }
 
 impl Headers for HeaderMap {
-    fn value(&self, name: &str) -> Option<&str> {
+    fn value(&self, name: HeaderName) -> Option<&str> {
         self.get(name).map(HeaderValue::as_str)
     }
 }
 
 impl<H: Headers> Headers for Option<H> {
-    fn value(&self, name: &str) -> Option<&str> {
+    fn value(&self, name: HeaderName) -> Option<&str> {
         self.as_ref()?.value(name)
     }
 }
@@ -78,10 +80,10 @@ impl Block {
 }
 
 impl Headers for Block {
-    fn value(&self, name: &str) -> Option<&str> {
+    fn value(&self, name: HeaderName) -> Option<&str> {
         self.0.lines().skip(1).find_map(|line| {
             let (found, value) = line.split_once(':')?;
-            (found == name).then(|| value.trim())
+            (found == AsRef::<str>::as_ref(&name)).then(|| value.trim())
         })
     }
 }
@@ -156,7 +158,7 @@ pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
 pub(super) fn advertisement_len(write: &Write) -> usize {
     let separators = ": \r\n".len();
     let line = |advertisement: &Arc<Advertisement>| {
-        ADVERTISEMENT.len() + separators + advertisement.to_json().len()
+        AsRef::<str>::as_ref(&ADVERTISEMENT).len() + separators + advertisement.to_json().len()
     };
     write.advertisement.as_ref().map_or(0, line)
 }
@@ -216,15 +218,15 @@ pub(super) struct Republished {
 /// Decodes the headers of a republished message; `None` if the server did not store the message in
 /// `stream`.
 pub(super) fn republished(headers: &impl Headers, stream: &str) -> Option<Republished> {
-    if headers.value("Nats-Stream")? != stream {
+    if headers.value(header::NATS_STREAM)? != stream {
         return None;
     }
-    let revision = Revision(number(headers.value("Nats-Sequence")?)?);
-    let previous = headers.value("Nats-Last-Sequence").and_then(number);
+    let revision = Revision(number(headers.value(header::NATS_SEQUENCE)?)?);
+    let previous = headers.value(header::NATS_LAST_SEQUENCE).and_then(number);
     Some(Republished {
         revision,
         previous: previous.map(|n| (n > 0).then_some(Revision(n))),
-        stored_at: headers.value("Nats-Time-Stamp").and_then(super::time::since_epoch),
+        stored_at: headers.value(header::NATS_TIME_STAMP).and_then(super::time::since_epoch),
     })
 }
 
@@ -236,7 +238,7 @@ fn expecting(expected: Option<Revision>) -> HeaderMap {
 
 /// Adds a header. A value that is not valid in a header is omitted; this library writes no such
 /// value.
-fn put(headers: &mut HeaderMap, name: &'static str, value: impl AsRef<str>) {
+fn put(headers: &mut HeaderMap, name: HeaderName, value: impl AsRef<str>) {
     if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
         headers.insert(name, value);
     }

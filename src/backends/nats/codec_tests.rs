@@ -110,13 +110,14 @@ proptest! {
         fields in proptest::collection::vec((0_usize..17, "[0-9a-fA-F.:\\-hmsTZnever]{0,40}|\\PC{0,20}"), 0..12),
         value in any::<Vec<u8>>(),
     ) {
-        const NAMES: [&str; 17] = [
+        const NAMES: [HeaderName; 17] = [
             EXPECTED, TTL, MARKER, OPERATION, WRITE, LEASE, TOKEN, SINCE, VERSION, RELEASE, BY, LEFT,
-            STEPPED_DOWN, ADVERTISEMENT, "Nats-Sequence", "Nats-Last-Sequence", "Nats-Time-Stamp",
+            STEPPED_DOWN, ADVERTISEMENT, header::NATS_SEQUENCE, header::NATS_LAST_SEQUENCE,
+            header::NATS_TIME_STAMP,
         ];
         let mut headers = HeaderMap::new();
         for (name, text) in fields {
-            put(&mut headers, NAMES[name], text);
+            put(&mut headers, NAMES[name].clone(), text);
         }
         if let Content::Held(entry) = content(&headers, &value, EXPIRY) {
             prop_assert!(entry.identity.len() <= MAX_IDENTITY_LEN);
@@ -162,13 +163,14 @@ fn message_ttl_counts_if_the_bucket_allows_it() {
 
 #[test]
 fn value_may_continue_in_the_next_line() {
+    let name = HeaderName::from_static;
     let block = Block::new(b"NATS/1.0\r\nA: 1\r\n 2\r\nB: 3\r\n\r\n");
-    assert_eq!((block.value("A"), block.value("B")), (Some("1 2"), Some("3")));
+    assert_eq!((block.value(name("A")), block.value(name("B"))), (Some("1 2"), Some("3")));
 }
 
 #[test]
 fn tombstones_of_others() {
-    let with = |name: &str, value: &str| {
+    let with = |name: HeaderName, value: &str| {
         let mut headers = HeaderMap::new();
         headers.insert(name, value);
         content(&headers, b"", EXPIRY)

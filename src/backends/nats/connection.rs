@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    Client, ConnectError, ConnectOptions, Event, HeaderMap, Message, PublishError,
-    PublishErrorKind, ServerAddr, ServerError, StatusCode, ToServerAddrs,
+    Client, ConnectError, ConnectOptions, Event, Message, PublishError, PublishErrorKind,
+    ServerAddr, ServerError, StatusCode, ToServerAddrs,
 };
-use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use tokio::sync::broadcast;
 
-use super::reply_inbox::{NoReply, Replies};
+use super::reply_inbox::{NoReply, Replies, Request};
 
 /// The capacity of the event channel. With more events at once, some denied requests time out
 /// instead.
@@ -151,16 +150,15 @@ impl Connection {
     /// If the future is dropped, the request may have been sent.
     pub(super) async fn request(
         &self,
-        subject: String,
-        headers: Option<HeaderMap>,
-        payload: Bytes,
+        request: Box<Request>,
         timeout: Duration,
     ) -> Result<Message, RequestFailure> {
         if !self.is_connected() {
             return Err(RequestFailure::Disconnected);
         }
         let mut events = self.events();
-        let answer = self.replies.request(&self.client, subject.clone(), headers, payload);
+        let subject = request.subject.clone();
+        let answer = self.replies.request(&self.client, request);
         tokio::select! {
             answer = tokio::time::timeout(timeout, answer) => match answer {
                 Ok(Ok(message)) if message.status == Some(StatusCode::NO_RESPONDERS) => {

@@ -52,8 +52,13 @@ impl NatsLock {
         timeout: Duration,
     ) -> Result<(Arc<StreamFacts>, Duration), LockError> {
         check_key(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        if let Some(facts) = self.state().current_facts() {
+            return Ok((facts, timeout));
+        }
         let start = Instant::now();
-        let facts = self.state().facts(timeout).await.map_err(BucketError::into_lock_error)?;
+        // Boxed, as it is rare and takes most of the memory of a request.
+        let facts = Box::pin(self.state().facts(timeout)).await;
+        let facts = facts.map_err(BucketError::into_lock_error)?;
         Ok((facts, timeout.saturating_sub(start.elapsed())))
     }
 
@@ -65,9 +70,9 @@ impl NatsLock {
         self.state().api.lock_error(failure, doing, true)
     }
 
-    async fn write_entry(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+    async fn write_entry(&self, name: &str, write: &Write) -> Result<Revision, LockError> {
         let (facts, left) = self.prepare(name, write.timeout).await?;
-        let advertisement_len = codec::advertisement_len(&write);
+        let advertisement_len = codec::advertisement_len(write);
         let max_len = facts.config.max_identity_len_with(advertisement_len);
         if write.identity.len() > max_len {
             let beside = match advertisement_len {
@@ -83,15 +88,16 @@ impl NatsLock {
                 ),
             ));
         }
-        let start = Instant::now();
+        let mut left = left;
         if write.expected.is_none() && !self.state().can_read() {
             // A candidate without permission to read takes the response to a create as its reading,
             // and `capabilities` reports what an empty key proves.
+            let start = Instant::now();
             let proof = Box::pin(self.state().proves_unused(left));
             proof.await.map_err(BucketError::into_lock_error)?;
+            left = left.saturating_sub(start.elapsed());
         }
-        let left = left.saturating_sub(start.elapsed());
-        let headers = codec::entry_headers(&write, facts.config.allow_msg_ttl);
+        let headers = codec::entry_headers(write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.state().api.publish(name, headers, value, left).await {
             // A write cannot have a lower sequence than the one that it replaced: the response is
@@ -308,7 +314,7 @@ impl Lock for NatsLock {
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.write_entry(name, write).await
+        self.write_entry(name, &write).await
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {

@@ -4,31 +4,27 @@
 //! (async-nats 0.51): each lost reply leaks a few hundred bytes, which adds up in a process that
 //! campaigns in many elections and outlives many restarts of servers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_nats::{Client, HeaderMap, Message, PublishError, SubscribeError};
+use async_nats::{Client, HeaderMap, Message, PublishError, Subject, SubscribeError, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-/// Requests in flight, by the last token of their reply subject.
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Message>>>>;
-
-/// The responses to one connection's requests.
+/// The requests of one connection, and the responses to them.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     inbox: tokio::sync::Mutex<Option<Inbox>>,
     next: AtomicU64,
 }
 
-/// A subscription, and the task that dispatches its messages.
+/// A subscription, and the task that sends requests and dispatches their responses.
 #[derive(Debug)]
 struct Inbox {
-    subject: Arc<str>,
-    waiting: Waiting,
+    requests: Arc<Requests>,
     task: JoinHandle<()>,
 }
 
@@ -36,6 +32,31 @@ impl Drop for Inbox {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// The requests that wait for responses to one subscription.
+#[derive(Debug)]
+struct Requests {
+    /// The subject of responses, without the last token.
+    subject: String,
+    in_flight: Mutex<InFlight>,
+    /// Notified when there are requests to send.
+    queued: Notify,
+}
+
+/// By the last token of the reply subject.
+#[derive(Debug, Default)]
+struct InFlight {
+    waiting: HashMap<u64, oneshot::Sender<Result<Message, PublishError>>>,
+    unsent: BTreeMap<u64, Box<Request>>,
+}
+
+/// What to send.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) subject: Subject,
+    pub(super) headers: Option<HeaderMap>,
+    pub(super) payload: Bytes,
 }
 
 /// Why there is no response.
@@ -54,71 +75,124 @@ impl Replies {
     pub(super) async fn request(
         &self,
         client: &Client,
-        subject: String,
-        headers: Option<HeaderMap>,
-        payload: Bytes,
+        request: Box<Request>,
     ) -> Result<Message, NoReply> {
-        let (inbox, waiting) = self.inbox(client).await.map_err(NoReply::Unsubscribed)?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = oneshot::channel();
-        lock(&waiting).insert(number, sender);
-        let _forgets = Forget { waiting: &waiting, number };
-        let reply = format!("{inbox}.{number}");
-        let sent = match headers {
-            Some(headers) => {
-                client.publish_with_reply_and_headers(subject, reply, headers, payload).await
-            }
-            None => client.publish_with_reply(subject, reply, payload).await,
+        let (requests, number, answer) = {
+            let requests = self.requests(client).await.map_err(NoReply::Unsubscribed)?;
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let answer = requests.add(number, request);
+            (requests, number, answer)
         };
-        sent.map_err(NoReply::Unpublished)?;
-        answer.await.map_err(|_| NoReply::Closed)
+        let _forgets = Forget { requests: &requests, number };
+        match answer.await {
+            Ok(answer) => answer.map_err(NoReply::Unpublished),
+            Err(_) => Err(NoReply::Closed),
+        }
     }
 
     /// Returns the inbox for responses. Subscribes at the first use, and again after the
     /// subscription has ended.
-    async fn inbox(&self, client: &Client) -> Result<(Arc<str>, Waiting), SubscribeError> {
+    async fn requests(&self, client: &Client) -> Result<Arc<Requests>, SubscribeError> {
         let mut inbox = self.inbox.lock().await;
         let open = match inbox.take().filter(|inbox| !inbox.task.is_finished()) {
             Some(open) => open,
-            None => Inbox::open(client).await?,
+            None => Box::pin(Inbox::open(client)).await?, // rare, and large
         };
-        let open = inbox.insert(open);
-        Ok((Arc::clone(&open.subject), Arc::clone(&open.waiting)))
+        Ok(Arc::clone(&inbox.insert(open).requests))
     }
 }
 
 impl Inbox {
     async fn open(client: &Client) -> Result<Self, SubscribeError> {
-        let subject: Arc<str> = client.new_inbox().into();
-        let mut answers = client.subscribe(format!("{subject}.*")).await?;
-        let waiting = Waiting::default();
-        let dispatched = Arc::clone(&waiting);
-        let task = tokio::spawn(async move {
-            while let Some(answer) = answers.next().await {
-                let number = answer.subject.rsplit('.').next().and_then(|token| token.parse().ok());
-                let request = number.and_then(|number: u64| lock(&dispatched).remove(&number));
-                if let Some(request) = request {
-                    let _ = request.send(answer); // an error means that the request was dropped
+        let subject = client.new_inbox();
+        let answers = client.subscribe(format!("{subject}.*")).await?;
+        let (in_flight, queued) = (Mutex::default(), Notify::new());
+        let requests = Arc::new(Requests { subject, in_flight, queued });
+        let task = tokio::spawn(Arc::clone(&requests).exchange(client.clone(), answers));
+        Ok(Self { requests, task })
+    }
+}
+
+impl Requests {
+    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a request, and returns where its response arrives.
+    fn add(
+        &self,
+        number: u64,
+        request: Box<Request>,
+    ) -> oneshot::Receiver<Result<Message, PublishError>> {
+        let (sender, answer) = oneshot::channel();
+        let mut in_flight = self.in_flight();
+        in_flight.waiting.insert(number, sender);
+        in_flight.unsent.insert(number, request);
+        drop(in_flight);
+        self.queued.notify_one();
+        answer
+    }
+
+    /// Sends what is queued, and dispatches responses until the subscription ends.
+    async fn exchange(self: Arc<Self>, client: Client, mut answers: Subscriber) {
+        loop {
+            tokio::select! {
+                answer = answers.next() => match answer {
+                    Some(answer) => self.dispatch(answer),
+                    None => break,
+                },
+                () = self.queued.notified() => {
+                    // Elections that were woken with this one queue their requests first. Then the
+                    // client sends all in one write to its socket, and the server responds alike.
+                    tokio::task::yield_now().await;
+                    self.send_queued(&client).await;
                 }
             }
-            lock(&dispatched).clear();
-        });
-        Ok(Self { subject, waiting, task })
+        }
+        self.in_flight().waiting.clear();
+    }
+
+    fn dispatch(&self, answer: Message) {
+        let number = answer.subject.rsplit('.').next().and_then(|token| token.parse().ok());
+        let request = number.and_then(|number: u64| self.in_flight().waiting.remove(&number));
+        if let Some(request) = request {
+            let _ = request.send(Ok(answer)); // an error means that the request was dropped
+        }
+    }
+
+    async fn send_queued(&self, client: &Client) {
+        let count = self.in_flight().unsent.len(); // those that come meanwhile notify again
+        for _ in 0..count {
+            let Some((number, request)) = self.in_flight().unsent.pop_first() else { return };
+            let Request { subject, headers, payload } = *request;
+            let reply = format!("{}.{number}", self.subject);
+            let sent = match headers {
+                Some(headers) => {
+                    client.publish_with_reply_and_headers(subject, reply, headers, payload).await
+                }
+                None => client.publish_with_reply(subject, reply, payload).await,
+            };
+            if let Err(error) = sent
+                && let Some(request) = self.in_flight().waiting.remove(&number)
+            {
+                let _ = request.send(Err(error)); // as above
+            }
+        }
     }
 }
 
 /// Removes a request that has ended.
 struct Forget<'a> {
-    waiting: &'a Waiting,
+    requests: &'a Requests,
     number: u64,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        lock(self.waiting).remove(&self.number);
+        let mut in_flight = self.requests.in_flight();
+        in_flight.waiting.remove(&self.number);
+        let unsent = in_flight.unsent.remove(&self.number);
+        drop(in_flight);
+        drop(unsent);
     }
-}
-
-fn lock(waiting: &Waiting) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Message>>> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{HeaderMap, Message};
+use async_nats::{HeaderMap, HeaderName, Message};
 use bytes::Bytes;
 use futures_util::StreamExt;
 
@@ -14,7 +14,7 @@ use crate::lock::roll_call::{Answers, parse_request, request_to_json, to_json};
 use crate::lock::{CandidateInfo, CandidateRequest, LockError, LockErrorKind, RollCall};
 
 /// For how long answers are awaited, in milliseconds.
-const WITHIN: &str = "Incumbent-Within-Ms";
+const WITHIN: HeaderName = HeaderName::from_static("Incumbent-Within-Ms");
 /// The timeout of sending one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 

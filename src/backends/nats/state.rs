@@ -103,15 +103,18 @@ impl BucketState {
         self.known().facts.clone()
     }
 
+    /// Returns the known facts, unless a request showed that they are out of date.
+    pub(super) fn current_facts(&self) -> Option<Arc<StreamFacts>> {
+        self.known_facts().filter(|_| !self.stale.load(Ordering::Relaxed))
+    }
+
     /// Returns the known facts; requests them if there are none, or if they are out of date. Waits
     /// for at most `timeout`.
     pub(super) async fn facts(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
-        let known = self.known_facts();
-        if let Some(facts) = &known
-            && !self.stale.load(Ordering::Relaxed)
-        {
-            return Ok(facts.clone());
+        if let Some(facts) = self.current_facts() {
+            return Ok(facts);
         }
+        let known = self.known_facts();
         // The known facts may suffice: leave most of the time for the request that needs them.
         let timeout_left = if known.is_some() { timeout / 3 } else { timeout };
         match (self.open(timeout_left).await, known) {
@@ -335,8 +338,35 @@ impl BucketState {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lock::NatsLock;
     use super::*;
     use crate::backends::hint_hub::size_of_election;
+    use crate::lock::{Lock, Mark, Nonce, Write, WriteId};
+
+    /// More than the C library keeps at hand for each thread makes renewals slow.
+    #[tokio::test]
+    async fn a_write_takes_little_memory() {
+        let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
+        let client = options.connect("127.0.0.1:1").await.expect("a client without a connection");
+        let bucket = BucketState::new(client.into(), BucketConfig::new("B"));
+        let mark = Mark {
+            write: WriteId { nonce: Nonce(1), number: 1 },
+            lease: Duration::ZERO,
+            token: None,
+            since_unix_ms: 0,
+        };
+        let write = Write {
+            expected: None,
+            identity: "c".into(),
+            mark,
+            ttl: Duration::ZERO,
+            advertisement: None,
+            timeout: Duration::ZERO,
+        };
+        let lock = NatsLock::new(Arc::new(bucket));
+        let bytes = size_of_val(&*lock.write("e", write));
+        assert!(bytes <= 1_024, "{bytes} bytes");
+    }
 
     #[test]
     fn an_election_takes_little_memory() {

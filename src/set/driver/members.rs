@@ -40,7 +40,7 @@ impl Driver {
         for (shard, request) in present.iter().flatten().flat_map(Present::requests) {
             let election = self.elections.get(shard as usize);
             if let Some(election) = election.filter(|election| election.is_leader()) {
-                election.shared().inbox.send(Input::Take(request));
+                election.shared().inbox.send(Input::Take(Box::new(request)));
             }
         }
         self.on_roll(now, present.map(|all| all.iter().map(Present::info).collect()));

@@ -269,8 +269,7 @@ fn updates(elections: &[Election]) -> SelectAll<BoxStream<'static, u32>> {
         let mut status = election.shared().status.subscribe();
         status.mark_changed();
         stream::unfold(status, move |mut status| async move {
-            status.changed().await.ok()?;
-            status.mark_unchanged();
+            status.changed().await;
             Some((shard, status))
         })
         .boxed()

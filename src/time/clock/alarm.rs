@@ -4,12 +4,16 @@
 //! wakes no task. On Linux the thread waits for a `timerfd` on `CLOCK_BOOTTIME`, which is due at
 //! the instant itself, also when that passed during suspension. It runs while there are sleepers,
 //! and ends with the last one.
+//!
+//! It wakes sleepers together that are close to each other. Thousands of elections would otherwise
+//! wake the thread, and with it the workers of a runtime, one by one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::thread;
+use std::time::Duration;
 
 use super::BootClock;
 use super::Clock;
@@ -18,6 +22,11 @@ use super::bell::Bell;
 
 static ALARM: Alarm = Alarm::new();
 
+/// A sleeper may be woken late by this part of its wait.
+const LATE_PART: u64 = 100;
+/// How late it may be woken at the most.
+const MOST_LATE: Duration = Duration::from_millis(5);
+
 pub(super) struct Alarm {
     state: Mutex<State>,
     /// Where there is no better bell: notifies the thread of an earlier deadline.
@@ -25,7 +34,8 @@ pub(super) struct Alarm {
 }
 
 struct State {
-    sleepers: BTreeMap<(Instant, u64), Waker>,
+    /// By when they are to be woken at the latest.
+    sleepers: BTreeMap<Key, Sleeper>,
     next_id: u64,
     /// Of the thread, while it runs.
     bell: Option<Bell>,
@@ -33,10 +43,21 @@ struct State {
     rings: Instant,
 }
 
+/// The latest instant to wake a sleeper, in nanoseconds, and the sleeper's number.
+type Key = (u64, u64);
+
+struct Sleeper {
+    /// When it wakes at the earliest, in nanoseconds.
+    at: u64,
+    waker: Waker,
+}
+
 /// One sleeper. Its drop forgets the sleeper.
 pub(super) struct Ticket {
     alarm: &'static Alarm,
-    key: (Instant, u64),
+    key: Key,
+    /// As in [`Sleeper`].
+    at: u64,
     waker: Waker,
 }
 
@@ -48,12 +69,12 @@ impl Ticket {
 
     /// When it wakes.
     pub fn at(&self) -> Instant {
-        self.key.0
+        Instant::from_nanos(self.at)
     }
 
     /// Whether it wakes this task at `at`. It may be used up if that has passed.
     pub fn is_for(&self, at: Instant, cx: &Context<'_>) -> bool {
-        self.key.0 == at && self.waker.will_wake(cx.waker())
+        self.at == at.as_nanos() && self.waker.will_wake(cx.waker())
     }
 }
 
@@ -61,7 +82,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         // Dropped after the lock is given back: with a waker its task may go, and other sleepers
         // with that.
-        let _waker = self.alarm.state().sleepers.remove(&self.key);
+        let _sleeper = self.alarm.state().sleepers.remove(&self.key);
     }
 }
 
@@ -75,14 +96,18 @@ impl Alarm {
     fn ticket(&'static self, at: Instant, cx: &Context<'_>) -> Option<Ticket> {
         let waker = cx.waker().clone();
         let kept = waker.clone();
+        let late = at.saturating_since(BootClock.now()).as_nanos() / u128::from(LATE_PART);
+        let late = Duration::from_nanos(u64::try_from(late).unwrap_or(u64::MAX)).min(MOST_LATE);
+        let rings = at + late;
+        let at = at.as_nanos();
         let mut state = self.state();
-        let key = (at, state.next_id);
+        let key = (rings.as_nanos(), state.next_id);
         state.next_id = state.next_id.wrapping_add(1);
         match &state.bell {
-            Some(_) if state.rings <= at => {}
+            Some(_) if state.rings <= rings => {}
             Some(bell) => {
-                bell.ring_at(at);
-                state.rings = at;
+                bell.ring_at(rings);
+                state.rings = rings;
                 self.sooner.notify_one();
             }
             None => {
@@ -94,9 +119,9 @@ impl Alarm {
                 (state.bell, state.rings) = (Some(bell), Instant::ORIGIN);
             }
         }
-        state.sleepers.insert(key, waker);
+        state.sleepers.insert(key, Sleeper { at, waker });
         drop(state);
-        Some(Ticket { alarm: self, key, waker: kept })
+        Some(Ticket { alarm: self, key, at, waker: kept })
     }
 
     fn run(&self, bell: &Bell) {
@@ -105,17 +130,18 @@ impl Alarm {
             let due = state.take_due(BootClock.now());
             if !due.is_empty() {
                 drop(state);
-                for waker in due {
+                for sleeper in due {
                     // A waker that panics is of no concern to the others.
-                    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                    let _ = catch_unwind(AssertUnwindSafe(|| sleeper.waker.wake()));
                 }
                 state = self.state();
                 continue;
             }
-            let Some((&(at, _), _)) = state.sleepers.first_key_value() else {
+            let Some((&(latest, _), _)) = state.sleepers.first_key_value() else {
                 state.bell = None;
                 return;
             };
+            let at = Instant::from_nanos(latest);
             state.rings = at;
             bell.ring_at(at);
             state = if bell.is_heard() {
@@ -136,14 +162,17 @@ impl Alarm {
 }
 
 impl State {
-    fn take_due(&mut self, now: Instant) -> Vec<Waker> {
-        let mut due = Vec::new();
-        while let Some(first) = self.sleepers.first_entry()
-            && first.key().0 <= now
-        {
-            due.push(first.remove());
+    /// Takes all who may be woken, once one of them must be.
+    fn take_due(&mut self, now: Instant) -> Vec<Sleeper> {
+        let must = self.sleepers.keys().next().is_some_and(|(latest, _)| *latest <= now.as_nanos());
+        if !must {
+            return Vec::new();
         }
-        due
+        let may = ..=((now + MOST_LATE).as_nanos(), u64::MAX);
+        let due = self.sleepers.range(may).filter(|(_, sleeper)| sleeper.at <= now.as_nanos());
+        let mut due: Vec<_> = due.map(|(key, sleeper)| (sleeper.at, *key)).collect();
+        due.sort_unstable();
+        due.into_iter().filter_map(|(_, key)| self.sleepers.remove(&key)).collect()
     }
 }
 
@@ -151,7 +180,6 @@ impl State {
 mod tests {
     use std::sync::mpsc;
     use std::task::Wake;
-    use std::time::Duration;
 
     use super::*;
 
@@ -195,11 +223,29 @@ mod tests {
     }
 
     #[test]
+    fn those_who_are_close_to_each_other_are_woken_together_and_never_early() {
+        let mut state =
+            State { sleepers: BTreeMap::new(), next_id: 0, bell: None, rings: Instant::ORIGIN };
+        for (latest, at) in [(10, 9), (12, 8), (13, 11), (20, 10), (14, 7)] {
+            let sleeper = Sleeper { at, waker: Waker::noop().clone() };
+            state.sleepers.insert((latest, latest), sleeper);
+        }
+        let mut due = |now| -> Vec<_> {
+            let due = state.take_due(Instant::from_nanos(now));
+            due.iter().map(|sleeper| sleeper.at).collect()
+        };
+        assert!(due(9).is_empty());
+        assert_eq!(due(10), [7, 8, 9, 10]);
+        assert!(due(12).is_empty());
+        assert_eq!(due(13), [11]);
+    }
+
+    #[test]
     fn an_earlier_sleeper_does_not_wait_for_a_later_one() {
         let (alarm, (woken_by, woken)) = (alarm(), mpsc::channel());
         let waker = Waker::from(std::sync::Arc::new(Recorder(woken_by, "soon")));
         let _never = sleep(alarm, Instant::from_origin(Duration::MAX), Waker::noop());
-        while !alarm.state().rings.since_origin().eq(&Duration::MAX) {
+        while !alarm.state().rings.as_nanos().eq(&u64::MAX) {
             thread::yield_now(); // until the thread waits for the later one
         }
         let _soon = sleep(alarm, BootClock.now() + Duration::from_millis(5), &waker);
