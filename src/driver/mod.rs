@@ -46,7 +46,7 @@ use crate::election::shared::Shared;
 use crate::lock::{Hint, Lock, Request};
 use crate::protocol::{Action, Event, Refusal, Response};
 use crate::telemetry::Telemetry;
-use crate::time::clock::{Instant, sleep_until};
+use crate::time::clock::{Instant, sleep_until_about};
 
 /// What a candidate is made of.
 pub(crate) struct CandidateParts {
@@ -150,7 +150,7 @@ impl Driver {
     fn run(mut self, mut inputs: Inputs) -> impl Future<Output = ()> + Send {
         async move {
             let clock = Arc::clone(&self.shared().clock);
-            let mut sleep = sleep_until(clock, Instant::ORIGIN);
+            let mut sleep = sleep_until_about(clock, Instant::ORIGIN);
             self.handle(Event::Start);
             loop {
                 if self.perform() {

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use super::context::Context;
-use crate::lock::{Coverage, StepDownNotice};
+use crate::lock::StepDownNotice;
 use crate::time::clock::Instant;
 
 /// The longest wait for a poll on the average.
@@ -43,29 +42,8 @@ impl HintRate {
 /// A step-down notice, until nobody can need it any more.
 #[derive(Debug, Clone)]
 pub(super) struct SentNotice {
-    notice: StepDownNotice,
+    pub notice: StepDownNotice,
     pub until: Instant,
-}
-
-impl Context {
-    /// Keeps a notice that is sent now, if its receivers are drawn at random too.
-    pub fn keep_notice(&mut self, now: Instant, notice: StepDownNotice) {
-        if self.coverage == Coverage::Sampled {
-            let until = now + self.capabilities.max_lease;
-            self.sent_notice = Some(Box::new(SentNotice { notice, until }));
-        }
-    }
-
-    /// Another candidate has created its entry, and receives all hints by now. It may have missed
-    /// the notice, and would wait for the end of a lease.
-    pub fn repeat_notice(&mut self, now: Instant) {
-        if !self.requests.is_busy()
-            && let Some(sent) = self.sent_notice.take().filter(|sent| now < sent.until)
-        {
-            self.notify(now, sent.notice);
-            self.sent_notice = None;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{Listen, ListenerTask};
 use crate::lock::{Coverage, Hint, HintSink, Subscription};
 
 /// Ends one subscription.
-pub(super) struct Guard<L: Listen> {
+struct Guard<L: Listen> {
     of: Arc<L>,
     name: Arc<str>,
     id: u64,
@@ -97,4 +97,10 @@ pub(crate) fn subscribe<L: Listen>(of: &Arc<L>, name: &str, sink: HintSink) -> S
     hub.changed.notify_one();
     let (of, runtime, wants_all) = (Arc::clone(of), runtime.id(), AtomicBool::new(false));
     Subscription::sampled(Guard { of, name, id, runtime, wants_all }, Guard::want_all)
+}
+
+/// Returns the size in bytes of one election with one subscriber.
+#[cfg(all(test, feature = "nats"))]
+pub(crate) const fn size_of_election<L: Listen>() -> usize {
+    size_of::<(Arc<str>, super::Route<L::Note>)>() + size_of::<Guard<L>>()
 }

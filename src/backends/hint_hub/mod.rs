@@ -5,7 +5,7 @@
 //! runtime of another subscriber. Only the task reports coverage, also to new subscribers, so the
 //! last report is always the current one.
 
-mod guard;
+pub(crate) mod guard;
 mod sinks;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +16,6 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
-pub(crate) use guard::subscribe;
 use sinks::Sinks;
 
 use crate::lock::{Coverage, Hint, HintSink};
@@ -327,12 +326,6 @@ impl<N> HintHub<N> {
     fn state(&self) -> MutexGuard<'_, State<N>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the size in bytes of one election with one subscriber.
-#[cfg(all(test, feature = "nats"))]
-pub(crate) const fn size_of_election<L: Listen>() -> usize {
-    size_of::<(Arc<str>, Route<L::Note>)>() + size_of::<guard::Guard<L>>()
 }
 
 #[cfg(test)]

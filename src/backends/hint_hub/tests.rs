@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::guard::subscribe;
 use super::*;
 use crate::lock::Subscription;
 

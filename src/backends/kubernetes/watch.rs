@@ -14,7 +14,7 @@ use super::known::ObjectState;
 use super::record::{RecordLocation, resource_version};
 use super::roll_call::SeenCalls;
 use super::state::ResourceLockState;
-use crate::backends::hint_hub::{self, BEGINS_WITHIN, HINT_DELAY, HintHub, Listen};
+use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY, HintHub, Listen, guard};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 use crate::util::retry::BackendRetries;
 
@@ -48,7 +48,7 @@ impl Listen for Watched {
 pub(super) fn subscribe(lock: &Arc<ResourceLockState>, name: &str, sink: HintSink) -> Subscription {
     let (lock, election) = (Arc::clone(lock), lock.elections.get(name));
     let watched = Arc::new(Watched { lock, election, name: name.to_owned() });
-    hint_hub::subscribe(&watched, name, sink)
+    guard::subscribe(&watched, name, sink)
 }
 
 struct Watcher {

@@ -18,7 +18,7 @@ use super::message::{self, StoredMessage};
 use super::roll_call;
 use super::state::BucketState;
 use super::stream::StreamFacts;
-use crate::backends::hint_hub;
+use crate::backends::hint_hub::guard;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
     Reading, Record, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
@@ -358,7 +358,7 @@ impl Lock for NatsLock {
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        hint_hub::subscribe(self.state(), name, sink)
+        guard::subscribe(self.state(), name, sink)
     }
 }
 

@@ -340,7 +340,7 @@ impl BucketState {
 mod tests {
     use super::super::lock::NatsLock;
     use super::*;
-    use crate::backends::hint_hub::size_of_election;
+    use crate::backends::hint_hub::guard::size_of_election;
     use crate::lock::{Lock, Mark, Nonce, Write, WriteId};
 
     /// More than the C library keeps at hand for each thread makes renewals slow.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use super::check_name;
 use super::hints::{DeliveredRevisions, Subscribers};
 use super::seen::NewestRevisions;
-use crate::backends::hint_hub::{self, HintHub, Listen};
+use crate::backends::hint_hub::{HintHub, Listen, guard};
 use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::roll_call::no_calls;
 use crate::lock::{
@@ -203,7 +203,7 @@ impl<D: Database> Lock for SqlLock<D> {
         if !self.database.sends_hints() {
             return Subscription::none();
         }
-        hint_hub::subscribe(&self.database, name, sink)
+        guard::subscribe(&self.database, name, sink)
     }
 }
 

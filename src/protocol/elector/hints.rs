@@ -2,8 +2,8 @@
 
 use super::{Elector, Phase};
 use crate::lock::{Coverage, Hint, Record, Revision, StepDownNotice};
-use crate::protocol::context::Source;
-use crate::protocol::sampling::HintRate;
+use crate::protocol::context::{Context, Source};
+use crate::protocol::sampling::{HintRate, SentNotice};
 use crate::protocol::standby::read_spread;
 use crate::protocol::types::Rank;
 use crate::protocol::vacancy::KnownStepDown;
@@ -103,6 +103,27 @@ impl Elector {
             Phase::Standby(standby) => standby.read_soon(&self.cx, now, spread, soon),
             Phase::Holding(holding) => holding.read_soon(),
             _ => {}
+        }
+    }
+}
+
+impl Context {
+    /// Keeps a notice that is sent now, if its receivers are drawn at random too.
+    pub(in crate::protocol) fn keep_notice(&mut self, now: Instant, notice: StepDownNotice) {
+        if self.coverage == Coverage::Sampled {
+            let until = now + self.capabilities.max_lease;
+            self.sent_notice = Some(Box::new(SentNotice { notice, until }));
+        }
+    }
+
+    /// Another candidate has created its entry, and receives all hints by now. It may have missed
+    /// the notice, and would wait for the end of a lease.
+    pub(in crate::protocol) fn repeat_notice(&mut self, now: Instant) {
+        if !self.requests.is_busy()
+            && let Some(sent) = self.sent_notice.take().filter(|sent| now < sent.until)
+        {
+            self.notify(now, sent.notice);
+            self.sent_notice = None;
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::lock::{
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
 use crate::protocol::{Health, Rank, State};
-use crate::time::clock::{Clock, Instant, sleep_until};
+use crate::time::clock::{Clock, Instant, sleep_until_about};
 
 /// How long answers to a roll call are awaited.
 const ROLL_WITHIN: Duration = Duration::from_millis(500);
@@ -115,7 +115,7 @@ impl Drop for Driver {
 
 impl Driver {
     async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<SetInput>) {
-        let mut sleep = sleep_until(Arc::clone(&self.clock), self.clock.now());
+        let mut sleep = sleep_until_about(Arc::clone(&self.clock), self.clock.now());
         loop {
             // Elections often change many at a time: what is decided takes all of it in.
             while let Some(Some(shard)) = self.updates.next().now_or_never() {

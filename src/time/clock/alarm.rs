@@ -5,8 +5,8 @@
 //! the instant itself, also when that passed during suspension. It runs while there are sleepers,
 //! and ends with the last one.
 //!
-//! It wakes sleepers together that are close to each other. Thousands of elections would otherwise
-//! wake the thread, and with it the workers of a runtime, one by one.
+//! It wakes sleepers together that may be late a little, and are close to each other. Thousands of
+//! elections would otherwise wake the thread, and with it the workers of a runtime, one by one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ use super::bell::Bell;
 static ALARM: Alarm = Alarm::new();
 
 /// A sleeper may be woken late by this part of its wait.
-const LATE_PART: u64 = 100;
+const LATE_PART: u32 = 100;
 /// How late it may be woken at the most.
 const MOST_LATE: Duration = Duration::from_millis(5);
 
@@ -41,6 +41,14 @@ struct State {
     bell: Option<Bell>,
     /// When it rings next.
     rings: Instant,
+}
+
+/// Whether a sleeper may be woken late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Late {
+    No,
+    /// By [`LATE_PART`] of its wait, and [`MOST_LATE`] at the most.
+    Little,
 }
 
 /// The latest instant to wake a sleeper, in nanoseconds, and the sleeper's number.
@@ -63,8 +71,8 @@ pub(super) struct Ticket {
 
 impl Ticket {
     /// A sleeper who is woken at `at`; `None` where the system has no thread to spare.
-    pub fn new(at: Instant, cx: &Context<'_>) -> Option<Self> {
-        ALARM.ticket(at, cx)
+    pub fn new(at: Instant, late: Late, cx: &Context<'_>) -> Option<Self> {
+        ALARM.ticket(at, late, cx)
     }
 
     /// When it wakes.
@@ -93,12 +101,14 @@ impl Alarm {
         Self { state: Mutex::new(state), sooner: Condvar::new() }
     }
 
-    fn ticket(&'static self, at: Instant, cx: &Context<'_>) -> Option<Ticket> {
+    fn ticket(&'static self, at: Instant, late: Late, cx: &Context<'_>) -> Option<Ticket> {
         let waker = cx.waker().clone();
         let kept = waker.clone();
-        let late = at.saturating_since(BootClock.now()).as_nanos() / u128::from(LATE_PART);
-        let late = Duration::from_nanos(u64::try_from(late).unwrap_or(u64::MAX)).min(MOST_LATE);
-        let rings = at + late;
+        let late = match late {
+            Late::No => Duration::ZERO,
+            Late::Little => at.saturating_since(BootClock.now()) / LATE_PART,
+        };
+        let rings = at + late.min(MOST_LATE);
         let at = at.as_nanos();
         let mut state = self.state();
         let key = (rings.as_nanos(), state.next_id);
@@ -204,7 +214,7 @@ mod tests {
     }
 
     fn sleep(alarm: &'static Alarm, at: Instant, waker: &Waker) -> Ticket {
-        alarm.ticket(at, &Context::from_waker(waker)).expect("a thread")
+        alarm.ticket(at, Late::No, &Context::from_waker(waker)).expect("a thread")
     }
 
     #[test]
@@ -220,6 +230,15 @@ mod tests {
             assert_eq!(woken.recv_timeout(Duration::from_secs(60)), Ok(expected));
         }
         assert!(now + Duration::from_millis(60) <= BootClock.now());
+    }
+
+    #[test]
+    fn only_those_who_may_be_woken_late_are() {
+        let (alarm, cx) = (alarm(), Context::from_waker(Waker::noop()));
+        let at = BootClock.now() + Duration::from_secs(60);
+        let latest = |late| alarm.ticket(at, late, &cx).expect("a thread").key.0;
+        assert_eq!(latest(Late::No), at.as_nanos());
+        assert_eq!(latest(Late::Little), (at + MOST_LATE).as_nanos());
     }
 
     #[test]

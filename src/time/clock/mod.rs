@@ -15,6 +15,7 @@ use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use sleep::sleep_until_about;
 pub use sleep::{Sleep, sleep_until};
 
 /// A point in time on a [`Clock`], as a duration since an origin that only that clock knows (on

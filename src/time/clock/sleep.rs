@@ -12,7 +12,7 @@ use super::BootClock;
 use super::Clock;
 use super::Instant;
 use super::Timers;
-use super::alarm::Ticket;
+use super::alarm::{Late, Ticket};
 
 /// How long a piece of a sleep is on a clock whose timers are not known.
 const PIECE: Duration = Duration::from_millis(500);
@@ -22,8 +22,7 @@ const PIECE: Duration = Duration::from_millis(500);
 /// On a [`BootClock`] it wakes at that instant, also when that passed while the machine was
 /// suspended (on Linux and Android; elsewhere up to 500 ms after it woke up). A thread of its own,
 /// one for the whole process, sees to that: no runtime need have a timer, and one that is blocked
-/// delays no sleeper on another. It wakes those together who are close to each other, so a sleeper
-/// may wake late by a hundredth of its wait, and 5 ms at the most.
+/// delays no sleeper on another.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -40,7 +39,13 @@ const PIECE: Duration = Duration::from_millis(500);
 /// # Cancel safety
 /// Dropping the returned future ends the wait.
 pub fn sleep_until<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
-    Sleep { clock, at, timer: Timer::None }
+    Sleep { clock, at, late: Late::No, timer: Timer::None }
+}
+
+/// The same, but it may wake late by a hundredth of the wait, and 5 ms at the most: it wakes
+/// together with others that are close. For thousands of sleepers that end no right.
+pub(crate) fn sleep_until_about<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
+    Sleep { late: Late::Little, ..sleep_until(clock, at) }
 }
 
 /// What [`sleep_until`] returns.
@@ -48,6 +53,7 @@ pub fn sleep_until<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
 pub struct Sleep<C> {
     clock: C,
     at: Instant,
+    late: Late,
     timer: Timer,
 }
 
@@ -72,7 +78,7 @@ impl<C: Clock> Sleep<C> {
         if matches!(&self.timer, Timer::Alarm(ticket) if ticket.is_for(at, cx)) {
             return Poll::Pending;
         }
-        self.timer = match Ticket::new(at, cx) {
+        self.timer = match Ticket::new(at, self.late, cx) {
             Some(ticket) => Timer::Alarm(ticket),
             None => {
                 cx.waker().wake_by_ref(); // looking again and again is better than never
