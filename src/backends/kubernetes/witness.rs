@@ -24,43 +24,64 @@ use super::record::{RecordLocation, parse_time, resource_version};
 
 /// The namespace of the control plane's Leases.
 const CONTROL_PLANE: &str = "kube-system";
-/// How long to wait for the next past event, which the server sends without delay.
-const EVENT_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long to wait for a server to report that it does not remember everything. A refusal that
-/// arrives later still counts: the next watch receives it too.
-const REFUSAL_TIMEOUT: Duration = Duration::from_millis(25);
+/// How long to wait for the next past event. Only a server without evidence is waited for so long:
+/// a lease is waited for then.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait for a server to report that it does not remember everything. One that does is
+/// waited for in full, so the first wait is short. A report that comes later is awaited once more.
+const REFUSAL_TIMEOUTS: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(500)];
 
 impl Objects {
     /// Returns the version since which the API server remembers all changes to this name, if that
     /// version is older than `span`.
     pub(super) async fn remembers(&self, name: &str, span: Duration, by: Instant) -> Option<u64> {
-        let from = self.oldest(name, by).await?;
+        for refusal in REFUSAL_TIMEOUTS {
+            let from = self.oldest(name, refusal, by).await?;
+            match self.shows_renewals(from, span, by).await {
+                Some(true) => return Some(from),
+                Some(false) if from == 1 => {} // it may have reported that too late
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Whether renewals in the control plane since this version span so much time; `Some(false)` if
+    /// the server does not remember that version.
+    async fn shows_renewals(&self, from: u64, span: Duration, by: Instant) -> Option<bool> {
         let path = Lease::url_path(&(), Some(CONTROL_PLANE));
         let leases = self.elsewhere(path, "Lease", CONTROL_PLANE);
-        let mut events = leases.watch_from(from, by).await.ok()?;
+        let mut events = match leases.watch_from(from, by).await {
+            Ok(events) => events,
+            Err(ApiFailure::Refused(status)) => return remembered(&status).map(|_| false),
+            Err(_) => return None,
+        };
         let mut seen = Renewals::default();
         loop {
             let event = timeout_at(by, timeout(EVENT_TIMEOUT, events.next())).await.ok()?.ok()?;
             match event? {
                 Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
                     if seen.span(&lease).is_some_and(|seen| seen >= span) {
-                        return Some(from);
+                        return Some(true);
                     }
                 }
                 Ok(WatchEvent::Bookmark(_) | WatchEvent::Deleted(_)) => {}
-                Ok(WatchEvent::Error(_)) | Err(_) => return None,
+                Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)) => {
+                    return remembered(&status).map(|_| false);
+                }
+                Err(_) => return None,
             }
         }
     }
 
     /// Returns the oldest version after which a watch of this name reports every change.
-    async fn oldest(&self, name: &str, by: Instant) -> Option<u64> {
+    async fn oldest(&self, name: &str, refusal: Duration, by: Instant) -> Option<u64> {
         let mut events = match self.watch(name, Some("1"), by).await {
             Ok(events) => events,
             Err(ApiFailure::Refused(status)) => return remembered(&status),
             Err(_) => return None,
         };
-        match timeout_at(by, timeout(REFUSAL_TIMEOUT, events.next())).await.ok()? {
+        match timeout_at(by, timeout(refusal, events.next())).await.ok()? {
             Ok(Some(Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)))) => {
                 remembered(&status)
             }
