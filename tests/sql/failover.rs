@@ -171,7 +171,8 @@ fn first_write() -> Write {
 /// leading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
-    let pair = Pair::start(Duration::from_secs(10)).await;
+    // A replica takes seconds to take over on a busy machine.
+    let pair = Pair::start(Duration::from_secs(25)).await;
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();
