@@ -1,10 +1,10 @@
 //! The subscription of a bucket, which receives hints for all its elections.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{Message, Subscriber};
+use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{AbortHandle, Abortable, SelectAll, abortable};
@@ -60,8 +60,7 @@ async fn listen(bucket: Arc<BucketState>) {
     let mut listener = Listener {
         events: bucket.api.connection.events(),
         bucket,
-        messages: SelectAll::new(),
-        subscribed: HashMap::new(),
+        subscriptions: Subscriptions::default(),
         denied: HashSet::new(),
         epoch: 0,
         due: Vec::new(),
@@ -77,7 +76,7 @@ async fn listen(bucket: Arc<BucketState>) {
             Some(plan) => listener.run(&plan).await,
             None => {
                 bucket.announce(Coverage::None, Interest::All);
-                listener.drop_messages();
+                listener.subscriptions = Subscriptions::default();
                 listener.pause().await;
             }
         }
@@ -87,9 +86,7 @@ async fn listen(bucket: Arc<BucketState>) {
 struct Listener<'a> {
     bucket: &'a Arc<BucketState>,
     events: ConnectionEvents,
-    messages: SelectAll<Abortable<Subscriber>>,
-    /// What ends each subscription of `messages`.
-    subscribed: HashMap<Subject, AbortHandle>,
+    subscriptions: Subscriptions,
     /// Subjects without permission to subscribe on this connection, or without messages on it.
     denied: HashSet<String>,
     /// The epoch of the connection.
@@ -123,13 +120,8 @@ impl Listener<'_> {
             }
         };
         let plan = SubscriptionPlan::new(self.bucket, &facts, wanted.clone(), &self.denied);
-        let mut messages = SelectAll::new();
-        let mut subscribed = HashMap::new();
-        for subject in plan.subjects(self.bucket) {
-            let (stream, handle) = abortable(self.subscribe(&subject).await?);
-            messages.push(stream);
-            subscribed.insert(subject, handle);
-        }
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.update(connection.client(), plan.subjects(self.bucket)).await?;
         let info = self.bucket.request_info(CONFIRM_TIMEOUT).await;
         let facts = match info {
             Ok(info) => self.bucket.learn(&info, false).ok()?,
@@ -138,55 +130,17 @@ impl Listener<'_> {
         };
         // The new subscription is active: forward the remaining messages of the old one before it
         // is dropped.
-        while let Some(Some(message)) = futures_util::FutureExt::now_or_never(self.messages.next())
+        while let Some(Some(message)) =
+            futures_util::FutureExt::now_or_never(self.subscriptions.messages.next())
         {
             self.forward(&plan, &facts, message);
         }
-        (self.messages, self.subscribed) = (messages, subscribed);
+        self.subscriptions = subscriptions;
         if SubscriptionPlan::new(self.bucket, &facts, wanted, &self.denied) != plan {
             return None; // the bucket was just created again with other settings
         }
         self.bucket.announce(plan.coverage, plan.wanted.clone());
         Some(plan)
-    }
-
-    async fn subscribe(&self, to: &Subject) -> Option<Subscriber> {
-        let client = self.bucket.api.connection.client();
-        let subject = to.subject.clone();
-        let subscribed = async {
-            match &to.group {
-                Some(group) => client.queue_subscribe(subject, group.to_string()).await,
-                None => client.subscribe(subject).await,
-            }
-        };
-        tokio::time::timeout(CONFIRM_TIMEOUT, subscribed).await.ok()?.ok()
-    }
-
-    /// Subscribes to what is wanted now, then ends the subscriptions to what is not: a hint may
-    /// come twice, but none is missed between the two. Returns whether it could.
-    async fn update_subscriptions(&mut self, plan: &SubscriptionPlan) -> bool {
-        let wanted = plan.subjects(self.bucket);
-        for subject in &wanted {
-            if !self.subscribed.contains_key(subject) {
-                let Some(subscriber) = self.subscribe(subject).await else { return false };
-                let (stream, handle) = abortable(subscriber);
-                self.messages.push(stream);
-                self.subscribed.insert(subject.clone(), handle);
-            }
-        }
-        self.subscribed.retain(|subject, handle| {
-            let keep = wanted.contains(subject);
-            if !keep {
-                handle.abort();
-            }
-            keep
-        });
-        true
-    }
-
-    fn drop_messages(&mut self) {
-        self.messages = SelectAll::new();
-        self.subscribed.clear();
     }
 
     /// Receives hints until a new subscription is necessary.
@@ -196,7 +150,7 @@ impl Listener<'_> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                message = self.messages.next(), if !self.messages.is_empty() => match message {
+                message = self.subscriptions.messages.next(), if !self.subscriptions.messages.is_empty() => match message {
                     Some(message) => match bucket.known_facts() {
                         Some(facts) => self.forward(plan, &facts, message),
                         None => return,
@@ -237,7 +191,8 @@ impl Listener<'_> {
                 }
                 () = bucket.hub.interest_changed() => match bucket.hub.interest() {
                     Some(wanted) if plan.covers(bucket, &wanted) => {
-                        if !self.update_subscriptions(plan).await {
+                        let client = bucket.api.connection.client();
+                        if self.subscriptions.update(client, plan.subjects(bucket)).await.is_none() {
                             return self.lost();
                         }
                     }
@@ -324,6 +279,47 @@ impl Listener<'_> {
             self.due.push((Instant::now() + STORE_DELAY, Arc::from(name)));
         }
     }
+}
+
+/// Open subscriptions, and their messages.
+#[derive(Default)]
+struct Subscriptions {
+    messages: SelectAll<Abortable<Subscriber>>,
+    /// What ends each of them.
+    handles: HashMap<Subject, AbortHandle>,
+}
+
+impl Subscriptions {
+    /// Subscribes to what is wanted, then ends the subscriptions to what is not: a hint may come
+    /// twice, but none is missed between the two. `None` if it cannot.
+    async fn update(&mut self, client: &Client, wanted: BTreeSet<Subject>) -> Option<()> {
+        for subject in &wanted {
+            if !self.handles.contains_key(subject) {
+                let (stream, handle) = abortable(subscribe(client, subject).await?);
+                self.messages.push(stream);
+                self.handles.insert(subject.clone(), handle);
+            }
+        }
+        self.handles.retain(|subject, handle| {
+            let keep = wanted.contains(subject);
+            if !keep {
+                handle.abort();
+            }
+            keep
+        });
+        Some(())
+    }
+}
+
+async fn subscribe(client: &Client, Subject { subject, group }: &Subject) -> Option<Subscriber> {
+    let subject = subject.clone();
+    let subscribed = async {
+        match group {
+            Some(group) => client.queue_subscribe(subject, group.to_string()).await,
+            None => client.subscribe(subject).await,
+        }
+    };
+    tokio::time::timeout(CONFIRM_TIMEOUT, subscribed).await.ok()?.ok()
 }
 
 /// Waits until all elections must recheck; for ever if nothing was lost.

@@ -97,23 +97,24 @@ impl SubscriptionPlan {
 
     /// Whether it is a subject of this plan.
     pub fn includes(&self, denied: &str) -> bool {
-        let prefixes = [&self.hints, &self.writes, &self.calls, &self.controls];
-        prefixes.into_iter().flatten().any(|under| subject(under, &self.wanted) == denied)
+        self.is_under(&[&self.hints, &self.writes, &self.calls, &self.controls], denied)
     }
 
     /// Whether it is a subject of roll calls or requests, which an election does without.
     pub fn is_of_calls(&self, denied: &str) -> bool {
-        let mut prefixes = [&self.calls, &self.controls].into_iter().flatten();
+        self.is_under(&[&self.calls, &self.controls], denied)
+    }
+
+    fn is_under(&self, prefixes: &[&Option<String>], denied: &str) -> bool {
+        let mut prefixes = prefixes.iter().copied().flatten();
         prefixes.any(|under| subject(under, &self.wanted) == denied)
     }
 
     /// Returns whether the plan already covers the elections of `wanted`, of the elections that the
     /// process now takes part in.
     pub fn covers(&self, bucket: &BucketState, wanted: &Interest) -> bool {
-        let group = match (&self.group, bucket.queue_group) {
-            (Some(_), Some(number)) => Some(group_of(number, &self.wanted, &bucket.hub.names())),
-            _ => None,
-        };
+        let number = bucket.queue_group.filter(|_| self.group.is_some());
+        let group = number.map(|number| group_of(number, &self.wanted, &bucket.hub.names()));
         (self.wanted == Interest::All || self.wanted == *wanted) && self.group == group
     }
 }
