@@ -85,12 +85,6 @@ trait Guard: Send + Sync {
     fn want_all(&self, wanted: bool);
 }
 
-struct Plain<G>(#[allow(dead_code, reason = "held for its Drop")] G);
-
-impl<G: Any + Send + Sync> Guard for Plain<G> {
-    fn want_all(&self, _: bool) {}
-}
-
 struct Sampling<G, W> {
     guard: G,
     want_all: W,
@@ -105,7 +99,7 @@ impl<G: Any + Send + Sync, W: Fn(&G, bool) + Send + Sync> Guard for Sampling<G, 
 impl Subscription {
     /// A subscription that lasts as long as `guard`.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
-        Self(Some(Box::new(Plain(guard))))
+        Self::sampled(guard, |_, _| {})
     }
 
     /// The same of a lock whose coverage may be [`Coverage::Sampled`]. It calls `want_all`, which
