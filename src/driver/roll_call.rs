@@ -62,9 +62,11 @@ impl Driver {
 
     /// Has the successor receive the release, where hints reach few of the candidates.
     pub(super) fn call_successor(&mut self, nonce: Nonce) {
-        let sampled = self.machine.has_sampled_hints();
+        if !self.machine.has_sampled_hints() {
+            return;
+        }
         let (lock, shared) = (Arc::clone(&self.shared().lock), Arc::clone(self.shared()));
-        let Some(messages) = self.messages(2 * MAX_PENDING).filter(|_| sampled) else { return };
+        let Some(messages) = self.messages(2 * MAX_PENDING) else { return };
         messages.spawn(async move {
             let request = CandidateRequest::Succeed(Successor::Candidate(nonce));
             if let Err(error) = lock.call_roll(&shared.name, request, CALL_WITHIN).await {
