@@ -13,7 +13,7 @@ use super::change::ShardChange;
 use super::driver::{self, SetParts};
 use super::handle::{Set, changes_of};
 use super::presence::{self, MaybePresence};
-use super::resizing::{is_multiple, lock_of_both, name_of};
+use super::resizing::{lock_of_both, name_of};
 use super::shared::SetShared;
 use crate::builder::{ElectionBuilder, StartError, default_identity, new_election};
 use crate::driver::health::HealthCheck;
@@ -35,6 +35,22 @@ const MAX_SHARDS: u32 = 100_000;
 const MAX_WEIGHT: u32 = 1_000;
 /// The longest settling time.
 const MAX_SETTLE: Duration = Duration::from_secs(24 * 3600);
+
+/// Refuses numbers of shards that a set cannot have. `resizing`: the number that it had before, or
+/// gets.
+#[doc(hidden)]
+pub fn check_shards(shards: u32, resizing: Option<u32>) -> Result<(), SetError> {
+    let allowed = 1..=MAX_SHARDS;
+    if !allowed.contains(&shards) {
+        return Err(SetError::Shards(shards));
+    }
+    let fits =
+        |other: u32| allowed.contains(&other) && other > shards && other.is_multiple_of(shards);
+    match resizing {
+        Some(other) if !fits(other) => Err(SetError::Resizing { shards, other }),
+        _ => Ok(()),
+    }
+}
 
 /// Begins to describe a member of the set `name` on `lock`: many elections, evenly held.
 ///
@@ -280,14 +296,7 @@ impl SetBuilder {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_with_changes(self) -> Result<(Set, Changes<ShardChange>), SetError> {
-        if !(1..=MAX_SHARDS).contains(&self.shards) {
-            return Err(SetError::Shards(self.shards));
-        }
-        if let Some(other) = self.resizing
-            && (!is_multiple(self.shards, other) || other > MAX_SHARDS)
-        {
-            return Err(SetError::Resizing { shards: self.shards, other });
-        }
+        check_shards(self.shards, self.resizing)?;
         if !(1..=MAX_WEIGHT).contains(&self.weight) {
             return Err(SetError::Weight(self.weight));
         }

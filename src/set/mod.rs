@@ -14,7 +14,7 @@ mod presence;
 mod resizing;
 mod shared;
 
-pub use builder::{SetBuilder, SetError, new_set};
+pub use builder::{SetBuilder, SetError, check_shards, new_set};
 pub use change::ShardChange;
 pub use handle::{LedShard, Set, ShardStatus};
 pub use presence::present_member;

@@ -29,12 +29,6 @@ pub fn shard_of(key: &str, shards: u32) -> u32 {
     u32::try_from(shard).unwrap_or(0)
 }
 
-/// Whether members with these numbers of shards may run at the same time, if those with the lower
-/// one hold the elections of both.
-pub(super) fn is_multiple(shards: u32, other: u32) -> bool {
-    other > shards && other.is_multiple_of(shards)
-}
-
 /// The name of the election of a shard.
 pub(super) fn name_of(set: &str, shard: u32) -> String {
     format!("{set}.{shard}")

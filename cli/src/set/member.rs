@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use incumbent::lock::Lock;
 use incumbent::sentinel::Sentinel;
-use incumbent::{Change, Set, SetBuilder, SetError, ShardChange, new_set};
+use incumbent::{Change, Set, SetBuilder, SetError, ShardChange, check_shards, new_set};
 use rustix::process::Signal;
 use tokio::sync::{SetOnce, broadcast, mpsc};
 
@@ -76,7 +76,7 @@ struct Member {
 impl MemberOptions {
     pub async fn run(mut self) -> Result<ExitCode, CliError> {
         check_name(&self.name)?;
-        self.check_numbers()?; // before the server is tried
+        check_shards(self.shards, self.resizing)?; // before the server is tried
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
@@ -233,20 +233,6 @@ impl MemberOptions {
             builder = builder.check(check);
         }
         Ok(builder.stand_aside(self.stand_aside))
-    }
-
-    /// What the library refuses as well, once the lock is open.
-    fn check_numbers(&self) -> Result<(), SetError> {
-        let (shards, is_number) = (self.shards, |shards: &u32| (1..=100_000).contains(shards));
-        if !is_number(&shards) {
-            return Err(SetError::Shards(shards));
-        }
-        match self.resizing {
-            Some(other) if !is_number(&other) || other <= shards || other % shards != 0 => {
-                Err(SetError::Resizing { shards, other })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// So many sentinels, and what each is to release; none without the flag.
