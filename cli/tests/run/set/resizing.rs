@@ -38,17 +38,33 @@ impl Resized {
         member
     }
 
-    /// Waits until each of these members holds so many of the 8 elections, and works on so many
-    /// shards.
-    async fn settle(&self, expected: [(&mut Candidate, &str); 2], elections: usize, shards: usize) {
-        let mut held: BTreeMap<String, usize> = BTreeMap::new();
-        for (member, identity) in expected {
-            held.insert(identity.to_owned(), elections);
-            for _ in 0..shards {
+    /// Starts two members, ends an earlier one as each is there, and waits until the two hold and
+    /// work on half of the set each.
+    async fn replace(
+        &self,
+        earlier: Option<[Candidate; 2]>,
+        [one, other]: [&str; 2],
+        numbers: &[&str],
+    ) -> [Candidate; 2] {
+        let mut earlier = earlier.into_iter().flatten();
+        let mut members = Vec::new();
+        for identity in [one, other] {
+            members.push(self.start(identity, numbers).await);
+            if let Some(member) = earlier.next() {
+                Self::end(member, Signal::TERM).await;
+            }
+        }
+        let shards = numbers[1].parse::<usize>().expect("a number");
+        // A member with both numbers holds the elections of both.
+        let elections = numbers.last().expect("numbers").parse::<usize>().expect("a number");
+        for member in &mut members {
+            for _ in 0..shards / 2 {
                 assert_eq!(member.line().await, "serves");
             }
         }
-        self.hold(&held).await;
+        let held = [one, other].map(|identity| (identity.to_owned(), elections / 2));
+        self.hold(&BTreeMap::from(held)).await;
+        members.try_into().expect("two members")
     }
 
     async fn hold(&self, expected: &BTreeMap<String, usize>) {
@@ -73,52 +89,25 @@ impl Resized {
     }
 }
 
+/// Replaces the members, from so many shards to `to`, by members with both numbers, then these.
+async fn resize(from: &str, to: &str) {
+    let set = Resized::new().await;
+    let resizing = ["--shards", "4", "--resizing", "8"];
+    let members = set.replace(None, ["first", "second"], &["--shards", from]).await;
+    let members = set.replace(Some(members), ["third", "fourth"], &resizing).await;
+    for member in set.replace(Some(members), ["fifth", "sixth"], &["--shards", to]).await {
+        Resized::end(member, Signal::TERM).await;
+    }
+}
+
 #[tokio::test]
 async fn set_grows_by_two_rolling_restarts() {
-    let set = Resized::new().await;
-    let mut first = set.start("first", &["--shards", "4"]).await;
-    let mut second = set.start("second", &["--shards", "4"]).await;
-    set.settle([(&mut first, "first"), (&mut second, "second")], 2, 2).await;
-
-    let both = ["--shards", "4", "--resizing", "8"];
-    let mut third = set.start("third", &both).await;
-    Resized::end(first, Signal::TERM).await;
-    let mut fourth = set.start("fourth", &both).await;
-    Resized::end(second, Signal::TERM).await;
-    set.settle([(&mut third, "third"), (&mut fourth, "fourth")], 4, 2).await;
-
-    let mut fifth = set.start("fifth", &["--shards", "8"]).await;
-    Resized::end(third, Signal::TERM).await;
-    let mut sixth = set.start("sixth", &["--shards", "8"]).await;
-    Resized::end(fourth, Signal::TERM).await;
-    set.settle([(&mut fifth, "fifth"), (&mut sixth, "sixth")], 4, 4).await;
-
-    Resized::end(fifth, Signal::TERM).await;
-    Resized::end(sixth, Signal::TERM).await;
+    resize("4", "8").await;
 }
 
 #[tokio::test]
 async fn set_shrinks_by_two_rolling_restarts() {
-    let set = Resized::new().await;
-    let mut first = set.start("first", &["--shards", "8"]).await;
-    let mut second = set.start("second", &["--shards", "8"]).await;
-    set.settle([(&mut first, "first"), (&mut second, "second")], 4, 4).await;
-
-    let both = ["--shards", "4", "--resizing", "8"];
-    let mut third = set.start("third", &both).await;
-    Resized::end(first, Signal::TERM).await;
-    let mut fourth = set.start("fourth", &both).await;
-    Resized::end(second, Signal::TERM).await;
-    set.settle([(&mut third, "third"), (&mut fourth, "fourth")], 4, 2).await;
-
-    let mut fifth = set.start("fifth", &["--shards", "4"]).await;
-    Resized::end(third, Signal::TERM).await;
-    let mut sixth = set.start("sixth", &["--shards", "4"]).await;
-    Resized::end(fourth, Signal::TERM).await;
-    set.settle([(&mut fifth, "fifth"), (&mut sixth, "sixth")], 2, 2).await;
-
-    Resized::end(fifth, Signal::TERM).await;
-    Resized::end(sixth, Signal::TERM).await;
+    resize("8", "4").await;
 }
 
 /// The leases end what it held, of both numbers.
