@@ -43,8 +43,9 @@ impl Holding {
         let StoredCreate { created, sent, wait } = stored;
         cx.requests.settle_all();
         // Each further renewal is due an interval after the one before: the elections that a
-        // process acquires at one moment would be renewed at one moment for ever.
-        let first = cx.settings.timing.renewal().mul_f64(cx.random.f64());
+        // process acquires at one moment would be renewed at one moment for ever. Not at once:
+        // some object stores refuse a second write to an object within a second.
+        let first = cx.settings.timing.renewal().mul_f64(0.25 + 0.75 * cx.random.f64());
         let mut holding = Self {
             token: created.into(),
             revision: created,

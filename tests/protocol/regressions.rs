@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{
     Capabilities, Content, Coverage, Hint, LockErrorKind, Request, StepDownNotice, Tombstone,
 };
-use incumbent::protocol::{Event, Timing, TimingOptions};
+use incumbent::protocol::{Event, Settings, Timing, TimingOptions};
 
 use incumbent_sim::{Keeping, Server};
 
@@ -309,4 +309,26 @@ fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {
         assert!(harness.is_finished() && harness.now < deadline);
         assert_eq!(harness.holds_entry(), with_choria);
     }
+}
+
+/// The elections that a process won at one moment were renewed at one moment for ever; then some
+/// were renewed at once, and an object store that takes one write per second refused it.
+#[test]
+fn the_first_renewal_comes_after_a_quarter_to_a_whole_interval() {
+    let intervals: Vec<_> = (0..200)
+        .map(|seed| {
+            let settings = Settings { seed, ..settings() };
+            let timing = settings.timing;
+            let mut harness = Harness::started_with(settings, capabilities());
+            harness.run(SECOND);
+            let sent = harness.machine.deadline().expect("it leads") - timing.validity();
+            harness.holds = true;
+            harness.next_write();
+            let waited = harness.local().saturating_since(sent);
+            waited.as_secs_f64() / timing.renewal().as_secs_f64()
+        })
+        .collect();
+    let (least, most) =
+        intervals.iter().fold((1.0, 0.0), |(a, b), i| (f64::min(a, *i), f64::max(b, *i)));
+    assert!((0.25..0.3).contains(&least) && most > 0.95 && most <= 1.0, "{least} to {most}");
 }
