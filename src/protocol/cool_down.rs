@@ -5,7 +5,6 @@
 //! winner knows: a release states that the holder's work has stopped; an expiry shows that its
 //! lease has passed; a delete by another process shows nothing.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -121,7 +120,7 @@ pub(super) struct CoolDownInputs<'a> {
     pub last_seen: Option<&'a SeenEntry>,
     /// The latest [`SeenEntry::lease_ends`] of all.
     pub seen_leases_end: Instant,
-    pub step_downs: &'a VecDeque<KnownStepDown>,
+    pub step_downs: &'a [KnownStepDown],
 }
 
 impl CoolDownInputs<'_> {

@@ -1,7 +1,6 @@
 //! The evidence of a candidate: which entries it has seen, how the last one went, who stepped down,
 //! and what its own writes had to wait for.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ pub(super) struct Evidence {
     vacancy: Option<Box<Vacancy>>,
     /// When what is known about the entry was last learned.
     learned_at: Instant,
-    step_downs: VecDeque<KnownStepDown>,
+    step_downs: Vec<KnownStepDown>,
     /// When no holder before us can be leading any more, by what our last entry had to wait.
     own_cool_down_ends: Instant,
     /// Until when work of our own last term may continue that would not stop.
@@ -48,7 +47,7 @@ impl Evidence {
             seen_leases_end: Instant::ORIGIN,
             vacancy: None,
             learned_at: Instant::ORIGIN,
-            step_downs: VecDeque::new(),
+            step_downs: Vec::new(),
             own_cool_down_ends: Instant::ORIGIN,
             work_may_last_until: Instant::ORIGIN,
             refused_wait: Duration::ZERO,
@@ -180,9 +179,9 @@ impl Evidence {
     /// Remembers the step-down of a holder.
     pub fn record_step_down(&mut self, step_down: KnownStepDown) {
         if self.step_downs.len() == Self::MAX_STEP_DOWNS {
-            self.step_downs.pop_front();
+            self.step_downs.remove(0);
         }
-        self.step_downs.push_back(step_down);
+        self.step_downs.push(step_down);
     }
 
     /// What the wait of a create depends on.

@@ -8,7 +8,7 @@ use crate::lock::{LockErrorKind, Revision};
 /// What the responses of the lock show of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LockHealth {
-    failure: Option<LockFailure>,
+    failure: Option<Box<LockFailure>>,
     only_reads_fail: bool,
     refusals: Refusals,
 }
@@ -16,7 +16,7 @@ pub(super) struct LockHealth {
 impl LockHealth {
     /// What keeps requests from succeeding.
     pub fn failure(&self) -> Option<&LockFailure> {
-        self.failure.as_ref()
+        self.failure.as_deref()
     }
 
     /// Whether reads fail, and writes are not known to.
@@ -34,7 +34,7 @@ impl LockHealth {
     pub fn failed(&mut self, failure: LockFailure, reading: bool) -> Option<Action> {
         let known = self.failure.as_ref().map(|known| known.kind);
         let report = (known != Some(failure.kind)).then(|| Action::LockFailing(failure.clone()));
-        self.failure = Some(failure);
+        self.failure = Some(Box::new(failure));
         self.only_reads_fail = reading;
         report
     }
@@ -50,7 +50,7 @@ impl LockHealth {
         let refused = |failure: &LockFailure| {
             acquires || matches!(failure.kind, Denied | Misconfigured | Conflict)
         };
-        let stays = reading && !self.only_reads_fail && self.failure.as_ref().is_some_and(refused);
+        let stays = reading && !self.only_reads_fail && self.failure().is_some_and(refused);
         (!stays && self.failure.take().is_some()).then_some(Action::LockRecovered)
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::time::clock::nanos;
+
 /// The least and the greatest lease: Choria's bounds on the TTL of an election bucket.
 pub const MIN_LEASE: Duration = Duration::from_secs(1);
 /// See [`MIN_LEASE`].
@@ -23,10 +25,15 @@ pub(crate) const DRIFT_DIVISOR: u32 = 250;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timing {
-    lease: Duration,
-    renewal: Duration,
-    grace: Duration,
-    validity: Duration,
+    // In nanoseconds, which take half the memory of durations: each election has one.
+    #[cfg_attr(feature = "_history", serde(with = "crate::time::clock::nanos_as_duration"))]
+    lease: u64,
+    #[cfg_attr(feature = "_history", serde(with = "crate::time::clock::nanos_as_duration"))]
+    renewal: u64,
+    #[cfg_attr(feature = "_history", serde(with = "crate::time::clock::nanos_as_duration"))]
+    grace: u64,
+    #[cfg_attr(feature = "_history", serde(with = "crate::time::clock::nanos_as_duration"))]
+    validity: u64,
 }
 
 /// What a [`Timing`] is made from; what is `None` gets its default.
@@ -80,40 +87,41 @@ impl Timing {
         if renewal >= validity - grace {
             return Err(TimingError::RenewalTooLong { renewal, limit: validity - grace });
         }
+        let [lease, renewal, grace, validity] = [lease, renewal, grace, validity].map(nanos);
         Ok(Self { lease, renewal, grace, validity })
     }
 
     /// How long one write entitles its writer to lead, as others must reckon.
     pub fn lease(&self) -> Duration {
-        self.lease
+        Duration::from_nanos(self.lease)
     }
 
     /// How long after sending a write the next one is sent.
     pub fn renewal(&self) -> Duration {
-        self.renewal
+        Duration::from_nanos(self.renewal)
     }
 
     /// How long guarded work may take to stop.
     pub fn grace(&self) -> Duration {
-        self.grace
+        Duration::from_nanos(self.grace)
     }
 
     /// How long after sending a write its writer itself reckons that it may lead: the lease less
     /// the drift.
     pub fn validity(&self) -> Duration {
-        self.validity
+        Duration::from_nanos(self.validity)
     }
 
     /// How long one request may take before it is tried again: an eighth of the lease, at least 250
     /// ms and at most 5 s, so that several fit between a renewal and the deadline.
     pub fn request_timeout(&self) -> Duration {
-        (self.lease / 8).clamp(Duration::from_millis(250), Duration::from_secs(5))
+        (self.lease() / 8).clamp(Duration::from_millis(250), Duration::from_secs(5))
     }
 
     /// How long a former leader that stepped down by itself, or was evicted, lets others go first:
     /// a third of the lease, at most 5 s.
     pub fn yield_delay(&self) -> Duration {
-        (self.lease / 3).min(Duration::from_secs(5))
+        (self.lease() / 3).min(Duration::from_secs(5))
     }
 }
 

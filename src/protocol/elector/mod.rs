@@ -26,13 +26,14 @@ use crate::protocol::types::{
 };
 use crate::time::clock::Instant;
 
-/// What a candidate is doing. Each phase owns its data.
+/// What a candidate is doing. Each phase owns its data. Most candidates stand by: what others need
+/// takes no room in them.
 #[derive(Debug, Clone)]
 enum Phase {
     Idle,
     Standby(Standby),
-    Holding(Holding),
-    SteppingDown(SteppingDown),
+    Holding(Box<Holding>),
+    SteppingDown(Box<SteppingDown>),
     Finished,
 }
 
@@ -193,10 +194,14 @@ impl Elector {
                 if cx.stopping {
                     return self.enter(now, holding.ends(Cause::Stopped, true));
                 }
-                Phase::Holding(holding)
+                Phase::Holding(Box::new(holding))
             }
-            Next::StepDown(term) => Phase::SteppingDown(SteppingDown::after_term(cx, now, term)),
-            Next::StopStandby => Phase::SteppingDown(SteppingDown::after_standby(cx, now)),
+            Next::StepDown(term) => {
+                Phase::SteppingDown(Box::new(SteppingDown::after_term(cx, now, term)))
+            }
+            Next::StopStandby => {
+                Phase::SteppingDown(Box::new(SteppingDown::after_standby(cx, now)))
+            }
             Next::Finish => {
                 cx.requests.drop_in_flight();
                 cx.act(Action::Finished);

@@ -7,7 +7,7 @@
 mod alarm;
 mod bell;
 #[cfg(feature = "_history")]
-mod nanos_as_duration;
+pub(crate) mod nanos_as_duration;
 mod sleep;
 
 use std::fmt;
