@@ -122,7 +122,7 @@ fn few_create_after_an_eviction() {
 #[test]
 fn many_elections_of_many_processes_keep_their_promises() {
     let number = |name, default| std::env::var(name).map_or(default, |n| n.parse().expect(name));
-    let (elections, processes) = (number("ELECTIONS", 8), number("PROCESSES", 200));
+    let (elections, processes) = (number("ELECTIONS", 20), number("PROCESSES", 250));
     // A bucket that leaves markers, and one that does not.
     for seed in [1, 2] {
         let many = ManyElections::new(seed, usize::try_from(processes).expect("a number"));
