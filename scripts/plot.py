@@ -67,7 +67,7 @@ def number(row, column):
 
 
 def written(value):
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 class Axis:
@@ -132,7 +132,7 @@ def legend(of, names):
         parts.append(text(x, TOP + 13, of, anchor="start", fill=FAINT, size=13))
         x += 16 + 7.4 * len(of)
     for index, name in enumerate(names):
-        width = 34 + 7.4 * len(name)
+        width = 38 + sum(9.6 if letter.isupper() else 7.4 for letter in name)
         if x + width > WIDTH - 20 and x > 20:
             x, row = 20, row + 1
         y = TOP + row * LEGEND_ROW + 8
@@ -177,7 +177,8 @@ def panel(args, rows, series, column, names, frame):
         for (row, _, _), (x, y) in zip(of_series, places):
             marks.append(mark(kind, x, y, color))
             if args.label:
-                labels.append((x, y, row[args.label]))
+                label = row[args.label]
+                labels.append((x, y, written(int(label)) if label.isdigit() else label))
     return parts + marks + label_parts(labels, right)
 
 
