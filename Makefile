@@ -71,6 +71,7 @@ lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
 	@scripts/check-rust.sh fmt clippy
 	@scripts/check-docs.py
 	@docs/diagrams/render.py --check
+	@scripts/plot.py --check docs/diagrams/*.csv
 	$(CARGO) run --quiet --package incumbent-layers
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
@@ -114,8 +115,9 @@ cli-doc: rust ## Write docs/cli.md from the reference of the program
 	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
 
-diagrams: ## Draw docs/diagrams/*.svg from the texts beside them
+diagrams: ## Draw docs/diagrams/*.svg from the texts and figures beside them
 	@docs/diagrams/render.py
+	@scripts/plot.py --write docs/diagrams/*.csv
 
 tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL and the object stores, and build the Kubernetes API server (minutes, once)
 	@scripts/install-nats.sh

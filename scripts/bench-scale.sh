@@ -1,7 +1,8 @@
 #!/bin/sh
 # The figures of docs/large-deployments.md: standbys against deliveries, creates and takeover time,
-# and elections against memory and CPU time. SIZES: numbers of standbys, each on a connection of its
-# own; 10,000 need `ulimit -n` of 20,000 in this process and in the server.
+# elections against memory and CPU time, and back-off policies against each other in a simulation,
+# with docs/diagrams/backoff.svg. SIZES: numbers of standbys, each on a connection of its own; 10,000
+# need `ulimit -n` of 20,000 in this process and in the server.
 set -eu
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -17,3 +18,7 @@ for standbys in ${SIZES:-49 1000 10000}; do
 done
 echo "## elections of one process"
 "$cargo" bench --quiet --bench footprint --features nats
+echo "## back-off policies, simulated"
+"$cargo" run --quiet --release --package incumbent-sim --bin policies -- \
+    --csv docs/diagrams/backoff.csv
+scripts/plot.py --write docs/diagrams/backoff.csv

@@ -72,19 +72,10 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
         End::Stopped => Fault::PeerStop { which: 0 },
     };
     let scenario = Scenario {
-        seed,
-        bucket_ttl: LEASE,
         keeping: Keeping::Forever,
-        per_write_ttl: true,
-        old_bucket: true,
-        synchronous: false,
-        sentinels: false,
-        chorias: None,
         client_gos: 2,
-        vimeos: 0,
-        candidates: Vec::new(),
         faults: vec![(30_000, fault)],
-        set: None,
+        ..Scenario::new(seed, LEASE, Vec::new())
     };
     let mut world = World::new(&scenario, true);
     world.calm = true;

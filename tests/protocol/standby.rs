@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
-use incumbent::protocol::{Action, CRASHED, CoolDown, Event, Response};
+use incumbent::protocol::{Action, CRASHED, Event, Response};
 
-use incumbent_sim::{CandidateSetup, Fault, Keeping, Scenario, World};
+use incumbent_sim::{CandidateSetup, Fault, Scenario, World};
 
 use super::harness::{Harness, LEASE, OTHER, capabilities, of_other, settings};
 
@@ -240,36 +240,8 @@ pub fn a_candidate_without_the_right_to_read_leads_in_the_end() -> Harness {
 /// A thousand standbys, one vacancy: few creates.
 #[test]
 fn few_of_a_thousand_candidates_send_a_request() {
-    let setup = CandidateSetup {
-        lease_ms: 12_000,
-        coverage: Coverage::Full,
-        reads: true,
-        cool_down: CoolDown::Proven,
-        hold_back_ms: 0,
-        priority: 0,
-        ppm: 0,
-        twin: false,
-        unruly: 0,
-        wall_ms: 0,
-        shares: false,
-        drain_ms: 0,
-        moves: None,
-    };
-    let scenario = Scenario {
-        seed: 3,
-        bucket_ttl: LEASE,
-        keeping: Keeping::LeavesMarkers,
-        per_write_ttl: true,
-        old_bucket: true,
-        synchronous: false,
-        sentinels: false,
-        chorias: None,
-        client_gos: 0,
-        vimeos: 0,
-        set: None,
-        candidates: vec![setup; 1000],
-        faults: Vec::new(),
-    };
+    let candidates = vec![CandidateSetup::new(Coverage::Full); 1000];
+    let scenario = Scenario::new(3, LEASE, candidates);
     let mut world = World::new(&scenario, false);
     world.calm = true;
     world.run(SECOND * 20);

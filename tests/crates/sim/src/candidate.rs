@@ -7,11 +7,13 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
 use incumbent::protocol::{
-    CoolDown, Drain, Elector, MoveSettings, RegisteredTerm, Settings, Timing, TimingOptions,
+    Backoff, CoolDown, Drain, Elector, MoveSettings, RegisteredTerm, Settings, Timing,
+    TimingOptions,
 };
 
 use crate::moves::{MoveSetup, Mover, origin_unix_ms};
 use crate::objects::{Exchange, Room};
+use crate::polling::Polling;
 use crate::process_faults::ProcessFaults;
 use crate::server::Time;
 
@@ -39,6 +41,30 @@ pub struct CandidateSetup {
     pub drain_ms: u16,
     /// How it moves, where candidates do.
     pub moves: Option<MoveSetup>,
+    /// How it polls while it receives no hints.
+    pub polling: Polling,
+}
+
+impl CandidateSetup {
+    /// As the bucket suggests, with the defaults, and a clock that runs exactly.
+    pub fn new(coverage: Coverage) -> Self {
+        Self {
+            lease_ms: u16::MAX,
+            coverage,
+            reads: true,
+            cool_down: CoolDown::Proven,
+            hold_back_ms: 0,
+            priority: 0,
+            ppm: 0,
+            twin: false,
+            unruly: 0,
+            wall_ms: 0,
+            shares: false,
+            drain_ms: 0,
+            moves: None,
+            polling: Polling::Choria(Backoff::FIVE_SEC),
+        }
+    }
 }
 
 /// A clock with its own rate and origin.
@@ -159,6 +185,7 @@ impl Candidate {
         let nonce = Nonce(seed ^ ((who as u64 + 1) << 40) ^ (u64::from(self.life) << 8));
         let mut settings = Settings::new(self.name(who), nonce, self.timing);
         settings.cool_down = self.setup.cool_down;
+        settings.backoff = self.setup.polling.policy();
         settings.takeover_delay = Duration::from_millis(u64::from(self.setup.hold_back_ms));
         settings.priority = self.setup.priority;
         settings.with_choria = choria;
@@ -239,6 +266,12 @@ impl Candidate {
         self.clock.lost -= left;
         self.frozen_until = self.frozen_until.min(now);
         left
+    }
+
+    /// Whether a few hints are not enough for it now.
+    pub fn wants_all_hints(&self, now: Time) -> bool {
+        let local = self.local(now);
+        self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(local))
     }
 
     /// Notes that its write `number` was applied.

@@ -51,6 +51,8 @@ pub struct Checker {
     pub requests: u64,
     /// Requests to create an entry.
     pub creates: u64,
+    /// Hints that the server sent to candidates.
+    pub deliveries: u64,
     pub violation: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use crate::Time;
 use crate::choria::{HANG, Pace, SETTLE, Step};
 use crate::clientgo;
 use crate::event::SimEvent;
-use crate::moves::{MoveFault, Trouble};
+use crate::moves::Trouble;
 use crate::objects;
 use crate::process_faults::millis;
 use crate::scenario::Fault;
@@ -20,6 +20,13 @@ impl World {
     pub fn inflict(&mut self, fault: &Fault) {
         let fleet = self.candidates.len();
         let now = self.now;
+        if let Some(who) = fault.of_process() {
+            if let Some(candidate) = self.candidates.get_mut(who) {
+                let random = self.process_random.as_mut().unwrap_or(&mut self.random);
+                candidate.faults.inflict(now, fault, random);
+            }
+            return;
+        }
         match *fault {
             Fault::Crash { who, back_ms } if who < fleet => {
                 self.process_ends(who, true);
@@ -35,15 +42,6 @@ impl World {
             }
             Fault::CrashWinner { back_ms, stopping } => {
                 self.winner_crashes = Some((back_ms, stopping));
-            }
-            Fault::Pause { who, .. }
-            | Fault::Cut { who, .. }
-            | Fault::Suspend { who, .. }
-            | Fault::Denied { who, .. }
-            | Fault::Move(MoveFault::Ill { who, .. })
-                if who < fleet =>
-            {
-                self.candidates[who].faults.inflict(now, fault, &mut self.random);
             }
             Fault::Freeze { who, for_ms } if who < fleet => {
                 let candidate = &mut self.candidates[who];

@@ -190,16 +190,9 @@ impl World {
     }
 
     pub(super) fn deliver_hints(&mut self, hint: impl Fn(Coverage) -> Option<Hint>) {
-        let drawn = self.draw_of_groups();
-        for who in 0..self.candidates.len() {
-            let coverage = self.candidates[who].setup.coverage;
-            if coverage == Coverage::Sampled && !drawn.contains(&who) && !self.wants_all_hints(who)
-            {
-                continue;
-            }
-            let Some(hint) = hint(coverage).filter(|_| coverage != Coverage::None) else {
-                continue;
-            };
+        for who in self.receivers() {
+            let Some(hint) = hint(self.candidates[who].setup.coverage) else { continue };
+            self.checker.deliveries += 1;
             let copies = self.copies();
             for _ in 0..copies {
                 if let Some(after) = self.passage(0.15) {
@@ -210,26 +203,29 @@ impl World {
         }
     }
 
-    /// Which candidates receive a hint that goes to one of each queue group: also one that is
-    /// paused or cut off may be drawn.
-    fn draw_of_groups(&mut self) -> Vec<usize> {
-        let mut members = vec![Vec::new(); self.groups];
+    /// Which candidates receive a hint. Of those whose hints are sampled it goes to one of each
+    /// queue group: also one that is paused or cut off may be drawn. A process with further
+    /// elections stays in its group for these while it receives all hints of this one.
+    fn receivers(&mut self) -> Vec<usize> {
+        let stays = self.scenario.further_elections.is_some();
+        let mut receivers = Vec::new();
+        let mut groups = vec![Vec::new(); self.groups];
         for (who, candidate) in self.candidates.iter().enumerate() {
-            if candidate.setup.coverage == Coverage::Sampled
-                && candidate.machine.is_some()
-                && !self.wants_all_hints(who)
-            {
-                members[who % self.groups].push(who);
+            let coverage = candidate.setup.coverage;
+            let few = coverage == Coverage::Sampled;
+            let all = !few || candidate.wants_all_hints(self.now);
+            if all && coverage != Coverage::None {
+                receivers.push(who);
+            }
+            if few && (!all || stays) && candidate.machine.is_some() {
+                groups[who % self.groups].push(who);
             }
         }
-        let drawn = members.iter().filter(|members| !members.is_empty());
-        drawn.map(|members| members[self.random.usize(..members.len())]).collect()
-    }
-
-    fn wants_all_hints(&self, who: usize) -> bool {
-        let candidate = &self.candidates[who];
-        let now = candidate.local(self.now);
-        candidate.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(now))
+        for members in groups.iter().filter(|members| !members.is_empty()) {
+            receivers.push(members[self.random.usize(..members.len())]);
+        }
+        receivers.sort_unstable();
+        receivers
     }
 
     pub(super) fn expire(&mut self) {

@@ -112,12 +112,24 @@ impl fmt::Display for Violation {
     }
 }
 
+impl World {
+    /// What must not happen, and did since the last call.
+    pub(crate) fn violation(&mut self) -> Option<Violation> {
+        let what = self.checker.violation.take()?;
+        Some(Violation { what, at: self.now, history: self.history() })
+    }
+}
+
 /// Plays `scenario` out.
 pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     if let Some(set) = &scenario.set {
         return sets::run(scenario, set, with_history);
     }
-    let mut world = World::new(scenario, with_history);
+    play_out(&mut World::new(scenario, with_history), scenario)
+}
+
+/// The same in a world of `scenario` that has just begun.
+pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
     world.run(STORM);
     let (terms, peer_terms) = (world.checker.terms, world.checker.peer_terms);
     let moved = world.moved();
@@ -132,7 +144,7 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     }
     world.run(end);
     if scenario.moves() && world.checker.has_leader() {
-        end = run_moves(&mut world, scenario, end);
+        end = run_moves(world, scenario, end);
     }
     if world.checker.violation.is_none() {
         if !world.checker.has_leader() {
@@ -147,9 +159,7 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
             world.checker.fail(format!("candidate {who} does not come to its end"));
         }
     }
-    let violation = world.checker.violation.take();
-    let violation =
-        violation.map(|what| Violation { what, at: world.now, history: world.history() });
+    let violation = world.violation();
     let (releases, drains) = (world.releases, world.checker.drains);
     Report {
         terms,

@@ -180,11 +180,48 @@ pub struct Scenario {
     pub candidates: Vec<CandidateSetup>,
     /// In the place of these, the members of a set.
     pub set: Option<SetSetup>,
+    /// Where the processes take part in other elections too: the seed of what faults of a process
+    /// draw, which is the same in each election.
+    pub further_elections: Option<u64>,
     /// When, in milliseconds, and what.
     pub faults: Vec<(u32, Fault)>,
 }
 
+impl Fault {
+    /// Of which process it is a fault that lasts, whatever that process does.
+    pub fn of_process(&self) -> Option<usize> {
+        match *self {
+            Self::Pause { who, .. }
+            | Self::Cut { who, .. }
+            | Self::Suspend { who, .. }
+            | Self::Denied { who, .. }
+            | Self::Move(MoveFault::Ill { who, .. }) => Some(who),
+            _ => None,
+        }
+    }
+}
+
 impl Scenario {
+    /// Nothing but these candidates on a bucket that is older than its TTL, and no faults.
+    pub fn new(seed: u64, bucket_ttl: Duration, candidates: Vec<CandidateSetup>) -> Self {
+        Self {
+            seed,
+            bucket_ttl,
+            keeping: Keeping::LeavesMarkers,
+            per_write_ttl: true,
+            old_bucket: true,
+            synchronous: false,
+            sentinels: false,
+            chorias: None,
+            client_gos: 0,
+            vimeos: 0,
+            candidates,
+            set: None,
+            further_elections: None,
+            faults: Vec::new(),
+        }
+    }
+
     /// Whether candidates hand over.
     pub fn moves(&self) -> bool {
         self.candidates.iter().any(|candidate| candidate.moves.is_some())

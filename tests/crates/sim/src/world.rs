@@ -22,13 +22,19 @@ use crate::server::{Keeping, Server, Time};
 use crate::tampering::{answered_revision, hinted_revision};
 use crate::trace;
 
-/// The queue groups of small fleets: few, so that hints are missed.
+/// The queue groups of the candidates whose hints are sampled.
+pub(super) const GROUPS: usize = 8;
+/// Those of small fleets: few, so that hints are missed.
 const FEW_GROUPS: usize = 2;
+/// Fleets that are not larger are small.
+pub(super) const SMALL: usize = 100;
 
 pub struct World {
     pub now: Time,
     pub(super) scenario: Scenario,
     pub(super) random: Rng,
+    /// For faults of processes that take part in other elections too.
+    pub(super) process_random: Option<Rng>,
     queue: BinaryHeap<Scheduled>,
     order: u64,
     pub server: Server,
@@ -94,6 +100,7 @@ impl World {
         let mut world = Self {
             now: Time::ZERO,
             random,
+            process_random: scenario.further_elections.map(Rng::with_seed),
             queue: BinaryHeap::new(),
             order: 0,
             server: Server::new(ttl, scenario.keeping, age),
@@ -118,7 +125,7 @@ impl World {
             shared: Arc::default(),
             tampered_until: Time::ZERO,
             calm: false,
-            groups: if scenario.candidates.len() > 100 { 8 } else { FEW_GROUPS },
+            groups: if scenario.candidates.len() > SMALL { GROUPS } else { FEW_GROUPS },
             history: with_history.then(Vec::new),
             scenario: scenario.clone(),
         };

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use incumbent::lock::Coverage;
-use incumbent::protocol::CoolDown;
-use incumbent_sim::{CandidateSetup, Fault, Keeping, STORM, Scenario, World, bound, run};
+use incumbent_sim::{
+    CandidateSetup, Fault, ManyElections, Played, STORM, Scenario, World, bound, run,
+};
 
 /// `FLEET=10000 cargo test --release -p incumbent-sim --test large` plays larger ones.
 const FLEET: usize = 1_000;
@@ -16,36 +17,12 @@ fn fleet_size() -> usize {
 }
 
 fn scenario(seed: u64, coverage: Coverage, faults: Vec<(u32, Fault)>) -> Scenario {
-    let setup = |who: usize| CandidateSetup {
-        lease_ms: u16::MAX,
-        coverage,
-        reads: true,
-        cool_down: CoolDown::Proven,
-        hold_back_ms: 0,
-        priority: 0,
-        ppm: (who % 2000) as i16 - 1000,
-        twin: false,
-        unruly: 0,
-        wall_ms: 0,
-        shares: false,
-        drain_ms: 0,
-        moves: None,
+    let setup = |who: usize| {
+        let ppm = (who % 2000) as i16 - 1000;
+        CandidateSetup { ppm, ..CandidateSetup::new(coverage) }
     };
-    Scenario {
-        seed,
-        bucket_ttl: LEASE,
-        keeping: Keeping::LeavesMarkers,
-        per_write_ttl: true,
-        old_bucket: true,
-        synchronous: false,
-        sentinels: false,
-        chorias: None,
-        client_gos: 0,
-        vimeos: 0,
-        candidates: (0..fleet_size()).map(setup).collect(),
-        set: None,
-        faults,
-    }
+    let candidates = (0..fleet_size()).map(setup).collect();
+    Scenario { faults, ..Scenario::new(seed, LEASE, candidates) }
 }
 
 /// Those of a queue group, which candidates join in turn.
@@ -138,4 +115,31 @@ fn few_create_after_an_eviction() {
     println!("{} standbys, {creates} creates after {terms} evictions", fleet_size());
     assert_eq!(terms, u64::from(count));
     assert!(creates <= terms * 8, "{creates} creates");
+}
+
+/// The same processes take part in all of them, and what goes wrong with one concerns its candidate
+/// in each. `ELECTIONS=1000 PROCESSES=1000` plays more of them.
+#[test]
+fn many_elections_of_many_processes_keep_their_promises() {
+    let number = |name, default| std::env::var(name).map_or(default, |n| n.parse().expect(name));
+    let (elections, processes) = (number("ELECTIONS", 20), number("PROCESSES", 250));
+    // A bucket that leaves markers, and one that does not.
+    for seed in [1, 2] {
+        let many = ManyElections::new(seed, usize::try_from(processes).expect("a number"));
+        let (mut terms, mut slowest, mut suspended) = (0, Duration::ZERO, Duration::ZERO);
+        for election in 0..elections {
+            let Played { report, with_groups_suspended } = many.play(election);
+            let found = report.violation.map(|violation| violation.what);
+            assert_eq!(found, None, "seed {seed}, election {election}");
+            terms += report.terms;
+            slowest = slowest.max(report.recovered.unwrap_or_default());
+            suspended = suspended.max(with_groups_suspended);
+        }
+        println!(
+            "seed {seed}: {elections} elections of {processes} processes, {terms} terms, a leader \
+             {slowest:?} after the last fault, {suspended:?} with whole groups suspended"
+        );
+        assert!(terms > elections * 2, "{terms} terms: too few to show anything");
+        assert!(suspended > LEASE / 2, "no leader was suspended");
+    }
 }

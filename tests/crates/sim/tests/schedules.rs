@@ -3,10 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::lock::Coverage;
-use incumbent::protocol::CoolDown;
 use incumbent_sim::{
-    CandidateSetup, Fleet, Keeping, Moved, Releases, STORM, Scenario, Schedule, SetFigures, World,
-    bound,
+    CandidateSetup, Fleet, Moved, Releases, STORM, Scenario, Schedule, SetFigures, World, bound,
 };
 
 /// The number of schedules of each fleet, unless `SCHEDULES` is set.
@@ -173,37 +171,9 @@ fn a_schedule_plays_out_the_same_way_each_time() {
 
 #[test]
 fn a_quiet_hour_costs_the_renewals_of_one_leader() {
-    let setup = |coverage| CandidateSetup {
-        lease_ms: 4000,
-        coverage,
-        reads: true,
-        cool_down: CoolDown::Proven,
-        hold_back_ms: 0,
-        priority: 0,
-        ppm: 500,
-        twin: false,
-        unruly: 0,
-        wall_ms: 0,
-        shares: false,
-        drain_ms: 0,
-        moves: None,
-    };
     let requests = |coverage| {
-        let scenario = Scenario {
-            seed: 1,
-            bucket_ttl: Duration::from_secs(4),
-            keeping: Keeping::LeavesMarkers,
-            per_write_ttl: true,
-            old_bucket: true,
-            synchronous: false,
-            sentinels: false,
-            chorias: None,
-            client_gos: 0,
-            vimeos: 0,
-            candidates: vec![setup(coverage); 5],
-            set: None,
-            faults: Vec::new(),
-        };
+        let setup = CandidateSetup { ppm: 500, ..CandidateSetup::new(coverage) };
+        let scenario = Scenario::new(1, Duration::from_secs(4), vec![setup; 5]);
         let mut world = World::new(&scenario, false);
         let calm = STORM + bound(&scenario);
         world.run(calm);

@@ -242,7 +242,6 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
             )| {
                 CandidateSetup {
                     lease_ms,
-                    coverage,
                     reads,
                     cool_down,
                     hold_back_ms,
@@ -254,6 +253,7 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
                     shares,
                     drain_ms,
                     moves,
+                    ..CandidateSetup::new(coverage)
                 }
             },
         )
@@ -367,8 +367,6 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                     faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
                 }
                 Scenario {
-                    seed,
-                    bucket_ttl,
                     keeping,
                     per_write_ttl,
                     old_bucket,
@@ -377,9 +375,9 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                     chorias: fleet.chorias(),
                     client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
                     vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
-                    candidates,
                     set,
                     faults,
+                    ..Scenario::new(seed, bucket_ttl, candidates)
                 }
             },
         )

@@ -20,19 +20,16 @@ impl SetWorld {
         let now = self.now;
         let fleet = self.members.len();
         let shard = self.random.u32(..self.set.shards);
+        if let Some(who) = fault.of_process() {
+            if let Some(member) = self.members.get_mut(who) {
+                member.faults.inflict(now, fault, &mut self.random);
+            }
+            return;
+        }
         match *fault {
             Fault::Crash { who, back_ms } if who < fleet => {
                 self.process_ends(who);
                 self.after(millis(back_ms), SetEvent::Start { who });
-            }
-            Fault::Pause { who, .. }
-            | Fault::Cut { who, .. }
-            | Fault::Suspend { who, .. }
-            | Fault::Denied { who, .. }
-            | Fault::Move(MoveFault::Ill { who, .. })
-                if who < fleet =>
-            {
-                self.members[who].faults.inflict(now, fault, &mut self.random);
             }
             Fault::Stop { who } if who < fleet => self.stop(who),
             Fault::RollingRestart { every_ms } => {
