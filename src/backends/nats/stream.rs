@@ -128,6 +128,8 @@ fn is_never(time: &str) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct StreamFacts {
     pub(super) config: StreamConfig,
+    /// The name of the cluster that stores it.
+    pub(super) cluster: Option<String>,
     /// The maximum lease of any candidate.
     pub(super) lease: Duration,
     /// When the server created it, in the server's format: another time means another bucket.
@@ -174,6 +176,7 @@ impl StreamFacts {
         }
         Ok(Self {
             config: config.clone(),
+            cluster: info.cluster.as_ref().and_then(|cluster| cluster.name.clone()),
             lease,
             created: info.created.clone(),
             created_here: false,
