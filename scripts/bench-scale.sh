@@ -1,6 +1,7 @@
 #!/bin/sh
 # The figures of docs/large-deployments.md: standbys against deliveries, creates and takeover time,
-# and elections against memory and CPU time. SIZES: numbers of standbys, each on a connection of its
+# elections against memory and CPU time, and clusters, leaf nodes and gateways. SIZES: numbers of
+# standbys, each on a connection of its
 # own; 10,000 need `ulimit -n` of 20,000 in this process and in the server.
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,3 +18,6 @@ for standbys in ${SIZES:-49 1000 10000}; do
 done
 echo "## elections of one process"
 "$cargo" bench --quiet --bench footprint --features nats
+echo "## several servers"
+"$cargo" test --quiet --release --package incumbent --all-features --test nats topologies::figures -- \
+    --ignored --nocapture --test-threads 1

@@ -37,6 +37,7 @@ async fn a_message_that_arrives_again_changes_nothing() {
     }
     assert!(again >= 3, "the entries of both and the release");
     client.flush().await.expect("a flush");
+    standby.stand_aside(false);
     // What follows is heard after the copies.
     soon("the leader stops", second.stop()).await;
     let _leadership = leads(&standby).await;

@@ -27,11 +27,21 @@ pub(super) struct StreamInfo {
     pub(super) did_create: bool,
 }
 
-/// The cluster. A single server reports one without a name.
+/// The cluster. A single server reports one without a name, a leaf node alone one of its own name.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Cluster {
     #[serde(default)]
     pub(super) name: Option<String>,
+    /// The server that leads the stream.
+    #[serde(default)]
+    leader: Option<String>,
+}
+
+impl Cluster {
+    /// Returns whether it may have several servers.
+    pub(super) fn has_peers(&self) -> bool {
+        self.name.is_some() && self.name != self.leader
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -1,6 +1,7 @@
 //! Elections across several servers: clusters, leaf nodes and gateways.
 
 mod cluster;
+mod figures;
 mod gateways;
 mod leaf_node;
 
