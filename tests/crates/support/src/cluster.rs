@@ -156,6 +156,20 @@ impl Cluster {
         panic!("another process keeps a port of the cluster:\n{}", self.logs());
     }
 
+    /// Whether one of its servers leads JetStream's metadata, or one of another cluster that
+    /// gateways join to it.
+    async fn knows_meta_leader(&self) -> bool {
+        for server in self.servers.iter().filter(|server| server.is_running()) {
+            let Some(jsz) = server.ask("/jsz").await else { continue };
+            let leader = jsz["meta_cluster"]["leader"].as_str().unwrap_or_default();
+            let is_ours = self.servers.iter().any(|server| server.name() == leader);
+            if !leader.is_empty() && (!is_ours || leader == server.name()) {
+                return true;
+            }
+        }
+        false
+    }
+
     async fn that_leads(&self, leads: impl Fn(&Value, &str) -> bool) -> Option<usize> {
         for (index, server) in self.servers.iter().enumerate() {
             if server.is_running()
@@ -173,7 +187,7 @@ impl Cluster {
     async fn launch(&self) -> bool {
         self.servers.iter().filter(|server| !server.is_running()).for_each(Server::spawn);
         let started = poll(Duration::from_secs(60), async || {
-            let mut healthy = self.meta_leader().await.is_some();
+            let mut healthy = self.knows_meta_leader().await;
             for server in &self.servers {
                 if server.lost_its_port() {
                     return Some(false);
