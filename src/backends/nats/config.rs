@@ -94,7 +94,7 @@ impl BucketConfig {
     /// measured by the server's wall clock from each write.
     ///
     /// On a cluster choose 25 s or more: electing a new leader of the bucket's stream takes 4 to 9
-    /// s, during which no renewal succeeds. A lease of 15 s survives the shorter half of these.
+    /// s, during which no renewal succeeds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self

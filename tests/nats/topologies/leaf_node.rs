@@ -1,6 +1,7 @@
 //! Candidates on both sides of a leaf node connection, with the bucket at the hub.
 
 use async_nats::RequestErrorKind;
+use incumbent::Successor;
 use incumbent::nats::BucketErrorKind;
 use incumbent_test_support::LeafNode;
 
@@ -102,4 +103,37 @@ async fn a_bucket_at_the_hub_needs_its_domain() {
     assert!(String::from_utf8_lossy(&answer).contains("\"seq\""), "{answer:?}");
     let refused = Bucket::open(on_leaf, BUCKET).await.expect_err("no JetStream here");
     assert_eq!(refused.kind(), BucketErrorKind::Unavailable, "{refused}");
+}
+
+/// Those of docs/large-deployments.md.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_subjects_suffice_over_the_link() {
+    let both = format!(
+        r#""incumbent.{BUCKET}.>", "incumbent-roll-call.{BUCKET}.>", "incumbent-control.{BUCKET}.>", "_INBOX.>""#
+    );
+    let users = format!(
+        r#"authorization: {{ users: [
+            {{ user: any, password: p }},
+            {{ user: leaf, password: p, permissions: {{
+                publish: [{both}, "$JS.hub.API.>"], subscribe: [{both}],
+            }} }},
+        ] }}
+        no_auth_user: any"#
+    );
+    let hub = Server::builder().config(users);
+    let leaf = Server::builder().without_jetstream();
+    let servers = LeafNode::start_as("leaf:p@", hub, leaf).await;
+    Bucket::create(servers.hub().connect().await, config()).await.expect("a bucket");
+    let (on_leaf, at_hub) = candidates(&servers).await;
+    sees(&at_hub.election, "leaf").await;
+    for candidate in [&on_leaf, &at_hub] {
+        let answers = candidate.election.roll_call(Duration::from_secs(1)).await;
+        assert_eq!(answers.expect("a roll call").len(), 2);
+    }
+    for (from, to) in [(&on_leaf, &at_hub), (&at_hub, &on_leaf)] {
+        sees(&to.election, from.election.identity()).await;
+        from.election.move_leader(Successor::Any).await.expect("a handover");
+        drop(leads(&to.election).await);
+    }
+    they_replace_each_other(&on_leaf, &at_hub).await;
 }

@@ -22,6 +22,15 @@ impl LeafNode {
     ///
     /// Where they do not start, or do not connect.
     pub async fn start(leaf: ServerBuilder) -> Self {
+        Self::start_as("", Server::builder(), leaf).await
+    }
+
+    /// The same, with a hub that has users; the leaf node connects as `user`, which is `NAME:PASSWORD@`.
+    ///
+    /// # Panics
+    ///
+    /// Those of [`start`](Self::start).
+    pub async fn start_as(user: &str, hub: ServerBuilder, leaf: ServerBuilder) -> Self {
         for _ in 0..5 {
             let port = Port::pick();
             let link = Link::to([port.number()]).await;
@@ -30,9 +39,9 @@ impl LeafNode {
                 "leafnodes {{\n  listen: \"127.0.0.1:{}\"\n  advertise: \"127.0.0.1:{behind}\"\n}}\n",
                 port.number()
             );
-            let hub = Server::builder().domain("hub").prepare(&listens);
+            let hub = hub.clone().domain("hub").prepare(&listens);
             let connects = format!(
-                "leafnodes {{\n  reconnect: \"1s\"\n  remotes: [{{ url: \"nats-leaf://127.0.0.1:{behind}\" }}]\n}}\n"
+                "leafnodes {{\n  reconnect: \"1s\"\n  remotes: [{{ url: \"nats-leaf://{user}127.0.0.1:{behind}\" }}]\n}}\n"
             );
             let leaf = leaf.clone().prepare(&connects);
             if hub.launch().await && leaf.launch().await {
