@@ -39,6 +39,5 @@ async fn each_cluster_has_queue_groups_of_its_own() {
 async fn a_cut_gateway_ends_the_term_in_the_other_cluster() {
     let clusters = gateways(1).await;
     let (in_west, in_east) = candidates(&clusters).await;
-    let cut: (fn(&Link), fn(&Link)) = (Link::cut, Link::restore);
-    a_link_is_cut_and_restored(clusters.link(), &in_east, &in_west, cut).await;
+    a_link_is_cut_and_restored(clusters.link(), &in_east, &in_west, Outage::Closed).await;
 }

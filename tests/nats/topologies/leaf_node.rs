@@ -60,16 +60,14 @@ async fn the_hub_and_the_leaf_have_queue_groups_of_their_own() {
 async fn a_cut_link_ends_the_term_on_the_leaf() {
     let servers = leaf_node(false).await;
     let (on_leaf, at_hub) = candidates(&servers).await;
-    let cut: (fn(&Link), fn(&Link)) = (Link::cut, Link::restore);
-    a_link_is_cut_and_restored(servers.link(), &at_hub, &on_leaf, cut).await;
+    a_link_is_cut_and_restored(servers.link(), &at_hub, &on_leaf, Outage::Closed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_link_ends_the_term_on_the_leaf() {
     let servers = leaf_node(true).await;
     let (on_leaf, at_hub) = candidates(&servers).await;
-    let silence: (fn(&Link), fn(&Link)) = (Link::hold, Link::release);
-    a_link_is_cut_and_restored(servers.link(), &at_hub, &on_leaf, silence).await;
+    a_link_is_cut_and_restored(servers.link(), &at_hub, &on_leaf, Outage::Silent).await;
 }
 
 /// A link that is away for less than a lease costs nothing.

@@ -71,23 +71,36 @@ async fn they_replace_each_other(first: &Candidate, second: &Candidate) {
     assert!(!leadership.is_valid() && next.token() > leadership.token());
 }
 
+/// What becomes of the connections of a link.
+#[derive(Clone, Copy)]
+enum Outage {
+    Closed,
+    Silent,
+}
+
 /// Cuts a link with the leader on the far side of it. A standby beside the bucket leads after the
 /// leader has stopped, and the former leader stands by once the link is restored.
 async fn a_link_is_cut_and_restored(
     link: &Link,
     near: &Candidate,
     far: &Candidate,
-    (cut, restore): (fn(&Link), fn(&Link)),
+    outage: Outage,
 ) {
     let leadership = leads(&far.election).await;
     sees(&near.election, far.election.identity()).await;
     let mut changes = far.election.changes();
-    cut(link);
+    match outage {
+        Outage::Closed => link.cut(),
+        Outage::Silent => link.hold(),
+    }
     let next = leads(&near.election).await;
     assert!(!leadership.is_valid() && !far.election.is_leader(), "the first one is out before");
     assert!(next.token() > leadership.token());
     assert!(matches!(lost(&mut changes).await, Cause::Expired { .. }));
-    restore(link);
+    match outage {
+        Outage::Closed => link.restore(),
+        Outage::Silent => link.release(),
+    }
     sees(&far.election, near.election.identity()).await;
     assert!(next.is_valid() && near.election.is_leader(), "the return changes nothing");
     soon("the leader stops", near.election.stop()).await;
