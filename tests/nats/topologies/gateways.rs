@@ -20,7 +20,7 @@ async fn candidates(clusters: &Gateways) -> (Candidate, Candidate) {
 async fn candidates_of_both_clusters_replace_each_other() {
     let clusters = gateways(1).await;
     let (in_west, in_east) = candidates(&clusters).await;
-    in_west.election.resign();
+    drop(resigns_to(&in_west.election, &in_east.election).await);
     they_replace_each_other(&in_east, &in_west).await;
 }
 

@@ -41,7 +41,7 @@ async fn candidates_of_the_leaf_and_the_hub_replace_each_other() {
 async fn a_leader_at_the_hub_that_crashes_is_replaced_by_a_standby_of_the_leaf() {
     let servers = leaf_node(false).await;
     let (on_leaf, at_hub) = candidates(&servers).await;
-    on_leaf.election.resign();
+    drop(resigns_to(&on_leaf.election, &at_hub.election).await);
     they_replace_each_other(&at_hub, &on_leaf).await;
 }
 
