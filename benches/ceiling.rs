@@ -15,7 +15,6 @@ use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Election, new_election};
 use incumbent_test_support::{Cluster, Server};
 
-const CONNECTIONS: usize = 8;
 const MOST: usize = 200_000;
 const WINDOW: Duration = Duration::from_secs(20);
 
@@ -61,7 +60,7 @@ async fn main() {
         _ => Servers::Three(Box::new(Cluster::start().await)),
     };
     let mut locks = Vec::new();
-    for connection in 0..CONNECTIONS.max(buckets) {
+    for connection in 0..number("CONNECTIONS", 1).max(buckets) {
         let name = format!("BENCH-{}", connection % buckets);
         let config = BucketConfig::new(name).ttl(lease).replicas(replicas);
         let bucket = Bucket::create_or_open(servers.connect().await, config).await;

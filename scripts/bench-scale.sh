@@ -1,8 +1,8 @@
 #!/bin/sh
 # The figures of docs/large-deployments.md: standbys against deliveries, creates and takeover time,
-# elections against memory and CPU time, and back-off policies against each other in a simulation,
-# with docs/diagrams/backoff.svg. SIZES: numbers of standbys, each on a connection of its own; 10,000
-# need `ulimit -n` of 20,000 in this process and in the server.
+# elections against memory and CPU time, back-off policies against each other in a simulation, and
+# clusters, leaf nodes and gateways. SIZES: numbers of standbys, each on a connection of its own;
+# 10,000 need `ulimit -n` of 20,000 in this process and in the server.
 set -eu
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -22,3 +22,6 @@ echo "## back-off policies, simulated"
 "$cargo" run --quiet --release --package incumbent-sim --bin policies -- \
     --csv docs/diagrams/backoff.csv
 scripts/plot.py --write docs/diagrams/backoff.csv
+echo "## several servers"
+"$cargo" test --quiet --release --package incumbent --all-features --test nats topologies::figures -- \
+    --ignored --nocapture --test-threads 1

@@ -17,6 +17,7 @@ quick_targets=$(printf -- ' --test %s' "${quick[@]}")
 
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
 older_servers="v2_10 v2_11 v2_12 v2_14"
+several_servers="topologies::"
 other_locks="kubernetes:: object_storage_doctor:: postgres_doctor:: refused_writes::"
 sentinel_locks="locks::postgres locks::kubernetes"
 sqlite="sqlite names:: of_a_file"
@@ -28,9 +29,9 @@ quick)
     exec scripts/parts.sh \
         "$tests --no-run --lib --bins$quick_targets --test nats --test sql --test operator --test sentinel --test schedules" \
         "$tests --lib --bins$quick_targets" \
-        "RUST_TEST_THREADS=8 $tests --test nats --$(skip "$older_servers")" \
+        "RUST_TEST_THREADS=8 $tests --test nats --$(skip "$older_servers $several_servers")" \
         "$tests --test sql -- $sqlite" \
-        "$tests --test operator --$(skip "$older_servers $other_locks")" \
+        "$tests --test operator --$(skip "$older_servers $several_servers $other_locks")" \
         "$tests --test sentinel --$(skip "$sentinel_locks")" \
         "SCHEDULES=200 $tests --test schedules"
     ;;
@@ -47,9 +48,9 @@ print(*sorted({target["name"] for target in targets if "test" in target["kind"]}
     exec scripts/parts.sh \
         "$tests --no-run" \
         "${steps[@]}" \
-        "$tests --test nats -- $older_servers" \
+        "$tests --test nats -- $older_servers $several_servers" \
         "$tests --test sql --$(skip "$sqlite")" \
-        "$tests --test operator -- $older_servers $other_locks" \
+        "$tests --test operator -- $older_servers $several_servers $other_locks" \
         "$tests --test sentinel -- $sentinel_locks" \
         "$tests --test schedules" \
         "$tests --doc"

@@ -5,6 +5,8 @@ mod choria;
 mod cluster;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod counted_hints;
+mod duplicates;
 mod entry;
 mod env;
 mod hostile;
@@ -18,5 +20,6 @@ mod raw;
 mod rights;
 mod roll_call;
 mod suite;
+mod topologies;
 #[cfg(feature = "url")]
 mod url;

@@ -1,17 +1,16 @@
 //! Fleets whose standbys receive hints through queue groups.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::select_all;
-use incumbent::lock::{Content, Coverage, Hint, HintSink, Lock, Subscription};
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Cause, Election, Successor, new_election};
 use incumbent_test_support::{Server, eventually};
 
 use crate::conformance::{LEASE, leads, lost, soon, working};
+use crate::counted_hints::{Hints, hints_of};
 use crate::env::{BUCKET, TestEnv};
 use crate::rights::{connect_as, documented_server};
 
@@ -53,32 +52,8 @@ async fn leader_of(candidates: &[Election]) -> usize {
     leader
 }
 
-/// How many hints of stored entries have come.
-struct Hints {
-    subscription: Subscription,
-    stored: Arc<AtomicUsize>,
-}
-
 async fn hints(env: &TestEnv, groups: u8) -> Hints {
     hints_of(&lock_of(env, groups).await, "my_app").await
-}
-
-async fn hints_of(lock: &NatsLock, name: &str) -> Hints {
-    let stored = Arc::new(AtomicUsize::new(0));
-    let covered = Arc::new(AtomicUsize::new(0));
-    let (counted, coverage) = (Arc::clone(&stored), Arc::clone(&covered));
-    let sink = HintSink::new(move |hint| match hint {
-        Hint::Stored { record, .. } if matches!(record.content, Content::Held(_)) => {
-            counted.fetch_add(1, Ordering::SeqCst);
-        }
-        Hint::Coverage(Coverage::Sampled | Coverage::Full) => {
-            coverage.fetch_add(1, Ordering::SeqCst);
-        }
-        _ => {}
-    });
-    let subscription = lock.subscribe(name, sink);
-    eventually("hints come", async || (covered.load(Ordering::SeqCst) > 0).then_some(())).await;
-    Hints { subscription, stored }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@ mod choria;
 mod clock;
 mod context;
 mod disk;
+mod fanout;
 mod kubernetes;
 mod nats;
 mod objects;
@@ -47,8 +48,9 @@ Exit codes:
 /// Check whether elections can work here, and suggest a fix for each problem.
 ///
 /// Checks the server, its JetStream and its clock, the round trip against the lease, the rights,
-/// and the bucket, with a line per finding; on Linux, also how far this machine's clock is slewed,
-/// and the sentinel of INCUMBENT_SENTINEL or --sentinel.
+/// and the bucket, with a line per finding, and whether hundreds of connections receive each write;
+/// on Linux, also how far this machine's clock is slewed, and the sentinel of INCUMBENT_SENTINEL or
+/// --sentinel.
 /// Nothing is stored: the right to write is tried with a write that the bucket must refuse.
 ///
 /// With Kubernetes: the API server, its clock, the round trip, the rights with the missing rule of

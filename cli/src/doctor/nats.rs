@@ -3,7 +3,7 @@
 use super::context::CheckContext;
 use super::report::Report;
 use super::server::{self, ServerSamples};
-use super::{bucket, choria, disk, rights};
+use super::{bucket, choria, disk, fanout, rights};
 use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, Session};
 
@@ -42,6 +42,7 @@ async fn of_session(
         bucket::health(session, bucket, report).await;
         bucket::identities(session, bucket.bucket(), info, report).await;
         choria::check(session, bucket, info, context.with_choria, report).await;
+        fanout::check(session, bucket.bucket(), info, report).await;
         disk::persistence(info, context.monitor.is_some(), report);
     }
     Ok(())

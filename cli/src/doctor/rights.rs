@@ -202,7 +202,8 @@ async fn send_refused_write(session: &Session, subject: &str) -> Written {
     }
 }
 
-async fn refusal(refused: &mut Receiver<Arc<str>>, subject: &str) {
+/// Waits until the server denies permission for this subject.
+pub async fn refusal(refused: &mut Receiver<Arc<str>>, subject: &str) {
     let quoted = format!("\"{subject}\"");
     loop {
         match refused.recv().await {

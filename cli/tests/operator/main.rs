@@ -33,3 +33,4 @@ mod set_info;
 
 mod shell;
 mod sqlite_doctor;
+mod topologies;

@@ -93,7 +93,7 @@ impl BucketConfig {
     /// Sets how long an entry lives without a renewal, which is the maximum lease: 1 s to 1 h,
     /// measured by the server's wall clock from each write.
     ///
-    /// On a cluster choose 10 s or more: electing a new leader of the bucket's stream takes 4 to 9
+    /// On a cluster choose 25 s or more: electing a new leader of the bucket's stream takes 4 to 9
     /// s, during which no renewal succeeds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;

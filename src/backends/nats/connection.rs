@@ -130,9 +130,9 @@ impl Connection {
         self.client.connection_state() == State::Connected
     }
 
-    /// Returns whether the server belongs to a cluster.
-    pub(super) fn is_clustered(&self) -> bool {
-        self.client.server_info().cluster.is_some()
+    /// Returns the name of the server's cluster. A leaf node alone is one with the server's name.
+    pub(super) fn cluster(&self) -> Option<String> {
+        self.client.server_info().cluster
     }
 
     /// Returns how often the client has connected: a different number means another connection.

@@ -23,7 +23,7 @@ impl BucketState {
     ) -> Result<(StreamInfo, bool), BucketError> {
         let first_sequence = first_sequence();
         // A domain or prefix may lead to a cluster that the connected server is not part of.
-        let clustered = || !self.api.is_local() || self.api.connection.is_clustered();
+        let clustered = || !self.api.is_local() || self.api.connection.cluster().is_some();
         let mut replicas = self.config.replicas.unwrap_or_else(|| if clustered() { 3 } else { 1 });
         let deadline = deadline_after(timeout);
         loop {

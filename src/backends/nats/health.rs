@@ -9,7 +9,7 @@ use super::config;
 use super::connection::RequestFailure;
 use super::message::Expiry;
 use super::state::BucketState;
-use super::stream::StreamInfo;
+use super::stream::{Cluster, StreamInfo};
 use crate::backends::health::Severity;
 use crate::lock::codec::ceil_seconds;
 
@@ -20,7 +20,11 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_KEYS: usize = 100;
 
 /// The TTL on a cluster below which the crash of one server can end a term.
-const SAFE_CLUSTER_TTL: Duration = Duration::from_secs(10);
+///
+/// Electing another leader of the stream takes up to 9 s. The last renewal before may be a third of
+/// the lease old, a request that waits for a response then lasts an eighth, and the work is stopped
+/// a sixth before the deadline: 9 s are left from 24.3 s on.
+const SAFE_CLUSTER_TTL: Duration = Duration::from_secs(25);
 
 /// The message size that a Choria broker sets. It fits any host name.
 const ROOMY_MESSAGE_SIZE: i64 = 1_024;
@@ -154,7 +158,7 @@ pub(super) async fn check(bucket: &BucketState) -> Result<Vec<Finding>, super::B
 fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
     let config = &info.config;
     let ttl = config.max_age();
-    let clustered = info.cluster.as_ref().is_some_and(|cluster| cluster.name.is_some());
+    let clustered = info.cluster.as_ref().is_some_and(Cluster::has_peers);
     let mut findings = Vec::new();
     match ttl {
         None if !config.allow_msg_ttl => findings.push(Finding::NoTtl),

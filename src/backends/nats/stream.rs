@@ -27,11 +27,21 @@ pub(super) struct StreamInfo {
     pub(super) did_create: bool,
 }
 
-/// The cluster. A single server reports one without a name.
+/// The cluster. A single server reports one without a name, a leaf node alone one of its own name.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Cluster {
     #[serde(default)]
     pub(super) name: Option<String>,
+    /// The server that leads the stream.
+    #[serde(default)]
+    leader: Option<String>,
+}
+
+impl Cluster {
+    /// Returns whether it may have several servers.
+    pub(super) fn has_peers(&self) -> bool {
+        self.name.is_some() && self.name != self.leader
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -128,6 +138,8 @@ fn is_never(time: &str) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct StreamFacts {
     pub(super) config: StreamConfig,
+    /// The name of the cluster that stores it.
+    pub(super) cluster: Option<String>,
     /// The maximum lease of any candidate.
     pub(super) lease: Duration,
     /// When the server created it, in the server's format: another time means another bucket.
@@ -174,6 +186,7 @@ impl StreamFacts {
         }
         Ok(Self {
             config: config.clone(),
+            cluster: info.cluster.as_ref().and_then(|cluster| cluster.name.clone()),
             lease,
             created: info.created.clone(),
             created_here: false,

@@ -13,10 +13,16 @@ use crate::protocol::set::member_hash;
 /// A process that wants all hints of more elections than this receives those of the whole bucket.
 const MAX_SINGLE: usize = 64;
 
+/// How many sets of queue groups there are for the clusters and leaf nodes that do not store the
+/// bucket: a bound on the deliveries where there are thousands of leaf nodes.
+const REMOTE_SETS: u64 = 16;
+
 /// The subjects to subscribe to, and the resulting coverage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SubscriptionPlan {
     pub wanted: Interest,
+    /// The set of queue groups that this process shares.
+    set: GroupSet,
     /// The queue group in which hints are received that are not all wanted.
     group: Option<Arc<str>>,
     /// The prefix of subjects on which the server republishes stored messages, and former leaders
@@ -60,14 +66,16 @@ impl SubscriptionPlan {
         let calls = Some(call_prefix(name)).filter(allowed);
         let controls = Some(control_prefix(name)).filter(allowed);
         let group = bucket.queue_group.filter(|_| full);
-        let group = group.map(|number| group_of(number, &wanted, &bucket.hub.names()));
+        let own = bucket.api.connection.cluster();
+        let set = GroupSet::of(own.as_deref(), facts.cluster.as_deref());
+        let group = group.map(|number| group_of(set, number, &wanted, &bucket.hub.names()));
         let coverage = match (full, &group) {
             (true, Some(_)) => Coverage::Sampled,
             (true, None) => Coverage::Full,
             (false, _) if writes.is_some() => Coverage::Partial,
             (false, _) => Coverage::None,
         };
-        Self { wanted, group, hints, writes, calls, controls, coverage }
+        Self { wanted, set, group, hints, writes, calls, controls, coverage }
     }
 
     /// What to subscribe to now.
@@ -114,20 +122,50 @@ impl SubscriptionPlan {
     /// process now takes part in.
     pub fn covers(&self, bucket: &BucketState, wanted: &Interest) -> bool {
         let number = bucket.queue_group.filter(|_| self.group.is_some());
-        let group = number.map(|number| group_of(number, &self.wanted, &bucket.hub.names()));
+        let group =
+            number.map(|number| group_of(self.set, number, &self.wanted, &bucket.hub.names()));
         (self.wanted == Interest::All || self.wanted == *wanted) && self.group == group
+    }
+}
+
+/// Processes that may receive hints instead of each other.
+///
+/// Servers deliver to a member of a group that is connected to the cluster of the stream, as long
+/// as there is one: others behind gateways and leaf nodes would receive nothing, also where all
+/// members there have lost their network. So each of these has groups of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GroupSet {
+    /// Of the cluster that stores the bucket.
+    Local,
+    /// Of other clusters and leaf nodes, by the hash of their names.
+    Remote(u8),
+}
+
+impl GroupSet {
+    /// `own`: the cluster that the process is connected to.
+    fn of(own: Option<&str>, stream: Option<&str>) -> Self {
+        match own {
+            Some(own) if stream != Some(own) => {
+                Self::Remote(u8::try_from(member_hash(own) % REMOTE_SETS).unwrap_or_default())
+            }
+            _ => Self::Local,
+        }
     }
 }
 
 /// The queue group of a process. All members of a group take part in the same elections: what one
 /// of them receives instead of the others, it needs.
-fn group_of(number: u8, wanted: &Interest, names: &[Arc<str>]) -> Arc<str> {
-    match wanted {
-        Interest::One(_) => format!("incumbent-{number}").into(),
+fn group_of(set: GroupSet, number: u8, wanted: &Interest, names: &[Arc<str>]) -> Arc<str> {
+    let elections = match wanted {
+        Interest::One(_) => String::new(),
         Interest::All => {
             let hash = names.iter().fold(0, |sum: u64, name| sum.wrapping_add(member_hash(name)));
-            format!("incumbent-{hash:016x}-{number}").into()
+            format!("{hash:016x}-")
         }
+    };
+    match set {
+        GroupSet::Local => format!("incumbent-{elections}{number}").into(),
+        GroupSet::Remote(set) => format!("incumbent-remote{set}-{elections}{number}").into(),
     }
 }
 

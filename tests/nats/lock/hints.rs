@@ -209,7 +209,7 @@ async fn hints_return_after_the_bucket_is_recreated() {
 async fn hints_reach_every_server_of_a_cluster() {
     let cluster = Cluster::start().await;
     let client = cluster.connect().await;
-    let config = BucketConfig::new("B").ttl(TTL);
+    let config = BucketConfig::new("B").ttl(Duration::from_secs(25));
     let bucket = Bucket::create(client.clone(), config).await.unwrap();
     let info = api(&client, "STREAM.INFO.KV_B", json!({})).await;
     assert_eq!(info["config"]["num_replicas"], json!(3));

@@ -12,7 +12,7 @@ use crate::ports::Port;
 use crate::server::{Server, ServerBuilder};
 
 /// How many servers a cluster has.
-const SERVERS: usize = 3;
+pub(crate) const SERVERS: usize = 3;
 
 /// What a cluster is to be like.
 #[derive(Debug, Clone)]
@@ -20,6 +20,9 @@ const SERVERS: usize = 3;
 pub struct ClusterBuilder {
     server: ServerBuilder,
     user: Option<(String, String)>,
+    name: String,
+    /// Further links of each server.
+    links: [String; SERVERS],
 }
 
 impl ClusterBuilder {
@@ -32,6 +35,18 @@ impl ClusterBuilder {
     /// Adds lines to the configuration file of every server.
     pub fn config(mut self, lines: impl Into<String>) -> Self {
         self.server = self.server.config(lines);
+        self
+    }
+
+    /// The name of the cluster, which is `test` otherwise.
+    pub(crate) fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Adds links to the configuration of each server.
+    pub(crate) fn links(mut self, links: [String; SERVERS]) -> Self {
+        self.links = links;
         self
     }
 
@@ -52,8 +67,10 @@ impl ClusterBuilder {
         for _ in 0..5 {
             let routes: [Port; SERVERS] = std::array::from_fn(|_| Port::pick());
             let numbers = routes.each_ref().map(Port::number);
-            let servers =
-                routes.each_ref().map(|port| self.server.clone().prepare(Some((port, &numbers))));
+            let servers = std::array::from_fn(|index| {
+                let member = membership(&self.name, numbers[index], &numbers);
+                self.server.clone().prepare(&(member + &self.links[index]))
+            });
             let cluster = Cluster { servers, _routes: routes };
             if cluster.launch().await {
                 cluster.await_stream(&self.user).await;
@@ -75,7 +92,12 @@ pub struct Cluster {
 impl Cluster {
     /// A builder of a cluster of the default version.
     pub fn builder() -> ClusterBuilder {
-        ClusterBuilder { server: Server::builder(), user: None }
+        ClusterBuilder {
+            server: Server::builder(),
+            user: None,
+            name: "test".to_owned(),
+            links: Default::default(),
+        }
     }
 
     /// Starts a cluster of the default version.
@@ -134,6 +156,20 @@ impl Cluster {
         panic!("another process keeps a port of the cluster:\n{}", self.logs());
     }
 
+    /// Whether one of its servers leads JetStream's metadata, or one of another cluster that
+    /// gateways join to it.
+    async fn knows_meta_leader(&self) -> bool {
+        for server in self.servers.iter().filter(|server| server.is_running()) {
+            let Some(jsz) = server.ask("/jsz").await else { continue };
+            let leader = jsz["meta_cluster"]["leader"].as_str().unwrap_or_default();
+            let is_ours = self.servers.iter().any(|server| server.name() == leader);
+            if !leader.is_empty() && (!is_ours || leader == server.name()) {
+                return true;
+            }
+        }
+        false
+    }
+
     async fn that_leads(&self, leads: impl Fn(&Value, &str) -> bool) -> Option<usize> {
         for (index, server) in self.servers.iter().enumerate() {
             if server.is_running()
@@ -151,7 +187,7 @@ impl Cluster {
     async fn launch(&self) -> bool {
         self.servers.iter().filter(|server| !server.is_running()).for_each(Server::spawn);
         let started = poll(Duration::from_secs(60), async || {
-            let mut healthy = self.meta_leader().await.is_some();
+            let mut healthy = self.knows_meta_leader().await;
             for server in &self.servers {
                 if server.lost_its_port() {
                     return Some(false);
@@ -194,6 +230,15 @@ impl Cluster {
     fn logs(&self) -> String {
         self.servers.iter().map(Server::log).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The part of a server's configuration that makes it a member of a cluster.
+pub(crate) fn membership(cluster: &str, port: u16, all: &[u16]) -> String {
+    let routes: Vec<_> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+    let routes = routes.join(", ");
+    format!(
+        "cluster {{\n  name: {cluster:?}\n  listen: \"127.0.0.1:{port}\"\n  routes: [{routes}]\n}}\n"
+    )
 }
 
 fn streams(jsz: &Value) -> impl Iterator<Item = &Value> {

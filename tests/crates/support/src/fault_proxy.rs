@@ -1,6 +1,6 @@
 //! A TCP proxy that silences, redirects, holds and cuts connections, and loses replies.
 
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +22,8 @@ struct State {
     target: AtomicU16,
     /// A connection that was accepted before the last of these passes nothing any more.
     silences: watch::Sender<u64>,
+    /// New connections are closed at once.
+    refuses: AtomicBool,
     /// Nothing passes for now.
     held: watch::Sender<bool>,
     /// The text of the next request whose reply is to be lost.
@@ -46,6 +48,9 @@ impl FaultProxy {
                 let target = shared.target.load(Ordering::SeqCst);
                 let forward = Arc::clone(&shared).forward(client, target);
                 let mut connections = shared.connections();
+                if shared.refuses.load(Ordering::SeqCst) {
+                    continue;
+                }
                 connections.spawn(forward);
                 while connections.try_join_next().is_some() {}
             }
@@ -62,6 +67,18 @@ impl FaultProxy {
     pub fn redirect(&self, target: u16) {
         self.state.target.store(target, Ordering::SeqCst);
         self.state.connections().abort_all();
+    }
+
+    /// Closes all connections, and new ones at once, until [`restore`](Self::restore).
+    pub fn cut(&self) {
+        let mut connections = self.state.connections();
+        self.state.refuses.store(true, Ordering::SeqCst);
+        connections.abort_all();
+    }
+
+    /// Serves new connections again.
+    pub fn restore(&self) {
+        self.state.refuses.store(false, Ordering::SeqCst);
     }
 
     /// Passes nothing more on the connections that are open now, and leaves them open. New ones are
@@ -119,6 +136,8 @@ impl State {
         let mut silences = self.silences.subscribe();
         let since = *silences.borrow_and_update();
         let Ok(mut server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
+        let _ = client.set_nodelay(true);
+        let _ = server.set_nodelay(true);
         tokio::select! {
             () = self.pass(&mut client, &mut server) => return,
             _ = silences.wait_for(|now| *now > since) => {}

@@ -3,6 +3,8 @@
 //! - [`Server`]: one nats-server in a directory of its own, to stop, kill, pause, restart and
 //!   reload.
 //! - [`Cluster`]: three of them, with JetStream, ready to hold a stream of three replicas.
+//! - [`LeafNode`], [`Gateways`]: a server behind a leaf node connection, and two clusters joined by
+//!   gateways, with a [`Link`] to cut.
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
 //! - [`SmallDisk`]: one to fill.
@@ -29,10 +31,13 @@ mod cluster;
 mod directory;
 mod disk;
 mod fault_proxy;
+mod gateways;
 mod http;
 mod http_fault_proxy;
 mod http_message;
 mod kube;
+mod leaf_node;
+mod link;
 mod notices;
 pub mod object_stores;
 mod poll;
@@ -49,10 +54,13 @@ pub use checkout::checkout;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use disk::SmallDisk;
 pub use fault_proxy::FaultProxy;
+pub use gateways::Gateways;
 pub use http::monitor;
 pub use http_fault_proxy::{HttpFault, HttpFaultProxy, s3_error};
 pub use http_message::{HttpMessage, http_request};
 pub use kube::{KubeServer, go_program};
+pub use leaf_node::LeafNode;
+pub use link::Link;
 pub use notices::not_run;
 pub use poll::eventually;
 pub use pooler::Pooler;

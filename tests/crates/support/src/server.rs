@@ -251,7 +251,7 @@ impl Server {
     }
 
     /// Starts it and waits until it is healthy; false if another process has one of its ports.
-    async fn launch(&self) -> bool {
+    pub(crate) async fn launch(&self) -> bool {
         self.spawn();
         let started = poll(TIMEOUT, async || {
             if self.lost_its_port() {

@@ -53,7 +53,7 @@ impl ServerBuilder {
     /// Where no program of that version is found, or it does not become healthy.
     pub async fn start(self) -> Server {
         for _ in 0..5 {
-            let server = self.clone().prepare(None);
+            let server = self.clone().prepare("");
             if server.launch().await {
                 return server;
             }
@@ -61,9 +61,9 @@ impl ServerBuilder {
         panic!("five times another process took the port picked for nats-server");
     }
 
-    /// A server that is not started, the member of a cluster where `cluster` gives that part of its
-    /// configuration.
-    pub(crate) fn prepare(self, cluster: Option<(&Port, &[u16])>) -> Server {
+    /// A server that is not started, with `links` in its configuration: how it is connected to
+    /// others.
+    pub(crate) fn prepare(self, links: &str) -> Server {
         let directory = crate::directory::of_server("nats-server");
         let client = Port::pick();
         let monitor = Port::pick();
@@ -81,15 +81,7 @@ impl ServerBuilder {
             }
             head += "}\n";
         }
-        if let Some((port, routes)) = cluster {
-            let routes: Vec<_> =
-                routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
-            head += &format!(
-                "cluster {{\n  name: test\n  listen: \"127.0.0.1:{}\"\n  routes: [{}]\n}}\n",
-                port.number(),
-                routes.join(", ")
-            );
-        }
+        head += links;
         let server = Server {
             version: self.version,
             program: find(self.version),

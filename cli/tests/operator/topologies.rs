@@ -1,0 +1,102 @@
+//! Commands on clusters and leaf nodes, and with many standbys.
+
+use incumbent_test_support::{Cluster, LeafNode, Server, eventually};
+
+use crate::doctor::{doctor, expect_line};
+use crate::shell::Shell;
+
+const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_at_the_hub_is_used_from_a_leaf_node() {
+    let servers = LeafNode::start(Server::builder().without_jetstream()).await;
+    let shell = Shell::at(servers.leaf());
+    let (_, code) = shell.refusal(&["election", "info"]);
+    assert_ne!(code, 0, "the leaf node has no JetStream");
+
+    let mut leader =
+        shell.start(&["campaign", "my_app", "--identity", "leaf", "--js-domain", "hub"]);
+    leader.line_with("won");
+    let mut standby = Shell::at(servers.hub()).start(&["campaign", "my_app", "--identity", "hub"]);
+    standby.line_with("leader: leaf");
+    let got = shell.out(&["kv", "get", BUCKET, "my_app", "--raw", "--js-domain", "hub"]);
+    assert_eq!(got.trim_end(), "leaf");
+    let url = format!("{}/{BUCKET}?domain=hub", servers.leaf().url());
+    let info = shell.json(&["election", "info", "my_app", "-o", "json", "--lock", &url]);
+    assert_eq!(info["elections"][0]["leader"], "leaf");
+
+    let report = doctor(&shell, &["--js-domain", "hub"], 0);
+    expect_line(&report, "ok       jetstream ", BUCKET);
+    expect_line(&report, "ok       rights ", "all rights of a candidate");
+    expect_line(&report, "ok       bucket ", "fit elections");
+    expect_line(&doctor(&shell, &["--lock", &url], 0), "ok       bucket ", "fit elections");
+    expect_line(&doctor(&shell, &[], 2), "error    jetstream ", "no response from JetStream");
+
+    shell.out(&["kv", "del", BUCKET, "my_app", "--force", "--js-domain", "hub"]);
+    leader.line_with("lost: ");
+    standby.line_with("won");
+    standby.end_with("TERM");
+    leader.end_with("TERM");
+}
+
+/// It reports a cluster of its own name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_on_a_leaf_node_is_not_one_on_a_cluster() {
+    let servers = LeafNode::start(Server::builder().domain("leaf")).await;
+    let shell = Shell::at(servers.leaf());
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "5s", "-q"]);
+    expect_line(&doctor(&shell, &[], 0), "ok       bucket ", "fit elections");
+}
+
+#[tokio::test]
+async fn a_short_lease_on_a_cluster_is_a_warning() {
+    let cluster = Cluster::start().await;
+    let shell = Shell::at(cluster.server(0));
+    for (bucket, ttl, code) in [("SHORT", "20s", 1), ("LONG", "25s", 0)] {
+        shell.out(&["kv", "add", bucket, "--election", "--ttl", ttl, "-q"]);
+        let report = doctor(&shell, &["--bucket", bucket], code);
+        match code {
+            0 => expect_line(&report, "ok       bucket ", "fit elections"),
+            _ => expect_line(&report, "warning  bucket ", "set max_age to 25s or more"),
+        };
+    }
+}
+
+#[tokio::test]
+async fn queue_groups_are_advised_for_hundreds_of_standbys() {
+    let users = r#"authorization: { users: [
+        { user: any, password: p },
+        { user: candidate, password: p, permissions: {
+            publish: ["$KV.>", "incumbent.>", "$JS.API.>"], subscribe: ["incumbent.>", "_INBOX.>"],
+        } },
+    ] }"#;
+    let server = Server::builder().config(users).start().await;
+    let user = |name| Shell::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
+    user("any").out(&["kv", "add", BUCKET, "--election", "-q"]);
+    let mut standbys = Vec::new();
+    for number in 0..400 {
+        let options = async_nats::ConnectOptions::with_user_and_password("any".into(), "p".into());
+        let client = options.connect(server.url()).await.expect("a connection");
+        let subject = format!("incumbent.{BUCKET}.my_app");
+        let subscribed = match number % 2 {
+            0 => client.queue_subscribe(subject, "incumbent-1".into()).await,
+            _ => client.subscribe(subject).await,
+        };
+        standbys.push((subscribed.expect("a subscription"), client));
+    }
+    for (_, client) in &standbys {
+        client.flush().await.expect("a flush");
+    }
+    let report = doctor(&user("any"), &[], 0);
+    let advice = "200 connections receive every write of election my_app";
+    expect_line(&report, "ok       standbys ", advice);
+    // Listing connections is a right that nothing else needs.
+    let report = doctor(&user("candidate"), &[], 0);
+    assert!(!report.stdout.contains("connections"), "{report:?}");
+    standbys.truncate(398);
+    eventually("fewer connections", async || {
+        let report = doctor(&user("any"), &[], 0);
+        (!report.stdout.contains("connections")).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,137 @@
+//! Candidates on both sides of a leaf node connection, with the bucket at the hub.
+
+use async_nats::RequestErrorKind;
+use incumbent::Successor;
+use incumbent::nats::BucketErrorKind;
+use incumbent_test_support::LeafNode;
+
+use super::*;
+
+/// A leaf node with a domain of its own, or without JetStream.
+async fn leaf_node(own_domain: bool) -> LeafNode {
+    let leaf = match own_domain {
+        true => Server::builder().domain("leaf"),
+        false => Server::builder().without_jetstream(),
+    };
+    let servers = LeafNode::start(leaf).await;
+    Bucket::create(servers.hub().connect().await, config()).await.expect("a bucket");
+    servers
+}
+
+fn through_the_leaf() -> BucketConfig {
+    config().domain("hub")
+}
+
+async fn candidates(servers: &LeafNode) -> (Candidate, Candidate) {
+    let on_leaf = Candidate::start(servers.leaf(), &through_the_leaf(), "leaf").await;
+    drop(leads(&on_leaf.election).await);
+    (on_leaf, Candidate::start(servers.hub(), &config(), "hub").await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn candidates_of_the_leaf_and_the_hub_replace_each_other() {
+    for own_domain in [true, false] {
+        let servers = leaf_node(own_domain).await;
+        let (on_leaf, at_hub) = candidates(&servers).await;
+        they_replace_each_other(&on_leaf, &at_hub).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_at_the_hub_that_crashes_is_replaced_by_a_standby_of_the_leaf() {
+    let servers = leaf_node(false).await;
+    let (on_leaf, at_hub) = candidates(&servers).await;
+    drop(resigns_to(&on_leaf.election, &at_hub.election).await);
+    they_replace_each_other(&at_hub, &on_leaf).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hub_and_the_leaf_have_queue_groups_of_their_own() {
+    let servers = leaf_node(true).await;
+    let at_hub = Members::on(&[servers.hub()], &config(), 16).await;
+    let on_leaf = Members::on(&[servers.leaf()], &through_the_leaf(), 16).await;
+    let groups = [groups_on(&[servers.hub()]).await, groups_on(&[servers.leaf()]).await];
+    let writer = servers.hub().connect().await;
+    let sets = [(&at_hub, groups[0]), (&on_leaf, groups[1])];
+    each_group_receives_each_write(&writer, &sets).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_link_ends_the_term_on_the_leaf() {
+    let servers = leaf_node(false).await;
+    let (on_leaf, at_hub) = candidates(&servers).await;
+    a_link_is_cut_and_restored(servers.link(), &at_hub, &on_leaf, Outage::Closed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_link_ends_the_term_on_the_leaf() {
+    let servers = leaf_node(true).await;
+    let (on_leaf, at_hub) = candidates(&servers).await;
+    a_link_is_cut_and_restored(servers.link(), &at_hub, &on_leaf, Outage::Silent).await;
+}
+
+/// A link that is away for less than a lease costs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_cut_costs_no_term() {
+    let servers = LeafNode::start(Server::builder().without_jetstream()).await;
+    let long = config().ttl(Duration::from_secs(20));
+    Bucket::create(servers.hub().connect().await, long).await.expect("a bucket");
+    let client = connect(servers.leaf().url()).await;
+    let bucket = Bucket::open_with(client, through_the_leaf()).await.expect("the bucket");
+    let builder = working(new_election("my_app", bucket.lock()).identity("leaf"));
+    let election = builder.renewal(Duration::from_millis(300)).start().expect("a start");
+    let leadership = leads(&election).await;
+    servers.link().cut();
+    eventually("a renewal fails", async || election.lock_failure().map(drop)).await;
+    servers.link().restore();
+    let before = leadership.deadline();
+    eventually("a renewal", async || (leadership.deadline() > before).then_some(())).await;
+    assert_eq!(election.token(), Some(leadership.token()), "the term goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_at_the_hub_needs_its_domain() {
+    let servers = leaf_node(false).await;
+    let on_leaf = servers.leaf().connect().await;
+    let key = format!("$KV.{BUCKET}.my_app");
+    let straight = on_leaf.request(key.clone(), "other".into()).await.expect_err("no responder");
+    assert_eq!(straight.kind(), RequestErrorKind::NoResponders);
+    let below = on_leaf.request(format!("$JS.hub.API.{key}"), "other".into()).await;
+    let answer = below.expect("an acknowledgement").payload;
+    assert!(String::from_utf8_lossy(&answer).contains("\"seq\""), "{answer:?}");
+    let refused = Bucket::open(on_leaf, BUCKET).await.expect_err("no JetStream here");
+    assert_eq!(refused.kind(), BucketErrorKind::Unavailable, "{refused}");
+}
+
+/// Those of docs/large-deployments.md.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_subjects_suffice_over_the_link() {
+    let both = format!(
+        r#""incumbent.{BUCKET}.>", "incumbent-roll-call.{BUCKET}.>", "incumbent-control.{BUCKET}.>", "_INBOX.>""#
+    );
+    let users = format!(
+        r#"authorization: {{ users: [
+            {{ user: any, password: p }},
+            {{ user: leaf, password: p, permissions: {{
+                publish: [{both}, "$JS.hub.API.>"], subscribe: [{both}],
+            }} }},
+        ] }}
+        no_auth_user: any"#
+    );
+    let hub = Server::builder().config(users);
+    let leaf = Server::builder().without_jetstream();
+    let servers = LeafNode::start_as("leaf:p@", hub, leaf).await;
+    Bucket::create(servers.hub().connect().await, config()).await.expect("a bucket");
+    let (on_leaf, at_hub) = candidates(&servers).await;
+    sees(&at_hub.election, "leaf").await;
+    for candidate in [&on_leaf, &at_hub] {
+        let answers = candidate.election.roll_call(Duration::from_secs(1)).await;
+        assert_eq!(answers.expect("a roll call").len(), 2);
+    }
+    for (from, to) in [(&on_leaf, &at_hub), (&at_hub, &on_leaf)] {
+        sees(&to.election, from.election.identity()).await;
+        from.election.move_leader(Successor::Any).await.expect("a handover");
+        drop(leads(&to.election).await);
+    }
+    they_replace_each_other(&on_leaf, &at_hub).await;
+}
