@@ -4,12 +4,14 @@
 //! Leads 1,000 elections, then 5,000 more, on one connection to a real server, each renewed every
 //! 1.67 s. Then stands by in 1,000 of them, then in the others, as another candidate on a
 //! connection of its own in the same process. `ELECTIONS=99000 LEASE=60 cargo bench --bench
-//! footprint` leads 99,000 more, with a lease of 60 s, and has no standbys.
+//! footprint` leads 99,000 more, with a lease of 60 s, and has no standbys. With `MINUTES=10` it
+//! then restarts the server in the middle of so many minutes, and reports the terms that ended.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::Client;
 use futures_util::StreamExt;
+use incumbent::clock::{BootClock, Clock};
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Election, new_election};
 use incumbent_test_support::Server;
@@ -35,6 +37,9 @@ async fn main() {
     report("led", before, more);
     measure_renewals(&elections, ttl).await;
     measure_spread(server.connect().await, ttl).await;
+    if let Some(minutes) = number("MINUTES") {
+        restart_server(&server, &elections, Duration::from_secs(60 * minutes as u64)).await;
+    }
     if more > MORE {
         return;
     }
@@ -61,6 +66,31 @@ async fn measure_renewals(elections: &[Election], ttl: Duration) {
         elections.len(),
         100.0 * busy / window.as_secs_f64(),
         1e6 * busy / renewals,
+    );
+}
+
+/// Restarts the server in the middle of `span`, and counts the terms that end.
+async fn restart_server(server: &Server, elections: &[Election], span: Duration) {
+    let tokens: Vec<_> = elections.iter().map(Election::token).collect();
+    tokio::time::sleep(span / 2).await;
+    let begin = Instant::now();
+    server.restart().await;
+    let away = begin.elapsed();
+    let mut least = Duration::MAX;
+    while begin.elapsed() < span / 2 {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        let now = BootClock.now();
+        let left = |election: &Election| {
+            election.deadline().map_or(Duration::ZERO, |at| at.saturating_since(now))
+        };
+        least = least.min(elections.iter().map(left).min().unwrap_or_default());
+    }
+    let ended = elections.iter().zip(tokens).filter(|(now, before)| now.token() != *before);
+    println!(
+        "{} terms of {} ended in {span:?} with a restart of the server, which took {away:.1?}; least time to a deadline {least:.1?}; {} KiB resident",
+        ended.count(),
+        elections.len(),
+        resident_kib(),
     );
 }
 
