@@ -7,14 +7,17 @@
 //! footprint` leads 99,000 more, with a lease of 60 s, and has no standbys. With `MINUTES=10` it
 //! then restarts the server in the middle of so many minutes, and reports the terms that ended.
 
+#[path = "support/load.rs"]
+mod load;
+
 use std::time::{Duration, Instant};
 
 use async_nats::Client;
 use futures_util::StreamExt;
-use incumbent::clock::{BootClock, Clock};
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Election, new_election};
 use incumbent_test_support::Server;
+use load::{cpu_ticks, least_left, number, resident_kib};
 
 const FIRST: usize = 1_000;
 const MORE: usize = 5_000;
@@ -23,7 +26,6 @@ const WINDOW: Duration = Duration::from_millis(10);
 
 #[tokio::main]
 async fn main() {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let more = number("ELECTIONS").unwrap_or(MORE);
     let ttl = Duration::from_secs(number("LEASE").unwrap_or(5) as u64);
     let server = Server::start().await;
@@ -76,15 +78,7 @@ async fn restart_server(server: &Server, elections: &[Election], span: Duration)
     let begin = Instant::now();
     server.restart().await;
     let away = begin.elapsed();
-    let mut least = Duration::MAX;
-    while begin.elapsed() < span / 2 {
-        tokio::time::sleep(Duration::from_millis(250)).await;
-        let now = BootClock.now();
-        let left = |election: &Election| {
-            election.deadline().map_or(Duration::ZERO, |at| at.saturating_since(now))
-        };
-        least = least.min(elections.iter().map(left).min().unwrap_or_default());
-    }
+    let least = least_left(elections, (span / 2).saturating_sub(away)).await;
     let ended = elections.iter().zip(tokens).filter(|(now, before)| now.token() != *before);
     println!(
         "{} terms of {} ended in {span:?} with a restart of the server, which took {away:.1?}; least time to a deadline {least:.1?}; {} KiB resident",
@@ -157,17 +151,4 @@ fn report(kind: &str, before: usize, more: usize) {
     let each = (after - before) as f64 / more as f64;
     println!("{FIRST} {kind}: {before} KiB resident; {more} more: {after} KiB");
     println!("a {kind} election at the margin: {each:.2} KiB");
-}
-
-fn resident_kib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("VmRSS");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
-}
-
-/// User and system time of this process, in hundredths of a second.
-fn cpu_ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<_> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-    fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
 }

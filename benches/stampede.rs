@@ -3,7 +3,10 @@
 //!
 //! Each standby has a connection of its own. A plain subscriber to the key counts what is sent to
 //! the server, accepted or not. `STANDBYS=5000 QUEUE_GROUPS=8 cargo bench --bench stampede` changes
-//! their number, and how they receive hints.
+//! their number, and how they receive hints. With `CSV=FILE` it appends a row of the figures.
+
+#[path = "support/load.rs"]
+mod load;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +16,7 @@ use futures_util::StreamExt;
 use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::{Change, Election, new_election};
 use incumbent_test_support::Server;
+use load::{append_row, number};
 use tokio::sync::mpsc;
 
 const BUCKET: &str = "BENCH";
@@ -21,10 +25,8 @@ const TTL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() {
-    let number =
-        |name, default| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
-    let standbys = number("STANDBYS", 1_000);
-    let groups = u8::try_from(number("QUEUE_GROUPS", 0)).expect("few groups");
+    let standbys = number("STANDBYS").unwrap_or(1_000);
+    let groups = u8::try_from(number("QUEUE_GROUPS").unwrap_or(0)).expect("few groups");
     let server = Server::start().await;
     let config = BucketConfig::new(BUCKET).ttl(TTL);
     Bucket::create(server.connect().await, config).await.expect("a bucket");
@@ -38,7 +40,7 @@ async fn main() {
     let mut leader = wins.recv().await.expect("a leader");
     tokio::time::sleep(3 * TTL).await; // until all have heard a few renewals
     let window = 12 * TTL;
-    measure_messages(&server, &renewals, window).await;
+    let messages = measure_messages(&server, &renewals, window).await;
 
     let (mut asked, mut empty) = (Vec::new(), Vec::new());
     for _ in 0..TAKEOVERS {
@@ -63,6 +65,12 @@ async fn main() {
         empty[TAKEOVERS / 2],
         empty[TAKEOVERS - 1]
     );
+    let millis = |took: Duration| format!("{:.1}", took.as_secs_f64() * 1e3);
+    let row = [standbys, groups.into(), asked[TAKEOVERS / 2], asked[TAKEOVERS - 1]];
+    let mut row: Vec<_> = row.iter().map(usize::to_string).collect();
+    row.extend([empty[TAKEOVERS / 2], empty[TAKEOVERS - 1]].map(millis));
+    row.extend(messages.map(|figure| format!("{figure:.1}")));
+    append_row(&row);
     for within in [1, 5] {
         let within = Duration::from_secs(within);
         let found = candidates[leader].roll_call(within).await.expect("a roll call").len();
@@ -70,8 +78,9 @@ async fn main() {
     }
 }
 
-/// What the standbys cost while nothing happens.
-async fn measure_messages(server: &Server, renewals: &AtomicUsize, window: Duration) {
+/// What the standbys cost while nothing happens: messages per second into the server and out,
+/// deliveries of a renewal, reads per second.
+async fn measure_messages(server: &Server, renewals: &AtomicUsize, window: Duration) -> [f64; 4] {
     let messages = async || {
         let varz = server.varz().await;
         ["in_msgs", "out_msgs"].map(|key| varz[key].as_u64().expect("a count"))
@@ -86,12 +95,11 @@ async fn measure_messages(server: &Server, renewals: &AtomicUsize, window: Durat
     // A renewal is acknowledged, and counted by this bench; a read has a response.
     let deliveries = out.saturating_sub(2 * renewals + reads) as f64 / renewals as f64;
     let rate = |count: u64| count as f64 / window.as_secs_f64();
+    let [into, out, reads] = [into, out, reads].map(rate);
     println!(
-        "messages a second: {:.1} in, {:.1} out; {renewals} renewals, each delivered {deliveries:.1} times; {:.1} reads a second",
-        rate(into),
-        rate(out),
-        rate(reads),
+        "messages a second: {into:.1} in, {out:.1} out; {renewals} renewals, each delivered {deliveries:.1} times; {reads:.1} reads a second",
     );
+    [into, out, deliveries, reads]
 }
 
 async fn candidate(
