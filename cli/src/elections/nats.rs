@@ -123,7 +123,8 @@ impl<'a> NatsElections<'a> {
     /// All elections, sorted by name.
     pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let names = self.names().await?;
-        let reads = stream::iter(&names).map(|name| self.read(name)).buffered(READS);
+        let read = |name: String| async move { self.read(&name).await };
+        let reads = stream::iter(names).map(read).buffered(READS);
         reads.try_filter_map(async |status| Ok(status)).try_collect().await
     }
 
@@ -222,6 +223,7 @@ fn of_message(
             token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
             since: number("Incumbent-Since").and_then(time_format::from_unix_ms),
             lease: None,
+            ttl: number("Incumbent-Lease").map(Duration::from_millis),
             advertisement: header("Incumbent-Advertisement")
                 .and_then(Advertisement::from_json)
                 .map(Arc::new),

@@ -29,7 +29,8 @@ mod postgres_doctor;
 mod problems;
 mod reference;
 mod refused_writes;
+mod screen;
 mod set_info;
-
 mod shell;
 mod sqlite_doctor;
+mod top;
