@@ -1,7 +1,9 @@
 //! `incumbent top`: the elections of a lock, live on a terminal.
 
+mod cell;
 mod frame;
 mod once;
+mod request;
 mod state;
 mod tasks;
 mod terminal;
@@ -57,7 +59,10 @@ impl Top {
         let state = State::new(title, self.names.clone(), model);
         match self.once {
             true => once::print(&state, self.output),
-            false => watch::run(&elections, source, state).await,
+            false => {
+                let has_colors = output::has_colors(&io::stdout());
+                watch::run(&elections, source, state, has_colors).await
+            }
         }
     }
 }
@@ -73,9 +78,4 @@ fn check_terminal() -> Result<(), CliError> {
         }
     };
     Err(CliError::new(Code::Usage, message))
-}
-
-/// Whether the view has colors.
-fn has_colors() -> bool {
-    output::has_colors(&io::stdout())
 }

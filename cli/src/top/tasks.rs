@@ -3,25 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, Successor};
 
-use super::state::Request;
+use super::request::{Done, Request};
 use crate::elections::Elections;
-use crate::error::CliError;
 
 /// How long answers to a roll call are awaited.
 const ROLL_WITHIN: Duration = Duration::from_secs(1);
-
-/// What came of a request.
-pub enum Done {
-    Roll {
-        election: String,
-        answers: Result<Vec<CandidateInfo>, CliError>,
-    },
-    /// A line to show.
-    Change(Result<String, CliError>),
-}
 
 /// Carries out a request to the lock.
 pub fn start<'a>(elections: &'a Elections<'a>, request: Request) -> BoxFuture<'a, Done> {

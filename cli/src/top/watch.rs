@@ -30,10 +30,10 @@ pub async fn run<'a>(
     elections: &'a Elections<'a>,
     source: Source<'a>,
     mut state: State,
+    has_colors: bool,
 ) -> Result<(), CliError> {
     let mut signals = Signals::listen()?;
     let mut screen = FullScreen::enter()?;
-    let has_colors = super::has_colors();
     // The variable alone would decide otherwise, without the flag.
     crossterm::style::force_color_output(has_colors);
     let theme = frame::Theme { has_colors };
@@ -82,7 +82,7 @@ pub async fn run<'a>(
             return Err(CliError::Silent(Code::Failed)); // a panic was reported
         }
         let size = screen.terminal.size()?;
-        state.resize(size.width, size.height);
+        frame::fit(&mut state, size.width, size.height);
         let now = Moment::now();
         screen.terminal.draw(|frame| frame::draw(&state, now, theme, frame.buffer_mut()))?;
     }

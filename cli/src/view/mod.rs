@@ -5,6 +5,7 @@ mod election;
 mod feed;
 mod model;
 mod moment;
+mod observation;
 mod sets;
 mod source;
 mod transition;
@@ -13,9 +14,10 @@ pub use self::candidates::{candidate_json, paused_until, started};
 pub use self::election::ElectionView;
 pub use self::feed::Feed;
 pub use self::model::Model;
-#[cfg(test)]
-pub use self::model::Origin;
 pub use self::moment::Moment;
+pub use self::observation::Observation;
+#[cfg(test)]
+pub use self::observation::Origin;
 pub use self::sets::{set_of, summary};
-pub use self::source::{Observation, Source};
+pub use self::source::Source;
 pub use self::transition::{Transition, lost};

@@ -5,7 +5,6 @@
 //! changed for a lease on this host's clock.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::time::Duration;
 
 use incumbent::CandidateInfo;
 use serde_json::{Value, json};
@@ -14,8 +13,8 @@ use tokio::time::Instant;
 use super::candidates::Candidates;
 use super::election::{Deadline, ElectionView, Stamp};
 use super::moment::Moment;
+use super::observation::{Observation, Origin};
 use super::sets::{SetSummary, sets};
-use super::source::Observation;
 use super::transition::Transition;
 use crate::elections::{EXPIRED, ElectionStatus, Holder, LeaderStatus};
 use crate::time_format;
@@ -24,19 +23,6 @@ use crate::time_format;
 const TAIL: usize = 1000;
 /// The most characters of an identity that the tail keeps.
 const TAIL_IDENTITY: usize = 256;
-
-/// What a model knows of the lock.
-#[derive(Debug, Clone, Copy)]
-pub struct Origin {
-    /// The cause of a vacancy without an entry.
-    pub cause_of_absence: &'static str,
-    /// Whether the times of writes are those of the lock, rather than of leaders.
-    pub has_lock_times: bool,
-    /// The lease of a holder whose record states none.
-    pub lease: Option<Duration>,
-    /// Whether elections were selected by name: then one without a leader is reported at first.
-    pub is_named: bool,
-}
 
 /// How a status was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

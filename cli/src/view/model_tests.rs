@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use incumbent::lock::{Nonce, Pause, Role, Standing};
 use time::OffsetDateTime;
 

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::model::Origin;
+use super::observation::{Observation, Origin};
 use crate::elections::{ElectionStatus, Elections, Update, Watcher};
 use crate::error::CliError;
 
@@ -19,15 +19,6 @@ const WITH_UPDATES: Duration = Duration::from_secs(5);
 const WITHOUT_UPDATES: Duration = Duration::from_secs(1);
 /// How many named elections are read concurrently.
 const READS: usize = 32;
-
-/// What was read.
-#[derive(Debug)]
-pub enum Observation {
-    /// A write to one election, right after it.
-    Written(ElectionStatus),
-    /// All elections of the view that have an entry, with their last writes.
-    All(Vec<ElectionStatus>),
-}
 
 /// The elections of a lock, or some of them by name.
 pub struct Source<'a> {

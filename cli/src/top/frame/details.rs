@@ -6,10 +6,11 @@ use ratatui::style::Style;
 
 use incumbent::{Advertisement, CandidateInfo};
 
-use super::cell::fit;
+use super::canvas::{below, put, right_of};
 use super::theme::Theme;
-use super::{below, list, put, right_of, tail};
+use super::{list, tail};
 use crate::time_format;
+use crate::top::cell::fit;
 use crate::top::state::State;
 use crate::view::{ElectionView, Moment, set_of, summary};
 

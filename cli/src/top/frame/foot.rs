@@ -4,9 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::cell::wrap;
+use super::canvas::{below, put};
 use super::theme::Theme;
-use super::{below, put};
+use crate::top::cell::wrap;
 use crate::top::state::{Input, Screen, State};
 
 /// The most lines of a question.

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::canvas::{put, right_of};
 use super::theme::Theme;
-use super::{put, right_of};
 use crate::top::state::KEYS;
 
 /// The width of the column of keys.

@@ -6,13 +6,15 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::cell::fit;
+use super::canvas::{put, text};
 use super::theme::Theme;
-use super::{HEAD, put};
 use crate::time_format;
+use crate::top::cell::fit;
 use crate::top::state::{Row, State};
 use crate::view::{ElectionView, Moment};
 
+/// The lines above the rows: lock, counts, headings.
+pub const HEAD: u16 = 3;
 /// How many characters a bar has, with its ends.
 const BAR: u16 = 12;
 /// The width of the time that is left.
@@ -87,7 +89,7 @@ pub fn lines(state: &State, now: Moment, width: u16) -> Vec<String> {
     let line = |draw: &dyn Fn(&mut Buffer)| {
         let mut buffer = Buffer::empty(area);
         draw(&mut buffer);
-        super::text(&buffer, 0)
+        text(&buffer, 0)
     };
     let mut lines = vec![
         line(&|buffer| put(buffer, area, 0, &state.title, Style::new())),

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::canvas::{put, right_of};
 use super::theme::Theme;
-use super::{put, right_of};
 use crate::time_format;
 use crate::view::{Transition, lost};
 

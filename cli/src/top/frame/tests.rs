@@ -12,11 +12,12 @@ use ratatui::style::{Color, Modifier};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+use super::canvas::text;
 use super::*;
 use crate::elections::{ElectionStatus, Holder, LeaderStatus};
 use crate::error::{CliError, Code};
-use crate::top::state::{Action, Request};
-use crate::top::tasks::Done;
+use crate::top::request::{Done, Request};
+use crate::top::state::Action;
 use crate::view::{Model, Observation, Origin};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -90,7 +91,7 @@ fn press(state: &mut State, keys: &str) -> Vec<Action> {
 }
 
 fn frame(state: &mut State, now: Moment, size: (u16, u16), theme: Theme) -> Buffer {
-    state.resize(size.0, size.1);
+    fit(state, size.0, size.1);
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("a terminal");
     terminal.draw(|frame| draw(state, now, theme, frame.buffer_mut())).expect("a frame");
     terminal.backend().buffer().clone()
@@ -240,7 +241,7 @@ fn selected_row_is_visible_at_every_size() {
             press(&mut state, keys);
             frame(&mut state, now, (width, height), PLAIN);
             let selected = state.selected_index();
-            let rows = state.offset..state.offset + page(width, height).max(1);
+            let rows = state.offset..state.offset + usize::from(height.max(1));
             assert!(rows.contains(&selected), "{selected} in {rows:?} at {width}x{height}");
         }
     }

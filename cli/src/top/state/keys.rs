@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{Action, Input, Question, Request, Screen, State, Term};
-use crate::top::frame::fit;
+use crate::top::cell::fit;
 
 /// The keys, and what they do.
 pub const KEYS: [(&str, &str); 13] = [

@@ -3,13 +3,12 @@
 mod keys;
 mod rows;
 
-use crate::elections::{ElectionStatus, Holder};
 use crate::error::CliError;
 use crate::view::{Model, Moment, Observation};
 
 pub use self::keys::KEYS;
 pub use self::rows::{Row, Sort};
-use super::tasks::Done;
+use super::request::{Done, Request, Term};
 
 /// What is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,23 +34,6 @@ pub enum Input {
 pub struct Question {
     pub text: String,
     request: Request,
-}
-
-/// A request to the lock.
-#[derive(Debug)]
-pub enum Request {
-    CallRoll(String),
-    /// End this term.
-    Evict(Box<Term>),
-    /// Have the leader hand over, to this identity or to any.
-    Move(Box<Term>, Option<String>),
-}
-
-/// The term that a change is about.
-#[derive(Debug)]
-pub struct Term {
-    pub status: ElectionStatus,
-    pub holder: Holder,
 }
 
 /// What the loop has to do for a key.
@@ -194,9 +176,9 @@ impl State {
         self.model.expire(now);
     }
 
-    /// Fits the list into a screen of this size.
-    pub fn resize(&mut self, width: u16, height: u16) {
-        self.page = super::frame::page(width, height).max(1);
+    /// Shows so many rows, among them the selected one.
+    pub fn set_page(&mut self, rows: usize) {
+        self.page = rows.max(1);
         let count = self.rows().len();
         let selected = self.selected_index();
         let last = count.saturating_sub(self.page);
