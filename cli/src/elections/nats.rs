@@ -12,7 +12,7 @@ use incumbent::{Advertisement, CandidateInfo};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::status::{ElectionStatus, Holder, LeaderStatus};
+use super::status::{ElectionStatus, Holder, LeaderStatus, Position};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::nats::{Bounded, BucketArgs, Session};
@@ -100,6 +100,17 @@ impl<'a> NatsElections<'a> {
             .collect();
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// The last revision of the bucket, and how many keys it has.
+    pub async fn position(&self) -> Result<Option<Position>, CliError> {
+        let (doing, subject) =
+            (format!("bucket {}", self.bucket()), format!("STREAM.INFO.KV_{}", self.bucket()));
+        let info: Value = self.session.api(&doing, &subject, &json!({})).await?;
+        let number = |field| info.pointer(field).and_then(Value::as_u64);
+        let (last, entries) = (number("/state/last_seq"), number("/state/num_subjects"));
+        // An empty bucket has no field for the number of its keys.
+        Ok(last.map(|last| Position { last, entries: entries.unwrap_or_default() }))
     }
 
     /// The last write to an election, read from the leader of the stream; `None` if there is none.

@@ -11,7 +11,7 @@ use super::for_life::{LifeElections, LifeWatcher};
 use super::kubernetes::{KubernetesElections, KubernetesWatcher};
 use super::lock::{LockElections, LockWatcher};
 use super::nats::{NatsElections, NatsWatcher};
-use super::status::{ElectionStatus, Holder};
+use super::status::{ElectionStatus, Holder, Position};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, SelectedLock, check_name, open_within};
@@ -101,6 +101,14 @@ impl<'a> Elections<'a> {
             self.check_place().await?;
         }
         Ok(all)
+    }
+
+    /// How far the lock has been written, if one request shows it.
+    pub async fn position(&self) -> Result<Option<Position>, CliError> {
+        match self {
+            Self::Nats(elections) => elections.position().await,
+            Self::Kubernetes(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),
+        }
     }
 
     /// Refuses a missing namespace: an empty result does not show it.

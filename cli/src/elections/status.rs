@@ -26,6 +26,15 @@ pub struct ElectionStatus {
     pub state: LeaderStatus,
 }
 
+/// How far a lock has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The revision of the last write.
+    pub last: u64,
+    /// How many elections have an entry.
+    pub entries: u64,
+}
+
 /// The leader, or the cause of the vacancy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaderStatus {

@@ -3,6 +3,7 @@
 mod candidates;
 mod election;
 mod feed;
+mod heard;
 mod model;
 mod moment;
 mod observation;

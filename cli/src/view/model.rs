@@ -75,6 +75,7 @@ impl Model {
         match observed {
             Observation::Written(status) => self.take(status, now, How::Live).into_iter().collect(),
             Observation::All(statuses) => self.take_all(statuses, now),
+            Observation::Unchanged => Vec::new(),
         }
     }
 

@@ -24,4 +24,6 @@ pub enum Observation {
     Written(ElectionStatus),
     /// All elections of the view that have an entry, with their last writes.
     All(Vec<ElectionStatus>),
+    /// Nothing but what has been observed.
+    Unchanged,
 }

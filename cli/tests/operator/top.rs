@@ -1,6 +1,6 @@
 //! `top`: the program on terminals of several sizes, against real servers.
 
-use incumbent_test_support::Server;
+use incumbent_test_support::{Server, Version, eventually};
 
 use crate::screen::{Screen, has_line};
 use crate::shell::{Running, Shell};
@@ -227,4 +227,45 @@ async fn what_cannot_be_shown_is_one_clear_line() {
     assert_eq!(screen.wait(), Some(4));
     screen.wait_for(&["incumbent: cannot reach"]);
     assert!(screen.is_restored());
+}
+
+/// How many messages the clients that are connected have sent.
+async fn requests(server: &Server) -> u64 {
+    let connections = server.connz().await;
+    let all = connections["connections"].as_array().into_iter().flatten();
+    all.filter_map(|connection| connection["in_msgs"].as_u64()).sum()
+}
+
+#[tokio::test]
+async fn watching_many_elections_costs_one_request_per_poll() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+    for number in 0..30 {
+        shell.out(&["kv", "put", BUCKET, &format!("e{number}"), "one"]);
+    }
+    let screen = Screen::start(&shell, &["top"], (80, 40));
+    screen.wait_for(&["30 elections"]);
+    let first = requests(&server).await;
+    assert!(first > 30, "each was read once: {first}");
+    shell.out(&["kv", "put", BUCKET, "e7", "two"]);
+    screen.wait_for(&["e7: two leads"]);
+    let polled = eventually("two polls", async || {
+        let now = requests(&server).await;
+        (now >= first + 2).then_some(now)
+    })
+    .await;
+    assert!(polled < first + 20, "{first}, {polled}");
+}
+
+/// A server without markers removes an entry without a write.
+#[tokio::test]
+async fn entry_that_vanishes_is_noticed_on_v2_10() {
+    let server = Server::builder().version(Version::V2_10).start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "3s", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let screen = Screen::start(&shell, &["top"], (80, 24));
+    screen.wait_for(&["e ", "one"]);
+    screen.wait_for(&["e: one did not renew: expired"]);
 }
