@@ -66,7 +66,11 @@ pub async fn run<'a>(
                 Some(Err(_)) | None => return Err(lost_terminal()),
             },
             Some(observation) = observed.recv() => {
-                let is_change = state.on_observation(observation, Moment::now());
+                let mut is_change = state.on_observation(observation, Moment::now());
+                // One frame for all that happened at once, as when a server starts again.
+                while let Ok(more) = observed.try_recv() {
+                    is_change |= state.on_observation(more, Moment::now());
+                }
                 if let Some(request) = state.due_roll_call() {
                     tasks.push(tasks::start(elections, request));
                 }

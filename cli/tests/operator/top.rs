@@ -104,6 +104,32 @@ async fn terminal_is_restored_however_the_view_ends() {
 }
 
 #[tokio::test]
+async fn colors_are_those_of_the_terminal_and_can_be_off() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    for (variable, flag, has_colors) in [
+        ("X", "auto", true),
+        ("NO_COLOR", "auto", false),
+        ("X", "never", false),
+        ("NO_COLOR", "always", true),
+    ] {
+        let shell = Shell::at(&server).with(variable, "1");
+        let screen = Screen::start(&shell, &["top", "--color", flag], (80, 24));
+        screen.wait_for(&["e ", "one", "["]);
+        screen.wait_until("the bar, and no background", |screen| {
+            let cells = (0..24).flat_map(|line| (0..80).map(move |column| (line, column)));
+            let cells: Vec<_> =
+                cells.filter_map(|(line, column)| screen.cell(line, column)).collect();
+            let is_plain = |color| color == vt100::Color::Default;
+            cells.iter().any(|cell| !is_plain(cell.fgcolor())) == has_colors
+                && cells.iter().all(|cell| is_plain(cell.bgcolor()))
+        });
+    }
+}
+
+#[tokio::test]
 async fn stopped_view_gives_the_terminal_back_and_goes_on() {
     let server = Server::start().await;
     let shell = Shell::at(&server);

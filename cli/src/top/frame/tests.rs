@@ -247,6 +247,26 @@ fn selected_row_is_visible_at_every_size() {
     }
 }
 
+/// Whatever is pressed and seen, at any size, a frame is drawn.
+#[test]
+fn any_keys_and_sizes_have_a_frame() {
+    const KEYS: &str = "qjkgGf/nNsSr emy?v\n\u{1b}x";
+    let keys: Vec<char> = KEYS.chars().collect();
+    bolero::check!().with_type::<Vec<(u8, u8, u8)>>().with_iterations(300).for_each(|steps| {
+        let (mut state, now) = scene();
+        for (key, width, height) in steps.iter().take(40) {
+            let key = keys[usize::from(*key) % keys.len()];
+            press(&mut state, &key.to_string());
+            if key == 'x' {
+                let roll = vec![CandidateInfo::new("host-9", Nonce(u64::from(*width)))];
+                let done = Done::Roll { election: "shards.1".to_owned(), answers: Ok(roll) };
+                state.on_done(done, now);
+            }
+            frame(&mut state, now, (u16::from(*width), u16::from(*height) / 4), PLAIN);
+        }
+    });
+}
+
 #[test]
 fn lines_of_one_frame_are_no_wider_than_the_terminal() {
     let (state, now) = scene();
