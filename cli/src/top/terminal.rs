@@ -87,6 +87,14 @@ fn restore() {
     }
 }
 
+/// Ends this process by a signal, although the terminal takes no output.
+pub fn end_stuck(signal: i32) {
+    if ACTIVE.swap(false, Ordering::AcqRel) {
+        let _ = disable_raw_mode(); // the rest would wait for the terminal
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+}
+
 /// Where logs go: nowhere while they would overwrite the view.
 pub fn log_writer() -> Box<dyn Write> {
     match ACTIVE.load(Ordering::Acquire) && io::stderr().is_terminal() {

@@ -8,12 +8,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::frame;
 use super::state::{Action, State};
 use super::tasks;
-use super::terminal::FullScreen;
+use super::terminal::{self, FullScreen};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::view::{Moment, Observation, Source};
@@ -22,6 +23,8 @@ use crate::view::{Moment, Observation, Source};
 const FRAME: Duration = Duration::from_millis(250);
 /// How many observations wait for the view.
 const WAITING: usize = 256;
+/// How long the view may take to end after a signal.
+const END_WITHIN: Duration = Duration::from_secs(1);
 /// The pause after an error of the lock.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -33,6 +36,7 @@ pub async fn run<'a>(
     has_colors: bool,
 ) -> Result<(), CliError> {
     let mut signals = Signals::listen()?;
+    let _guard = AbortOnDrop(tokio::spawn(end_if_stuck(Signals::listen()?)));
     let mut screen = FullScreen::enter()?;
     // The variable alone would decide otherwise, without the flag.
     crossterm::style::force_color_output(has_colors);
@@ -89,6 +93,26 @@ pub async fn run<'a>(
         frame::fit(&mut state, size.width, size.height);
         let now = Moment::now();
         screen.terminal.draw(|frame| frame::draw(&state, now, theme, frame.buffer_mut()))?;
+    }
+}
+
+/// Ends the process in time, although the view waits for a terminal that takes no output, such as
+/// that of a connection that hangs.
+async fn end_if_stuck(mut signals: Signals) {
+    loop {
+        if let Received::End(signal) = signals.next().await {
+            sleep(END_WITHIN).await;
+            terminal::end_stuck(signal);
+        }
+    }
+}
+
+/// Ends a task with the view.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

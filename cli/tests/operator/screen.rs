@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::io::ioctl_fionread;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use vt100::Parser;
@@ -19,11 +21,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A command on a terminal, killed when dropped.
 pub struct Screen {
-    child: Child,
+    child: Mutex<Child>,
     controller: File,
     /// The other side, so that its modes can be read when the command has ended.
     side: File,
     shown: Arc<(Mutex<Parser>, Condvar)>,
+    /// Whether the terminal takes no more output.
+    hangs: Arc<AtomicBool>,
 }
 
 impl Screen {
@@ -44,19 +48,24 @@ impl Screen {
         command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TERM", "xterm").env("PATH", "/usr/bin:/bin").current_dir(shell.home());
         command.stdin(open()).stdout(open()).stderr(open());
-        let child = command.spawn().expect("the program starts");
+        let child = Mutex::new(command.spawn().expect("the program starts"));
         let sides = (length(lines), length(columns));
         let shown = Arc::new((Mutex::new(Parser::new(sides.0, sides.1, 0)), Condvar::new()));
         let controller = File::from(controller);
         let (mut reader, to) = (controller.try_clone().expect("a handle"), Arc::clone(&shown));
+        let hangs = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&hangs);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = reader.read(&mut bytes) {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
                 to.0.lock().expect("a parser").process(&bytes[..read]);
                 to.1.notify_all();
             }
         });
-        Self { child, controller, side, shown }
+        Self { child, controller, side, shown, hangs }
     }
 
     /// Waits until the screen is as it should be. Returns its text.
@@ -87,8 +96,13 @@ impl Screen {
         self.wait_until(&format!("no {text}"), |screen| !screen.contents().contains(text));
     }
 
-    pub fn press(&mut self, keys: &str) {
-        self.controller.write_all(keys.as_bytes()).expect("a terminal");
+    /// From now on the terminal takes no output but what its buffers hold.
+    pub fn hang(&self) {
+        self.hangs.store(true, Ordering::Relaxed);
+    }
+
+    pub fn press(&self, keys: &str) {
+        (&self.controller).write_all(keys.as_bytes()).expect("a terminal");
     }
 
     pub fn resize(&self, columns: u16, lines: u16) {
@@ -102,7 +116,7 @@ impl Screen {
     }
 
     pub fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
+        let id = self.child.lock().expect("a child").id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("kill");
         assert!(sent.success());
     }
@@ -116,17 +130,24 @@ impl Screen {
         is_cooked && !screen.alternate_screen() && !screen.hide_cursor()
     }
 
+    /// How many bytes the terminal has not taken.
+    pub fn pending(&self) -> u64 {
+        ioctl_fionread(&self.controller).expect("a number")
+    }
+
     /// Waits for the end. Returns the exit code, as a shell reports it.
-    pub fn wait(&mut self) -> Option<i32> {
-        let status = self.child.wait().expect("an end");
+    pub fn wait(&self) -> Option<i32> {
+        let status = self.child.lock().expect("a child").wait().expect("an end");
         status.code().or(status.signal().map(|signal| 128 + signal))
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Ok(child) = self.child.get_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

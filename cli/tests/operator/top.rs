@@ -25,7 +25,7 @@ async fn changes_of_leadership_are_live_at_every_size() {
     first.line_with("won");
     let second = joined(campaign(&shell, "my_app", "second"), "first");
     let sizes = [(80, 24), (120, 40), (40, 10)];
-    let mut screens = sizes.map(|size| Screen::start(&shell, &["top"], size));
+    let screens = sizes.map(|size| Screen::start(&shell, &["top"], size));
     for screen in &screens {
         screen.wait_for(&["my_app", "first"]);
     }
@@ -44,7 +44,7 @@ async fn changes_of_leadership_are_live_at_every_size() {
 
     let _third = joined(campaign(&shell, "my_app", "third"), "second");
     // The smallest one evicts. It asks, and any key but y is a no.
-    let small = &mut screens[2];
+    let small = &screens[2];
     small.press("en");
     small.wait_for(&["aborted"]);
     small.press("e");
@@ -90,7 +90,7 @@ async fn terminal_is_restored_however_the_view_ends() {
         ("", "QUIT", 131),
     ];
     for (keys, signal, code) in ends {
-        let mut screen = Screen::start(&shell, &["top", "e"], (80, 24));
+        let screen = Screen::start(&shell, &["top", "e"], (80, 24));
         screen.wait_for(&["e ", "one"]);
         assert!(!screen.is_restored());
         screen.press(keys);
@@ -101,6 +101,29 @@ async fn terminal_is_restored_however_the_view_ends() {
         screen.wait_until("the screen of before", |screen| !screen.alternate_screen());
         assert!(screen.is_restored(), "{keys:?} {signal}");
     }
+}
+
+/// As in a connection that hangs: the program waits for the terminal, and a signal ends it.
+#[tokio::test]
+async fn signal_ends_a_view_whose_terminal_takes_no_output() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let screen = Screen::start(&shell, &["top"], (200, 50));
+    screen.wait_for(&["e ", "one"]);
+    screen.hang();
+    // Each key draws a full screen.
+    screen.press(&"\u{c}".repeat(200));
+    let (mut before, mut looks) = (0, 0);
+    eventually("no more is taken", async || {
+        let now = screen.pending();
+        looks = if now > 0 && std::mem::replace(&mut before, now) == now { looks + 1 } else { 0 };
+        (looks == 50).then_some(()) // longer than any pause between two frames
+    })
+    .await;
+    screen.signal("TERM");
+    assert_eq!(screen.wait(), Some(143));
 }
 
 #[tokio::test]
@@ -135,7 +158,7 @@ async fn stopped_view_gives_the_terminal_back_and_goes_on() {
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
     shell.out(&["kv", "put", BUCKET, "e", "one"]);
-    let mut screen = Screen::start(&shell, &["top"], (80, 24));
+    let screen = Screen::start(&shell, &["top"], (80, 24));
     screen.wait_for(&["e ", "one"]);
     screen.press("\u{1a}");
     screen.wait_until("the screen of before", |screen| !screen.alternate_screen());
@@ -178,7 +201,7 @@ async fn view_needs_only_the_rights_of_an_observer() {
     admin.out(&["kv", "add", "B", "--election", "--ttl", "4s", "-q"]);
     let mut leader = admin.start(&["campaign", "e", "--bucket", "B", "--identity", "one"]);
     leader.line_with("won");
-    let mut screen = Screen::start(&observer, &["top", "--bucket", "B"], (80, 24));
+    let screen = Screen::start(&observer, &["top", "--bucket", "B"], (80, 24));
     screen.wait_for(&["e ", "one", "["]);
     screen.press("\r");
     screen.wait_for(&["one", "leader", "ready"]);
@@ -226,7 +249,7 @@ async fn view_works_on_a_lock_without_watchers() {
     };
     let mut first = run("first");
     first.line_with("won");
-    let mut screen = Screen::start(&shell, &["top", "--lock", &url], (80, 24));
+    let screen = Screen::start(&shell, &["top", "--lock", &url], (80, 24));
     screen.wait_for(&["my_app", "first", "["]);
     let _second = joined(run("second"), "first");
     first.end_with("KILL");
@@ -249,7 +272,7 @@ async fn what_cannot_be_shown_is_one_clear_line() {
     assert_eq!(shell.run(&["top", "--frames", "2"]).code, Some(2));
     assert_eq!(shell.run(&["top", "-o", "json"]).code, Some(2));
     // On a terminal too, and before the screen is taken over.
-    let mut screen = Screen::start(&shell, &["top", "-s", "127.0.0.1:1"], (80, 24));
+    let screen = Screen::start(&shell, &["top", "-s", "127.0.0.1:1"], (80, 24));
     assert_eq!(screen.wait(), Some(4));
     screen.wait_for(&["incumbent: cannot reach"]);
     assert!(screen.is_restored());

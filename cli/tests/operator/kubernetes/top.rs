@@ -10,7 +10,7 @@ async fn leader_of_a_lease_is_live() {
     let env = TestEnv::new().await;
     let mut leader = env.start_campaign("first");
     leader.line_with("won");
-    let mut screen = Screen::start(&env.shell, &env.args(&["top"]), (80, 24));
+    let screen = Screen::start(&env.shell, &env.args(&["top"]), (80, 24));
     screen.wait_for(&["my-app", "first", "["]);
     screen.press("\r");
     screen.wait_for(&["first", "leader", "ready"]);
