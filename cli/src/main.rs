@@ -24,6 +24,8 @@ mod sentinel;
 mod set;
 mod text;
 mod time_format;
+mod top;
+mod view;
 
 use std::process::ExitCode;
 
@@ -61,6 +63,7 @@ enum Command {
     Sentinel(sentinel::Sentinel),
     Set(set::Set),
     Election(election::Election),
+    Top(top::Top),
     Leader(leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -100,6 +103,7 @@ async fn start() -> ExitCode {
         Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Set(command) => command.run().await,
         Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Top(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Leader(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().await,
@@ -143,7 +147,7 @@ fn log(verbose: u8) -> Result<(), CliError> {
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(top::log_writer)
         .with_ansi(output::has_colors(&std::io::stderr()))
         .init();
     Ok(())

@@ -17,12 +17,16 @@ pub fn is_printable(text: &str) -> bool {
 fn is_plain(c: char) -> bool {
     match c {
         ' '..='~' => true,
-        '\u{200b}'
+        '\u{ad}'
+        | '\u{61c}'
+        | '\u{180e}'
+        | '\u{200b}'
         | '\u{200e}'
         | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' => false,
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' => false,
         c => !c.is_control(),
     }
 }
@@ -63,7 +67,8 @@ mod tests {
     #[test]
     fn terminal_control_characters_are_replaced() {
         assert_eq!(printable("größer 日本 ~"), "größer 日本 ~");
-        let orders = "\u{1b}[31m\u{7}\r\n\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200f}\u{feff}";
+        let orders =
+            "\u{61c}\u{fff9}\u{1b}[31m\u{7}\r\n\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200f}\u{feff}";
         assert!(printable(orders).chars().all(|c| c == '\u{fffd}' || c.is_ascii_graphic()));
         let json = plain_json(serde_json::to_string(orders).unwrap());
         assert!(json.is_ascii(), "{json}");

@@ -6,15 +6,12 @@ use clap::Args;
 use tokio::time::{Instant, timeout_at};
 
 use crate::elections::Elections;
-use crate::elections::Feed;
-use crate::elections::{ElectionStatus, Holder, LeaderStatus, shown};
+use crate::elections::{LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::text;
+use crate::view::Feed;
 use crate::{output, prompt, time_format};
-
-/// How often a leader may renew between the read and the eviction.
-const ATTEMPTS: usize = 50;
 
 /// The wait for a successor if the lease is unknown.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
@@ -57,9 +54,8 @@ impl Evict {
             ),
         };
         prompt::confirm(&question, self.force)?;
-        let mut feed = Feed::open(&elections, Some(name)).await?;
-        let doing = format!("eviction from {name}");
-        let evicted = evict(&elections, status, &holder, &doing).await?;
+        let mut feed = Feed::open(&elections, std::slice::from_ref(&self.name)).await?;
+        let evicted = elections.evict_term(status, &holder).await?;
         output::line(format!("evicted {} from {}", shown(&holder), text::printable(name)))?;
 
         let max_wait = elections.max_wait(&holder).map(|span| span.saturating_mul(2));
@@ -80,37 +76,10 @@ impl Evict {
             }
         }
         let message = format!(
-            "{doing}: no successor within {}, the election has no leader: see `election info {}` and --wait",
+            "eviction from {name}: no successor within {}, the election has no leader: see `election info {}` and --wait",
             time_format::span(wait),
             text::printable(name)
         );
         Err(CliError::new(Code::Failed, message))
     }
-}
-
-/// Evicts this holder, although it may renew meanwhile. Returns a revision below those of its
-/// successors.
-async fn evict(
-    elections: &Elections<'_>,
-    mut status: ElectionStatus,
-    holder: &Holder,
-    doing: &str,
-) -> Result<u64, CliError> {
-    for _ in 0..ATTEMPTS {
-        if let Some(revision) = elections.evict(&status, doing).await? {
-            return Ok(revision);
-        }
-        status = match elections.read(&status.election).await? {
-            Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
-            Some(ElectionStatus { state: LeaderStatus::Held(now), .. }) => {
-                let message = format!("{doing}: {} took over meanwhile", now.leader);
-                return Err(CliError::new(Code::Failed, message));
-            }
-            _ => {
-                let message = format!("{doing}: {} stepped down by itself", holder.leader);
-                return Err(CliError::new(Code::NotFound, message));
-            }
-        };
-    }
-    Err(CliError::new(Code::Failed, format!("{doing}: the entry keeps changing; try again")))
 }

@@ -1,11 +1,10 @@
 //! `election members`.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, RollCall, Standing};
-use serde_json::json;
 use time::OffsetDateTime;
 
 use crate::elections::Elections;
@@ -14,6 +13,7 @@ use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
+use crate::view::{candidate_json, paused_until, started};
 
 /// Call the roll: list the candidates of an election, leading or not.
 ///
@@ -56,7 +56,7 @@ const COLUMNS: [Column; 8] = [
         ..column("site", |info| info.site.as_deref().unwrap_or("-").to_owned())
     },
     column("priority", |info| info.priority.to_string()),
-    column("since", |info| since(info).unwrap_or_default()),
+    column("since", |info| started(info).unwrap_or_default()),
     column("version", |info| info.version.to_string()),
     column("sees", sees),
 ];
@@ -72,8 +72,11 @@ impl Members {
         members.sort_by(|a, b| {
             (a.role, &a.identity, a.nonce.0).cmp(&(b.role, &b.identity, b.nonce.0))
         });
+        let now = OffsetDateTime::now_utc();
         if self.printing.output == Format::Json {
-            return output::json(&members.iter().map(to_json).collect::<Vec<_>>());
+            return output::json(
+                &members.iter().map(|info| candidate_json(info, now)).collect::<Vec<_>>(),
+            );
         }
         let is_shown = |column: &&Column| {
             column.is_needed.is_none_or(|is_needed| members.iter().any(is_needed))
@@ -82,7 +85,7 @@ impl Members {
         let heads: Vec<&str> = columns.iter().map(|column| column.head).collect();
         let row = |info| columns.iter().map(|column| (column.cell)(info)).collect();
         output::columns(&heads, members.iter().map(row))?;
-        match members.iter().filter_map(paused_until).max() {
+        match paused_until(&members, now) {
             Some(until) => output::line(format!("paused until {}", time_format::rfc3339(until))),
             None => Ok(()),
         }
@@ -95,30 +98,4 @@ fn sees(info: &CandidateInfo) -> String {
         Some(leader) => format!("{}{token}", text::printable(leader)),
         None => "no leader".to_owned(),
     }
-}
-
-fn since(info: &CandidateInfo) -> Option<String> {
-    time_format::from_unix_ms(info.since_unix_ms).map(time_format::rfc3339)
-}
-
-/// The end of the pause that the candidate knows of, if it is in the future.
-fn paused_until(info: &CandidateInfo) -> Option<OffsetDateTime> {
-    let until = time_format::from_unix_ms(info.pause?.until_unix_ms / 1000 * 1000)?;
-    (until > OffsetDateTime::from(SystemTime::now())).then_some(until)
-}
-
-fn to_json(info: &CandidateInfo) -> serde_json::Value {
-    json!({
-        "identity": info.identity,
-        "nonce": info.nonce.to_string(),
-        "role": info.role.as_str(),
-        "standing": info.standing.as_str(),
-        "site": info.site,
-        "priority": info.priority,
-        "since": since(info),
-        "version": info.version,
-        "leader": info.leader,
-        "token": info.token.map(|token| token.0),
-        "paused_until": paused_until(info).map(time_format::rfc3339),
-    })
 }

@@ -3,19 +3,16 @@
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::lock::{CandidateInfo, CandidateRequest, HandoverAnswer, Successor};
+use incumbent::lock::Successor;
 use tokio::time::{Instant, timeout_at};
 
 use crate::elections::Elections;
-use crate::elections::Feed;
-use crate::elections::{Holder, LeaderStatus, shown};
+use crate::elections::{Handover, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::text::printable;
+use crate::view::Feed;
 use crate::{output, time_format};
-
-/// How long the answer of a leader may take: it calls the roll first.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The wait for a successor if the lease is unknown.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
@@ -42,12 +39,6 @@ pub struct Move {
     wait: Option<Duration>,
 }
 
-/// The leader that hands over, and to whom.
-struct Handover {
-    from: CandidateInfo,
-    to: String,
-}
-
 impl Move {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
@@ -55,40 +46,17 @@ impl Move {
         let holder = elections.read(name).await?.and_then(|status| status.holder().cloned());
         let holder = holder
             .ok_or_else(|| CliError::new(Code::NotFound, format!("election {name}: no leader")))?;
-        let mut feed = Feed::open(&elections, Some(name)).await?;
-        let handover = self.request(&elections, &holder).await?;
-        let begun = Instant::now();
-        output::line(format!("handing over to {}", output::bold(printable(&handover.to))))?;
-        let after = elections.max_wait(&holder).map(|span| span.saturating_mul(2));
-        self.follow(&mut feed, &handover, begun, after.unwrap_or(DEFAULT_WAIT)).await
-    }
-
-    /// Has the leader hand over.
-    async fn request(
-        &self,
-        elections: &Elections<'_>,
-        holder: &Holder,
-    ) -> Result<Handover, CliError> {
+        let mut feed = Feed::open(&elections, std::slice::from_ref(&self.name)).await?;
         let successor = match (&self.to, &self.to_site) {
             (Some(identity), _) => Successor::Identity(identity.as_str().into()),
             (None, Some(site)) => Successor::Site(site.as_str().into()),
             (None, None) => Successor::Any,
         };
-        let request = CandidateRequest::HandOver(successor);
-        let answers = elections.call_roll(&self.name, request, ANSWER_WITHIN).await?;
-        let leader = answers.into_iter().find(|info| info.handover.is_some());
-        let failed = |why: String| Err(CliError::new(Code::Failed, self.failure(&why)));
-        match leader.map(|info| (info.handover.clone(), info)) {
-            Some((Some(HandoverAnswer::To(to)), from)) => Ok(Handover { from, to: to.to_string() }),
-            Some((Some(HandoverAnswer::Refused(why)), from)) => {
-                failed(format!("{} leads on: {why}", from.identity))
-            }
-            _ => failed(format!(
-                "{}, who leads, does not answer: it is of another program or version, or cut off; \
-                 see `election members` and `election evict`",
-                holder.leader
-            )),
-        }
+        let handover = elections.hand_over(name, &holder, successor).await?;
+        let begun = Instant::now();
+        output::line(format!("handing over to {}", output::bold(printable(&handover.to))))?;
+        let after = elections.max_wait(&holder).map(|span| span.saturating_mul(2));
+        self.follow(&mut feed, &handover, begun, after.unwrap_or(DEFAULT_WAIT)).await
     }
 
     /// Waits until the successor leads. `after`: for so long once there is no leader.
@@ -143,13 +111,5 @@ impl Move {
 
     fn failure(&self, why: &str) -> String {
         format!("move of {}: {why}", self.name)
-    }
-}
-
-impl Handover {
-    /// Whether this is the term that ends.
-    fn is_from(&self, holder: &Holder) -> bool {
-        let token = self.from.token.map(|token| token.0);
-        holder.leader == *self.from.identity && (token.is_none() || token == holder.token)
     }
 }

@@ -1,16 +1,14 @@
 //! `election watch`.
 
 use clap::Args;
-use serde_json::json;
 
-use crate::elections::Elections;
-use crate::elections::{Event, Feed};
-use crate::elections::{Holder, LeaderStatus, shown};
+use crate::elections::{Elections, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
+use crate::view::{Feed, Transition, lost};
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///
@@ -28,17 +26,17 @@ pub struct Watch {
 impl Watch {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let elections = Elections::open(lock, self.name.as_deref()).await?;
-        let mut feed = Feed::open(&elections, self.name.as_deref()).await?;
+        let mut feed = Feed::open(&elections, self.name.as_slice()).await?;
         let mut failing = false;
         loop {
             match feed.next().await {
-                Ok(event) => {
+                Ok(transition) => {
                     if std::mem::take(&mut failing) {
                         output::note("lock recovered");
                     }
                     match self.printing.output {
-                        Format::Json => output::json_line(&json(&event))?,
-                        Format::Table => output::line(text(&event))?,
+                        Format::Json => output::json_line(&transition.json())?,
+                        Format::Table => output::line(text(&transition))?,
                     }
                 }
                 // An unreachable server may come back; a missing bucket or right does not.
@@ -53,7 +51,7 @@ impl Watch {
     }
 }
 
-fn text(event: &Event) -> String {
+fn text(event: &Transition) -> String {
     let time = time_format::rfc3339(event.time);
     let what = match (&event.now, &event.before) {
         (LeaderStatus::Held(now), _) if event.found => {
@@ -74,36 +72,4 @@ fn text(event: &Event) -> String {
 
 fn token(holder: &Holder) -> String {
     holder.token.map(|token| format!(" with token {token}")).unwrap_or_default()
-}
-
-/// How the leader was lost.
-fn lost(cause: &str) -> String {
-    match cause {
-        "expired" => "did not renew: expired".to_owned(),
-        "evicted" => "was evicted".to_owned(),
-        "deleted" => "lost its lock".to_owned(),
-        "no owner" => "no longer owns the lock".to_owned(),
-        "crashed" => "crashed: released by its sentinel".to_owned(),
-        "released" => "released".to_owned(),
-        cause => format!("released: {}", text::printable(&cause.replace('_', " "))),
-    }
-}
-
-fn json(event: &Event) -> serde_json::Value {
-    let (now, cause) = match &event.now {
-        LeaderStatus::Held(holder) => (Some(holder), None),
-        LeaderStatus::Vacant(cause) => (None, Some(cause)),
-    };
-    json!({
-        "time": time_format::rfc3339(event.time),
-        "election": event.election,
-        "event": if now.is_some() { "leader" } else { "vacant" },
-        "leader": now.map(|now| &now.leader),
-        "token": now.and_then(|now| now.token),
-        "since": now.and_then(|now| now.since).map(time_format::rfc3339),
-        "before": event.before.as_ref().map(|before| &before.leader),
-        "cause": cause,
-        "found": event.found,
-        "revision": event.revision,
-    })
 }

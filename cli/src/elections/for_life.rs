@@ -88,14 +88,15 @@ fn status_of(lock: LifeLock) -> ElectionStatus {
             token: Some(lock.resource_version),
             since,
             lease: None,
+            ttl: None,
             advertisement: None,
             writes: None,
-            pod: Some(PodInfo {
+            pod: Some(Box::new(PodInfo {
                 uid: all(|owner| owner.uid.clone()),
                 phase: all(|owner| owner.state.to_string()),
                 gone: owners.iter().all(|owner| owner.state == PodState::Gone),
                 lock: lock.uid.clone(),
-            }),
+            })),
         }),
     };
     let written = Some(since.unwrap_or_else(OffsetDateTime::now_utc));

@@ -102,6 +102,7 @@ fn status_of(object: kubernetes::ElectionStatus) -> ElectionStatus {
                 token: holder.token.map(|token| token.0),
                 since: object.acquired.and_then(time_format::from_system),
                 lease: Some(holder.lease),
+                ttl: Some(holder.lease),
                 advertisement: holder.advertisement,
                 writes: holder.writes,
                 pod: None,

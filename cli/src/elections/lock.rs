@@ -32,7 +32,7 @@ pub struct LockElections {
 /// The watcher of a lock: it reports that something may have changed.
 pub struct LockWatcher {
     hints: mpsc::Receiver<()>,
-    _subscription: Subscription,
+    _subscriptions: Vec<Subscription>,
 }
 
 impl LockElections {
@@ -69,13 +69,17 @@ impl LockElections {
         Ok(elections)
     }
 
-    pub fn watch(&self, only: Option<&str>) -> LockWatcher {
+    /// Hints of the named elections; a lock has none of all elections.
+    pub fn watch(&self, names: &[String]) -> LockWatcher {
         let (sender, hints) = mpsc::channel(1);
-        let sink = HintSink::new(move |_| {
-            let _ = sender.try_send(()); // one waiting hint is enough
-        });
-        let subscribed = only.map(|name| self.lock.subscribe(name, sink));
-        LockWatcher { hints, _subscription: subscribed.unwrap_or_else(Subscription::none) }
+        let subscribe = |name: &String| {
+            let sender = sender.clone();
+            let sink = HintSink::new(move |_| {
+                let _ = sender.try_send(()); // one waiting hint is enough
+            });
+            self.lock.subscribe(name, sink)
+        };
+        LockWatcher { hints, _subscriptions: names.iter().map(subscribe).collect() }
     }
 
     pub async fn call_roll(
@@ -110,6 +114,7 @@ impl LockElections {
                     .as_ref()
                     .and_then(|mark| time_format::from_unix_ms(mark.since_unix_ms)),
                 lease: Some(entry.ttl).filter(|_| !expires),
+                ttl: Some(entry.ttl),
                 advertisement: entry.advertisement,
                 writes: entry.mark.as_ref().map(|mark| mark.write.number),
                 pod: None,

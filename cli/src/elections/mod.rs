@@ -1,6 +1,6 @@
 //! Elections on any lock: reading, watching and evicting.
 
-mod feed;
+mod changes;
 mod for_life;
 mod kubernetes;
 mod lock;
@@ -10,7 +10,8 @@ mod selected;
 mod status;
 mod watcher;
 
-pub use self::feed::{Event, Feed};
+pub use self::changes::Handover;
 pub use self::nats::unmarked;
-pub use self::selected::Elections;
-pub use self::status::{ElectionStatus, Holder, LeaderStatus, shown};
+pub use self::selected::{Elections, Watcher};
+pub use self::status::{EXPIRED, ElectionStatus, Holder, LeaderStatus, Position, shown};
+pub use self::watcher::Update;

@@ -12,7 +12,7 @@ use incumbent::{Advertisement, CandidateInfo};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::status::{ElectionStatus, Holder, LeaderStatus};
+use super::status::{ElectionStatus, Holder, LeaderStatus, Position};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::nats::{Bounded, BucketArgs, Session};
@@ -102,6 +102,17 @@ impl<'a> NatsElections<'a> {
         Ok(names)
     }
 
+    /// The last revision of the bucket, and how many keys it has.
+    pub async fn position(&self) -> Result<Option<Position>, CliError> {
+        let (doing, subject) =
+            (format!("bucket {}", self.bucket()), format!("STREAM.INFO.KV_{}", self.bucket()));
+        let info: Value = self.session.api(&doing, &subject, &json!({})).await?;
+        let number = |field| info.pointer(field).and_then(Value::as_u64);
+        let (last, entries) = (number("/state/last_seq"), number("/state/num_subjects"));
+        // An empty bucket has no field for the number of its keys.
+        Ok(last.map(|last| Position { last, entries: entries.unwrap_or_default() }))
+    }
+
     /// The last write to an election, read from the leader of the stream; `None` if there is none.
     pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
         let subject = format!("$KV.{}.{name}", self.bucket());
@@ -123,7 +134,8 @@ impl<'a> NatsElections<'a> {
     /// All elections, sorted by name.
     pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
         let names = self.names().await?;
-        let reads = stream::iter(&names).map(|name| self.read(name)).buffered(READS);
+        let read = |name: String| async move { self.read(&name).await };
+        let reads = stream::iter(names).map(read).buffered(READS);
         reads.try_filter_map(async |status| Ok(status)).try_collect().await
     }
 
@@ -222,6 +234,7 @@ fn of_message(
             token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
             since: number("Incumbent-Since").and_then(time_format::from_unix_ms),
             lease: None,
+            ttl: number("Incumbent-Lease").map(Duration::from_millis),
             advertisement: header("Incumbent-Advertisement")
                 .and_then(Advertisement::from_json)
                 .map(Arc::new),

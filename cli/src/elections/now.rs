@@ -40,7 +40,7 @@ impl Elections<'_> {
     ) -> Result<ElectionStatus, CliError> {
         let (end, pause) = (Instant::now(), (lease / 10).clamp(READS.0, READS.1));
         let end = time_format::after(end, lease);
-        let mut watcher = self.watch(Some(&status.election)).await?;
+        let mut watcher = self.watch(std::slice::from_ref(&status.election)).await?;
         loop {
             let is_over = tokio::select! {
                 update = watcher.next() => match update {

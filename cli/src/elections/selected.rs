@@ -11,7 +11,7 @@ use super::for_life::{LifeElections, LifeWatcher};
 use super::kubernetes::{KubernetesElections, KubernetesWatcher};
 use super::lock::{LockElections, LockWatcher};
 use super::nats::{NatsElections, NatsWatcher};
-use super::status::{ElectionStatus, Holder};
+use super::status::{ElectionStatus, Holder, Position};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, SelectedLock, check_name, open_within};
@@ -38,8 +38,13 @@ pub enum Watcher {
 impl<'a> Elections<'a> {
     /// Opens the lock; `only` must be a valid election name there.
     pub async fn open(lock: &'a LockArgs, only: Option<&str>) -> Result<Self, CliError> {
+        Self::open_for(lock, only.as_slice()).await
+    }
+
+    /// The same for several elections.
+    pub async fn open_for(lock: &'a LockArgs, names: &[&str]) -> Result<Self, CliError> {
         let at = lock.at().await?;
-        if let Some(name) = only {
+        for name in names {
             check_name(name)?;
             match &at {
                 SelectedLock::Nats(_) | SelectedLock::Url(..) => {}
@@ -62,7 +67,7 @@ impl<'a> Elections<'a> {
                     let message = "several locks have a leader each: select one of them";
                     return Err(CliError::new(Code::Usage, message));
                 }
-                only.map_or(Ok(()), |name| elections.check_name(name))?;
+                names.iter().try_for_each(|name| elections.check_name(name))?;
                 Self::Lock(elections)
             }
         })
@@ -98,6 +103,14 @@ impl<'a> Elections<'a> {
         Ok(all)
     }
 
+    /// How far the lock has been written, if one request shows it.
+    pub async fn position(&self) -> Result<Option<Position>, CliError> {
+        match self {
+            Self::Nats(elections) => elections.position().await,
+            Self::Kubernetes(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),
+        }
+    }
+
     /// Refuses a missing namespace: an empty result does not show it.
     async fn check_place(&self) -> Result<(), CliError> {
         match self {
@@ -107,15 +120,19 @@ impl<'a> Elections<'a> {
         }
     }
 
-    /// Watches one election, or all.
-    pub async fn watch(&self, only: Option<&str>) -> Result<Watcher, CliError> {
+    /// Watches the named elections, or all if none is named. Others may be reported too.
+    pub async fn watch(&self, names: &[String]) -> Result<Watcher, CliError> {
+        let only = match names {
+            [name] => Some(name.as_str()),
+            _ => None,
+        };
         Ok(match self {
             Self::Nats(elections) => Watcher::Nats(Box::new(elections.watch(only).await?)),
             Self::Kubernetes(elections) => {
                 Watcher::Kubernetes(Box::new(elections.watch(only).await?))
             }
             Self::ForLife(elections) => Watcher::ForLife(Box::new(elections.watch(only).await?)),
-            Self::Lock(elections) => Watcher::Lock(elections.watch(only)),
+            Self::Lock(elections) => Watcher::Lock(elections.watch(names)),
         })
     }
 
@@ -175,6 +192,19 @@ impl<'a> Elections<'a> {
                 holder.lease.or_else(|| Some(elections.lock.capabilities().max_lease))
             }
         }
+    }
+
+    /// The lease of a holder whose record states none.
+    pub fn default_lease(&self) -> Option<Duration> {
+        match self {
+            Self::Nats(elections) => elections.ttl(),
+            Self::Kubernetes(_) | Self::ForLife(_) | Self::Lock(_) => None,
+        }
+    }
+
+    /// Whether the times of writes are those of the lock, rather than of leaders.
+    pub fn has_lock_times(&self) -> bool {
+        matches!(self, Self::Nats(_))
     }
 
     /// The cause of a vacancy without an entry.

@@ -10,6 +10,9 @@ use time::OffsetDateTime;
 use crate::text;
 use crate::{output, time_format};
 
+/// The cause of a vacancy after a holder that did not renew.
+pub const EXPIRED: &str = "expired";
+
 /// The resolution of times in older Kubernetes objects.
 const COARSENESS: Duration = Duration::from_secs(1);
 
@@ -21,6 +24,15 @@ pub struct ElectionStatus {
     /// `None` if the lock does not report it.
     pub written: Option<OffsetDateTime>,
     pub state: LeaderStatus,
+}
+
+/// How far a lock has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The revision of the last write.
+    pub last: u64,
+    /// How many elections have an entry.
+    pub entries: u64,
 }
 
 /// The leader, or the cause of the vacancy.
@@ -39,12 +51,14 @@ pub struct Holder {
     pub since: Option<OffsetDateTime>,
     /// How long standbys wait if it does not renew; `None` if a server ends its term.
     pub lease: Option<Duration>,
+    /// How long its last write entitles it to lead, if the record states it.
+    pub ttl: Option<Duration>,
     /// Where it can be reached, if it advertises an address.
     pub advertisement: Option<Arc<Advertisement>>,
     /// The number of writes of the term, if the lock reports it.
     pub writes: Option<u64>,
     /// Of a leader for life.
-    pub pod: Option<PodInfo>,
+    pub pod: Option<Box<PodInfo>>,
 }
 
 /// The pod of a leader for life.
@@ -75,6 +89,11 @@ impl ElectionStatus {
             LeaderStatus::Held(holder) => Some(holder),
             LeaderStatus::Vacant(_) => None,
         }
+    }
+
+    /// Whether the last term ended because its holder did not renew.
+    pub fn is_expired(&self) -> bool {
+        matches!(&self.state, LeaderStatus::Vacant(cause) if cause == EXPIRED)
     }
 
     /// Whether the holder has not renewed for its lease, by this host's clock.

@@ -27,6 +27,7 @@ use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::LockArgs;
 #[cfg(target_os = "linux")]
 use crate::run::SentinelArgs;
+pub use roll::{SetView, present, shard_of};
 #[cfg(target_os = "linux")]
 pub use seats::run_seats;
 

@@ -136,6 +136,7 @@ mod tests {
             token: Some(7),
             since: None,
             lease: None,
+            ttl: None,
             advertisement: None,
             writes: None,
             pod: None,

@@ -1,6 +1,7 @@
 //! `election watch`.
 
 use incumbent_test_support::Server;
+use serde_json::Value;
 
 use crate::shell::Shell;
 
@@ -25,15 +26,19 @@ async fn each_change_is_reported_with_its_cause() {
     watch.line_with("my_app: no leader: first released: stopped");
     let vacant = event();
     assert_eq!((&vacant["event"], &vacant["cause"]), (&"vacant".into(), &"stopped".into()));
-    assert_eq!((&vacant["leader"], &vacant["before"]), (&serde_json::Value::Null, &"first".into()));
+    assert_eq!((&vacant["leader"], &vacant["before"]), (&Value::Null, &"first".into()));
 
     let mut second = shell.start(&[&campaign[..], &["second"]].concat());
     second.line_with("won");
     watch.line_with("my_app: second leads with token ");
-    assert_eq!(event()["leader"], "second");
+    let taken = event();
+    assert_eq!((&taken["leader"], &taken["unrenewed_ms"]), (&"second".into(), &Value::Null));
+    assert!(taken["leaderless_ms"].is_u64(), "{taken}");
     second.end_with("KILL");
     watch.line_with("no leader: second did not renew: expired");
-    assert_eq!(event()["cause"], "expired");
+    let lost = event();
+    assert_eq!((&lost["cause"], &lost["leaderless_ms"]), (&"expired".into(), &Value::Null));
+    assert!(lost["unrenewed_ms"].as_u64().is_some_and(|silent| silent >= 2000), "{lost}");
 
     // A watch without a name reports every election of the bucket.
     let mut other = shell.start(&["campaign", "other", "--identity", "third"]);

@@ -29,8 +29,9 @@ mod postgres_doctor;
 mod problems;
 mod reference;
 mod refused_writes;
+mod screen;
 mod set_info;
-
 mod shell;
 mod sqlite_doctor;
 mod topologies;
+mod top;

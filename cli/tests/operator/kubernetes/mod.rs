@@ -12,3 +12,4 @@ mod proxy;
 mod refusals;
 mod rights;
 mod sentinel;
+mod top;

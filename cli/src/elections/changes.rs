@@ -1,0 +1,85 @@
+//! What an operator changes: evictions and moves.
+
+use std::time::Duration;
+
+use incumbent::CandidateInfo;
+use incumbent::lock::{CandidateRequest, HandoverAnswer, Successor};
+
+use super::selected::Elections;
+use super::status::{ElectionStatus, Holder, LeaderStatus};
+use crate::error::{CliError, Code};
+
+/// How often a leader may renew between the read and the eviction.
+const ATTEMPTS: usize = 50;
+
+/// How long the answer of a leader may take: it calls the roll first.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The leader that hands over, and to whom.
+pub struct Handover {
+    pub from: CandidateInfo,
+    pub to: String,
+}
+
+impl Elections<'_> {
+    /// Ends the term of this holder, although it may renew meanwhile. Returns a revision below
+    /// those of its successors.
+    pub async fn evict_term(
+        &self,
+        mut status: ElectionStatus,
+        holder: &Holder,
+    ) -> Result<u64, CliError> {
+        let doing = format!("eviction from {}", status.election);
+        for _ in 0..ATTEMPTS {
+            if let Some(revision) = self.evict(&status, &doing).await? {
+                return Ok(revision);
+            }
+            status = match self.read(&status.election).await? {
+                Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
+                Some(ElectionStatus { state: LeaderStatus::Held(now), .. }) => {
+                    let message = format!("{doing}: {} took over meanwhile", now.leader);
+                    return Err(CliError::new(Code::Failed, message));
+                }
+                _ => {
+                    let message = format!("{doing}: {} stepped down by itself", holder.leader);
+                    return Err(CliError::new(Code::NotFound, message));
+                }
+            };
+        }
+        Err(CliError::new(Code::Failed, format!("{doing}: the entry keeps changing; try again")))
+    }
+
+    /// Has the leader of an election hand over.
+    pub async fn hand_over(
+        &self,
+        name: &str,
+        holder: &Holder,
+        to: Successor,
+    ) -> Result<Handover, CliError> {
+        let request = CandidateRequest::HandOver(to);
+        let answers = self.call_roll(name, request, ANSWER_WITHIN).await?;
+        let leader = answers.into_iter().find(|info| info.handover.is_some());
+        let why = match leader.map(|info| (info.handover.clone(), info)) {
+            Some((Some(HandoverAnswer::To(to)), from)) => {
+                return Ok(Handover { from, to: to.to_string() });
+            }
+            Some((Some(HandoverAnswer::Refused(why)), from)) => {
+                format!("{} leads on: {why}", from.identity)
+            }
+            _ => format!(
+                "{}, who leads, does not answer: it is of another program or version, or cut off; \
+                 see `election members` and `election evict`",
+                holder.leader
+            ),
+        };
+        Err(CliError::new(Code::Failed, format!("move of {name}: {why}")))
+    }
+}
+
+impl Handover {
+    /// Whether this is the term that ends.
+    pub fn is_from(&self, holder: &Holder) -> bool {
+        let token = self.from.token.map(|token| token.0);
+        holder.leader == *self.from.identity && (token.is_none() || token == holder.token)
+    }
+}

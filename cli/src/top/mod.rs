@@ -1,0 +1,81 @@
+//! `incumbent top`: the elections of a lock, live on a terminal.
+
+mod cell;
+mod frame;
+mod once;
+mod request;
+mod state;
+mod tasks;
+mod terminal;
+mod watch;
+
+use std::io::{self, IsTerminal};
+
+use clap::Args;
+
+use self::state::State;
+use crate::elections::Elections;
+use crate::error::{CliError, Code, EXIT_CODES};
+use crate::lock_args::LockArgs;
+use crate::output::{self, Format};
+use crate::view::{Model, Moment, Source};
+
+pub use self::terminal::log_writer;
+
+/// Watch the elections of a lock live, in a full-screen view: who leads each, and how much time is
+/// left until the deadline of its term.
+///
+/// The view needs the rights of an observer only. It takes no part in the elections, and sends no
+/// request to candidates but the roll call of the election whose details are shown. Press ? for the
+/// keys.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Top {
+    #[command(flatten)]
+    lock: LockArgs,
+    /// The elections; with Kubernetes their objects [default: all].
+    names: Vec<String>,
+    /// Print one frame as text, as wide as COLUMNS or 80, and end.
+    #[arg(long)]
+    once: bool,
+    /// The format of that frame. JSON has the fields of `election info`, `election members`, `set
+    /// info` and `election watch`, and the time to each deadline.
+    #[arg(short, long, value_enum, default_value_t, requires = "once")]
+    output: Format,
+}
+
+impl Top {
+    pub async fn run(self) -> Result<(), CliError> {
+        if !self.once {
+            check_terminal()?;
+        }
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let elections = Elections::open_for(&self.lock, &names).await?;
+        let mut source = Source::open(&elections, &self.names).await?;
+        let mut model = Model::new(source.origin());
+        // A lock that cannot be read is reported before the screen is taken over.
+        model.observe(source.next().await?, Moment::now());
+        let title = anstream::adapter::strip_str(&elections.title()).to_string();
+        let state = State::new(title, self.names.clone(), model);
+        match self.once {
+            true => once::print(&state, self.output),
+            false => {
+                let has_colors = output::has_colors(&io::stdout());
+                watch::run(&elections, source, state, has_colors).await
+            }
+        }
+    }
+}
+
+fn check_terminal() -> Result<(), CliError> {
+    let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let is_dumb = std::env::var_os("TERM").is_some_and(|kind| kind == "dumb");
+    let message = match (has_terminal, is_dumb) {
+        (true, false) => return Ok(()),
+        (true, true) => "top: TERM is dumb, and cannot show a full screen; use --once",
+        (false, _) => {
+            "top: standard input and output must be a terminal; use --once to print one frame"
+        }
+    };
+    Err(CliError::new(Code::Usage, message))
+}

@@ -1,0 +1,178 @@
+//! The loop of the view: keys, observations, results and frames.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::frame;
+use super::state::{Action, State};
+use super::tasks;
+use super::terminal::{self, FullScreen};
+use crate::elections::Elections;
+use crate::error::{CliError, Code};
+use crate::view::{Moment, Observation, Source};
+
+/// How often the view is drawn while nothing happens but time.
+const FRAME: Duration = Duration::from_millis(250);
+/// How many observations wait for the view.
+const WAITING: usize = 256;
+/// How long the view may take to end after a signal.
+const END_WITHIN: Duration = Duration::from_secs(1);
+/// The pause after an error of the lock.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Shows the view until a key or a signal ends it.
+pub async fn run<'a>(
+    elections: &'a Elections<'a>,
+    source: Source<'a>,
+    mut state: State,
+    has_colors: bool,
+) -> Result<(), CliError> {
+    let mut signals = Signals::listen()?;
+    let _guard = AbortOnDrop(tokio::spawn(end_if_stuck(Signals::listen()?)));
+    let mut screen = FullScreen::enter()?;
+    // The variable alone would decide otherwise, without the flag.
+    crossterm::style::force_color_output(has_colors);
+    let theme = frame::Theme { has_colors };
+    let (sender, mut observed) = mpsc::channel(WAITING);
+    let mut watching = pin!(forward(source, sender));
+    let mut events = EventStream::new();
+    let mut frames = interval(FRAME);
+    frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut tasks = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Received::End(number) => return Err(CliError::Signal(number)),
+                Received::Stop => screen.suspend()?,
+                Received::Continue => screen.resume()?,
+            },
+            event = events.next() => match event {
+                Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
+                    match state.on_key(key) {
+                        Some(Action::Quit) => return Ok(()),
+                        Some(Action::Suspend) => screen.suspend()?,
+                        Some(Action::Redraw) => screen.clear()?,
+                        Some(Action::Request(request)) => {
+                            tasks.push(tasks::start(elections, request));
+                        }
+                        None => {}
+                    }
+                }
+                Some(Ok(_)) => {} // a resize, among others
+                Some(Err(_)) | None => return Err(lost_terminal()),
+            },
+            Some(observation) = observed.recv() => {
+                let mut is_change = state.on_observation(observation, Moment::now());
+                // One frame for all that happened at once, as when a server starts again.
+                while let Ok(more) = observed.try_recv() {
+                    is_change |= state.on_observation(more, Moment::now());
+                }
+                if let Some(request) = state.due_roll_call() {
+                    tasks.push(tasks::start(elections, request));
+                }
+                if !is_change {
+                    continue; // the next frame shows it
+                }
+            }
+            () = &mut watching => return Err(lost_terminal()), // never: this side is open
+            Some(done) = tasks.next(), if !tasks.is_empty() => state.on_done(done, Moment::now()),
+            _ = frames.tick() => state.on_time(Moment::now()),
+        }
+        if !screen.is_active() {
+            return Err(CliError::Silent(Code::Failed)); // a panic was reported
+        }
+        let size = screen.terminal.size()?;
+        frame::fit(&mut state, size.width, size.height);
+        let now = Moment::now();
+        screen.terminal.draw(|frame| frame::draw(&state, now, theme, frame.buffer_mut()))?;
+    }
+}
+
+/// Ends the process in time, although the view waits for a terminal that takes no output, such as
+/// that of a connection that hangs.
+async fn end_if_stuck(mut signals: Signals) {
+    loop {
+        if let Received::End(signal) = signals.next().await {
+            sleep(END_WITHIN).await;
+            terminal::end_stuck(signal);
+        }
+    }
+}
+
+/// Ends a task with the view.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Reads the lock independently of the view, so that no key delays or repeats a read.
+async fn forward(mut source: Source<'_>, to: mpsc::Sender<Result<Observation, CliError>>) {
+    loop {
+        let observed = source.next().await;
+        let has_failed = observed.is_err();
+        if to.send(observed).await.is_err() {
+            return;
+        }
+        if has_failed {
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+fn lost_terminal() -> CliError {
+    CliError::new(Code::Failed, "top: the terminal is gone")
+}
+
+/// The signals that concern the terminal.
+struct Signals {
+    ends: Vec<(i32, Signal)>,
+    stop: Signal,
+    resume: Signal,
+}
+
+enum Received {
+    End(i32),
+    Stop,
+    Continue,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, CliError> {
+        use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+        let listen = |number| signal(SignalKind::from_raw(number));
+        let ends = [SIGTERM, SIGINT, SIGHUP, SIGQUIT].into_iter();
+        let ends = ends.map(|number| Ok((number, listen(number)?)));
+        Ok(Self {
+            ends: ends.collect::<Result<_, CliError>>()?,
+            stop: listen(SIGTSTP)?,
+            resume: listen(SIGCONT)?,
+        })
+    }
+
+    /// Cancel safe.
+    async fn next(&mut self) -> Received {
+        let ends =
+            futures_util::future::select_all(self.ends.iter_mut().map(|(number, signal)| {
+                Box::pin(async move {
+                    signal.recv().await;
+                    *number
+                })
+            }));
+        tokio::select! {
+            (number, ..) = ends => Received::End(number),
+            _ = self.stop.recv() => Received::Stop,
+            _ = self.resume.recv() => Received::Continue,
+        }
+    }
+}

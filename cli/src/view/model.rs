@@ -1,0 +1,241 @@
+//! The elections of a lock at one moment, and their last transitions.
+//!
+//! The model is pure: observations go in, with the moment at which they were made. If no server
+//! ends the term of a holder that does not renew, the term ends here, once its record has not
+//! changed for a lease on this host's clock.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use incumbent::CandidateInfo;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::candidates::Candidates;
+use super::election::{Deadline, ElectionView, Stamp};
+use super::moment::Moment;
+use super::observation::{Observation, Origin};
+use super::sets::{SetSummary, sets};
+use super::transition::Transition;
+use crate::elections::{EXPIRED, ElectionStatus, Holder, LeaderStatus};
+use crate::time_format;
+
+/// The most transitions that a model keeps.
+const TAIL: usize = 1000;
+/// The most characters of an identity that the tail keeps.
+const TAIL_IDENTITY: usize = 256;
+
+/// How a status was learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// As it was written.
+    Live,
+    /// By a read, at some time after it was written.
+    Read,
+    /// By a read that found no entry.
+    Absent,
+}
+
+/// The elections of a lock.
+#[derive(Debug)]
+pub struct Model {
+    origin: Origin,
+    elections: BTreeMap<String, ElectionView>,
+    tail: VecDeque<Transition>,
+    /// Whether all elections have been read.
+    is_complete: bool,
+}
+
+impl Model {
+    pub fn new(origin: Origin) -> Self {
+        Self { origin, elections: BTreeMap::new(), tail: VecDeque::new(), is_complete: false }
+    }
+
+    /// All elections that have or had a leader, by name.
+    pub fn elections(&self) -> impl Iterator<Item = &ElectionView> {
+        self.elections.values()
+    }
+
+    pub fn election(&self, name: &str) -> Option<&ElectionView> {
+        self.elections.get(name)
+    }
+
+    /// The last transitions, the latest one last.
+    pub fn transitions(&self) -> impl DoubleEndedIterator<Item = &Transition> {
+        self.tail.iter()
+    }
+
+    /// The sets whose shards are among the elections.
+    pub fn sets(&self) -> Vec<SetSummary> {
+        sets(self.elections.values())
+    }
+
+    /// Takes an observation. Returns the transitions that it shows; the first ones are the current
+    /// statuses.
+    pub fn observe(&mut self, observed: Observation, now: Moment) -> Vec<Transition> {
+        match observed {
+            Observation::Written(status) => self.take(status, now, How::Live).into_iter().collect(),
+            Observation::All(statuses) => self.take_all(statuses, now),
+            Observation::Unchanged => Vec::new(),
+        }
+    }
+
+    fn take_all(&mut self, statuses: Vec<ElectionStatus>, now: Moment) -> Vec<Transition> {
+        let there: HashSet<String> =
+            statuses.iter().map(|status| status.election.clone()).collect();
+        let mut seen: Vec<Transition> =
+            statuses.into_iter().filter_map(|status| self.take(status, now, How::Read)).collect();
+        let gone: Vec<ElectionStatus> = (self.elections.values())
+            .filter(|known| known.holder().is_some() && !there.contains(known.name()))
+            .map(|known| known.status.clone())
+            .collect();
+        for status in gone {
+            let state = LeaderStatus::Vacant(self.origin.cause_of_absence.to_owned());
+            let status = ElectionStatus { state, written: Some(now.wall), ..status };
+            seen.extend(self.take(status, now, How::Absent));
+        }
+        self.is_complete = true;
+        seen
+    }
+
+    fn take(&mut self, status: ElectionStatus, now: Moment, how: How) -> Option<Transition> {
+        let before = self.elections.remove(&status.election);
+        // Reads and updates may arrive out of order.
+        if let Some(known) = &before
+            && (known.status.revision > status.revision
+                || known.status.revision == status.revision && known.holder().is_none())
+        {
+            self.elections.extend(before.map(|known| (status.election, known)));
+            return None;
+        }
+        let same = before.as_ref().filter(|known| known.is_same_record(&status));
+        let unchanged_since = same.map_or(now.at, |same| same.unchanged_since);
+        let is_expired = same.is_some_and(|same| same.is_expired);
+        let held = before.as_ref().and_then(ElectionView::holder);
+        let is_change = match (held, &status.state) {
+            (Some(before), LeaderStatus::Held(now)) => !before.is_same_term(now),
+            (None, LeaderStatus::Vacant(_)) => {
+                before.is_none() && !self.is_complete && self.origin.is_named
+            }
+            _ => !is_expired,
+        };
+        let stamp = Stamp {
+            seen: Some(now.at).filter(|_| before.is_some() || self.is_complete),
+            lock: status.written.filter(|_| self.origin.has_lock_times && how != How::Absent),
+        };
+        let earlier = before.as_ref().and_then(|known| known.vacancy);
+        let transition = is_change.then(|| Transition {
+            election: status.election.clone(),
+            time: status.written.unwrap_or(now.wall),
+            revision: status.revision,
+            before: held.cloned(),
+            now: status.state.clone(),
+            found: !self.is_complete && before.is_none(),
+            leaderless: (earlier.filter(|_| status.holder().is_some()))
+                .and_then(|begun| begun.until(&stamp)),
+            unrenewed: (before.as_ref().filter(|_| held.is_some() && status.is_expired()))
+                .and_then(|known| known.written.until(&stamp)),
+        });
+        let is_same_write = |known: &&ElectionView| known.status.revision == status.revision;
+        let (deadline, written) = match before.as_ref().filter(is_same_write) {
+            Some(known) => (known.deadline, known.written),
+            None => (self.deadline(&status, now, how), stamp),
+        };
+        let vacancy = match &status.state {
+            LeaderStatus::Vacant(_) => earlier.or(Some(stamp)),
+            LeaderStatus::Held(_) => earlier.filter(|_| is_expired),
+        };
+        let candidates = before.and_then(|known| known.candidates);
+        let name = status.election.clone();
+        let view = ElectionView {
+            status,
+            unchanged_since,
+            is_expired,
+            deadline,
+            written,
+            vacancy,
+            candidates,
+        };
+        self.elections.insert(name, view);
+        transition.inspect(|transition| self.keep(transition))
+    }
+
+    /// When the term ends without another renewal.
+    fn deadline(&self, status: &ElectionStatus, now: Moment, how: How) -> Option<Deadline> {
+        let holder = status.holder()?;
+        let lease = holder.ttl.or(holder.lease).or(self.origin.lease)?;
+        let age = status.written.filter(|_| how != How::Live).map(|written| now.age(written));
+        let left = lease.saturating_sub(age.unwrap_or_default());
+        Some(Deadline { at: time_format::after(now.at, left), lease })
+    }
+
+    /// Ends the terms of holders that have not renewed in time.
+    pub fn expire(&mut self, now: Moment) -> Vec<Transition> {
+        let mut seen = Vec::new();
+        for known in self.elections.values_mut() {
+            let Some(end) = known.expires_at().filter(|end| *end <= now.at) else { continue };
+            let Some(holder) = known.holder().cloned() else { continue };
+            known.is_expired = true;
+            known.vacancy = Some(Stamp { seen: Some(end), lock: None });
+            seen.push(Transition {
+                election: known.name().to_owned(),
+                time: now.wall,
+                revision: known.status.revision,
+                before: Some(holder),
+                now: LeaderStatus::Vacant(EXPIRED.to_owned()),
+                found: false,
+                leaderless: None,
+                unrenewed: known.status.holder().and_then(|holder| holder.lease),
+            });
+        }
+        seen.iter().for_each(|transition| self.keep(transition));
+        seen
+    }
+
+    /// When the next holder expires.
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.elections.values().filter_map(ElectionView::expires_at).min()
+    }
+
+    /// Takes the answers to a roll call.
+    pub fn take_roll(&mut self, name: &str, roll: Vec<CandidateInfo>, now: Moment) {
+        if let Some(known) = self.elections.get_mut(name) {
+            known.candidates = Some(Candidates::new(now, roll));
+        }
+    }
+
+    /// The elections, the sets and the tail of transitions.
+    pub fn json(&self, now: Moment) -> Value {
+        json!({
+            "time": time_format::rfc3339(now.wall),
+            "elections": self.elections().map(|known| known.json(now)).collect::<Vec<_>>(),
+            "sets": self.sets().iter().map(SetSummary::json).collect::<Vec<_>>(),
+            "transitions": self.tail.iter().map(Transition::json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Adds a change to the tail.
+    fn keep(&mut self, transition: &Transition) {
+        if transition.found {
+            return;
+        }
+        if self.tail.len() == TAIL {
+            self.tail.pop_front();
+        }
+        let mut kept = transition.clone();
+        kept.before.as_mut().into_iter().for_each(truncate);
+        if let LeaderStatus::Held(holder) = &mut kept.now {
+            truncate(holder);
+        }
+        self.tail.push_back(kept);
+    }
+}
+
+fn truncate(holder: &mut Holder) {
+    if let Some((end, _)) = holder.leader.char_indices().nth(TAIL_IDENTITY) {
+        holder.leader.truncate(end);
+    }
+}
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;

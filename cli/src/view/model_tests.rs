@@ -1,0 +1,261 @@
+use std::time::Duration;
+
+use incumbent::lock::{Nonce, Pause, Role, Standing};
+use time::OffsetDateTime;
+
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(10);
+const MS: Duration = Duration::from_millis(1);
+
+/// A lock like a NATS bucket: its own times, and it ends terms itself.
+const BUCKET: Origin = Origin {
+    cause_of_absence: "expired",
+    has_lock_times: true,
+    lease: Some(LEASE),
+    is_named: false,
+};
+/// A lock without times, on which nobody but this host ends terms.
+const TABLE: Origin = Origin { has_lock_times: false, lease: None, ..BUCKET };
+
+/// A model and its clock.
+struct Scene {
+    model: Model,
+    start: Moment,
+    revision: u64,
+}
+
+impl Scene {
+    /// A model that has read a lock without elections.
+    fn new(origin: Origin) -> Self {
+        let start = Moment { at: Instant::now(), wall: OffsetDateTime::UNIX_EPOCH };
+        let mut model = Model::new(origin);
+        model.observe(Observation::All(Vec::new()), start);
+        Self { model, start, revision: 0 }
+    }
+
+    fn at(&self, after: Duration) -> Moment {
+        Moment { at: self.start.at + after, wall: self.start.wall + after }
+    }
+
+    fn status(&mut self, state: LeaderStatus, written: Option<Duration>) -> ElectionStatus {
+        self.revision += 1;
+        let written = written.map(|after| self.start.wall + after);
+        ElectionStatus { election: "e".to_owned(), revision: self.revision, written, state }
+    }
+
+    /// A write that is learned at this time, and that the lock dates at another one.
+    fn write(&mut self, state: LeaderStatus, at: Duration, by_lock: Duration) -> Vec<Transition> {
+        let status = self.status(state, Some(by_lock));
+        self.model.observe(Observation::Written(status), self.at(at))
+    }
+
+    /// A read that finds this write.
+    fn read(&mut self, state: LeaderStatus, at: Duration) -> Vec<Transition> {
+        let status = self.status(state, None);
+        self.model.observe(Observation::All(vec![status]), self.at(at))
+    }
+
+    fn view(&self) -> &ElectionView {
+        self.model.election("e").expect("an election")
+    }
+}
+
+fn held(leader: &str, token: u64, lease: Option<Duration>) -> LeaderStatus {
+    LeaderStatus::Held(Holder {
+        leader: leader.to_owned(),
+        token: Some(token),
+        since: None,
+        lease,
+        ttl: lease,
+        advertisement: None,
+        writes: None,
+        pod: None,
+    })
+}
+
+fn vacant(cause: &str) -> LeaderStatus {
+    LeaderStatus::Vacant(cause.to_owned())
+}
+
+#[test]
+fn each_renewal_moves_the_deadline() {
+    let mut scene = Scene::new(BUCKET);
+    assert_eq!(scene.write(held("a", 1, None), MS, MS).len(), 1);
+    assert_eq!(scene.view().remaining(scene.at(MS + LEASE / 2)), Some(LEASE / 2));
+    assert!(scene.write(held("a", 1, None), LEASE / 2, LEASE / 2).is_empty());
+    assert_eq!(scene.view().remaining(scene.at(LEASE / 2)), Some(LEASE));
+    assert_eq!(scene.view().remaining(scene.at(LEASE * 9)), Some(Duration::ZERO));
+    // A read of the same write moves it no further.
+    let known = scene.view().status().clone();
+    scene.model.observe(Observation::All(vec![known]), scene.at(LEASE));
+    assert_eq!(scene.view().remaining(scene.at(LEASE)), Some(LEASE / 2));
+    let json = scene.view().json(scene.at(LEASE));
+    assert_eq!((&json["remaining_ms"], &json["lease_ms"]), (&5000.into(), &10000.into()));
+    assert_eq!(json["deadline"], "1970-01-01T00:00:15Z");
+}
+
+#[test]
+fn lease_of_the_record_counts_before_that_of_the_bucket() {
+    let mut scene = Scene::new(BUCKET);
+    let LeaderStatus::Held(mut holder) = held("a", 1, None) else { unreachable!() };
+    holder.ttl = Some(LEASE / 5);
+    scene.write(LeaderStatus::Held(holder), MS, MS);
+    assert_eq!(scene.view().remaining(scene.at(MS)), Some(LEASE / 5));
+}
+
+#[test]
+fn age_of_a_write_that_was_read_counts() {
+    let mut scene = Scene::new(BUCKET);
+    let status = scene.status(held("a", 1, None), Some(MS));
+    scene.model.observe(Observation::All(vec![status]), scene.at(MS + LEASE / 4));
+    assert_eq!(scene.view().remaining(scene.at(MS + LEASE / 4)), Some(LEASE * 3 / 4));
+}
+
+#[test]
+fn time_without_a_leader_is_by_the_clock_of_the_lock() {
+    let mut scene = Scene::new(BUCKET);
+    scene.write(held("a", 1, None), MS, MS);
+    // The messages arrive 3 s apart, though the writes are 4 ms apart.
+    let released = scene.write(vacant("handed_over"), MS * 2000, MS * 1000);
+    assert_eq!(released[0].before.as_ref().expect("a leader").leader, "a");
+    assert_eq!(scene.view().leaderless(scene.at(MS * 2500)), Some(MS * 500));
+    let taken = scene.write(held("b", 2, None), MS * 5000, MS * 1004);
+    assert_eq!(taken[0].leaderless, Some(MS * 4));
+    assert_eq!(taken[0].json()["leaderless_ms"], 4);
+    assert_eq!(scene.view().leaderless(scene.at(MS * 6000)), None);
+    assert_eq!(scene.model.transitions().count(), 3);
+}
+
+#[test]
+fn crashed_leader_is_reported_with_the_age_of_its_last_renewal() {
+    let mut scene = Scene::new(BUCKET);
+    scene.write(held("a", 1, None), MS, MS);
+    let expired = scene.write(vacant("expired"), LEASE + MS * 9, LEASE + MS * 8);
+    assert_eq!(expired[0].unrenewed, Some(LEASE + MS * 7));
+    let released = Scene::new(BUCKET).write(vacant("stopped"), MS, MS);
+    assert!(released.iter().all(|transition| transition.unrenewed.is_none()));
+}
+
+#[test]
+fn record_that_does_not_change_for_a_lease_has_expired() {
+    let mut scene = Scene::new(TABLE);
+    scene.read(held("a", 1, Some(LEASE)), MS);
+    assert_eq!(scene.model.next_expiry(), Some(scene.at(MS + LEASE).at));
+    assert!(scene.model.expire(scene.at(LEASE)).is_empty());
+    let expired = scene.model.expire(scene.at(LEASE * 2));
+    assert_eq!(expired[0].outcome().expect_err("a vacancy"), "expired");
+    assert_eq!(scene.model.next_expiry(), None);
+    assert_eq!((scene.view().holder().is_none(), scene.view().vacant()), (true, Some("expired")));
+    assert_eq!(scene.view().json(scene.at(LEASE * 2))["vacant"], "expired");
+    // It is learned late, but it is known when it expired.
+    assert_eq!(scene.view().leaderless(scene.at(LEASE * 2)), Some(LEASE - MS));
+    // The same record again is no news, a successor is.
+    let known = scene.view().status().clone();
+    assert!(scene.model.observe(Observation::All(vec![known]), scene.at(LEASE * 2)).is_empty());
+    let taken = scene.read(held("b", 2, Some(LEASE)), LEASE * 2);
+    assert_eq!(taken[0].leaderless, Some(LEASE - MS));
+}
+
+#[test]
+fn entry_that_is_gone_has_ended_the_term() {
+    let mut scene = Scene::new(BUCKET);
+    scene.write(held("a", 1, None), MS, MS);
+    let gone = scene.model.observe(Observation::All(Vec::new()), scene.at(LEASE * 2));
+    assert_eq!(gone[0].outcome().expect_err("a vacancy"), "expired");
+    // Its end has no time of the lock: the time on this host decides.
+    let taken = scene.write(held("b", 2, None), LEASE * 2 + MS * 7, Duration::ZERO);
+    assert_eq!(taken[0].leaderless, Some(MS * 7));
+}
+
+#[test]
+fn first_statuses_are_found_and_are_no_transitions() {
+    let mut scene = Scene::new(BUCKET);
+    let mut fresh = Model::new(Origin { is_named: true, ..BUCKET });
+    let found = scene.status(held("a", 1, None), Some(MS));
+    let found = fresh.observe(Observation::All(vec![found]), scene.at(MS));
+    assert_eq!((found.len(), found[0].found), (1, true));
+    assert_eq!(fresh.transitions().count(), 0);
+    // An old vacancy does not begin when it is found.
+    let mut fresh = Model::new(Origin { is_named: true, ..TABLE });
+    let old = scene.status(vacant("stopped"), None);
+    assert!(fresh.observe(Observation::All(vec![old]), scene.at(MS))[0].found);
+    assert_eq!(fresh.election("e").expect("it").leaderless(scene.at(LEASE)), None);
+}
+
+#[test]
+fn late_and_repeated_updates_change_nothing() {
+    let mut scene = Scene::new(BUCKET);
+    scene.write(held("a", 1, None), MS, MS);
+    let old = scene.view().status().clone();
+    scene.write(vacant("stopped"), MS * 2, MS * 2);
+    let again = scene.view().status().clone();
+    for status in [old, again] {
+        assert!(scene.model.observe(Observation::Written(status), scene.at(MS * 3)).is_empty());
+        assert_eq!(scene.view().vacant(), Some("stopped"));
+    }
+}
+
+#[test]
+fn tail_is_bounded() {
+    let mut scene = Scene::new(BUCKET);
+    let long = "é".repeat(100_000);
+    for token in 0..2 * TAIL as u64 {
+        scene.write(held(&long, token, None), MS, MS);
+    }
+    assert_eq!(scene.model.transitions().count(), TAIL);
+    let last = scene.model.transitions().next_back().expect("a transition");
+    let leader = &last.outcome().expect("a leader").leader;
+    assert_eq!(leader.chars().count(), TAIL_IDENTITY);
+}
+
+#[test]
+fn standbys_are_in_the_order_of_succession() {
+    let mut scene = Scene::new(BUCKET);
+    scene.write(held("leads", 1, None), MS, MS);
+    let candidate = |identity: &str, nonce, priority, standing, role| {
+        let mut info = CandidateInfo::new(identity, Nonce(nonce));
+        (info.priority, info.standing, info.role) = (priority, standing, role);
+        info
+    };
+    let mut leader = candidate("leads", 9, 0, Standing::Ready, Role::Draining);
+    leader.site = Some("here".into());
+    leader.pause = Some(Pause { set_unix_ms: 0, until_unix_ms: 60_000 });
+    let roll = vec![
+        candidate("sick", 5, 200, Standing::Sick, Role::Standby),
+        candidate("third", 1, 7, Standing::Ready, Role::Standby),
+        candidate("aside", 2, 100, Standing::Aside, Role::Standby),
+        candidate("second", 3, 7, Standing::Ready, Role::Standby),
+        candidate("first", 4, 8, Standing::Ready, Role::CoolingDown),
+        leader,
+    ];
+    scene.model.take_roll("e", roll, scene.at(MS));
+    let json = scene.view().json(scene.at(MS));
+    let names = json["candidates"].as_array().expect("a list").iter();
+    let names: Vec<&str> = names.filter_map(|info| info["identity"].as_str()).collect();
+    assert_eq!(names, ["leads", "first", "second", "third", "aside", "sick"]);
+    assert_eq!((&json["site"], &json["role"]), (&"here".into(), &"draining".into()));
+    assert_eq!(json["paused_until"], "1970-01-01T00:01:00Z");
+    assert_eq!(scene.view().json(scene.at(LEASE * 9))["paused_until"], Value::Null);
+}
+
+#[test]
+fn sets_are_found_by_their_shards() {
+    let mut scene = Scene::new(BUCKET);
+    for (election, leader) in
+        [("s.0", "a"), ("s.1", "a"), ("s.2", "a"), ("s.4", "b"), ("lone.7", "c"), ("x", "c")]
+    {
+        let status = scene.status(held(leader, 1, None), Some(MS));
+        let status = ElectionStatus { election: election.to_owned(), ..status };
+        let at = scene.at(MS);
+        scene.model.observe(Observation::Written(status), at);
+    }
+    let json = scene.model.json(scene.at(MS));
+    assert_eq!(json["sets"].as_array().map(Vec::len), Some(1));
+    let set = &json["sets"][0];
+    assert_eq!(
+        (&set["set"], &set["shards"], &set["imbalance"]),
+        (&"s".into(), &5.into(), &2.0.into())
+    );
+    assert_eq!(set["leaderless"], serde_json::json!([3]));
+}

@@ -1,0 +1,186 @@
+//! What is read of the elections of a lock, as it comes in.
+//!
+//! Polling finds what no watcher reports: an entry that expired without a marker, changes during a
+//! lost connection, and all changes of a lock without hints. Where one request shows that nothing
+//! was missed, a poll is that request alone.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::heard::{Heard, Verdict};
+use super::observation::{Observation, Origin};
+use crate::elections::{ElectionStatus, Elections, Position, Update, Watcher};
+use crate::error::CliError;
+
+/// The poll interval if the watcher reports changes.
+const WITH_UPDATES: Duration = Duration::from_secs(5);
+/// The poll interval if it does not.
+const WITHOUT_UPDATES: Duration = Duration::from_secs(1);
+/// How many named elections are read concurrently.
+const READS: usize = 32;
+/// How long a write that the lock has may be on its way.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// The outcome of a poll.
+enum Answer {
+    Position(Option<Position>),
+    /// All elections, read after this position.
+    All(Option<Position>, Vec<ElectionStatus>),
+}
+
+/// The elections of a lock, or some of them by name.
+pub struct Source<'a> {
+    elections: &'a Elections<'a>,
+    names: &'a [String],
+    watcher: Watcher,
+    ticks: Interval,
+    /// The poll that is under way.
+    poll: Option<BoxFuture<'a, Result<Answer, CliError>>>,
+    heard: Heard,
+    /// The position that the watcher has to reach before `due`.
+    awaited: Option<Position>,
+    /// When all elections are read again.
+    due: Option<Instant>,
+    /// When they were read last.
+    read_at: Option<Instant>,
+}
+
+impl<'a> Source<'a> {
+    /// Watches the named elections, or all if none is named.
+    pub async fn open(elections: &'a Elections<'a>, names: &'a [String]) -> Result<Self, CliError> {
+        let watcher = elections.watch(names).await?;
+        let mut ticks =
+            interval(if watcher.reports_every_change() { WITH_UPDATES } else { WITHOUT_UPDATES });
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (poll, heard) = (None, Heard::default());
+        let (awaited, due, read_at) = (None, None, None);
+        Ok(Self { elections, names, watcher, ticks, poll, heard, awaited, due, read_at })
+    }
+
+    /// What a model has to know of the lock.
+    pub fn origin(&self) -> Origin {
+        Origin {
+            cause_of_absence: self.elections.cause_of_absence(),
+            has_lock_times: self.elections.has_lock_times(),
+            lease: self.elections.default_lease(),
+            is_named: !self.names.is_empty(),
+        }
+    }
+
+    /// The next observation. The first one is of all elections.
+    ///
+    /// An error does not end the source: the next call continues. Cancel safe.
+    pub async fn next(&mut self) -> Result<Observation, CliError> {
+        loop {
+            if let Some(poll) = &mut self.poll {
+                let answer = poll.await;
+                self.poll = None;
+                if let Some(observation) = self.on_answer(answer?) {
+                    return Ok(observation);
+                }
+                continue;
+            }
+            if let Some(position) = self.awaited
+                && self.heard.compare(position) != Verdict::Behind
+            {
+                (self.awaited, self.due) = (None, None);
+                match self.heard.compare(position) {
+                    Verdict::Known => return Ok(Observation::Unchanged),
+                    _ => self.begin_read(),
+                }
+                continue;
+            }
+            let due = self.due;
+            tokio::select! {
+                biased;
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.begin_read();
+                }
+                _ = self.ticks.tick() => self.begin_poll(),
+                update = self.watcher.next() => match update {
+                    Update::Status(status) => {
+                        self.heard.wrote(&status.election, status.revision);
+                        if self.includes(&status) {
+                            return Ok(Observation::Written(status));
+                        }
+                    }
+                    Update::Recheck => self.begin_read_soon(),
+                    Update::Failed(failure) => return Err(failure),
+                },
+            }
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer) -> Option<Observation> {
+        match answer {
+            Answer::All(position, all) => {
+                // A watch of one election hears no others.
+                let position = position.filter(|_| self.is_of_all());
+                self.heard.listed(all.iter().map(|status| &*status.election), position);
+                Some(Observation::All(all))
+            }
+            Answer::Position(position) => {
+                let verdict = position.map(|position| (position, self.heard.compare(position)));
+                match verdict {
+                    Some((_, Verdict::Known)) => return Some(Observation::Unchanged),
+                    Some((position, Verdict::Behind)) => {
+                        self.awaited = Some(position);
+                        self.due = Some(Instant::now() + CATCH_UP);
+                    }
+                    Some((_, Verdict::Unknown)) | None => self.begin_read(),
+                }
+                None
+            }
+        }
+    }
+
+    fn is_of_all(&self) -> bool {
+        self.names.is_empty() && self.watcher.reports_every_change()
+    }
+
+    fn includes(&self, status: &ElectionStatus) -> bool {
+        self.names.is_empty() || self.names.contains(&status.election)
+    }
+
+    /// Reads as much as is necessary to know of every write.
+    fn begin_poll(&mut self) {
+        if !self.heard.is_complete() {
+            return self.begin_read();
+        }
+        let elections = self.elections;
+        self.poll =
+            Some(Box::pin(async move { Ok(Answer::Position(elections.position().await?)) }));
+    }
+
+    /// Reads the elections at once if they are named, and all of them once in a while: each of
+    /// their writes may be reported.
+    fn begin_read_soon(&mut self) {
+        match self.read_at {
+            Some(last) if self.names.is_empty() => {
+                self.due.get_or_insert(last + WITHOUT_UPDATES);
+            }
+            _ => self.begin_read(),
+        }
+    }
+
+    /// Reads the elections.
+    fn begin_read(&mut self) {
+        (self.awaited, self.due) = (None, None);
+        self.read_at = Some(Instant::now());
+        let (elections, names) = (self.elections, self.names);
+        let is_of_all = self.is_of_all();
+        self.poll = Some(Box::pin(async move {
+            if names.is_empty() {
+                let position = if is_of_all { elections.position().await? } else { None };
+                return Ok(Answer::All(position, elections.list().await?));
+            }
+            let reads: Vec<_> = names.iter().map(|name| elections.read(name)).collect();
+            let reads = stream::iter(reads).buffered(READS);
+            let found = reads.try_filter_map(async |status| Ok(status)).try_collect().await?;
+            Ok(Answer::All(None, found))
+        }));
+    }
+}

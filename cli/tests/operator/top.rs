@@ -1,0 +1,320 @@
+//! `top`: the program on terminals of several sizes, against real servers.
+
+use incumbent_test_support::{Server, Version, eventually};
+
+use crate::screen::{Screen, has_line};
+use crate::shell::{Running, Shell};
+
+const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+
+fn campaign(shell: &Shell, name: &str, identity: &str) -> Running {
+    shell.start(&["campaign", name, "--lease", "4s", "--identity", identity])
+}
+
+/// Reads lines until this candidate is one of the election.
+fn joined(mut candidate: Running, leader: &str) -> Running {
+    candidate.line_with(&format!("leader: {leader}"));
+    candidate
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_leadership_are_live_at_every_size() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut first = campaign(&shell, "my_app", "first");
+    first.line_with("won");
+    let second = joined(campaign(&shell, "my_app", "second"), "first");
+    let sizes = [(80, 24), (120, 40), (40, 10)];
+    let screens = sizes.map(|size| Screen::start(&shell, &["top"], size));
+    for screen in &screens {
+        screen.wait_for(&["my_app", "first"]);
+    }
+    first.end_with("KILL");
+    for screen in &screens {
+        screen.wait_for(&["my_app", "second"]);
+    }
+    for screen in &screens[..2] {
+        let shown = screen.wait_for(&["my_app: second leads", "ms without a leader"]);
+        assert!(
+            has_line(&shown, &["first did not renew: expired", "after its last renewal"]),
+            "{shown}"
+        );
+        assert!(has_line(&shown, &["my_app", "second", "[", "]"]), "no bar: {shown}");
+    }
+
+    let _third = joined(campaign(&shell, "my_app", "third"), "second");
+    // The smallest one evicts. It asks, and any key but y is a no.
+    let small = &screens[2];
+    small.press("en");
+    small.wait_for(&["aborted"]);
+    small.press("e");
+    small.wait_for(&["Evict second, who leads my_app? [y/N]"]);
+    small.press("y");
+    small.wait_for(&["evicted second from my_app"]);
+    for screen in &screens {
+        screen.wait_for(&["my_app", "third"]);
+    }
+    screens[0].wait_for(&["second was evicted"]);
+
+    // The details call the roll: a standby is selected, and takes over.
+    screens[1].press("\r");
+    screens[1].wait_for(&["second", "standby", "ready"]);
+    screens[1].press("jm");
+    screens[1].wait_for(&["Move my_app from third to second? [y/N]"]);
+    screens[1].press("y");
+    for screen in [&screens[0], &screens[2]] {
+        screen.wait_for(&["my_app", "second"]);
+    }
+    screens[1].wait_for(&["leader", "second"]);
+
+    screens[0].resize(60, 12);
+    screens[0].wait_until("a frame of the new size", |screen| {
+        let text = screen.contents();
+        text.lines().count() == 12 && has_line(&text, &["? help"]) && has_line(&text, &["second"])
+    });
+    drop(second);
+}
+
+#[tokio::test]
+async fn terminal_is_restored_however_the_view_ends() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let ends = [
+        ("q", "", 0),
+        ("\u{3}", "", 0),
+        ("", "TERM", 143),
+        ("", "INT", 130),
+        ("", "HUP", 129),
+        ("", "QUIT", 131),
+    ];
+    for (keys, signal, code) in ends {
+        let screen = Screen::start(&shell, &["top", "e"], (80, 24));
+        screen.wait_for(&["e ", "one"]);
+        assert!(!screen.is_restored());
+        screen.press(keys);
+        if !signal.is_empty() {
+            screen.signal(signal);
+        }
+        assert_eq!(screen.wait(), Some(code), "{keys:?} {signal}");
+        screen.wait_until("the screen of before", |screen| !screen.alternate_screen());
+        assert!(screen.is_restored(), "{keys:?} {signal}");
+    }
+}
+
+/// As in a connection that hangs: the program waits for the terminal, and a signal ends it.
+#[tokio::test]
+async fn signal_ends_a_view_whose_terminal_takes_no_output() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let screen = Screen::start(&shell, &["top"], (200, 50));
+    screen.wait_for(&["e ", "one"]);
+    screen.hang();
+    // Each key draws a full screen.
+    screen.press(&"\u{c}".repeat(200));
+    let (mut before, mut looks) = (0, 0);
+    eventually("no more is taken", async || {
+        let now = screen.pending();
+        looks = if now > 0 && std::mem::replace(&mut before, now) == now { looks + 1 } else { 0 };
+        (looks == 50).then_some(()) // longer than any pause between two frames
+    })
+    .await;
+    screen.signal("TERM");
+    assert_eq!(screen.wait(), Some(143));
+}
+
+#[tokio::test]
+async fn colors_are_those_of_the_terminal_and_can_be_off() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    for (variable, flag, has_colors) in [
+        ("X", "auto", true),
+        ("NO_COLOR", "auto", false),
+        ("X", "never", false),
+        ("NO_COLOR", "always", true),
+    ] {
+        let shell = Shell::at(&server).with(variable, "1");
+        let screen = Screen::start(&shell, &["top", "--color", flag], (80, 24));
+        screen.wait_for(&["e ", "one", "["]);
+        screen.wait_until("the bar, and no background", |screen| {
+            let cells = (0..24).flat_map(|line| (0..80).map(move |column| (line, column)));
+            let cells: Vec<_> =
+                cells.filter_map(|(line, column)| screen.cell(line, column)).collect();
+            let is_plain = |color| color == vt100::Color::Default;
+            cells.iter().any(|cell| !is_plain(cell.fgcolor())) == has_colors
+                && cells.iter().all(|cell| is_plain(cell.bgcolor()))
+        });
+    }
+}
+
+#[tokio::test]
+async fn stopped_view_gives_the_terminal_back_and_goes_on() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let screen = Screen::start(&shell, &["top"], (80, 24));
+    screen.wait_for(&["e ", "one"]);
+    screen.press("\u{1a}");
+    screen.wait_until("the screen of before", |screen| !screen.alternate_screen());
+    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    screen.signal("CONT");
+    screen.wait_for(&["e ", "two"]);
+    screen.press("q");
+    assert_eq!(screen.wait(), Some(0));
+}
+
+#[tokio::test]
+async fn view_goes_on_when_the_server_returns() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let screen = Screen::start(&shell, &["top", "--timeout", "1s"], (80, 24));
+    screen.wait_for(&["e ", "one"]);
+    server.stop().await;
+    let shown = screen.wait_for(&["lock failing: "]);
+    assert!(has_line(&shown, &["e ", "one"]), "{shown}");
+    server.start_again().await;
+    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    screen.wait_for(&["e ", "two"]);
+    screen.wait_for_no("lock failing");
+}
+
+#[tokio::test]
+async fn view_needs_only_the_rights_of_an_observer() {
+    let users = r#"authorization: { users: [
+        { user: admin, password: p },
+        { user: observer, password: p, permissions: {
+            publish: ["$JS.API.STREAM.INFO.KV_B", "$JS.API.STREAM.MSG.GET.KV_B", "incumbent-roll-call.B.>"],
+            subscribe: ["incumbent.B.>", "_INBOX.>"],
+        } },
+    ] }"#;
+    let server = Server::builder().config(users).start().await;
+    let user = |name| Shell::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
+    let (admin, observer) = (user("admin"), user("observer"));
+    admin.out(&["kv", "add", "B", "--election", "--ttl", "4s", "-q"]);
+    let mut leader = admin.start(&["campaign", "e", "--bucket", "B", "--identity", "one"]);
+    leader.line_with("won");
+    let screen = Screen::start(&observer, &["top", "--bucket", "B"], (80, 24));
+    screen.wait_for(&["e ", "one", "["]);
+    screen.press("\r");
+    screen.wait_for(&["one", "leader", "ready"]);
+    screen.press("ey");
+    screen.wait_for(&["eviction from e", "denied"]);
+    leader.end_with("TERM");
+    screen.wait_for(&["e: one released: stopped"]);
+}
+
+#[tokio::test]
+async fn one_frame_is_plain_text_of_the_given_width() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server).with("COLUMNS", "60");
+    let leader = ["campaign", "my_app", "--advertise", "h:1", "--lease", "8s", "--identity", "one"];
+    let mut leader = shell.start(&leader);
+    leader.line_with("won");
+    let hostile = format!("\u{1b}[2J\u{202e}<script>{}", "x".repeat(700));
+    shell.out(&["kv", "put", BUCKET, "hostile", &hostile]);
+    let frame = shell.out(&["top", "--once", "--color", "always"]);
+    assert!(has_line(&frame, &["my_app", "one", "["]), "{frame}");
+    assert!(frame.lines().all(|line| line.chars().count() <= 60), "{frame}");
+    assert!(!frame.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{frame:?}");
+
+    let view = shell.json(&["top", "my_app", "--once", "-o", "json"]);
+    let (seen, info) =
+        (&view["elections"][0], shell.json(&["election", "info", "my_app", "-o", "json"]));
+    for field in
+        ["election", "leader", "token", "since", "address", "metadata", "vacant", "overdue"]
+    {
+        assert_eq!(seen[field], info["elections"][0][field], "{field}");
+    }
+    assert_eq!(seen["lease_ms"], 8000);
+    assert!(seen["remaining_ms"].as_u64().is_some_and(|left| left <= 8000), "{seen}");
+    assert_eq!(view["elections"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn view_works_on_a_lock_without_watchers() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let url = format!("sqlite:{}", shell.home().join("locks.db").display());
+    let run = |identity| {
+        let flags = ["campaign", "my_app", "--lock", &url, "--lease", "3s", "--identity", identity];
+        shell.start(&flags)
+    };
+    let mut first = run("first");
+    first.line_with("won");
+    let screen = Screen::start(&shell, &["top", "--lock", &url], (80, 24));
+    screen.wait_for(&["my_app", "first", "["]);
+    let _second = joined(run("second"), "first");
+    first.end_with("KILL");
+    screen.wait_for(&["first did not renew: expired"]);
+    screen.wait_for(&["my_app", "second", "["]);
+    screen.press("\r");
+    screen.wait_for(&["CANDIDATES", "carries no roll calls"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_one_clear_line() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.expect_refusal(&["top"], "use --once", 2);
+    shell.expect_refusal(&["top", "--once"], BUCKET, 3);
+    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    shell.expect_refusal(&["top", "absent", "--once"], "election absent: no leader", 3);
+    shell.expect_refusal(&["top", "no name", "--once"], "not a valid election name", 2);
+    shell.expect_refusal(&["top", "--once", "-s", "127.0.0.1:1"], "cannot reach", 4);
+    assert_eq!(shell.run(&["top", "--frames", "2"]).code, Some(2));
+    assert_eq!(shell.run(&["top", "-o", "json"]).code, Some(2));
+    // On a terminal too, and before the screen is taken over.
+    let screen = Screen::start(&shell, &["top", "-s", "127.0.0.1:1"], (80, 24));
+    assert_eq!(screen.wait(), Some(4));
+    screen.wait_for(&["incumbent: cannot reach"]);
+    assert!(screen.is_restored());
+}
+
+/// How many messages the clients that are connected have sent.
+async fn requests(server: &Server) -> u64 {
+    let connections = server.connz().await;
+    let all = connections["connections"].as_array().into_iter().flatten();
+    all.filter_map(|connection| connection["in_msgs"].as_u64()).sum()
+}
+
+#[tokio::test]
+async fn watching_many_elections_costs_one_request_per_poll() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+    for number in 0..30 {
+        shell.out(&["kv", "put", BUCKET, &format!("e{number}"), "one"]);
+    }
+    let screen = Screen::start(&shell, &["top"], (80, 40));
+    screen.wait_for(&["30 elections"]);
+    let first = requests(&server).await;
+    assert!(first > 30, "each was read once: {first}");
+    shell.out(&["kv", "put", BUCKET, "e7", "two"]);
+    screen.wait_for(&["e7: two leads"]);
+    let polled = eventually("two polls", async || {
+        let now = requests(&server).await;
+        (now >= first + 2).then_some(now)
+    })
+    .await;
+    assert!(polled < first + 20, "{first}, {polled}");
+}
+
+/// A server without markers removes an entry without a write.
+#[tokio::test]
+async fn entry_that_vanishes_is_noticed_on_v2_10() {
+    let server = Server::builder().version(Version::V2_10).start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "3s", "-q"]);
+    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let screen = Screen::start(&shell, &["top"], (80, 24));
+    screen.wait_for(&["e ", "one"]);
+    screen.wait_for(&["e: one did not renew: expired"]);
+}
