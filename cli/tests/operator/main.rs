@@ -33,5 +33,5 @@ mod screen;
 mod set_info;
 mod shell;
 mod sqlite_doctor;
-mod topologies;
 mod top;
+mod topologies;
