@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::select_all;
+use incumbent::lock::Lock;
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Cause, Election, Successor, new_election};
 use incumbent_test_support::{Server, eventually};
+use tokio::sync::oneshot;
 
 use crate::conformance::{LEASE, leads, lost, soon, working};
 use crate::counted_hints::{Hints, hints_of};
 use crate::env::{BUCKET, TestEnv};
+use crate::lock::entry;
 use crate::rights::{connect_as, documented_server};
 
 const GROUPS: u8 = 4;
@@ -129,6 +132,37 @@ async fn a_successor_after_an_eviction_does_not_wait_for_the_lease() {
     env.delete_key().await;
     lost(&mut changes).await;
     leader_of(&fleet).await;
+}
+
+/// What others send upon a create must reach the candidate that creates.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_create_waits_for_the_subscription_of_its_candidate() {
+    let env = env().await;
+    let lock = lock_of(&env, GROUPS).await;
+    let (ready, listens) = oneshot::channel();
+    let (go_on, resumed) = std::sync::mpsc::channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let listening = lock.clone();
+    // The task that subscribes runs on this runtime, which is held up.
+    let busy = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let hints = hints_of(&listening, "my_app").await;
+            hints.subscription.want_all(true);
+            ready.send(()).expect("the test goes on");
+            resumed.recv().expect("the test goes on");
+            let _ = ended.await;
+        });
+    });
+    soon("hints come", listens).await.expect("it listens");
+    let create = lock.write("my_app", entry(1, 1, None));
+    tokio::pin!(create);
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut create).await;
+    assert!(early.is_err(), "written before the subscription");
+    go_on.send(()).expect("it is held up");
+    create.await.expect("a create");
+    drop(end);
+    busy.join().expect("it listened");
 }
 
 /// All that the groups are sent goes to processes that do nothing with it.

@@ -25,8 +25,8 @@ impl<L: Listen> Guard<L> {
         let hub = self.of.hub();
         let mut state = hub.state();
         if let Some(route) = state.routes.get_mut(&self.name) {
-            let others = route.want_all - usize::from(!wanted);
-            route.want_all = others + usize::from(wanted);
+            let others = route.want_all - u32::from(!wanted);
+            route.want_all = others + u32::from(wanted);
             if others == 0 && state.coverage == Coverage::Sampled {
                 hub.elections.notify_one();
             }

@@ -50,6 +50,8 @@ pub(crate) struct HintHub<N> {
     changed: Notify,
     /// Notified when the set of elections with subscribers has changed.
     elections: Notify,
+    /// Notified when all hints of other elections are received.
+    whole: Notify,
 }
 
 struct State<N> {
@@ -88,7 +90,9 @@ struct Route<N> {
     sinks: Sinks,
     note: N,
     /// How many subscribers want all hints of it.
-    want_all: usize,
+    want_all: u32,
+    /// Whether the listener receives all of them.
+    is_whole: bool,
 }
 
 impl<N> Default for HintHub<N> {
@@ -102,7 +106,8 @@ impl<N> Default for HintHub<N> {
             coverage: Coverage::None,
             covered: Interest::All,
         };
-        Self { state: Mutex::new(state), changed: Notify::new(), elections: Notify::new() }
+        let [changed, elections, whole] = std::array::from_fn(|_| Notify::new());
+        Self { state: Mutex::new(state), changed, elections, whole }
     }
 }
 
@@ -218,6 +223,36 @@ impl<N: Default> HintHub<N> {
         let state = self.state();
         let wanted = state.routes.iter().filter(|(_, route)| route.want_all > 0);
         wanted.map(|(name, _)| Arc::clone(name)).take(most).collect()
+    }
+
+    /// Sets of which elections all hints are received, by name. For the listener only.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
+    pub fn set_whole(&self, is_whole: impl Fn(&str) -> bool) {
+        for (name, route) in &mut self.state().routes {
+            route.is_whole = route.want_all > 0 && is_whole(name);
+        }
+        self.whole.notify_waiters();
+    }
+
+    /// Returns whether only a few hints of an election are received, and its subscribers want all.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
+    pub fn lacks_hints(&self, name: &str) -> bool {
+        let state = self.state();
+        let lacks = |route: &Route<N>| route.want_all > 0 && !route.is_whole;
+        state.coverage == Coverage::Sampled && state.routes.get(name).is_some_and(lacks)
+    }
+
+    /// Waits until that is no longer so. Cancel safe.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
+    pub async fn whole(&self, name: &str) {
+        loop {
+            let mut changed = std::pin::pin!(self.whole.notified());
+            changed.as_mut().enable();
+            if !self.lacks_hints(name) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Waits until the set of elections with subscribers has changed, or while hints are sampled,

@@ -1,6 +1,6 @@
 //! The subscription of a bucket, which receives hints for all its elections.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ impl Listener<'_> {
         };
         let plan = SubscriptionPlan::new(self.bucket, &facts, wanted.clone(), &self.denied);
         let mut subscriptions = Subscriptions::default();
-        subscriptions.update(connection.client(), plan.subjects(self.bucket)).await?;
+        subscriptions.update(self.bucket, &plan).await?;
         let info = self.bucket.request_info(CONFIRM_TIMEOUT).await;
         let facts = match info {
             Ok(info) => self.bucket.learn(&info, false).ok()?,
@@ -191,8 +191,7 @@ impl Listener<'_> {
                 }
                 () = bucket.hub.interest_changed() => match bucket.hub.interest() {
                     Some(wanted) if plan.covers(bucket, &wanted) => {
-                        let client = bucket.api.connection.client();
-                        if self.subscriptions.update(client, plan.subjects(bucket)).await.is_none() {
+                        if self.subscriptions.update(bucket, plan).await.is_none() {
                             return self.lost();
                         }
                     }
@@ -292,7 +291,8 @@ struct Subscriptions {
 impl Subscriptions {
     /// Subscribes to what is wanted, then ends the subscriptions to what is not: a hint may come
     /// twice, but none is missed between the two. `None` if it cannot.
-    async fn update(&mut self, client: &Client, wanted: BTreeSet<Subject>) -> Option<()> {
+    async fn update(&mut self, bucket: &BucketState, plan: &SubscriptionPlan) -> Option<()> {
+        let (client, wanted) = (bucket.api.connection.client(), plan.subjects(bucket));
         for subject in &wanted {
             if !self.handles.contains_key(subject) {
                 let (stream, handle) = abortable(subscribe(client, subject).await?);
@@ -307,6 +307,7 @@ impl Subscriptions {
             }
             keep
         });
+        bucket.hub.set_whole(|name| plan.is_whole(&wanted, name));
         Some(())
     }
 }
@@ -320,6 +321,22 @@ async fn subscribe(client: &Client, Subject { subject, group }: &Subject) -> Opt
         }
     };
     tokio::time::timeout(CONFIRM_TIMEOUT, subscribed).await.ok()?.ok()
+}
+
+/// Waits until the subscription is active that a candidate needs before it writes: others answer to
+/// a create with what it must not miss. Returns the rest of `within`, after a quarter of it at most.
+pub(super) async fn await_all_hints(
+    bucket: &BucketState,
+    name: &str,
+    within: Duration,
+) -> Duration {
+    if !bucket.hub.lacks_hints(name) {
+        return within;
+    }
+    let start = Instant::now();
+    let whole = Box::pin(bucket.hub.whole(name)); // rare, and renewals have no room for it
+    let _ = Box::pin(tokio::time::timeout(within / 4, whole)).await; // then the lease decides
+    within.saturating_sub(start.elapsed())
 }
 
 /// Waits until all elections must recheck; for ever if nothing was lost.

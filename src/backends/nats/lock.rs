@@ -71,7 +71,7 @@ impl NatsLock {
     }
 
     async fn write_entry(&self, name: &str, write: &Write) -> Result<Revision, LockError> {
-        let (facts, left) = self.prepare(name, write.timeout).await?;
+        let (facts, mut left) = self.prepare(name, write.timeout).await?;
         let advertisement_len = codec::advertisement_len(write);
         let max_len = facts.config.max_identity_len_with(advertisement_len);
         if write.identity.len() > max_len {
@@ -88,7 +88,6 @@ impl NatsLock {
                 ),
             ));
         }
-        let mut left = left;
         if write.expected.is_none() && !self.state().can_read() {
             // A candidate without permission to read takes the response to a create as its reading,
             // and `capabilities` reports what an empty key proves.
@@ -97,6 +96,7 @@ impl NatsLock {
             proof.await.map_err(BucketError::into_lock_error)?;
             left = left.saturating_sub(start.elapsed());
         }
+        left = listener::await_all_hints(self.state(), name, left).await;
         let headers = codec::entry_headers(write, facts.config.allow_msg_ttl);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.state().api.publish(name, headers, value, left).await {

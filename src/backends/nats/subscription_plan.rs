@@ -103,6 +103,13 @@ impl SubscriptionPlan {
         subjects
     }
 
+    /// Whether all hints of an election are received on these subjects.
+    pub fn is_whole(&self, subjects: &BTreeSet<Subject>, name: &str) -> bool {
+        let Some(hints) = &self.hints else { return false };
+        let whole = [subject(hints, &self.wanted), format!("{hints}{name}")];
+        whole.into_iter().any(|subject| subjects.contains(&Subject { subject, group: None }))
+    }
+
     /// Whether it is a subject of this plan.
     pub fn includes(&self, denied: &str) -> bool {
         self.is_under(&[&self.hints, &self.writes, &self.calls, &self.controls], denied)

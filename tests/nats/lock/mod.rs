@@ -44,7 +44,7 @@ async fn bucket_on(server: &Server) -> Bucket {
 }
 
 /// A write of candidate `nonce`, its `number`th, whose entry lives as long as the bucket's TTL.
-fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
+pub fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
     Write {
         expected,
         identity: format!("host{nonce}").into(),
