@@ -116,14 +116,16 @@ impl Context {
         }
     }
 
-    /// Another candidate has created its entry, and receives all hints by now. It may have missed
-    /// the notice, and would wait for the end of a lease.
+    /// Another candidate has created or renewed its entry. It may have missed the notice, and would
+    /// wait for the end of a lease. Before its create it has subscribed to all hints, but in a
+    /// cluster that may not be known everywhere yet: so each renewal repeats the notice, too.
     pub(in crate::protocol) fn repeat_notice(&mut self, now: Instant) {
-        if !self.requests.is_busy()
-            && let Some(sent) = self.sent_notice.take().filter(|sent| now < sent.until)
-        {
+        if self.requests.is_busy() {
+            return;
+        }
+        if let Some(sent) = self.sent_notice.take().filter(|sent| now < sent.until) {
             self.notify(now, sent.notice);
-            self.sent_notice = None;
+            self.sent_notice = Some(sent); // for no longer than at first
         }
     }
 }
