@@ -160,14 +160,16 @@ impl std::fmt::Display for Load {
 async fn measure(servers: &Servers, elections: &[Election], lease: Duration) -> Load {
     let tokens: Vec<_> = elections.iter().map(Election::token).collect();
     let ([into, out, _], cpu) = (servers.load().await, cpu_ticks());
-    let least = least_left(elections, WINDOW).await;
+    tokio::time::sleep(WINDOW).await;
     let [into_after, out_after, server_cpu] = servers.load().await;
+    let cpu = cpu_ticks() - cpu;
+    let least = least_left(elections, WINDOW).await; // looking at each of them takes CPU time, too
     let lost = elections.iter().zip(tokens).filter(|(now, before)| now.token() != *before).count();
     let seconds = WINDOW.as_secs_f64();
     Load {
         elections: elections.len(),
         resident_kib: resident_kib(),
-        candidate_cpu: (cpu_ticks() - cpu) as f64 / seconds,
+        candidate_cpu: cpu as f64 / seconds,
         server_cpu,
         into_servers: (into_after - into) / seconds,
         out_of_servers: (out_after - out) / seconds,
