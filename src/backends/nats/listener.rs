@@ -323,8 +323,9 @@ async fn subscribe(client: &Client, Subject { subject, group }: &Subject) -> Opt
     tokio::time::timeout(CONFIRM_TIMEOUT, subscribed).await.ok()?.ok()
 }
 
-/// Waits until the subscription is active that a candidate needs before it writes: others answer to
-/// a create with what it must not miss. Returns the rest of `within`, after a quarter of it at most.
+/// Waits until the subscription is active that a candidate needs before it writes: others answer
+/// to a create with what it must not miss. Waits for a quarter of `within` at most, and returns the
+/// rest of it.
 pub(super) async fn await_all_hints(
     bucket: &BucketState,
     name: &str,
