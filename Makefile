@@ -28,10 +28,11 @@ test: rust ## What everybody runs: lint, and every test that needs no server but
 	@scripts/install-nats.sh 2.15.1
 	@$(DEFAULT_SIGNALS) scripts/parts.sh "$(MAKE) --no-print-directory lint" "scripts/run-tests.sh quick"
 
-verify: rust tools ## All the rest: every other test and server, a part of the mutations (ALL=1: each), dependencies, the oldest Rust
+verify: rust tools ## All the rest: every other test and server, a part of the mutations (ALL=1: each), dependencies, the oldest Rust, the alerts and the dashboard
 	@$(DEFAULT_SIGNALS) scripts/parts.sh "scripts/run-tests.sh rest" \
 		"$(MAKE) --no-print-directory mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
-		"$(MAKE) --no-print-directory deps" scripts/check-features.sh "scripts/api.sh --check" scripts/check-msrv.sh
+		"$(MAKE) --no-print-directory deps" scripts/check-features.sh "scripts/api.sh --check" scripts/check-msrv.sh \
+		scripts/check-dashboards.sh
 
 protocol: rust ## Test the rules of the protocol, within seconds of a change to src/protocol
 	$(CARGO) test --package incumbent --no-default-features --features _history --lib --test protocol
