@@ -47,6 +47,15 @@ pub(super) const OF_SAMPLING: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "a candidate creates before it has subscribed to all hints",
+        edits: &[edit(
+            "src/backends/nats/listener.rs",
+            "if !bucket.hub.lacks_hints(name) {",
+            "if !bucket.hub.lacks_hints(name) || !name.is_empty() {",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
         name: "a process receives the hints of a group whose members take part in other elections",
         edits: &[edit(
             "src/backends/nats/subscription_plan.rs",
