@@ -156,10 +156,14 @@ def panel(args, rows, series, column, names, frame):
         y = y_axis.at(value)
         parts.append(f'<line x1="{left:g}" y1="{y:.1f}" x2="{right:g}" y2="{y:.1f}" stroke="{GRID}"/>')
         parts.append(text(left - 8, round(y + 4, 1), written(value), "end", FAINT, size=12))
+    free = left - RIGHT  # where the next label may begin
     for value in x_axis.ticks():
         x = x_axis.at(value)
         parts.append(f'<line x1="{x:.1f}" y1="{top:g}" x2="{x:.1f}" y2="{bottom:g}" stroke="{GRID}"/>')
-        parts.append(text(round(x, 1), bottom + 18, written(value), fill=FAINT, size=12))
+        half = 3.6 * len(written(value))
+        if x - half >= free:
+            parts.append(text(round(x, 1), bottom + 18, written(value), fill=FAINT, size=12))
+            free = x + half + 6
     parts.append(f'<path d="M{left:g} {top:g} V{bottom:g} H{right:g}" fill="none" stroke="{FAINT}"/>')
     middle = (top + bottom) / 2
     parts.append(text((left + right) / 2, bottom + 42, names.get(args.x, args.x), size=13))
