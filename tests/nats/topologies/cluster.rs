@@ -1,10 +1,11 @@
 //! Three servers, and candidates on each of them that share queue groups.
 
 use incumbent::Change;
-use incumbent::lock::{Lock, LockErrorKind, Mark, Nonce, Write, WriteId};
+use incumbent::lock::{Lock, LockErrorKind, Write};
 use incumbent_test_support::Cluster;
 
 use super::*;
+use crate::lock::entry;
 
 const STREAM: &str = "KV_CHORIA_LEADER_ELECTION";
 
@@ -87,19 +88,7 @@ async fn a_refusal_for_a_write_in_flight_costs_no_term() {
     let others = [(leading + 1) % 3, (leading + 2) % 3].map(|index| cluster.server(index));
     others.iter().for_each(|server| server.pause());
     eventually("a renewal fails", async || election.lock_failure().map(drop)).await;
-    let create = Write {
-        expected: None,
-        identity: "rival".into(),
-        mark: Mark {
-            write: WriteId { nonce: Nonce(1), number: 1 },
-            lease: SAFE,
-            token: None,
-            since_unix_ms: 0,
-        },
-        ttl: SAFE,
-        advertisement: None,
-        timeout: Duration::from_secs(1),
-    };
+    let create = Write { timeout: Duration::from_secs(1), ..entry(1, 1, None) };
     let refused = rival.write("my_app", create).await.expect_err("no quorum");
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
     assert!(refused.to_string().contains("10164"), "{refused}");

@@ -54,7 +54,19 @@ impl Nats {
         // Who has not made the bucket does not know that it is new.
         let connection = nats::connect(urls, options()).await.expect("a connection");
         let bucket = Bucket::open(connection, BUCKET).await.expect("the bucket just made");
-        Self { version, servers, client, lock: bucket.lock() }
+        let started = Self { version, servers, client, lock: bucket.lock() };
+        started.takes_writes().await;
+        started
+    }
+
+    /// Waits until writes reach the leader of the stream: a server of a cluster has no responder to
+    /// their subjects until it has learned of the stream.
+    async fn takes_writes(&self) {
+        let refused = async || {
+            let refused = self.lock.evict("probe", Revision(1), Duration::from_secs(1)).await;
+            refused.is_err_and(|error| error.kind() == LockErrorKind::Conflict).then_some(())
+        };
+        eventually("writes reach the bucket", refused).await;
     }
 
     async fn api(&self, verb: &str, body: Value) -> Value {
@@ -174,7 +186,10 @@ impl Store for Nats {
                     let reads = async || self.lock.read("e0", Duration::from_secs(1)).await.ok();
                     eventually("the lock", reads).await;
                 }
-                (servers, _) => make(&self.client, matches!(servers, Servers::Three(_))).await,
+                (servers, _) => {
+                    make(&self.client, matches!(servers, Servers::Three(_))).await;
+                    self.takes_writes().await;
+                }
             }
         }
         .boxed_local()
