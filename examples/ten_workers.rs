@@ -99,6 +99,7 @@ async fn work(identity: String, leadership: Leadership) {
             }
         })
         .await;
+    log(&identity, "stops its work");
 }
 
 fn log(identity: &str, what: &str) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Queries a real Prometheus, which scrapes two candidates, for each expression of the dashboard and of the alerts.
+"""Queries a real Prometheus for each expression of the dashboard and of the alerts. It scrapes two candidates and a member
+of a set.
 
 scripts/check-dashboards.sh runs it. NATS_SERVER and INCUMBENT name the programs. It prints a line for each part, and
 fails with one line: an expression is wrong, one of the dashboard returns nothing, or an alert does not notice a fault.
@@ -23,6 +24,7 @@ from pathlib import Path
 RULES = Path("deploy/prometheus-alerts.yaml").resolve()
 DASHBOARD = Path("deploy/grafana-dashboard.json")
 ELECTION = "billing"
+SET, SHARDS = "indexers", 2
 # How long what is awaited may take; on an idle machine it takes seconds.
 LIMIT = 60
 # What Grafana puts into expressions.
@@ -180,7 +182,7 @@ def check_dashboard(processes, prometheus):
     query = dashboard["templating"]["list"][1]["query"]["query"]
     metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", query).groups()
     values = prometheus.get(f"label/{label}/values", **{"match[]": metric})
-    if values != [ELECTION]:
+    if values != [ELECTION, *(f"{SET}.{shard}" for shard in range(SHARDS))]:
         raise Failure(f"the variable election has the values {values}")
     print(f"the {len(queries)} expressions of the dashboard return series")
 
@@ -226,13 +228,13 @@ def check_noticed(processes, prometheus, fault, *alerts):
 
 def check(directory, processes):
     nats, incumbent = os.environ["NATS_SERVER"], os.environ["INCUMBENT"]
-    nats_port, web_port, *candidate_ports = free_ports(4)
+    nats_port, web_port, member_port, *candidate_ports = free_ports(5)
     lock = ["--server", f"nats://127.0.0.1:{nats_port}"]
     sick = directory / "sick"
 
     def start_candidate(number, port):
         check = f"test ! -e {sick}"
-        often = ["--check-interval", "500ms", "--check-failures", "1"]
+        often = ["--check-interval", "500ms", "--check-failures", "1", "--drain", "1s"]
         flags = ["--lease", "5s", "--identity", f"c{number}", "--check", check, *often]
         serving = ["--http", f"127.0.0.1:{port}"]
         command = ["sleep", "infinity"]
@@ -251,7 +253,7 @@ def check(directory, processes):
     # Before the first scrape, as the alert of late renewals wants leaders that have led in each.
     wait(processes, "a candidate leads", leads)
     start_candidate(2, candidate_ports[1])
-    targets = json.dumps([f"127.0.0.1:{port}" for port in candidate_ports])
+    targets = json.dumps([f"127.0.0.1:{port}" for port in [*candidate_ports, member_port]])
     config = directory / "prometheus.yml"
     config.write_text(CONFIG.format(rules=json.dumps(str(RULES)), targets=targets))
     processes.start(
@@ -272,14 +274,22 @@ def check(directory, processes):
         command = [incumbent, "election", "move", ELECTION, *lock]
         return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
 
+    def pause():
+        command = [incumbent, "election", "pause", ELECTION, "--for", "1s", *lock]
+        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+
     wait(processes, "the leader hands over", move)
+    wait(processes, "the election is paused", pause)
+    serving = ["--http", f"127.0.0.1:{member_port}"]
+    command = ["set", "run", SET, "--shards", str(SHARDS), *lock, "--lease", "5s", *serving]
+    processes.start("member", incumbent, *command, "--", "sleep", "infinity")
     check_dashboard(processes, prometheus)
 
     sick.touch()
     check_noticed(processes, prometheus, "candidates whose checks fail", "IncumbentLeaderSick")
     sick.unlink()
     processes.signal("nats-server", signal.SIGSTOP)
-    alerts = ["IncumbentNoLeader", "IncumbentTermLost"]
+    alerts = ["IncumbentNoLeader", "IncumbentTermLost", "IncumbentLockFailing"]
     check_noticed(processes, prometheus, "a lock that hangs", *alerts)
     processes.signal("nats-server", signal.SIGCONT)
     for number in range(1, len(candidate_ports) + 1):

@@ -6,6 +6,7 @@ use super::Driver;
 use super::callbacks::call;
 use crate::election::change::Change;
 use crate::election::drain_notice::DrainNotice;
+use crate::election::term::Term;
 use crate::protocol::Event;
 use crate::time::clock::Instant;
 
@@ -19,19 +20,21 @@ impl Driver {
         }
         let (Some(until), Some(term)) = (self.machine.drain.until(), term) else { return };
         if let Some(notice) = term.announce_drain(until) {
-            self.report_drain(notice);
+            self.report_drain(&term, notice);
         }
     }
 
-    fn report_drain(&mut self, notice: DrainNotice) {
+    fn report_drain(&mut self, term: &Term, notice: DrainNotice) {
         let (token, until) = (notice.token, notice.until);
-        info!(%token, within = ?until.saturating_since(self.now()), "draining");
+        let within = until.saturating_since(self.now());
+        term.span().in_scope(|| info!(%token, ?within, "draining"));
+        self.telemetry().draining();
         self.shared().update(|_| {}); // shows that the term drains
         self.shared().publish(Change::Draining { token, until });
         let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.drain.clone());
         let Some(callback) = callback else { return };
         let call = async move { call(&callback, notice, "on_drain").await };
-        self.draining = Some(tokio::spawn(call.in_current_span()));
+        self.draining = Some(tokio::spawn(call.instrument(term.span())));
     }
 
     /// The work of the term has ended, and with it a drain.

@@ -25,9 +25,11 @@ impl Drop for Finish {
             let cause = Cause::Expired { last_error: Some(GONE.into()) };
             let loss = term.announce_end(cause, term.deadline());
             self.telemetry.lost(&loss.cause);
+            term.close_span(&loss.cause);
             shared.publish(Change::Lost { token: loss.token, cause: loss.cause });
         }
         shared.leads_until.set(None);
+        self.telemetry.finished(); // before a successor of the same name starts
         shared.update(|status| {
             status.finished = true;
             status.term = None;

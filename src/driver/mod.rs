@@ -76,6 +76,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, inputs: Inputs, parts
         let check = check.run(Arc::clone(&shared.clock), report);
         runtime.spawn(check.instrument(span.clone()))
     });
+    let telemetry = Telemetry::new(&shared.name, &shared.identity, machine.settings().timing);
     let mut driver = Driver {
         requests_of,
         machine,
@@ -95,7 +96,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, inputs: Inputs, parts
         set_part: options.share.clone().map(|share| Box::new(SetPart::new(share))),
         #[cfg(all(feature = "sentinel", unix))]
         registrations: Registrations::new(&shared.name, parts.sentinel, runtime).map(Box::new),
-        finish: Finish { telemetry: Telemetry::new(&shared.name, &shared.identity), shared },
+        finish: Finish { telemetry, shared },
     };
     driver.begin_moves(&options);
     runtime.spawn(driver.run(inputs).instrument(span));
@@ -262,7 +263,10 @@ impl Driver {
     ) {
         let (sent, renews) = request;
         if renews && matches!(response, Response::Written(Ok(_))) {
-            self.telemetry().renewed(self.now().saturating_since(sent));
+            let now = self.now();
+            let deadline = self.shared().status.borrow().term.as_ref().map(|term| term.deadline());
+            let left = deadline.map(|deadline| deadline.saturating_since(now));
+            self.telemetry().renewed(now.saturating_since(sent), left);
         }
         self.handle_of(lock, Event::Response { id, response });
     }
@@ -274,7 +278,7 @@ impl Driver {
         for (index, requests_of) in self.requests_of.iter_mut().enumerate() {
             requests_of.want_all_hints(all || self.machine.wants_all_hints(now, index));
         }
-        let finished = self.perform_actions();
+        let finished = self.perform_actions(now);
         #[cfg(all(feature = "sentinel", unix))]
         if let Some(registrations) = &mut self.registrations {
             registrations.update(self.machine.releasable());
@@ -282,7 +286,7 @@ impl Driver {
         finished
     }
 
-    fn perform_actions(&mut self) -> bool {
+    fn perform_actions(&mut self, now: Instant) -> bool {
         let state = self.machine.state();
         self.shared()
             .status
@@ -320,7 +324,9 @@ impl Driver {
         let state = self.machine.state();
         let seen = self.machine.leader().map(|leader| leader.last_seen);
         let cool_down = self.machine.cool_down();
+        let mut lock_fails = false;
         self.shared().status.send_if_modified(|status| {
+            lock_fails = status.lock_failure.is_some();
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
                 leader.last_seen = seen; // a renewal wakes no task
             }
@@ -328,6 +334,7 @@ impl Driver {
             (status.state, status.cool_down) = (state, cool_down);
             before != (state, cool_down)
         });
+        self.finish.telemetry.observe(now, state, self.machine.leader(), lock_fails);
         false
     }
 

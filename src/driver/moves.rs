@@ -289,15 +289,20 @@ impl Driver {
         moves.set_standing(now, after);
         let failure: Option<Arc<str>> = health.as_ref().and_then(Health::failure).map(Into::into);
         let paused_until = moves.paused_until(now);
+        let mut paused = false;
         let mut checked = false; // the first check failed: it was taken to be sick already
         self.shared().status.send_if_modified(|status| {
             let new = (after, failure, paused_until);
             let old = (status.standing, status.check_failure.clone(), status.paused_until_unix_ms);
             let changed = old != new;
+            paused = old.2 != new.2;
             checked = old.1.is_none() && new.1.is_some();
             (status.standing, status.check_failure, status.paused_until_unix_ms) = new;
             changed
         });
+        if paused {
+            self.telemetry().paused_until(paused_until);
+        }
         if before != after {
             self.handle(Event::Standing(after));
             self.telemetry().standing(after);

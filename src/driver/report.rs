@@ -12,6 +12,7 @@ const MAX_IDENTITY_SHOWN: usize = 128;
 
 impl Driver {
     pub(super) fn set_lock_failure(&self, failure: Option<LockFailure>) {
+        self.telemetry().lock_up(failure.is_none());
         let mut term = None;
         self.shared().update(|status| {
             status.lock_failure.clone_from(&failure);

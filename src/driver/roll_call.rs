@@ -58,6 +58,7 @@ impl Driver {
                 debug!(%error, "cannot answer a roll call");
             }
         });
+        self.telemetry().roll_call_answered();
     }
 
     /// Has the successor receive the release, where hints reach few of the candidates.

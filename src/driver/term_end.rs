@@ -39,7 +39,9 @@ impl TermEnd {
     /// Returns whether no work of the term is running any more.
     pub async fn run(mut self) -> bool {
         let stopped = self.stop_work().await;
-        info!(token = %self.loss.token, cause = %self.loss.cause, "lost leadership");
+        self.term.span().in_scope(
+            || info!(token = %self.loss.token, cause = %self.loss.cause, "lost leadership"),
+        );
         self.publish_loss();
         self.call_on_lost().await;
         stopped
@@ -47,6 +49,7 @@ impl TermEnd {
 
     fn publish_loss(&mut self) {
         if !std::mem::replace(&mut self.loss_published, true) {
+            self.term.close_span(&self.loss.cause);
             let (token, cause) = (self.loss.token, self.loss.cause.clone());
             self.shared.publish(Change::Lost { token, cause });
         }

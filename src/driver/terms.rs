@@ -11,6 +11,7 @@ use crate::election::change::Change;
 use crate::election::inbox::Input;
 use crate::election::leadership::Leadership;
 use crate::election::term::Term;
+use crate::election::term_span::TermSpan;
 use crate::lock::Token;
 use crate::protocol::{Cause, State};
 use crate::time::clock::Instant;
@@ -21,14 +22,16 @@ impl Driver {
         self.term = Some(number);
         let shared = Arc::clone(self.shared());
         let grace = self.machine.least_grace();
-        let term = Term::new(shared.term_owner(), token, number, deadline, grace);
+        let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
+        let after = self.machine.previous_term();
+        let span = TermSpan::open((&shared.name, &shared.identity), token, takeover, after);
+        let term = Term::new(shared.term_owner(), token, number, deadline, grace, span);
         term.set_lock_failure(shared.status.borrow().lock_failure.clone());
         if let Some(tokens) = self.machine.tokens() {
             term.set_tokens(tokens); // before anybody holds it
         }
-        let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
-        self.telemetry().won(takeover, self.machine.previous_term());
-        info!(%token, "became leader");
+        self.telemetry().won(takeover, after);
+        term.span().in_scope(|| info!(%token, "became leader"));
         if let Some(part) = &mut self.set_part {
             part.begin();
         }
@@ -43,13 +46,14 @@ impl Driver {
         if let Some(callback) = won
             && let Some(leadership) = leadership
         {
+            let term_span = term.span();
             let work = async move {
                 // A runtime may come to it late.
                 if term.over().is_none() {
                     term.run_to_the_last(callback(leadership)).await;
                 }
             };
-            self.work = Some(tokio::spawn(work.in_current_span()));
+            self.work = Some(tokio::spawn(work.instrument(term_span)));
         }
         shared.publish(Change::Won { token });
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::drain_notice::DrainNotice;
 use super::hand_over::HandOverError;
@@ -131,7 +132,17 @@ impl Leadership {
         self.term.drain_ends().is_some()
     }
 
-    /// Does `work` until it is done or the term ends.
+    /// The span of the term, for work that [`run`](Self::run) does not do:
+    /// `work.instrument(leadership.span())`. Its spans become children of the term's.
+    ///
+    /// It closes when the work has stopped and the last such clone is dropped. The current span, if
+    /// no subscriber of `tracing` wants that of the term, or the term has ended.
+    pub fn span(&self) -> Span {
+        self.term.span()
+    }
+
+    /// Does `work` until it is done or the term ends: within the [`span`](Self::span) of the term,
+    /// unless the caller has another one open.
     ///
     /// When the term ends first, `work` is dropped at its next await point: about the election's
     /// grace before the deadline. Work that needs time to stop watches [`ended`](Self::ended)

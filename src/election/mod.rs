@@ -12,6 +12,7 @@ pub(crate) mod observer;
 pub(crate) mod shared;
 pub(crate) mod step;
 pub(crate) mod term;
+pub(crate) mod term_span;
 pub(crate) mod watch;
 
 pub use change::Change;

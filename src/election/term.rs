@@ -9,10 +9,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::{Instrument, Span};
 
 use super::drain_notice::DrainNotice;
 use super::inbox::{Inbox, Input};
 use super::loss::Loss;
+use super::term_span::TermSpan;
 use crate::lock::{LockErrorKind, Token};
 use crate::protocol::{Cause, LockFailure};
 use crate::time::clock::{Clock, Instant, sleep_until};
@@ -76,6 +78,7 @@ struct TermState {
     /// What keeps the lease from being renewed, if anything does.
     lock_failure: Option<LockFailure>,
     end: Option<Box<Loss>>,
+    span: TermSpan,
 }
 
 impl TermState {
@@ -91,6 +94,7 @@ impl Term {
         number: NonZeroU64,
         deadline: Instant,
         grace: Duration,
+        span: TermSpan,
     ) -> Arc<Self> {
         let term = Self {
             began: owner.clock.now(),
@@ -99,11 +103,24 @@ impl Term {
             number,
             deadline_ns: AtomicU64::new(deadline.as_nanos()),
             margin: grace - MAX_DELAY.min(grace / 2),
-            state: Mutex::default(),
+            state: Mutex::new(TermState { span, ..TermState::default() }),
             changed: Notify::new(),
             idle: Notify::new(),
         };
         Arc::new(term)
+    }
+
+    /// The span for work of this term; the current one if there is none, or it is closed.
+    pub fn span(&self) -> Span {
+        // The subscriber runs after the lock is released: it may ask a holder about the term.
+        let span = self.state().span.clone();
+        span.span()
+    }
+
+    /// The work has stopped.
+    pub fn close_span(&self, cause: &Cause) {
+        let span = std::mem::take(&mut self.state().span);
+        span.close(cause);
     }
 
     pub fn now(&self) -> Instant {
@@ -293,7 +310,10 @@ impl Term {
     /// steps.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
         let mut ended = pin!(self.ended());
-        let mut work = pin!(work);
+        // A span that the caller has open is the context of its work already.
+        let own = Span::current();
+        let span = if own.is_none() { self.span() } else { own };
+        let mut work = pin!(work.instrument(span));
         std::future::poll_fn(|cx| {
             if let Poll::Ready(loss) = ended.as_mut().poll(cx) {
                 return Poll::Ready(Err(loss));

@@ -275,6 +275,10 @@ impl Context {
     /// Notifies the others of a step-down.
     pub fn notify(&mut self, now: Instant, notice: StepDownNotice) {
         self.keep_notice(now, notice);
+        self.send_notice(now, notice);
+    }
+
+    pub fn send_notice(&mut self, now: Instant, notice: StepDownNotice) {
         let timeout = self.settings.timing.request_timeout();
         self.send(now, RequestKind::Notify, None, timeout, Request::NotifyStepDown(notice));
     }
@@ -303,24 +307,20 @@ impl Context {
     /// How long an entry must live whose writer still has to wait this long: at least until it may
     /// lead, so that the expiry of its entry proves the end of every holder before it as well.
     pub fn entry_life(&self, left: Duration) -> Duration {
-        let life = self.settings.timing.lease().max(with_drift(left));
-        Duration::from_millis(ceil_millis(life))
+        Duration::from_millis(ceil_millis(self.settings.timing.lease().max(with_drift(left))))
     }
 
     /// Another candidate that holds the entry, as far as is known: as last seen where the lock can
     /// be read, else for as long as what was last seen entitles it.
     pub fn other_holder(&self, now: Instant) -> Option<&Leader> {
-        let current = !self.health.only_reads_fail();
-        self.leader
-            .as_ref()
-            .filter(|leader| !leader.is_me && (current || now < self.evidence.seen_leases_end()))
+        let is_current = !self.health.only_reads_fail() || now < self.evidence.seen_leases_end();
+        self.leader.as_ref().filter(|leader| !leader.is_me && is_current)
     }
 
     /// What keeps it from acquiring the entry that another try soon will not fix.
     pub fn refusal(&self) -> Option<&LockFailure> {
-        self.health.failure().filter(|failure| {
-            matches!(failure.kind, LockErrorKind::Denied | LockErrorKind::Misconfigured)
-        })
+        let lasting = [LockErrorKind::Denied, LockErrorKind::Misconfigured];
+        self.health.failure().filter(|failure| lasting.contains(&failure.kind))
     }
 
     /// A copy that draws its randomness from `seed` from here on, and has a policy of its own.

@@ -33,8 +33,7 @@ impl PreviousTerm {
         }
     }
 
-    /// The value of a label.
-    #[cfg(feature = "metrics")]
+    /// The value of a label, and of a field of a span.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Released => "released",

@@ -27,7 +27,7 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
     // The first one may have been sent before the term began.
     let renewed = soon("a renewal", leadership.renewed(leadership.deadline())).await.unwrap();
     soon("another one", leadership.renewed(renewed)).await.unwrap();
-    shows_a_leader(&seen(&snapshotter, "my_app", "measured"));
+    shows_a_leader(&seen(&snapshotter, "my_app", "measured"), 3.0, 0.6);
     let mut changes = election.changes();
     env.evict("my_app").await;
     drop(leadership);
@@ -51,6 +51,11 @@ async fn elections_on_kubernetes_record_what_the_docs_list() {
     assert!(matches!(&leading["incumbent_takeover_seconds after=deleted"],
         DebugValue::Histogram(all) if all.len() == 1));
     assert!(!leading.contains_key("incumbent_renewal_seconds"), "nothing is renewed");
+    for name in ["incumbent_lease_seconds", "incumbent_observed_leader_token"] {
+        assert!(!leading.contains_key(name), "{name} of a leader without a lease");
+    }
+    assert_eq!(leading["incumbent_lock_up"], DebugValue::Gauge(1.0.into()));
+    assert_eq!(leading["incumbent_losses_total cause=evicted"], DebugValue::Counter(0));
     let resumed = campaign().await;
     let leading = seen(&snapshotter, "my-app", "measured-pod");
     assert_eq!(leading["incumbent_leader"], DebugValue::Gauge(1.0.into()));

@@ -1,7 +1,10 @@
 //! What an exporter of the metrics facade sees of an election.
 #![cfg(feature = "metrics")]
 
+mod ended;
+mod failures;
 mod seen;
+mod states;
 
 use std::time::Duration;
 
@@ -16,17 +19,21 @@ use seen::{seen, shows_a_leader, shows_a_loss, takeovers};
 const LEASE: Duration = Duration::from_secs(1);
 const OTHER: Nonce = Nonce(7);
 
-/// One test, as a program has one recorder.
 #[tokio::test]
 async fn an_election_records_what_the_docs_list() {
+    // Of this thread, which runs all tasks of the test.
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    recorder.install().expect("the only recorder of this process");
+    let _recorder = metrics::set_default_local_recorder(&recorder);
     let lock = MemoryLock::with_ttl(LEASE);
     let election = new_election("my_app", lock.clone()).identity("c1").start().unwrap();
     let leadership = election.won().await.unwrap();
     leadership.renewed(leadership.deadline()).await.unwrap();
-    shows_a_leader(&seen(&snapshotter, "my_app", "c1"));
+    shows_a_leader(
+        &seen(&snapshotter, "my_app", "c1"),
+        LEASE.as_secs_f64(),
+        LEASE.as_secs_f64() / 3.0,
+    );
 
     let mut changes = election.changes();
     lock.evict("my_app");

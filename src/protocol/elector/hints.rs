@@ -123,9 +123,9 @@ impl Context {
         if self.requests.is_busy() {
             return;
         }
-        if let Some(sent) = self.sent_notice.take().filter(|sent| now < sent.until) {
-            self.notify(now, sent.notice);
-            self.sent_notice = Some(sent); // for no longer than at first
+        match self.sent_notice.as_deref() {
+            Some(sent) if now < sent.until => self.send_notice(now, sent.notice),
+            _ => self.sent_notice = None,
         }
     }
 }

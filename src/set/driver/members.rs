@@ -85,11 +85,13 @@ impl Driver {
             }
             // The presence entry asks for it, as soon as it is renewed.
             SetAction::Take { shard, .. } => {
+                self.telemetry.took(TakeOutcome::Accepted);
                 self.member.on_outcome(now, shard, TakeOutcome::Accepted);
             }
             SetAction::GiveAway { shard, to } => {
                 info!(shard, %to, "resigning from a shard");
                 if let Some(election) = self.elections.get(shard as usize) {
+                    self.telemetry.gave(TakeOutcome::Accepted);
                     election.resign();
                 }
             }

@@ -25,6 +25,7 @@ use crate::lock::{
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
 use crate::protocol::{Health, Rank, State};
+use crate::telemetry::SetTelemetry;
 use crate::time::clock::{Clock, Instant, sleep_until_about};
 
 /// How long answers to a roll call are awaited.
@@ -58,6 +59,7 @@ pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedRe
     let updates = updates(&elections);
     let calls = FuturesUnordered::new();
     let driver = Driver {
+        telemetry: SetTelemetry::new(&shared.name, &shared.identity),
         read_at: clock.now() + member.lease(),
         member,
         elections,
@@ -79,7 +81,8 @@ pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedRe
 enum Outcome {
     Roll(Result<Vec<CandidateInfo>, LockError>),
     Present(Result<Vec<Present>, LockError>),
-    Move(u32, TakeOutcome),
+    Take(u32, TakeOutcome),
+    GiveAway(u32, TakeOutcome),
 }
 
 struct Driver {
@@ -99,6 +102,7 @@ struct Driver {
     /// The shards whose status has changed.
     updates: SelectAll<BoxStream<'static, u32>>,
     calls: FuturesUnordered<BoxFuture<'static, Outcome>>,
+    telemetry: SetTelemetry,
 }
 
 impl Drop for Driver {
@@ -109,6 +113,7 @@ impl Drop for Driver {
         for election in &*self.elections {
             election.shared().inbox.send(Input::Stop);
         }
+        self.telemetry.finished(); // before a successor of the same name starts
         self.shared.finished.send_replace(true);
     }
 }
@@ -126,6 +131,7 @@ impl Driver {
             while let Some(action) = self.member.poll_action() {
                 self.perform(action);
             }
+            self.telemetry.update(self.share.load(), self.member.known_members());
             let read = self.advance_presence(now);
             let wake = self.member.next_wake(now).into_iter().chain(read).min();
             if let Some(wake) = wake {
@@ -194,7 +200,7 @@ impl Driver {
                 self.calls.push(Box::pin(async move {
                     let answers =
                         election.lock.call_roll(&election.name, request, ANSWER_WITHIN).await;
-                    Outcome::Move(shard, outcome_of(shard, answers))
+                    Outcome::Take(shard, outcome_of(shard, answers))
                 }));
             }
             SetAction::GiveAway { shard, to } => {
@@ -202,10 +208,10 @@ impl Driver {
                 info!(shard, %to, "giving away a shard");
                 self.calls.push(Box::pin(async move {
                     match election.hand_over(Successor::Identity(to)).await {
-                        Ok(_) => Outcome::Move(shard, TakeOutcome::Accepted),
+                        Ok(_) => Outcome::GiveAway(shard, TakeOutcome::Accepted),
                         Err(error) => {
                             debug!(shard, %error, "a shard stays");
-                            Outcome::Move(shard, TakeOutcome::Refused)
+                            Outcome::GiveAway(shard, TakeOutcome::Refused)
                         }
                     }
                 }));
@@ -222,7 +228,14 @@ impl Driver {
     fn on_outcome(&mut self, outcome: Outcome) {
         let now = self.clock.now();
         match outcome {
-            Outcome::Move(shard, outcome) => self.member.on_outcome(now, shard, outcome),
+            Outcome::Take(shard, outcome) => {
+                self.telemetry.took(outcome);
+                self.member.on_outcome(now, shard, outcome);
+            }
+            Outcome::GiveAway(shard, outcome) => {
+                self.telemetry.gave(outcome);
+                self.member.on_outcome(now, shard, outcome);
+            }
             Outcome::Roll(answers) => self.on_roll_answers(now, answers),
             Outcome::Present(present) => self.on_present(now, present),
         }

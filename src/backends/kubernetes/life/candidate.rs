@@ -88,6 +88,7 @@ impl LifeCandidate {
             if checked.is_ok() {
                 (denied_since, failing) = (None, false);
             }
+            self.report.checked(checked.is_ok());
             match checked {
                 Ok(CheckOutcome::Ours(lock)) => return self.leads(&lock),
                 Ok(CheckOutcome::Again) => match at_once.checked_sub(1) {

@@ -143,6 +143,11 @@ impl Reporter {
         self.telemetry.campaigned(State::Candidate);
     }
 
+    /// Whether the checks of the lock succeed.
+    pub(super) fn checked(&self, up: bool) {
+        self.telemetry.lock_up(up);
+    }
+
     /// `takeover`: how long after the lock was seen without a living owner; `resumed`: an earlier
     /// container of the pod became leader.
     pub(super) fn leads(&self, token: Token, takeover: Option<Duration>, resumed: bool) {
@@ -180,7 +185,7 @@ impl Reporter {
 }
 
 impl Drop for Reporter {
-    /// The state of a leader stays: its pod still owns the lock.
+    /// The state of a leader stays: its pod still owns the lock. Nothing checks the lock any more.
     fn drop(&mut self) {
         self.state.send_if_modified(|state| {
             let waits = matches!(state, LifeState::Waiting { .. });
@@ -189,5 +194,26 @@ impl Drop for Reporter {
             }
             waits
         });
+        self.telemetry.finished();
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    use super::*;
+
+    #[test]
+    fn a_candidate_that_gives_up_shows_no_failing_lock() {
+        let recorder = DebuggingRecorder::new();
+        metrics::with_local_recorder(&recorder, || {
+            let reporter = Source::new().reporter("my-app", "my-app-0");
+            reporter.checked(false);
+            drop(reporter);
+        });
+        let seen = recorder.snapshotter().snapshot().into_vec();
+        let up = seen.iter().find(|(key, ..)| key.key().name() == "incumbent_lock_up");
+        assert_eq!(up.map(|(.., value)| value), Some(&DebugValue::Gauge(1.0.into())));
     }
 }

@@ -148,8 +148,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "entries do not live as long as their writer's cool-down",
         edits: &[edit(
             "src/protocol/context.rs",
-            "let life = self.settings.timing.lease().max(with_drift(left));",
-            "let life = self.settings.timing.lease().max(left.min(Duration::ZERO));",
+            "self.settings.timing.lease().max(with_drift(left))",
+            "self.settings.timing.lease().max(left.min(Duration::ZERO))",
         )],
         noticed_by: &[Simulation, Model],
     },
@@ -391,8 +391,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "the loss is reported before the work has stopped",
         edits: &[edit(
             "src/driver/term_end.rs",
-            "        let stopped = self.stop_work().await;\n        info!(",
-            "        let told = self.on_lost.clone();\n        self.call_on_lost().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        info!(",
+            "        let stopped = self.stop_work().await;\n        self.term",
+            "        let told = self.on_lost.clone();\n        self.call_on_lost().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        self.term",
         )],
         noticed_by: &[Elections],
     },

@@ -1,0 +1,110 @@
+//! What an exporter sees while requests to the lock fail, and after.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use incumbent::clock::TokioClock;
+use incumbent::lock::{
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
+    Subscription, Write,
+};
+use incumbent::memory::MemoryLock;
+use incumbent::{Change, new_election};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+use crate::seen::{gauge, seen};
+use crate::states::{sees_a_leader, until};
+
+const LEASE: Duration = Duration::from_secs(30);
+const LATE: &str = "incumbent_late_renewals_total";
+const LEADERLESS: &str = "incumbent_leaderless_seconds_total";
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_succeeds_after_two_thirds_of_the_lease_is_late() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let clock = TokioClock::new();
+    let lock = MemoryLock::with_clock(LEASE, clock);
+    let election = new_election("app", lock.clone()).identity("c1").clock(clock).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    let mut deadline = leadership.renewed(leadership.deadline()).await.unwrap();
+    for part_of_lease in [0.5, 0.75] {
+        assert_eq!(seen(&snapshotter, "app", "c1")[LATE], DebugValue::Counter(0));
+        lock.set_reachable(false);
+        tokio::time::sleep(LEASE.mul_f64(part_of_lease)).await;
+        lock.set_reachable(true);
+        deadline = leadership.renewed(deadline).await.expect("it leads on");
+    }
+    assert_eq!(seen(&snapshotter, "app", "c1")[LATE], DebugValue::Counter(1));
+}
+
+/// Another candidate may lead meanwhile.
+#[tokio::test(start_paused = true)]
+async fn time_in_which_requests_fail_does_not_count_as_time_without_a_leader() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let clock = TokioClock::new();
+    let lock = MemoryLock::with_clock(LEASE, clock);
+    let election = new_election("app", lock.clone()).identity("c1").clock(clock).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    let mut changes = election.changes();
+    lock.set_reachable(false);
+    drop(leadership.ended().await);
+    drop(leadership);
+    until(&mut changes, |change| matches!(change, Change::Lost { .. })).await;
+    seen(&snapshotter, "app", "c1");
+    tokio::time::sleep(20 * LEASE).await;
+    assert_eq!(seen(&snapshotter, "app", "c1")[LEADERLESS], DebugValue::Counter(0));
+}
+
+/// Its candidates receive hints, and may not read.
+#[derive(Debug)]
+struct Unreadable(MemoryLock);
+
+#[async_trait]
+impl Lock for Unreadable {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.0.check_name(name)
+    }
+
+    async fn read(&self, _name: &str, _timeout: Duration) -> Result<Reading, LockError> {
+        Err(LockError::new(LockErrorKind::Denied, "reads are denied"))
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.0.write(name, write).await
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.0.release(name, release).await
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        self.0.subscribe(name, sink)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_refuses_requests_is_not_up_although_its_hints_arrive() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let clock = TokioClock::new();
+    let lock = MemoryLock::with_clock(LEASE, clock);
+    let leader = new_election("app", lock.clone()).identity("c1").clock(clock).start().unwrap();
+    let _leadership = leader.won().await.unwrap();
+    let standby =
+        new_election("app", Unreadable(lock)).identity("c2").clock(clock).start().unwrap();
+    let mut changes = standby.changes();
+    until(&mut changes, |change| matches!(change, Change::LockFailing(_))).await;
+    sees_a_leader(&standby).await;
+    let standby = seen(&snapshotter, "app", "c2");
+    assert!(gauge(&standby, "incumbent_observed_leader_token") > 0.0);
+    assert_eq!(gauge(&standby, "incumbent_lock_up"), 0.0);
+}
