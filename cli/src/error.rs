@@ -39,7 +39,7 @@ pub enum Code {
 }
 
 /// The reason why a command fails.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum CliError {
     /// One line: what failed, why, and what to do.
     Message { code: Code, message: String },

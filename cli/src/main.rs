@@ -2,12 +2,15 @@
 // An optimised build computes the layout of futures that are nested more than 128 deep.
 #![recursion_limit = "256"]
 
+mod background;
 mod campaign;
 mod candidate;
 mod doctor;
 mod election;
 mod elections;
 mod error;
+mod history;
+mod http;
 mod kv;
 mod leader;
 mod lock_args;
@@ -16,6 +19,7 @@ mod output;
 #[cfg(target_os = "linux")]
 mod process;
 mod prompt;
+mod record;
 mod reference;
 #[cfg(target_os = "linux")]
 mod run;
@@ -25,6 +29,8 @@ mod set;
 mod text;
 mod time_format;
 mod top;
+mod ui;
+mod unix_socket;
 mod view;
 
 use std::process::ExitCode;
@@ -64,6 +70,8 @@ enum Command {
     Set(set::Set),
     Election(election::Election),
     Top(top::Top),
+    Ui(ui::Ui),
+    Record(record::Record),
     Leader(leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -104,6 +112,8 @@ async fn start() -> ExitCode {
         Command::Set(command) => command.run().await,
         Command::Election(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Top(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Ui(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Record(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Leader(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().await,

@@ -22,6 +22,25 @@ pub fn time_of_day(time: OffsetDateTime) -> String {
     format!("{:02}:{:02}:{:02} UTC", time.hour(), time.minute(), time.second())
 }
 
+/// The day in UTC.
+pub fn date(time: OffsetDateTime) -> time::Date {
+    time.to_offset(time::UtcOffset::UTC).date()
+}
+
+/// As in `11-01 17:30 UTC`.
+pub fn month_and_time(time: OffsetDateTime) -> String {
+    let time = time.to_offset(time::UtcOffset::UTC);
+    let month = u8::from(time.month());
+    format!("{month:02}-{:02} {:02}:{:02} UTC", time.day(), time.hour(), time.minute())
+}
+
+/// As in `2021-11-01 17:30:05.250`.
+pub fn with_millis(time: OffsetDateTime) -> String {
+    let time = time.to_offset(time::UtcOffset::UTC);
+    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+    format!("{} {hour:02}:{minute:02}:{second:02}.{:03}", date(time), time.millisecond())
+}
+
 /// As in `2021-11-01T17:30:05.25Z`.
 pub fn rfc3339(time: OffsetDateTime) -> String {
     time.to_offset(time::UtcOffset::UTC).format(&Rfc3339).unwrap_or_default()

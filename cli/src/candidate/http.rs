@@ -5,25 +5,33 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
 use incumbent::{Advertisement, Election};
 use serde_json::{Value, json};
 
-use super::connections::Extent;
 use super::health::Health;
 use super::http_actions;
-use super::http_listener::{HttpListener, ServedHttp, respond};
+use super::http_metrics::metrics;
 use super::leader_wait::{LeaderWait, MAX_WAIT};
 use super::started::{Started, StartedElection};
+use crate::background::BackgroundTask;
 use crate::error::CliError;
-use crate::time_format;
+use crate::http::{Extent, Flags, HttpListener, ServedHttp};
+use crate::lock_args::LockArgs;
+use crate::{time_format, ui};
+
+/// The flags of a candidate's server.
+pub const HTTP: Flags = Flags { address: "--http", token_file: "--http-token-file" };
 
 /// The HTTP server of a candidate. It serves from the start, before the lock was reached.
 pub struct Server {
     started: Started,
     _serves: ServedHttp,
+    _upkeep: BackgroundTask,
+    /// Reads the lock for the page.
+    _follows: Option<BackgroundTask>,
 }
 
 #[derive(Clone)]
@@ -32,20 +40,34 @@ struct HttpState {
 }
 
 impl Server {
-    /// Must be called before the campaign starts, which looks for a metrics recorder once.
-    pub async fn start(address: &str, token_file: Option<&Path>) -> Result<Self, CliError> {
-        let listener = HttpListener::bind(address, token_file).await?;
+    /// Must be called before the campaign starts, which looks for a metrics recorder once. `page`:
+    /// the lock whose elections a page shows.
+    pub async fn start(
+        address: &str,
+        token_file: Option<&Path>,
+        page: Option<&LockArgs>,
+    ) -> Result<Self, CliError> {
+        let listener = HttpListener::bind(HTTP, address, token_file).await?;
         let started = Started::default();
-        let routes = Router::new()
+        let (metrics, upkeep) = metrics()?;
+        let mut routes = Router::new()
             .route("/leader", get(leader))
             .route("/redirect/{*path}", any(redirect))
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/healthz", get(healthz))
             .with_state(HttpState { started: Arc::clone(&started) })
-            .merge(listener.metrics())
+            .merge(metrics)
             .merge(http_actions::routes(Arc::clone(&started), listener.rights.clone()));
-        Ok(Self { started, _serves: listener.serve(routes) })
+        let mut follows = None;
+        if let Some(lock) = page {
+            let (page, task) = ui::page_of(lock, &listener, HTTP)?;
+            routes =
+                routes.route("/ui", get(async || Redirect::temporary("ui/"))).nest("/ui/", page);
+            follows = Some(task);
+        }
+        let serves = listener.serve(routes);
+        Ok(Self { started, _serves: serves, _upkeep: upkeep, _follows: follows })
     }
 
     /// Serves this election from now on.
@@ -106,6 +128,15 @@ async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
             (StatusCode::SERVICE_UNAVAILABLE, line).into_response()
         }
     }
+}
+
+/// One line: the health, or the problem.
+pub fn respond(health: Result<String, String>) -> (StatusCode, String) {
+    let (status, line) = match health {
+        Ok(line) => (StatusCode::OK, line),
+        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
+    };
+    (status, line + "\n")
 }
 
 /// Whether the process works. An unreachable lock is not a reason to restart it.

@@ -7,8 +7,8 @@ use axum::{Router, middleware};
 use incumbent::lock::Successor;
 use incumbent::{Election, HandOverError};
 
-use super::http_rights::{self, Rights};
 use super::started::Started;
+use crate::http::{self, Rights};
 use crate::text::printable;
 
 type Answer = (StatusCode, String);
@@ -20,7 +20,7 @@ pub fn routes(started: Started, rights: Rights) -> Router {
         .route("/move", post(hand_over))
         .route("/stand-aside", post(stand_aside))
         .route("/stand-ready", post(stand_ready))
-        .route_layer(middleware::from_fn_with_state(rights, http_rights::check))
+        .route_layer(middleware::from_fn_with_state(rights, http::check))
         .with_state(started)
 }
 

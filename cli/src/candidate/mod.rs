@@ -1,13 +1,10 @@
 //! What all candidates share: flags, health, HTTP, systemd and the status line.
 
-mod background;
 mod check;
-mod connections;
 mod health;
 mod http;
 mod http_actions;
-mod http_listener;
-mod http_rights;
+mod http_metrics;
 mod leader_wait;
 mod moves;
 mod reach;
@@ -16,7 +13,6 @@ mod signals;
 mod started;
 mod status_line;
 pub mod systemd;
-pub mod unix_socket;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,13 +23,14 @@ use incumbent::kubernetes::{LeaderForLife, leader_for_life};
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Advertisement, Changes, Election, HealthCheck, StartError, new_election};
 
-use self::background::BackgroundTask;
-use crate::error::CliError;
+use crate::background::BackgroundTask;
+use crate::error::{CliError, Code};
 use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
 
 pub use check::CheckProcesses;
 pub use health::Health;
-pub use http_listener::{HttpListener, ServedHttp, respond};
+pub use http::{HTTP, respond};
+pub use http_metrics::metrics;
 pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;
@@ -73,10 +70,17 @@ pub struct CandidateArgs {
     http: Option<String>,
     /// Allow POST over --http with the token in this file, as in `Authorization: Bearer TOKEN`.
     ///
-    /// The token is sent in clear: use it on the loopback address, or behind a proxy with TLS. The
-    /// file is read at the start, and refused if all users may access it.
+    /// Reading the page of --http-ui requires it too. The token is sent in clear: use it on the
+    /// loopback address, or behind a proxy with TLS. The file is read at the start, and refused if
+    /// all users may access it.
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token_file: Option<PathBuf>,
+    /// Serve the page of `incumbent ui` under /ui/ of --http: all elections of the lock, live.
+    ///
+    /// An address that is not a loopback address requires --http-token-file; its token
+    /// also allows to act on this candidate. Without a token every user of this host may read.
+    #[arg(long, requires = "http")]
+    http_ui: bool,
     /// The address of this process while it leads, for clients: `host:port` or a URL.
     ///
     /// It is written with every entry, readable by everyone who may read the lock: do not put a
@@ -140,6 +144,11 @@ impl CandidateArgs {
         (self.http.as_deref(), self.http_token_file.as_deref())
     }
 
+    /// Whether a page is served.
+    pub fn serves_page(&self) -> bool {
+        self.http_ui
+    }
+
     /// Whether an address is advertised.
     pub fn advertises(&self) -> bool {
         self.advertise.is_some()
@@ -200,7 +209,8 @@ impl CandidateArgs {
         Timing::new(options, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
             Some(address) => {
-                Some(http::Server::start(address, self.http_token_file.as_deref()).await?)
+                let page = self.http_ui.then_some(lock);
+                Some(http::Server::start(address, self.http_token_file.as_deref(), page).await?)
             }
             None => None,
         };
@@ -208,6 +218,10 @@ impl CandidateArgs {
         let check = self.moves.check(lock, &processes)?;
         let mut status = StatusLine::new();
         let opened = self.reach.open(lock, &self.name, &self.lease, &mut status, end).await?;
+        if self.http_ui && opened.as_ref().is_ok_and(|opened| opened.lock.members().is_some()) {
+            let message = "--http-ui cannot be used with several locks: each has a leader";
+            return Err(CliError::new(Code::Usage, message));
+        }
         Ok(opened.map(|lock| OpenedElection { lock, http, status, check, processes }))
     }
 

@@ -3,6 +3,7 @@
 mod create;
 mod evict;
 mod file;
+mod history;
 mod info;
 mod members;
 mod move_leader;
@@ -30,6 +31,7 @@ enum Verb {
     List(info::List),
     Info(info::Info),
     Watch(watch::Watch),
+    History(history::ShowHistory),
     Members(members::Members),
     Create(create::Create),
     Move(move_leader::Move),
@@ -45,6 +47,7 @@ impl Election {
             Verb::List(verb) => verb.run(&self.lock).await,
             Verb::Info(verb) => verb.run(&self.lock).await,
             Verb::Watch(verb) => verb.run(&self.lock).await,
+            Verb::History(verb) => verb.run(&self.lock).await,
             Verb::Members(verb) => verb.run(&self.lock).await,
             Verb::Create(verb) => verb.run(&self.lock).await,
             Verb::Move(verb) => verb.run(&self.lock).await,

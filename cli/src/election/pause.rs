@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use incumbent::lock::{CandidateRequest, Pause as Paused, Role, RollCall};
+use incumbent::lock::{Pause as Paused, Role, RollCall};
 
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
@@ -72,12 +72,7 @@ impl Call {
         }
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
-        let request = CandidateRequest::Pause(pause);
-        let answers = elections.call_roll(name, request, self.within).await?;
-        if answers.is_empty() {
-            let why = "no candidate answered: see `election members` and --within";
-            return Err(CliError::new(Code::Failed, format!("election {name}: {why}")));
-        }
+        let answers = elections.pause(name, pause, self.within).await?;
         let candidates = match answers.len() {
             1 => "1 candidate knows of it".to_owned(),
             count => format!("{count} candidates know of it"),

@@ -1,9 +1,9 @@
-//! What an operator changes: evictions and moves.
+//! What an operator changes: evictions, moves and pauses.
 
 use std::time::Duration;
 
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, HandoverAnswer, Successor};
+use incumbent::lock::{CandidateRequest, HandoverAnswer, Pause, Successor};
 
 use super::selected::Elections;
 use super::status::{ElectionStatus, Holder, LeaderStatus};
@@ -73,6 +73,21 @@ impl Elections<'_> {
             ),
         };
         Err(CliError::new(Code::Failed, format!("move of {name}: {why}")))
+    }
+
+    /// Tells the candidates of a pause, or of its end. Returns those that know of it, at least one.
+    pub async fn pause(
+        &self,
+        name: &str,
+        pause: Pause,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, CliError> {
+        let answers = self.call_roll(name, CandidateRequest::Pause(pause), within).await?;
+        if answers.is_empty() {
+            let why = "no candidate answered: see `election members`";
+            return Err(CliError::new(Code::Failed, format!("election {name}: {why}")));
+        }
+        Ok(answers)
     }
 }
 

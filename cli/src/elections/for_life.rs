@@ -84,19 +84,14 @@ fn status_of(lock: LifeLock) -> ElectionStatus {
     let state = match lock.owners.as_slice() {
         [] => LeaderStatus::Vacant("no owner".to_owned()),
         owners => LeaderStatus::Held(Holder {
-            leader: all(|owner| owner.pod.clone()),
-            token: Some(lock.resource_version),
             since,
-            lease: None,
-            ttl: None,
-            advertisement: None,
-            writes: None,
             pod: Some(Box::new(PodInfo {
                 uid: all(|owner| owner.uid.clone()),
                 phase: all(|owner| owner.state.to_string()),
                 gone: owners.iter().all(|owner| owner.state == PodState::Gone),
                 lock: lock.uid.clone(),
             })),
+            ..Holder::new(all(|owner| owner.pod.clone()), Some(lock.resource_version))
         }),
     };
     let written = Some(since.unwrap_or_else(OffsetDateTime::now_utc));

@@ -13,5 +13,5 @@ mod watcher;
 pub use self::changes::Handover;
 pub use self::nats::unmarked;
 pub use self::selected::{Elections, Watcher};
-pub use self::status::{EXPIRED, ElectionStatus, Holder, LeaderStatus, Position, shown};
+pub use self::status::{EXPIRED, ElectionStatus, Holder, LeaderStatus, PodInfo, Position, shown};
 pub use self::watcher::Update;

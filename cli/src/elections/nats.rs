@@ -22,6 +22,9 @@ use crate::time_format;
 /// How many entries are read concurrently.
 const READS: usize = 32;
 
+/// The most stored writes of one election that are read; a key-value bucket has 64 at most.
+const MAX_STORED: usize = 1000;
+
 /// How many elections are sampled for entries without a mark.
 const SAMPLE: usize = 200;
 
@@ -63,6 +66,11 @@ impl<'a> NatsElections<'a> {
 
     pub fn bucket(&self) -> &str {
         self.bucket.bucket()
+    }
+
+    /// When the bucket was created.
+    pub fn created(&self) -> OffsetDateTime {
+        self.store.stream.cached_info().created
     }
 
     /// The maximum lease of the bucket, if it has one.
@@ -129,6 +137,35 @@ impl<'a> NatsElections<'a> {
             Err(CliError::Message { code: Code::NotFound, .. }) => Ok(None),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// How many writes of an election the bucket stores at most.
+    pub fn history(&self) -> i64 {
+        self.store.stream.cached_info().config.max_messages_per_subject
+    }
+
+    /// All writes to an election that the bucket still stores, in their order.
+    ///
+    /// Reads one after the other, as an observer may: a consumer would need more rights.
+    pub async fn stored(&self, name: &str) -> Result<Vec<ElectionStatus>, CliError> {
+        let (subject, doing) =
+            (format!("$KV.{}.{name}", self.bucket()), format!("election {name}"));
+        let mut stored: Vec<ElectionStatus> = Vec::new();
+        while stored.len() < MAX_STORED {
+            let next = stored.last().map_or(1, |last| last.revision.saturating_add(1));
+            let next = self.store.stream.get_first_raw_message_by_subject(&subject, next);
+            let message = match self.session.request(&doing, next).await {
+                Ok(message) => message,
+                Err(CliError::Message { code: Code::NotFound, .. }) => break,
+                Err(failure) => return Err(failure),
+            };
+            let (sequence, time) = (message.sequence, message.time);
+            if stored.last().is_some_and(|last| last.revision >= sequence) {
+                break; // never, from a server that keeps its order
+            }
+            stored.push(of_message(name, sequence, time, &message.headers, &message.payload));
+        }
+        Ok(stored)
     }
 
     /// All elections, sorted by name.
@@ -228,19 +265,19 @@ fn of_message(
             Some(cause) => read_cause(cause).as_deref().unwrap_or("released").to_owned(),
             None => "evicted".to_owned(),
         }),
-        _ => LeaderStatus::Held(Holder {
-            leader: String::from_utf8_lossy(value).into_owned(),
+        _ => {
             // The write that creates the entry has no token yet: its revision is the token.
-            token: header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision)),
-            since: number("Incumbent-Since").and_then(time_format::from_unix_ms),
-            lease: None,
-            ttl: number("Incumbent-Lease").map(Duration::from_millis),
-            advertisement: header("Incumbent-Advertisement")
-                .and_then(Advertisement::from_json)
-                .map(Arc::new),
-            writes: None,
-            pod: None,
-        }),
+            let token =
+                header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision));
+            LeaderStatus::Held(Holder {
+                since: number("Incumbent-Since").and_then(time_format::from_unix_ms),
+                ttl: number("Incumbent-Lease").map(Duration::from_millis),
+                advertisement: header("Incumbent-Advertisement")
+                    .and_then(Advertisement::from_json)
+                    .map(Arc::new),
+                ..Holder::new(String::from_utf8_lossy(value), token)
+            })
+        }
     };
     ElectionStatus { election: election.to_owned(), revision, written: Some(written), state }
 }

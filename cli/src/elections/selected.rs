@@ -42,17 +42,10 @@ impl<'a> Elections<'a> {
     }
 
     /// The same for several elections.
-    pub async fn open_for(lock: &'a LockArgs, names: &[&str]) -> Result<Self, CliError> {
+    pub async fn open_for(lock: &'a LockArgs, names: &[impl AsRef<str>]) -> Result<Self, CliError> {
         let at = lock.at().await?;
-        for name in names {
-            check_name(name)?;
-            match &at {
-                SelectedLock::Nats(_) | SelectedLock::Url(..) => {}
-                SelectedLock::Kubernetes(objects) => objects.check_name(name)?,
-                SelectedLock::ForLife(locks) => locks.check_name(name)?,
-            }
-        }
-        Ok(match at {
+        names.iter().try_for_each(|name| check_name(name.as_ref()))?;
+        let elections = match at {
             SelectedLock::Nats(lock) => Self::Nats(Box::new(NatsElections::open(lock).await?)),
             SelectedLock::Kubernetes(objects) => Self::Kubernetes(KubernetesElections(objects)),
             SelectedLock::ForLife(locks) => Self::ForLife(LifeElections(locks)),
@@ -67,10 +60,22 @@ impl<'a> Elections<'a> {
                     let message = "several locks have a leader each: select one of them";
                     return Err(CliError::new(Code::Usage, message));
                 }
-                names.iter().try_for_each(|name| elections.check_name(name))?;
                 Self::Lock(elections)
             }
-        })
+        };
+        names.iter().try_for_each(|name| elections.check_name(name.as_ref()))?;
+        Ok(elections)
+    }
+
+    /// Refuses a name that no election of the lock can have.
+    pub fn check_name(&self, name: &str) -> Result<(), CliError> {
+        check_name(name)?;
+        match self {
+            Self::Nats(_) => Ok(()),
+            Self::Kubernetes(KubernetesElections(objects)) => objects.check_name(name),
+            Self::ForLife(LifeElections(locks)) => locks.check_name(name),
+            Self::Lock(elections) => elections.check_name(name),
+        }
     }
 
     /// The last write to an election; `None` if there is none.
@@ -251,6 +256,11 @@ impl<'a> Elections<'a> {
         }
     }
 
+    /// The same without the codes of a terminal.
+    pub fn plain_title(&self) -> String {
+        anstream::adapter::strip_str(&self.title()).to_string()
+    }
+
     /// The lock, as JSON fields.
     pub fn json(&self) -> Map<String, Value> {
         let fields = match self {
@@ -264,6 +274,18 @@ impl<'a> Elections<'a> {
             }
         };
         fields.as_object().cloned().unwrap_or_default()
+    }
+}
+
+impl Elections<'_> {
+    /// The same, with what distinguishes the lock from another one of its name.
+    pub fn lock_json(&self) -> Map<String, Value> {
+        let mut fields = self.json();
+        if let Self::Nats(elections) = self {
+            let created = time_format::rfc3339(elections.created());
+            fields.insert("created".to_owned(), created.into());
+        }
+        fields
     }
 }
 

@@ -73,6 +73,12 @@ pub struct PodInfo {
 }
 
 impl Holder {
+    /// A holder of which nothing else is known.
+    pub fn new(leader: impl Into<String>, token: Option<u64>) -> Self {
+        let (leader, since, lease, ttl) = (leader.into(), None, None, None);
+        Self { leader, token, since, lease, ttl, advertisement: None, writes: None, pod: None }
+    }
+
     /// Whether it is the same term; a term without a token lasts as long as its leader.
     pub fn is_same_term(&self, other: &Self) -> bool {
         match (&self.pod, &other.pod) {

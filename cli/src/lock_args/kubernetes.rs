@@ -23,7 +23,7 @@ use crate::text::one_line;
 const MAX_OBJECT_NAME_LEN: usize = 253;
 
 /// A namespace, and the credentials for it.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Lock")]
 pub struct NamespaceArgs {
     /// With Kubernetes: the namespace of the objects [env: POD_NAMESPACE] [default: that of the
@@ -37,7 +37,7 @@ pub struct NamespaceArgs {
 }
 
 /// The objects of the elections.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Lock")]
 pub struct KubernetesArgs {
     /// With Kubernetes: the kind of the objects [default: lease].

@@ -34,7 +34,7 @@ const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
     .with_jitter();
 
 /// The lock of the elections. A flag of another kind of lock is refused, not ignored.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct LockArgs {
     /// The lock of the elections: `nats`, `kubernetes`, or a URL.
     ///

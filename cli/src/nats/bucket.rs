@@ -12,7 +12,7 @@ use super::session::Session;
 use crate::error::CliError;
 
 /// The bucket of the elections.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct BucketArgs {
     #[command(flatten)]
     connection: ConnectionArgs,

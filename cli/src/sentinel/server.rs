@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::connection::{Shared, serve};
-use crate::candidate::unix_socket;
 use crate::error::{CliError, Code};
+use crate::unix_socket;
 
 /// The most connections at a time.
 const MAX_CONNECTIONS: usize = 1_024;

@@ -10,8 +10,10 @@ use incumbent::Set;
 use serde_json::{Value, json};
 use tokio::sync::SetOnce;
 
-use crate::candidate::{Health, HttpListener, ServedHttp, respond};
+use crate::background::BackgroundTask;
+use crate::candidate::{HTTP, Health, metrics, respond};
 use crate::error::CliError;
+use crate::http::{HttpListener, ServedHttp};
 
 /// What is served once the lock was reached.
 struct StartedSet {
@@ -25,21 +27,23 @@ type Started = Arc<SetOnce<StartedSet>>;
 pub struct Server {
     started: Started,
     _serves: ServedHttp,
+    _upkeep: BackgroundTask,
 }
 
 impl Server {
     /// Must be called before the member starts, which looks for a metrics recorder once.
     pub async fn start(address: &str) -> Result<Self, CliError> {
-        let listener = HttpListener::bind(address, None).await?;
+        let listener = HttpListener::bind(HTTP, address, None).await?;
         let started = Started::default();
+        let (metrics, upkeep) = metrics()?;
         let routes = Router::new()
             .route("/shards", get(shards))
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/healthz", get(healthz))
             .with_state(Arc::clone(&started))
-            .merge(listener.metrics());
-        Ok(Self { started, _serves: listener.serve(routes) })
+            .merge(metrics);
+        Ok(Self { started, _serves: listener.serve(routes), _upkeep: upkeep })
     }
 
     /// Serves this member from now on.

@@ -13,7 +13,6 @@ mod info;
 mod listed;
 #[cfg(target_os = "linux")]
 mod member;
-mod roll;
 #[cfg(target_os = "linux")]
 mod seats;
 #[cfg(target_os = "linux")]
@@ -27,7 +26,6 @@ use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::LockArgs;
 #[cfg(target_os = "linux")]
 use crate::run::SentinelArgs;
-pub use roll::{SetView, present, shard_of};
 #[cfg(target_os = "linux")]
 pub use seats::run_seats;
 

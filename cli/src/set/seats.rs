@@ -18,6 +18,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
     let flags = [
         ("--advertise", run.candidate.advertises()),
         ("--http-token-file", token_file.is_some()),
+        ("--http-ui", run.candidate.serves_page()),
         ("--on-exit stop", run.on_exit == OnExit::Stop),
     ];
     if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {

@@ -10,12 +10,14 @@ mod terminal;
 mod watch;
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use self::state::State;
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
+use crate::history::Recording;
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format};
 use crate::view::{Model, Moment, Source};
@@ -42,6 +44,10 @@ pub struct Top {
     /// info` and `election watch`, and the time to each deadline.
     #[arg(short, long, value_enum, default_value_t, requires = "once")]
     output: Format,
+    /// A file of `incumbent record`: the details of an election show its statistics and earlier
+    /// transitions.
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    recording: Option<PathBuf>,
 }
 
 impl Top {
@@ -49,19 +55,21 @@ impl Top {
         if !self.once {
             check_terminal()?;
         }
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let elections = Elections::open_for(&self.lock, &names).await?;
+        let elections = Elections::open_for(&self.lock, &self.names).await?;
         let mut source = Source::open(&elections, &self.names).await?;
         let mut model = Model::new(source.origin());
         // A lock that cannot be read is reported before the screen is taken over.
         model.observe(source.next().await?, Moment::now());
-        let title = anstream::adapter::strip_str(&elections.title()).to_string();
-        let state = State::new(title, self.names.clone(), model);
+        let mut state = State::new(elections.plain_title(), self.names.clone(), model);
+        let recording = match &self.recording {
+            Some(file) => state.open_recording(Recording::open(file).await),
+            None => None,
+        };
         match self.once {
             true => once::print(&state, self.output),
             false => {
                 let has_colors = output::has_colors(&io::stdout());
-                watch::run(&elections, source, state, has_colors).await
+                watch::run(&elections, recording.as_ref(), source, state, has_colors).await
             }
         }
     }

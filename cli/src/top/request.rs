@@ -2,24 +2,24 @@
 
 use incumbent::CandidateInfo;
 
-use crate::elections::{ElectionStatus, Holder};
 use crate::error::CliError;
+use crate::history::Statistics;
+use crate::view::{Asked, Transition};
 
-/// A request to the lock.
+/// A request to the lock, or to the recording.
 #[derive(Debug)]
 pub enum Request {
-    CallRoll(String),
-    /// End this term.
-    Evict(Box<Term>),
-    /// Have the leader hand over, to this identity or to any.
-    Move(Box<Term>, Option<String>),
+    Ask(String, Asked),
+    /// Read what is recorded of this election.
+    ReadRecording(String),
 }
 
-/// The term that a change is about.
+/// What is recorded of an election.
 #[derive(Debug)]
-pub struct Term {
-    pub status: ElectionStatus,
-    pub holder: Holder,
+pub struct Recorded {
+    pub statistics: Statistics,
+    /// The last transitions, the latest one last.
+    pub transitions: Vec<Transition>,
 }
 
 /// What came of a request.
@@ -27,6 +27,10 @@ pub enum Done {
     Roll {
         election: String,
         answers: Result<Vec<CandidateInfo>, CliError>,
+    },
+    Recorded {
+        election: String,
+        answer: Result<Option<Recorded>, CliError>,
     },
     /// A line to show.
     Change(Result<String, CliError>),

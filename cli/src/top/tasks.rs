@@ -1,35 +1,58 @@
-//! What the view asks of the lock beside watching it.
-
-use std::time::Duration;
+//! What the view asks of the lock beside watching it, and of a recording.
 
 use futures_util::future::BoxFuture;
-use incumbent::lock::{CandidateRequest, Successor};
+use tokio::task::JoinSet;
 
-use super::request::{Done, Request};
+use super::request::{Done, Recorded, Request};
 use crate::elections::Elections;
+use crate::error::{CliError, Code};
+use crate::history::Recording;
+use crate::view::{Answer, Asked, carry_out};
 
-/// How long answers to a roll call are awaited.
-const ROLL_WITHIN: Duration = Duration::from_secs(1);
+/// How many recorded transitions are shown at most.
+const TRANSITIONS: u32 = 100;
 
-/// Carries out a request to the lock.
-pub fn start<'a>(elections: &'a Elections<'a>, request: Request) -> BoxFuture<'a, Done> {
+/// Carries out a request.
+pub fn start<'a>(
+    elections: &'a Elections<'a>,
+    recording: Option<&'a Recording>,
+    request: Request,
+) -> BoxFuture<'a, Done> {
     Box::pin(async move {
         match request {
-            Request::CallRoll(election) => {
-                let call = elections.call_roll(&election, CandidateRequest::Identify, ROLL_WITHIN);
-                let answers = call.await;
-                Done::Roll { election, answers }
+            Request::Ask(election, asked) => {
+                let is_roll_call = matches!(asked, Asked::CallRoll);
+                match carry_out(elections, &election, asked).await {
+                    Ok(Answer::Roll(roll)) => Done::Roll { election, answers: Ok(roll) },
+                    Err(failure) if is_roll_call => Done::Roll { election, answers: Err(failure) },
+                    Ok(Answer::Done(line)) => Done::Change(Ok(line)),
+                    Err(failure) => Done::Change(Err(failure)),
+                }
             }
-            Request::Evict(term) => {
-                let done = format!("evicted {} from {}", term.holder.leader, term.status.election);
-                Done::Change(elections.evict_term(term.status, &term.holder).await.map(|_| done))
-            }
-            Request::Move(term, to) => {
-                let (election, holder) = (term.status.election, term.holder);
-                let to = to.map_or(Successor::Any, |to| Successor::Identity(to.into()));
-                let moved = elections.hand_over(&election, &holder, to).await;
-                Done::Change(moved.map(|moved| format!("{election}: handing over to {}", moved.to)))
+            Request::ReadRecording(election) => {
+                let answer = match recording {
+                    Some(recording) => read_apart(recording.clone(), election.clone()).await,
+                    None => Ok(None),
+                };
+                Done::Recorded { election, answer }
             }
         }
     })
+}
+
+/// Reads beside the view: a long history takes some time to compute.
+async fn read_apart(recording: Recording, election: String) -> Result<Option<Recorded>, CliError> {
+    let mut task = JoinSet::new(); // ends the task with the view
+    task.spawn(async move { read(&recording, &election).await });
+    match task.join_next().await {
+        Some(Ok(answer)) => answer,
+        Some(Err(error)) => Err(CliError::new(Code::Failed, error.to_string())),
+        None => Ok(None),
+    }
+}
+
+async fn read(recording: &Recording, election: &str) -> Result<Option<Recorded>, CliError> {
+    let Some(history) = recording.history(election, None).await? else { return Ok(None) };
+    let transitions = recording.transitions(Some(election), None, TRANSITIONS).await?;
+    Ok(Some(Recorded { statistics: history.statistics(), transitions }))
 }

@@ -105,11 +105,10 @@ pub fn log_writer() -> Box<dyn Write> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::io::Read;
     use std::process::Command;
 
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use incumbent_test_support::PseudoTerminal;
     use rustix::termios::{LocalModes, tcgetattr};
 
     use super::FullScreen;
@@ -123,24 +122,20 @@ mod tests {
             let _screen = FullScreen::enter().expect("a terminal");
             panic!("on purpose");
         }
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&controller).expect("a terminal of ours");
-        unlockpt(&controller).expect("an unlocked terminal");
-        let name = ptsname(&controller, Vec::new()).expect("its name");
-        let name = name.to_str().expect("text").to_owned();
-        let open = || File::options().read(true).write(true).open(&name).expect("its other side");
-        let side = open();
+        let terminal = PseudoTerminal::open();
+        let side = terminal.side();
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         let test = "top::terminal::tests::panic_restores_the_terminal_before_its_message";
         command.args([test, "--exact", "--nocapture"]).env(PANICS, "1").env("TERM", "xterm");
-        let status = command.stdin(open()).stdout(open()).stderr(open()).status();
+        let status =
+            command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side()).status();
         assert!(!status.expect("an end").success());
         drop(command);
         let modes = tcgetattr(&side).expect("modes").local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
         drop(side);
         let mut shown = Vec::new();
-        let _ = File::from(controller).read_to_end(&mut shown); // ends with an error
+        let _ = (&terminal.controller).read_to_end(&mut shown); // ends with an error
         let shown = String::from_utf8_lossy(&shown);
         let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?}: {shown:?}"));
         assert!(at("\u{1b}[?1049h") < at("\u{1b}[?1049l"), "{shown:?}");

@@ -17,7 +17,8 @@ use super::tasks;
 use super::terminal::{self, FullScreen};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
-use crate::view::{Moment, Observation, Source};
+use crate::history::Recording;
+use crate::view::{Moment, Source, forward};
 
 /// How often the view is drawn while nothing happens but time.
 const FRAME: Duration = Duration::from_millis(250);
@@ -25,12 +26,11 @@ const FRAME: Duration = Duration::from_millis(250);
 const WAITING: usize = 256;
 /// How long the view may take to end after a signal.
 const END_WITHIN: Duration = Duration::from_secs(1);
-/// The pause after an error of the lock.
-const PAUSE: Duration = Duration::from_millis(250);
 
 /// Shows the view until a key or a signal ends it.
 pub async fn run<'a>(
     elections: &'a Elections<'a>,
+    recording: Option<&'a Recording>,
     source: Source<'a>,
     mut state: State,
     has_colors: bool,
@@ -61,7 +61,7 @@ pub async fn run<'a>(
                         Some(Action::Suspend) => screen.suspend()?,
                         Some(Action::Redraw) => screen.clear()?,
                         Some(Action::Request(request)) => {
-                            tasks.push(tasks::start(elections, request));
+                            tasks.push(tasks::start(elections, recording, request));
                         }
                         None => {}
                     }
@@ -76,7 +76,7 @@ pub async fn run<'a>(
                     is_change |= state.on_observation(more, Moment::now());
                 }
                 if let Some(request) = state.due_roll_call() {
-                    tasks.push(tasks::start(elections, request));
+                    tasks.push(tasks::start(elections, recording, request));
                 }
                 if !is_change {
                     continue; // the next frame shows it
@@ -85,6 +85,9 @@ pub async fn run<'a>(
             () = &mut watching => return Err(lost_terminal()), // never: this side is open
             Some(done) = tasks.next(), if !tasks.is_empty() => state.on_done(done, Moment::now()),
             _ = frames.tick() => state.on_time(Moment::now()),
+        }
+        if let Some(request) = state.due_recorded(Moment::now()) {
+            tasks.push(tasks::start(elections, recording, request));
         }
         if !screen.is_active() {
             return Err(CliError::Silent(Code::Failed)); // a panic was reported
@@ -113,20 +116,6 @@ struct AbortOnDrop(JoinHandle<()>);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// Reads the lock independently of the view, so that no key delays or repeats a read.
-async fn forward(mut source: Source<'_>, to: mpsc::Sender<Result<Observation, CliError>>) {
-    loop {
-        let observed = source.next().await;
-        let has_failed = observed.is_err();
-        if to.send(observed).await.is_err() {
-            return;
-        }
-        if has_failed {
-            sleep(PAUSE).await;
-        }
     }
 }
 

@@ -28,6 +28,8 @@ pub struct ElectionView {
     pub(super) vacancy: Option<Stamp>,
     /// The answers to the last roll call.
     pub(super) candidates: Option<Candidates>,
+    /// Since when the lock has no trace of it.
+    pub(super) gone_since: Option<Instant>,
 }
 
 /// The end of a term without another renewal.
@@ -138,6 +140,10 @@ impl ElectionView {
         });
         if let (Some(fields), Value::Object(more)) = (fields.as_object_mut(), more) {
             fields.extend(more);
+        }
+        // A page names the term by it.
+        if let Some(pod) = self.holder().and_then(|holder| holder.pod.as_ref()) {
+            fields["pod"]["lock"] = pod.lock.clone().into();
         }
         fields
     }

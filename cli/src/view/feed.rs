@@ -1,11 +1,13 @@
 //! Every change of the elections of a lock, as it happens.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::model::Model;
 use super::moment::Moment;
+use super::observation::{Observation, Origin};
 use super::source::Source;
 use super::transition::Transition;
 use crate::elections::Elections;
@@ -16,6 +18,15 @@ pub struct Feed<'a> {
     source: Source<'a>,
     model: Model,
     waiting: VecDeque<Transition>,
+    last_read: Option<LastRead>,
+}
+
+/// A read that showed that no change was missed.
+#[derive(Debug, Clone, Copy)]
+pub struct LastRead {
+    /// When it ended.
+    pub moment: Moment,
+    pub took: Duration,
 }
 
 impl<'a> Feed<'a> {
@@ -23,12 +34,27 @@ impl<'a> Feed<'a> {
     pub async fn open(elections: &'a Elections<'a>, names: &'a [String]) -> Result<Self, CliError> {
         let source = Source::open(elections, names).await?;
         let model = Model::new(source.origin());
-        Ok(Self { source, model, waiting: VecDeque::new() })
+        Ok(Self { source, model, waiting: VecDeque::new(), last_read: None })
+    }
+
+    /// The same, and the current statuses include all that have no leader.
+    pub async fn open_complete(
+        elections: &'a Elections<'a>,
+        names: &'a [String],
+    ) -> Result<Self, CliError> {
+        let feed = Self::open(elections, names).await?;
+        let model = Model::new(Origin { is_named: true, ..feed.source.origin() });
+        Ok(Self { model, ..feed })
+    }
+
+    /// The last read that showed that no change was missed.
+    pub fn last_read(&self) -> Option<LastRead> {
+        self.last_read
     }
 
     /// The next change. The first ones are the current statuses.
     ///
-    /// An error does not end the feed: the next call continues.
+    /// An error does not end the feed: the next call continues. Cancel safe.
     pub async fn next(&mut self) -> Result<Transition, CliError> {
         loop {
             if let Some(transition) = self.waiting.pop_front() {
@@ -37,7 +63,12 @@ impl<'a> Feed<'a> {
             let expiry = self.model.next_expiry();
             tokio::select! {
                 observed = self.source.next() => {
-                    self.waiting.extend(self.model.observe(observed?, Moment::now()));
+                    let (observed, now) = (observed?, Moment::now());
+                    if !matches!(observed, Observation::Written(_)) {
+                        let took = self.source.last_poll();
+                        self.last_read = Some(LastRead { moment: now, took });
+                    }
+                    self.waiting.extend(self.model.observe(observed, now));
                 }
                 () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => {
                     self.waiting.extend(self.model.expire(Moment::now()));

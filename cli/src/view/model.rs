@@ -5,6 +5,7 @@
 //! changed for a lease on this host's clock.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::time::Duration;
 
 use incumbent::CandidateInfo;
 use serde_json::{Value, json};
@@ -20,9 +21,12 @@ use crate::elections::{EXPIRED, ElectionStatus, Holder, LeaderStatus};
 use crate::time_format;
 
 /// The most transitions that a model keeps.
-const TAIL: usize = 1000;
+pub const TAIL: usize = 1000;
 /// The most characters of an identity that the tail keeps.
 const TAIL_IDENTITY: usize = 256;
+
+/// How long an election is shown of which the lock has no trace.
+const KEPT: Duration = Duration::from_secs(600);
 
 /// How a status was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +55,7 @@ impl Model {
     }
 
     /// All elections that have or had a leader, by name.
-    pub fn elections(&self) -> impl Iterator<Item = &ElectionView> {
+    pub fn elections(&self) -> impl Iterator<Item = &ElectionView> + Clone {
         self.elections.values()
     }
 
@@ -66,7 +70,7 @@ impl Model {
 
     /// The sets whose shards are among the elections.
     pub fn sets(&self) -> Vec<SetSummary> {
-        sets(self.elections.values())
+        sets(self.elections())
     }
 
     /// Takes an observation. Returns the transitions that it shows; the first ones are the current
@@ -93,11 +97,17 @@ impl Model {
             let status = ElectionStatus { state, written: Some(now.wall), ..status };
             seen.extend(self.take(status, now, How::Absent));
         }
+        for known in self.elections.values_mut() {
+            match there.contains(known.name()) {
+                true => known.gone_since = None,
+                false => _ = known.gone_since.get_or_insert(now.at),
+            }
+        }
         self.is_complete = true;
         seen
     }
 
-    fn take(&mut self, status: ElectionStatus, now: Moment, how: How) -> Option<Transition> {
+    fn take(&mut self, mut status: ElectionStatus, now: Moment, how: How) -> Option<Transition> {
         let before = self.elections.remove(&status.election);
         // Reads and updates may arrive out of order.
         if let Some(known) = &before
@@ -106,6 +116,12 @@ impl Model {
         {
             self.elections.extend(before.map(|known| (status.election, known)));
             return None;
+        }
+        // The trace of a release expires too, on a server that ends entries.
+        if let Some(cause) = before.as_ref().and_then(ElectionView::vacant)
+            && status.is_expired()
+        {
+            status.state = LeaderStatus::Vacant(cause.to_owned());
         }
         let same = before.as_ref().filter(|known| known.is_same_record(&status));
         let unchanged_since = same.map_or(now.at, |same| same.unchanged_since);
@@ -154,6 +170,7 @@ impl Model {
             written,
             vacancy,
             candidates,
+            gone_since: None,
         };
         self.elections.insert(name, view);
         transition.inspect(|transition| self.keep(transition))
@@ -168,9 +185,14 @@ impl Model {
         Some(Deadline { at: time_format::after(now.at, left), lease })
     }
 
-    /// Ends the terms of holders that have not renewed in time.
+    /// Ends the terms of holders that have not renewed in time, and forgets elections of which the
+    /// lock has had no trace for long, unless they were selected by name.
     pub fn expire(&mut self, now: Moment) -> Vec<Transition> {
         let mut seen = Vec::new();
+        if !self.origin.is_named {
+            let is_kept = |since| now.at < time_format::after(since, KEPT);
+            self.elections.retain(|_, known| known.gone_since.is_none_or(is_kept));
+        }
         for known in self.elections.values_mut() {
             let Some(end) = known.expires_at().filter(|end| *end <= now.at) else { continue };
             let Some(holder) = known.holder().cloned() else { continue };

@@ -62,16 +62,7 @@ impl Scene {
 }
 
 fn held(leader: &str, token: u64, lease: Option<Duration>) -> LeaderStatus {
-    LeaderStatus::Held(Holder {
-        leader: leader.to_owned(),
-        token: Some(token),
-        since: None,
-        lease,
-        ttl: lease,
-        advertisement: None,
-        writes: None,
-        pod: None,
-    })
+    LeaderStatus::Held(Holder { lease, ttl: lease, ..Holder::new(leader, Some(token)) })
 }
 
 fn vacant(cause: &str) -> LeaderStatus {
@@ -93,6 +84,40 @@ fn each_renewal_moves_the_deadline() {
     let json = scene.view().json(scene.at(LEASE));
     assert_eq!((&json["remaining_ms"], &json["lease_ms"]), (&5000.into(), &10000.into()));
     assert_eq!(json["deadline"], "1970-01-01T00:00:15Z");
+}
+
+/// A bucket ends the trace of a release, too: with a marker as of an entry that was not renewed.
+#[test]
+fn cause_of_a_vacancy_is_that_of_its_begin() {
+    let mut scene = Scene::new(BUCKET);
+    scene.write(held("a", 1, None), MS, MS);
+    assert_eq!(scene.write(vacant("stopped"), MS * 2, MS * 2).len(), 1);
+    assert!(scene.write(vacant(EXPIRED), LEASE, LEASE).is_empty());
+    assert_eq!(scene.view().vacant(), Some("stopped"));
+    assert_eq!(scene.view().leaderless(scene.at(LEASE)), Some(LEASE - MS * 2));
+    // One that was not seen to begin has the cause that is read.
+    let mut scene = Scene::new(BUCKET);
+    scene.write(vacant(EXPIRED), MS, MS);
+    assert_eq!(scene.view().vacant(), Some(EXPIRED));
+}
+
+/// Names may be made up for each job: a view that stays open does not keep all of them.
+#[test]
+fn election_without_a_trace_is_forgotten() {
+    let mut scene = Scene::new(BUCKET);
+    scene.write(held("a", 1, None), MS, MS);
+    let absent = || Observation::All(Vec::new());
+    scene.model.observe(absent(), scene.at(LEASE));
+    scene.model.expire(scene.at(LEASE + KEPT / 2));
+    assert_eq!(scene.view().vacant(), Some(EXPIRED));
+    // A leader is a trace.
+    scene.write(held("b", 9, None), LEASE + KEPT / 2, LEASE + KEPT / 2);
+    scene.model.expire(scene.at(LEASE + KEPT));
+    assert_eq!(scene.view().holder().map(|holder| &*holder.leader), Some("b"));
+    scene.model.observe(absent(), scene.at(LEASE + KEPT));
+    scene.model.expire(scene.at(LEASE + KEPT * 2));
+    assert!(scene.model.election("e").is_none());
+    assert_eq!(scene.model.transitions().count(), 4, "what happened is kept");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::elections::ElectionStatus;
+use crate::elections::{ElectionStatus, Elections};
 
 /// What a model knows of the lock.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +15,17 @@ pub struct Origin {
     pub lease: Option<Duration>,
     /// Whether elections were selected by name: then one without a leader is reported at first.
     pub is_named: bool,
+}
+
+impl Origin {
+    pub fn of(elections: &Elections<'_>, is_named: bool) -> Self {
+        Self {
+            cause_of_absence: elections.cause_of_absence(),
+            has_lock_times: elections.has_lock_times(),
+            lease: elections.default_lease(),
+            is_named,
+        }
+    }
 }
 
 /// What was read.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::election::ElectionView;
+use super::shards::{SetView, present, shard_of};
 use crate::elections::ElectionStatus;
-use crate::set::{SetView, present, shard_of};
 
 /// A set whose shards are among the elections.
 #[derive(Debug, Clone, PartialEq)]

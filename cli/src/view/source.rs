@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::heard::{Heard, Verdict};
 use super::observation::{Observation, Origin};
@@ -23,6 +24,24 @@ const WITHOUT_UPDATES: Duration = Duration::from_secs(1);
 const READS: usize = 32;
 /// How long a write that the lock has may be on its way.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// The pause after an error of the lock.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Sends all observations of a source, and its errors, until nobody receives them: what a view does
+/// with them delays or repeats no read.
+pub async fn forward(mut source: Source<'_>, to: mpsc::Sender<Result<Observation, CliError>>) {
+    loop {
+        let observed = source.next().await;
+        let has_failed = observed.is_err();
+        if to.send(observed).await.is_err() {
+            return;
+        }
+        if has_failed {
+            sleep(PAUSE).await;
+        }
+    }
+}
 
 /// The outcome of a poll.
 enum Answer {
@@ -39,6 +58,8 @@ pub struct Source<'a> {
     ticks: Interval,
     /// The poll that is under way.
     poll: Option<BoxFuture<'a, Result<Answer, CliError>>>,
+    /// When the last poll began, and how long the last one took that has ended.
+    polled: (Instant, Duration),
     heard: Heard,
     /// The position that the watcher has to reach before `due`.
     awaited: Option<Position>,
@@ -56,18 +77,14 @@ impl<'a> Source<'a> {
             interval(if watcher.reports_every_change() { WITH_UPDATES } else { WITHOUT_UPDATES });
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (poll, heard) = (None, Heard::default());
+        let polled = (Instant::now(), Duration::ZERO);
         let (awaited, due, read_at) = (None, None, None);
-        Ok(Self { elections, names, watcher, ticks, poll, heard, awaited, due, read_at })
+        Ok(Self { elections, names, watcher, ticks, poll, polled, heard, awaited, due, read_at })
     }
 
     /// What a model has to know of the lock.
     pub fn origin(&self) -> Origin {
-        Origin {
-            cause_of_absence: self.elections.cause_of_absence(),
-            has_lock_times: self.elections.has_lock_times(),
-            lease: self.elections.default_lease(),
-            is_named: !self.names.is_empty(),
-        }
+        Origin::of(self.elections, !self.names.is_empty())
     }
 
     /// The next observation. The first one is of all elections.
@@ -78,6 +95,7 @@ impl<'a> Source<'a> {
             if let Some(poll) = &mut self.poll {
                 let answer = poll.await;
                 self.poll = None;
+                self.polled.1 = self.polled.0.elapsed();
                 if let Some(observation) = self.on_answer(answer?) {
                     return Ok(observation);
                 }
@@ -112,6 +130,11 @@ impl<'a> Source<'a> {
                 },
             }
         }
+    }
+
+    /// How long the last poll took.
+    pub fn last_poll(&self) -> Duration {
+        self.polled.1
     }
 
     fn on_answer(&mut self, answer: Answer) -> Option<Observation> {
@@ -150,6 +173,7 @@ impl<'a> Source<'a> {
         if !self.heard.is_complete() {
             return self.begin_read();
         }
+        self.polled.0 = Instant::now();
         let elections = self.elections;
         self.poll =
             Some(Box::pin(async move { Ok(Answer::Position(elections.position().await?)) }));
@@ -169,7 +193,8 @@ impl<'a> Source<'a> {
     /// Reads the elections.
     fn begin_read(&mut self) {
         (self.awaited, self.due) = (None, None);
-        self.read_at = Some(Instant::now());
+        self.polled.0 = Instant::now();
+        self.read_at = Some(self.polled.0);
         let (elections, names) = (self.elections, self.names);
         let is_of_all = self.is_of_all();
         self.poll = Some(Box::pin(async move {

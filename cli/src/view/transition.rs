@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::elections::{Holder, LeaderStatus};
+use crate::elections::{ElectionStatus, Holder, LeaderStatus};
 use crate::time_format;
 
 /// A change of an election's leadership.
@@ -26,6 +26,20 @@ pub struct Transition {
 }
 
 impl Transition {
+    /// A status that was read first at this time.
+    pub fn found(status: ElectionStatus, time: OffsetDateTime) -> Self {
+        Self {
+            election: status.election,
+            time,
+            revision: status.revision,
+            before: None,
+            now: status.state,
+            found: true,
+            leaderless: None,
+            unrenewed: None,
+        }
+    }
+
     /// The leader from now on, or the cause of the vacancy.
     pub fn outcome(&self) -> Result<&Holder, &str> {
         match &self.now {

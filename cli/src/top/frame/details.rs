@@ -1,5 +1,7 @@
 //! One election: its leader, its candidates in the order of succession, its transitions.
 
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -9,8 +11,10 @@ use incumbent::{Advertisement, CandidateInfo};
 use super::canvas::{below, put, right_of};
 use super::theme::Theme;
 use super::{list, tail};
+use crate::history::percent;
 use crate::time_format;
 use crate::top::cell::fit;
+use crate::top::request::Recorded;
 use crate::top::state::State;
 use crate::view::{ElectionView, Moment, set_of, summary};
 
@@ -28,10 +32,12 @@ pub fn draw(
 ) {
     put(buffer, area, 0, election, theme.title());
     let view = state.model.election(election);
-    let fields = view.map_or_else(
+    let mut fields = view.map_or_else(
         || vec![("leader", "none (absent)".to_owned())],
         |view| fields(state, view, now),
     );
+    let recorded = state.recorded.of(election);
+    fields.extend(recorded.map(|recorded| ("recorded", recorded_text(recorded))));
     let mut line = 1;
     for (label, value) in fields {
         put(buffer, area, line, label, Style::new());
@@ -45,8 +51,31 @@ pub fn draw(
     let tail_height = if rest.height >= 8 { rest.height / 3 } else { 0 };
     let candidates = Rect { height: rest.height - tail_height, ..rest };
     draw_candidates(state, view, selected, now, theme, candidates, buffer);
-    let transitions = state.model.transitions().filter(|t| t.election == election);
-    tail::draw(transitions, "TRANSITIONS (UTC)", theme, below(rest, candidates.height), buffer);
+    let live = state.model.transitions().filter(|t| t.election == election);
+    // The earlier ones are of the recording.
+    let first = state.model.transitions().find(|t| t.election == election).map(|t| t.time);
+    let earlier = recorded.and_then(Result::ok).into_iter().flat_map(|r| &r.transitions);
+    let earlier = earlier.filter(|t| !t.found && first.is_none_or(|first| t.time < first));
+    let area = below(rest, candidates.height);
+    tail::draw(earlier.chain(live), "TRANSITIONS (UTC)", now, theme, area, buffer);
+}
+
+/// The statistics of a recording in one line.
+fn recorded_text(recorded: Result<&Recorded, &str>) -> String {
+    let statistics = match recorded {
+        Ok(recorded) => &recorded.statistics,
+        Err(failure) => return failure.to_owned(),
+    };
+    let span = |span: &Duration| time_format::span(*span);
+    let gap = statistics.longest_gap.as_ref().map(|(_, length, _)| span(length));
+    format!(
+        "available {} of {}{}, {} ends of terms{}",
+        percent(statistics.led, statistics.leaderless),
+        span(&statistics.known()),
+        gap.map(|gap| format!(", longest gap {gap}")).unwrap_or_default(),
+        statistics.ends(),
+        statistics.causes()
+    )
 }
 
 fn bar_style(view: Option<&ElectionView>, now: Moment, theme: Theme) -> Style {
@@ -97,8 +126,7 @@ fn fields(state: &State, view: &ElectionView, now: Moment) -> Vec<(&'static str,
 
 /// The set, if the election is a shard of one.
 fn set(state: &State, view: &ElectionView) -> Option<(&'static str, String)> {
-    let set =
-        summary(set_of(view.name())?, state.model.elections().collect::<Vec<_>>().into_iter());
+    let set = summary(set_of(view.name())?, state.model.elections());
     if set.shards < 2 {
         return None; // another election whose name ends in a number
     }

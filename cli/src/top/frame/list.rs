@@ -70,7 +70,7 @@ pub fn draw(state: &State, now: Moment, theme: Theme, area: Rect, buffer: &mut B
         Rect { y: area.y + 2, height: 1, ..area }.intersection(area),
         buffer,
     );
-    let selected = state.selected_index();
+    let selected = state.selected_index(&rows);
     for (index, row) in shown.iter().enumerate() {
         let line = Rect { y: area.y + HEAD + index as u16, height: 1, ..area };
         draw_row(*row, now, &columns, theme, line, buffer);

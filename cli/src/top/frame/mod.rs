@@ -29,7 +29,7 @@ pub fn draw(state: &State, now: Moment, theme: Theme, buffer: &mut Buffer) {
             let rows = Rect { height: body.height.saturating_sub(tail), ..body };
             list::draw(state, now, theme, rows, buffer);
             let tail = Rect { y: rows.bottom(), height: body.height - rows.height, ..body };
-            tail::draw(state.model.transitions(), "TRANSITIONS (UTC)", theme, tail, buffer);
+            tail::draw(state.model.transitions(), "TRANSITIONS (UTC)", now, theme, tail, buffer);
         }
         Screen::Details { election, candidate } => {
             details::draw(state, election, *candidate, now, theme, body, buffer);

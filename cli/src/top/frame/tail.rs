@@ -7,29 +7,38 @@ use ratatui::style::Style;
 use super::canvas::{put, right_of};
 use super::theme::Theme;
 use crate::time_format;
-use crate::view::{Transition, lost};
+use crate::view::{Moment, Transition, lost};
 
 /// The width of the time of day.
 const TIME: u16 = 9;
+/// The width of a time of another day.
+const DATE: u16 = 12;
 
 /// Draws transitions under a heading, the latest one first.
 pub fn draw<'a>(
     transitions: impl DoubleEndedIterator<Item = &'a Transition>,
     heading: &str,
+    now: Moment,
     theme: Theme,
     area: Rect,
     buffer: &mut Buffer,
 ) {
     put(buffer, area, 0, heading, theme.heading());
-    for (line, transition) in (1..area.height).zip(transitions.rev()) {
+    let shown: Vec<_> = (1..area.height).zip(transitions.rev()).collect();
+    let today = time_format::date(now.wall);
+    let is_today = |transition: &Transition| time_format::date(transition.time) == today;
+    let width = if shown.iter().all(|(_, transition)| is_today(transition)) { TIME } else { DATE };
+    for (line, transition) in shown {
         let style = match transition.outcome() {
             Ok(_) => theme.good(),
             Err(_) => theme.bad(),
         };
-        let time = time_format::time_of_day(transition.time);
-        let time = time.trim_end_matches(" UTC");
-        put(buffer, area, line, time, style);
-        put(buffer, right_of(area, TIME), line, &text(transition), Style::new());
+        let time = match is_today(transition) {
+            true => time_format::time_of_day(transition.time),
+            false => time_format::month_and_time(transition.time),
+        };
+        put(buffer, area, line, time.trim_end_matches(" UTC"), style);
+        put(buffer, right_of(area, width), line, &text(transition), Style::new());
     }
 }
 

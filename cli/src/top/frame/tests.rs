@@ -18,7 +18,7 @@ use crate::elections::{ElectionStatus, Holder, LeaderStatus};
 use crate::error::{CliError, Code};
 use crate::top::request::{Done, Request};
 use crate::top::state::Action;
-use crate::view::{Model, Observation, Origin};
+use crate::view::{Asked, Model, Observation, Origin};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (40, 10)];
@@ -29,16 +29,8 @@ fn hostile() -> String {
 }
 
 fn held(leader: &str, token: u64, ago: Duration, now: Moment) -> LeaderStatus {
-    LeaderStatus::Held(Holder {
-        leader: leader.to_owned(),
-        token: Some(token),
-        since: Some(now.wall - ago),
-        lease: None,
-        ttl: None,
-        advertisement: None,
-        writes: None,
-        pod: None,
-    })
+    let since = Some(now.wall - ago);
+    LeaderStatus::Held(Holder { since, ..Holder::new(leader, Some(token)) })
 }
 
 /// Six elections: one of them changes its leader, one expires, one has a hostile leader.
@@ -152,7 +144,7 @@ fn details_show_the_candidates_in_order() {
     let (mut state, now) = scene();
     let requested = press(&mut state, "/shards.1\n\n");
     assert!(
-        matches!(&requested[..], [Action::Request(Request::CallRoll(name))] if name == "shards.1")
+        matches!(&requested[..], [Action::Request(Request::Ask(name, Asked::CallRoll))] if name == "shards.1")
     );
     check("calling", &mut state, now);
     let candidate = |identity: &str, nonce, role, standing| {
@@ -172,8 +164,10 @@ fn details_show_the_candidates_in_order() {
     press(&mut state, "m");
     check("move", &mut state, now);
     let moved = press(&mut state, "y");
-    let [Action::Request(Request::Move(term, to))] = &moved[..] else { panic!("{moved:?}") };
-    assert_eq!((&*term.holder.leader, to.as_deref()), ("host-2", Some("host-1")));
+    let [Action::Request(Request::Ask(_, Asked::Move(term, to)))] = &moved[..] else {
+        panic!("{moved:?}")
+    };
+    assert_eq!((&*term.leader, to.as_deref()), ("host-2", Some("host-1")));
 }
 
 #[test]
@@ -189,8 +183,10 @@ fn change_needs_a_confirmation() {
     press(&mut state, "e");
     check("evict", &mut state, now);
     let evicted = press(&mut state, "y");
-    let [Action::Request(Request::Evict(term))] = &evicted[..] else { panic!("{evicted:?}") };
-    assert_eq!((&*term.status.election, &*term.holder.leader), ("hostile", &*hostile()));
+    let [Action::Request(Request::Ask(election, Asked::Evict(term)))] = &evicted[..] else {
+        panic!("{evicted:?}")
+    };
+    assert_eq!((&**election, &*term.leader), ("hostile", &*hostile()));
     // One change at a time.
     press(&mut state, "e");
     assert!(state.question.is_none());
@@ -240,7 +236,7 @@ fn selected_row_is_visible_at_every_size() {
         for keys in ["G", "g", "?", "q", "\n", "\u{1b}", "e", "n"] {
             press(&mut state, keys);
             frame(&mut state, now, (width, height), PLAIN);
-            let selected = state.selected_index();
+            let selected = state.selected_index(&state.rows());
             let rows = state.offset..state.offset + usize::from(height.max(1));
             assert!(rows.contains(&selected), "{selected} in {rows:?} at {width}x{height}");
         }

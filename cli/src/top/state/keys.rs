@@ -2,8 +2,10 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{Action, Input, Question, Request, Screen, State, Term};
+use super::{Action, Input, Question, Request, Screen, State};
+use crate::elections::Holder;
 use crate::top::cell::fit;
+use crate::view::Asked;
 
 /// The keys, and what they do.
 pub const KEYS: [(&str, &str); 13] = [
@@ -138,30 +140,30 @@ impl State {
     }
 
     fn ask_to_evict(&mut self) {
-        let Some(term) = self.current_term() else {
+        let Some((election, holder)) = self.current_holder() else {
             self.message = Some("no leader to evict".to_owned());
             return;
         };
-        let (leader, name) = (short(&term.holder.leader), short(&term.status.election));
-        let text = match &term.holder.pod {
+        let (leader, name) = (short(&holder.leader), short(&election));
+        let text = match &holder.pod {
             None => format!("Evict {leader}, who leads {name}"),
             Some(_) => format!(
                 "Delete the lock of pod {leader}, which may still work when the successor starts"
             ),
         };
-        self.ask(text, Request::Evict(Box::new(term)));
+        self.ask(text, Request::Ask(election, Asked::Evict(holder)));
     }
 
     fn ask_to_move(&mut self) {
-        let Some(term) = self.current_term() else {
+        let Some((election, holder)) = self.current_holder() else {
             self.message = Some("no leader to move from".to_owned());
             return;
         };
-        let to = self.selected_candidate().filter(|to| *to != term.holder.leader);
+        let to = self.selected_candidate().filter(|to| *to != holder.leader);
         let successor = to.as_deref().map_or_else(|| "any ready candidate".to_owned(), short);
-        let (leader, name) = (short(&term.holder.leader), short(&term.status.election));
+        let (leader, name) = (short(&holder.leader), short(&election));
         let text = format!("Move {name} from {leader} to {successor}");
-        self.ask(text, Request::Move(Box::new(term), to));
+        self.ask(text, Request::Ask(election, Asked::Move(holder, to)));
     }
 
     fn ask(&mut self, text: String, request: Request) {
@@ -180,10 +182,10 @@ impl State {
         Some(Action::Request(question.request))
     }
 
-    /// The term that a change is about.
-    fn current_term(&self) -> Option<Term> {
+    /// The election that a change is about, and its leader.
+    fn current_holder(&self) -> Option<(String, Holder)> {
         let view = self.current()?.view?;
-        Some(Term { status: view.status().clone(), holder: view.holder()?.clone() })
+        Some((view.name().to_owned(), view.holder()?.clone()))
     }
 
     /// The candidate that is selected in the details.

@@ -1,14 +1,17 @@
 //! The state of the view: keys, observations and results go in, and what is to be shown comes out.
 
 mod keys;
+mod recorded;
 mod rows;
 
 use crate::error::CliError;
-use crate::view::{Model, Moment, Observation};
+use crate::history::Recording;
+use crate::view::{Asked, Model, Moment, Observation};
 
 pub use self::keys::KEYS;
+use self::recorded::RecordedState;
 pub use self::rows::{Row, Sort};
-use super::request::{Done, Request, Term};
+use super::request::{Done, Request};
 
 /// What is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +83,8 @@ pub struct State {
     is_roll_due: bool,
     /// Whether a change has been requested and is not done.
     pub is_changing: bool,
+    /// What is recorded of the election that is shown.
+    pub recorded: RecordedState,
 }
 
 impl State {
@@ -104,6 +109,7 @@ impl State {
             roll_failure: None,
             is_roll_due: false,
             is_changing: false,
+            recorded: RecordedState::default(),
         }
     }
 
@@ -145,7 +151,27 @@ impl State {
         let Screen::Details { election, .. } = &self.screen else { return None };
         self.is_roll_due = false;
         self.calling = Some(election.clone());
-        Some(Request::CallRoll(election.clone()))
+        Some(Request::Ask(election.clone(), Asked::CallRoll))
+    }
+
+    /// Takes a recording, or why there is none, which is shown.
+    pub fn open_recording(&mut self, opened: Result<Recording, CliError>) -> Option<Recording> {
+        match opened {
+            Ok(recording) => {
+                self.recorded.open();
+                Some(recording)
+            }
+            Err(failure) => {
+                self.message = Some(format!("no recording: {failure}"));
+                None
+            }
+        }
+    }
+
+    /// The read of the recording that is due for the election that is shown.
+    pub fn due_recorded(&mut self, now: Moment) -> Option<Request> {
+        let Screen::Details { election, .. } = &self.screen else { return None };
+        self.recorded.due(election, now)
     }
 
     /// Takes what came of a request.
@@ -161,6 +187,7 @@ impl State {
                     Err(_) => {}
                 }
             }
+            Done::Recorded { election, answer } => self.recorded.take(election, answer, now),
             Done::Change(outcome) => {
                 self.is_changing = false;
                 self.message = Some(match outcome {
@@ -179,9 +206,9 @@ impl State {
     /// Shows so many rows, among them the selected one.
     pub fn set_page(&mut self, rows: usize) {
         self.page = rows.max(1);
-        let count = self.rows().len();
-        let selected = self.selected_index();
-        let last = count.saturating_sub(self.page);
+        let rows = self.rows();
+        let selected = self.selected_index(&rows);
+        let last = rows.len().saturating_sub(self.page);
         self.offset =
             self.offset.clamp((selected + 1).saturating_sub(self.page), selected).min(last);
     }

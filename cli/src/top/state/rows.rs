@@ -47,7 +47,8 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn contains(&self, text: &str) -> bool {
+    /// Whether a text contains this one, in lower case.
+    fn contains(&self, lower: &str) -> bool {
         let holder = self.view.and_then(ElectionView::holder);
         let address = holder.and_then(|holder| holder.advertisement.as_deref());
         let texts = [
@@ -55,8 +56,7 @@ impl Row<'_> {
             holder.map(|holder| holder.leader.as_str()),
             address.map(incumbent::Advertisement::address),
         ];
-        let text = text.to_lowercase();
-        texts.into_iter().flatten().any(|part| part.to_lowercase().contains(&text))
+        texts.into_iter().flatten().any(|text| text.to_lowercase().contains(lower))
     }
 
     fn cmp(&self, other: &Self, by: Sort) -> Ordering {
@@ -94,9 +94,10 @@ impl State {
     pub fn rows(&self) -> Vec<Row<'_>> {
         let found = self.model.elections().map(|view| Row { name: view.name(), view: Some(view) });
         let absent = self.absent().map(|name| Row { name, view: None });
+        let filter = self.filter.to_lowercase();
         let mut rows: Vec<Row<'_>> = found
             .chain(absent)
-            .filter(|row| self.filter.is_empty() || row.contains(&self.filter))
+            .filter(|row| self.filter.is_empty() || row.contains(&filter))
             .collect();
         rows.sort_by(|a, b| {
             let order = a.cmp(b, self.sort);
@@ -105,10 +106,10 @@ impl State {
         rows
     }
 
-    /// The index of the selected row: the first one, if the selected election is gone.
-    pub fn selected_index(&self) -> usize {
+    /// The index of the selected one of all rows: the first one, if the selected election is gone.
+    pub fn selected_index(&self, rows: &[Row<'_>]) -> usize {
         let selected = self.selected.as_deref();
-        self.rows().iter().position(|row| Some(row.name) == selected).unwrap_or_default()
+        rows.iter().position(|row| Some(row.name) == selected).unwrap_or_default()
     }
 
     /// The election that keys act on.
@@ -118,15 +119,19 @@ impl State {
                 let view = self.model.election(election);
                 Some(Row { name: election, view })
             }
-            Screen::List | Screen::Help => self.rows().get(self.selected_index()).copied(),
+            Screen::List | Screen::Help => {
+                let rows = self.rows();
+                rows.get(self.selected_index(&rows)).copied()
+            }
         }
     }
 
     /// Selects the row so many rows further.
     pub(super) fn move_by(&mut self, rows: isize) {
-        let last = self.rows().len().saturating_sub(1);
-        let index = self.selected_index().saturating_add_signed(rows).min(last);
-        self.select(index);
+        let all = self.rows();
+        let last = all.len().saturating_sub(1);
+        let index = self.selected_index(&all).saturating_add_signed(rows).min(last);
+        self.selected = all.get(index).map(|row| row.name.to_owned());
     }
 
     pub(super) fn select(&mut self, index: usize) {
@@ -136,15 +141,16 @@ impl State {
     /// Selects the next row, or the one before, that contains what is searched.
     pub(super) fn find(&mut self, is_forward: bool) -> Option<Action> {
         let rows = self.rows();
-        let (count, from) = (rows.len(), self.selected_index());
+        let (count, from) = (rows.len(), self.selected_index(&rows));
+        let search = self.search.to_lowercase();
         let steps = 1..=count;
         let at = |step: usize| match is_forward {
             true => (from + step) % count,
             false => (from + count - step) % count,
         };
-        let found = steps.map(at).find(|index| rows[*index].contains(&self.search));
-        match found {
-            Some(index) => self.select(index),
+        let found = steps.map(at).map(|index| rows[index]).find(|row| row.contains(&search));
+        match found.map(|row| row.name.to_owned()) {
+            Some(name) => self.selected = Some(name),
             None => self.message = Some(format!("not found: {}", self.search)),
         }
         None

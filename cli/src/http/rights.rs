@@ -1,4 +1,4 @@
-//! Who may act on a candidate over HTTP: users of its Unix socket, or holders of a token.
+//! Who may act over HTTP: users of the Unix socket, or holders of a token.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,14 +24,15 @@ pub enum Rights {
     Nobody,
     /// Everybody: the mode of the socket decides who connects.
     Everybody,
-    Token(Arc<str>),
+    /// Those who send it. With the flag that gave it, for refusals.
+    Token(Arc<str>, &'static str),
 }
 
 impl Rights {
     /// Reads the token of a file, which only its owner and group may read.
-    pub fn of_file(path: &Path) -> Result<Self, CliError> {
+    pub fn of_file(flag: &'static str, path: &Path) -> Result<Self, CliError> {
         let failed = |why: String| {
-            let message = format!("--http-token-file {}: {why}", path.display());
+            let message = format!("{flag} {}: {why}", path.display());
             CliError::new(Code::Usage, message)
         };
         let cannot = |error: io::Error| failed(one_line(&error));
@@ -47,25 +48,27 @@ impl Rights {
             token if token.contains(char::is_whitespace) => {
                 Err(failed("it has several words: put one in it".to_owned()))
             }
-            token => Ok(Self::Token(token.into())),
+            token => Ok(Self::Token(token.into(), flag)),
         }
     }
 
     /// Why the request is refused; `None` if it is not.
-    fn refusal(&self, headers: &HeaderMap) -> Option<&'static str> {
+    pub fn refusal(&self, headers: &HeaderMap) -> Option<String> {
         match self {
             Self::Everybody => None,
             Self::Nobody => Some(
-                "refused: start this candidate with --http unix:PATH, or with --http-token-file\n",
+                "refused: start this candidate with --http unix:PATH, or with --http-token-file\n"
+                    .to_owned(),
             ),
-            Self::Token(token) => {
+            Self::Token(token, flag) => {
                 let given = headers.get(header::AUTHORIZATION);
                 let given = given.and_then(|given| given.to_str().ok()?.strip_prefix("Bearer "));
                 // The length of a token is no secret.
                 let same =
                     given.is_some_and(|given| bool::from(given.as_bytes().ct_eq(token.as_bytes())));
-                let line = "refused: send the token of --http-token-file, as in \
-                            `Authorization: Bearer TOKEN`\n";
+                let line = format!(
+                    "refused: send the token of {flag}, as in `Authorization: Bearer TOKEN`\n"
+                );
                 (!same).then_some(line)
             }
         }

@@ -1,4 +1,4 @@
-//! Background tasks of a candidate.
+//! Background tasks.
 
 use tokio::task::JoinHandle;
 

@@ -131,16 +131,7 @@ mod tests {
     use crate::elections::{Holder, LeaderStatus};
 
     fn held(election: &str, leader: &str) -> ElectionStatus {
-        let state = LeaderStatus::Held(Holder {
-            leader: leader.to_owned(),
-            token: Some(7),
-            since: None,
-            lease: None,
-            ttl: None,
-            advertisement: None,
-            writes: None,
-            pod: None,
-        });
+        let state = LeaderStatus::Held(Holder::new(leader, Some(7)));
         ElectionStatus { election: election.to_owned(), revision: 1, written: None, state }
     }
 

@@ -1,28 +1,25 @@
-//! Where HTTP is served, by a candidate or a member of a set.
+//! Sockets to serve HTTP at: an address and port, or a Unix socket.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::{TcpListener, UnixListener};
 
-use super::background::BackgroundTask;
 use super::connections;
-use super::http_rights::Rights;
-use super::unix_socket::{self, SocketFile};
+use super::rights::Rights;
+use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
 use crate::text::one_line;
+use crate::unix_socket::{self, SocketFile};
 
-/// Upper bounds of histograms, in seconds: renewals take milliseconds, takeovers up to a lease.
-const BUCKETS: [f64; 14] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The flags that select a listener, for errors.
+#[derive(Debug, Clone, Copy)]
+pub struct Flags {
+    pub address: &'static str,
+    pub token_file: &'static str,
+}
 
 /// Where it listens.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,11 +34,10 @@ enum Socket {
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket that listens, and the metrics to serve at it.
+/// A socket that listens, and who may act.
 pub struct HttpListener {
     socket: Socket,
-    metrics: PrometheusHandle,
-    pub(super) rights: Rights,
+    pub rights: Rights,
 }
 
 /// It serves until it is dropped.
@@ -51,15 +47,20 @@ pub struct ServedHttp {
 }
 
 impl HttpListener {
-    /// Must be called before the campaign starts, which looks for a metrics recorder once.
-    pub async fn bind(address: &str, token_file: Option<&Path>) -> Result<Self, CliError> {
-        let address = Address::parse(address)?;
+    pub async fn bind(
+        flags: Flags,
+        address: &str,
+        token_file: Option<&Path>,
+    ) -> Result<Self, CliError> {
+        let address = Address::parse(flags.address, address)?;
         let rights = match (&address, token_file) {
             (Address::Tcp(_), None) => Rights::Nobody,
-            (Address::Tcp(_), Some(file)) => Rights::of_file(file)?,
+            (Address::Tcp(_), Some(file)) => Rights::of_file(flags.token_file, file)?,
             (Address::Unix(_), None) => Rights::Everybody,
             (Address::Unix(_), Some(_)) => {
-                let message = "--http-token-file has no effect with --http unix:PATH: omit it";
+                let Flags { address, token_file } = flags;
+                let message =
+                    format!("{token_file} has no effect with {address} unix:PATH: omit it");
                 return Err(CliError::new(Code::Usage, message));
             }
         };
@@ -78,25 +79,21 @@ impl HttpListener {
                 Socket::Unix(UnixListener::from_std(socket)?, file)
             }
         };
-        let metrics = PrometheusBuilder::new()
-            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
-            .and_then(PrometheusBuilder::install_recorder)
-            .map_err(|error| cannot(&error))?;
-        match &socket {
+        let listener = Self { socket, rights };
+        match listener.port() {
             // The port that was chosen, if it was 0.
-            Socket::Tcp(socket) => {
-                if let Ok(address) = socket.local_addr() {
-                    tracing::info!(%address, "serving HTTP");
-                }
-            }
-            Socket::Unix(..) => tracing::info!(%address, "serving HTTP"),
+            Some(address) => tracing::info!(%address, "serving HTTP"),
+            None => tracing::info!(%address, "serving HTTP"),
         }
-        Ok(Self { socket, metrics, rights })
+        Ok(listener)
     }
 
-    /// The route of the metrics.
-    pub fn metrics(&self) -> Router {
-        Router::new().route("/metrics", get(render)).with_state(self.metrics.clone())
+    /// The address and port; `None` for a Unix socket.
+    pub fn port(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.local_addr().ok(),
+            Socket::Unix(..) => None,
+        }
     }
 
     /// Serves these routes.
@@ -113,7 +110,7 @@ impl HttpListener {
 
 impl Address {
     /// A bare port is bound to the loopback address; any other address must be given.
-    fn parse(text: &str) -> Result<Self, CliError> {
+    fn parse(flag: &str, text: &str) -> Result<Self, CliError> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }
@@ -121,7 +118,7 @@ impl Address {
         port.or_else(|_| text.parse()).map(Self::Tcp).map_err(|_| {
             let hint = "use a port, as in 8080, an address and a port, as in 0.0.0.0:8080, \
                         or unix:PATH";
-            CliError::new(Code::Usage, format!("invalid --http {text:?}: {hint}"))
+            CliError::new(Code::Usage, format!("invalid {flag} {text:?}: {hint}"))
         })
     }
 }
@@ -135,27 +132,13 @@ impl fmt::Display for Address {
     }
 }
 
-/// One line: the health, or the problem.
-pub fn respond(health: Result<String, String>) -> (StatusCode, String) {
-    let (status, line) = match health {
-        Ok(line) => (StatusCode::OK, line),
-        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
-    };
-    (status, line + "\n")
-}
-
-async fn render(State(metrics): State<PrometheusHandle>) -> impl IntoResponse {
-    metrics.run_upkeep();
-    ([(header::CONTENT_TYPE, METRICS)], metrics.render())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn bare_port_is_bound_to_loopback() {
-        let parsed = |text: &str| Address::parse(text).map(|address| address.to_string()).ok();
+        let parsed = |text: &str| Address::parse("--http", text).map(|at| at.to_string()).ok();
         assert_eq!(parsed("8080").as_deref(), Some("127.0.0.1:8080"));
         assert_eq!(parsed("0.0.0.0:8080").as_deref(), Some("0.0.0.0:8080"));
         assert_eq!(parsed("[::1]:80").as_deref(), Some("[::1]:80"));

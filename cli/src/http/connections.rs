@@ -75,7 +75,7 @@ pub async fn serve(mut socket: impl Listener, routes: Router) {
     }
 }
 
-/// Serves one request. The body is not read.
+/// Serves one request. The routes bound its body.
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, routes: Router) {
     let (end, extent) = watch::channel(Instant::now() + MAX_DURATION);
     let service = service_fn(move |mut request: Request<Incoming>| {

@@ -1,0 +1,193 @@
+//! `election history`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use time::{Date, OffsetDateTime};
+
+use crate::elections::Elections;
+use crate::error::{CliError, Code};
+use crate::history::{self, Day, History, Recording, Span, State, Statistics};
+use crate::lock_args::{LockArgs, check_name};
+use crate::output::{self, Format, Printing};
+use crate::time_format::{self, with_millis};
+
+/// Show the terms of an election, the gaps without a leader between them, and statistics of both.
+///
+/// With --from it reads a file of `incumbent record`, and needs no server. Without it, it reads
+/// the writes that a NATS bucket still stores: as many as its history has, renewals included, and
+/// none older than its TTL. Other locks know the current term only. Needs the rights of an
+/// observer.
+#[derive(Args)]
+pub struct ShowHistory {
+    /// The election; with Kubernetes its object.
+    name: String,
+    /// The recording to read, a file of `incumbent record`.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// How far to look back, as in 7d or 12h [default: as far as it reaches].
+    #[arg(long, value_name = "DURATION", value_parser = time_format::parse_up_to_a_year)]
+    since: Option<Duration>,
+    #[command(flatten)]
+    printing: Printing,
+}
+
+impl ShowHistory {
+    pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
+        let since = self
+            .since
+            .and_then(|span| OffsetDateTime::now_utc().checked_sub(span.try_into().ok()?));
+        let history = match &self.from {
+            Some(file) => {
+                check_name(&self.name)?;
+                let recording = Recording::open(file).await?;
+                recording.history(&self.name, since).await?.ok_or_else(|| {
+                    let message =
+                        format!("election {}: nothing of it is in {}", self.name, file.display());
+                    CliError::new(Code::NotFound, message)
+                })?
+            }
+            None => self.of_lock(lock, since).await?,
+        };
+        match self.printing.output {
+            Format::Json => output::json(&history.json()),
+            Format::Table => print(&history),
+        }
+    }
+
+    /// What the lock knows.
+    async fn of_lock(
+        &self,
+        lock: &LockArgs,
+        since: Option<OffsetDateTime>,
+    ) -> Result<History, CliError> {
+        let elections = Elections::open(lock, Some(&self.name)).await?;
+        let absent = || {
+            let message =
+                format!("election {}: no leader, and no trace of an earlier one", self.name);
+            CliError::new(Code::NotFound, message)
+        };
+        if let Elections::Nats(bucket) = &elections {
+            let statuses = bucket.stored(&self.name).await?;
+            let (count, limit) = (statuses.len(), bucket.history());
+            let history =
+                history::stored(&self.name, &elections, statuses, since).ok_or_else(absent)?;
+            output::note(reach(bucket.bucket(), limit, count, bucket.ttl()));
+            return Ok(history);
+        }
+        let status = elections.now(&self.name).await?;
+        if status.revision == 0 {
+            return Err(absent());
+        }
+        output::note("this lock stores the last write only; `incumbent record` keeps a history");
+        Ok(history::current(status, since))
+    }
+}
+
+/// How far the writes of a bucket reach back, and what to do about it.
+fn reach(bucket: &str, limit: i64, count: usize, ttl: Option<Duration>) -> String {
+    let ttl = ttl.map(|ttl| format!(", none older than its TTL of {}", time_format::span(ttl)));
+    let ttl = ttl.unwrap_or_default();
+    if limit == 1 {
+        return format!(
+            "bucket {bucket} stores the last write only: `incumbent record` keeps a history; \
+             `kv edit {bucket} --history 64` would store 64 writes, renewals included{ttl}"
+        );
+    }
+    format!(
+        "bucket {bucket} has {count} writes of this election: it stores {limit}, renewals \
+         included{ttl}; `incumbent record` keeps more"
+    )
+}
+
+fn print(history: &History) -> Result<(), CliError> {
+    let mut rows: Vec<(OffsetDateTime, [String; 6])> = Vec::new();
+    rows.extend(history.spans().map(|span| (span.begin.at, row(span, history.until()))));
+    rows.extend(history.unknown().into_iter().map(|part| {
+        let length = Duration::try_from(part.end - part.begin).unwrap_or_default();
+        let cells = [
+            with_millis(part.begin),
+            with_millis(part.end),
+            time_format::span(length),
+            "unknown".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+        ];
+        (part.begin, cells)
+    }));
+    rows.sort_by_key(|(begin, _)| *begin);
+    output::table(
+        ["begin (UTC)", "end", "length", "leader", "token", "cause"],
+        rows.into_iter().map(|(_, row)| row),
+    )?;
+    output::line("")?;
+    print_statistics(&history.statistics())
+}
+
+fn row(span: &Span, until: OffsetDateTime) -> [String; 6] {
+    // An end that nobody saw is before the time that is known.
+    let about = |seen: bool| if seen { "" } else { "~" };
+    let end = span.end.map(|end| format!("{}{}", about(end.seen), with_millis(end.at)));
+    let (leader, token, cause) = match (&span.state, &span.cause) {
+        (State::Led { leader, token }, cause) => {
+            let token = token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+            let cause = cause.clone().or(span.end.map(|_| "unknown".to_owned()));
+            (leader.clone(), token, cause)
+        }
+        (State::Leaderless, cause) => ("none".to_owned(), "-".to_owned(), cause.clone()),
+    };
+    [
+        format!("{}{}", about(span.begin.seen), with_millis(span.begin.at)),
+        end.unwrap_or_else(|| "now".to_owned()),
+        time_format::span(span.length(until)),
+        leader,
+        token,
+        cause.map_or_else(|| "-".to_owned(), |cause| cause.replace('_', " ")),
+    ]
+}
+
+fn print_statistics(statistics: &Statistics) -> Result<(), CliError> {
+    let days = statistics.days.iter().map(|(date, day)| day_row(*date, day));
+    if !statistics.days.is_empty() {
+        output::table(["day (UTC)", "available", "known", "leaderless", "ends"], days)?;
+        output::line("")?;
+    }
+    let known = match statistics.known() {
+        Duration::ZERO => "unknown".to_owned(),
+        known => format!(
+            "{} of {} known",
+            history::percent(statistics.led, statistics.leaderless),
+            time_format::span(known)
+        ),
+    };
+    let unknown = match statistics.unknown {
+        Duration::ZERO => String::new(),
+        span => format!(", {} unknown", time_format::span(span)),
+    };
+    output::line(format!("available: {known}{unknown}"))?;
+    if let Some((begin, length, cause)) = &statistics.longest_gap {
+        let cause = cause.as_deref().unwrap_or("unknown").replace('_', " ");
+        output::line(format!(
+            "longest gap: {} from {} ({})",
+            time_format::span(*length),
+            with_millis(*begin),
+            crate::text::printable(&cause)
+        ))?;
+    }
+    let causes = statistics.causes();
+    let mean = statistics.mean_between_changes();
+    let mean = mean.map(|mean| format!(", one in {} on average", time_format::span(mean)));
+    let ends = statistics.ends();
+    output::line(format!("ends of terms: {ends}{causes}{}", mean.unwrap_or_default()))
+}
+
+fn day_row(date: Date, day: &Day) -> [String; 5] {
+    [
+        date.to_string(),
+        history::percent(day.led, day.leaderless),
+        time_format::span(day.led.saturating_add(day.leaderless)),
+        time_format::span(day.leaderless),
+        day.changes.to_string(),
+    ]
+}

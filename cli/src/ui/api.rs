@@ -1,0 +1,186 @@
+//! The routes of the page: its files, its events, and what it asks of the lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router, middleware};
+use incumbent::lock::Pause;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use time::{OffsetDateTime, SignedDuration};
+use tokio::sync::Semaphore;
+
+use super::hub::Hub;
+use super::{access, events, files, reader};
+use crate::elections::{Holder, PodInfo};
+use crate::error::{CliError, Code};
+use crate::history::Recording;
+use crate::http::{Extent, Rights};
+use crate::view::{Answer, Asked};
+
+/// The most bytes of the body of a request: names and identities.
+const MAX_BODY: usize = 16 * 1024;
+
+/// How many histories are computed at once.
+const READS: usize = 2;
+/// How far back a page reads a recording.
+const RECORDED: SignedDuration = SignedDuration::days(31);
+
+/// A recording, and how often it may be read at once.
+#[derive(Clone)]
+struct Reads {
+    recording: Recording,
+    at_once: Arc<Semaphore>,
+}
+
+type Failure = (StatusCode, Json<Value>);
+
+/// All routes of the page.
+pub fn routes(hub: Hub, recording: Option<Recording>, rights: Rights) -> Router {
+    let mut data =
+        Router::new().route("/api/events", get(follow)).route("/api/roll-call", post(call_roll));
+    if hub.allows_changes() {
+        data = data
+            .route("/api/evict", post(evict))
+            .route("/api/move", post(hand_over))
+            .route("/api/pause", post(pause));
+    }
+    let mut data = data.with_state(hub);
+    if let Some(recording) = recording {
+        let reads = Reads { recording, at_once: Arc::new(Semaphore::new(READS)) };
+        data = data.merge(Router::new().route("/api/history", post(history)).with_state(reads));
+    }
+    let data = data
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn(allow_time))
+        .route_layer(middleware::from_fn_with_state(rights, access::check));
+    files::routes().merge(data).layer(middleware::map_response(async |mut response: Response| {
+        response.headers_mut().extend(files::HEADERS);
+        response
+    }))
+}
+
+/// Keeps the connection for as long as a request may take.
+async fn allow_time(
+    Extension(extent): Extension<Extent>,
+    request: axum::extract::Request,
+    next: middleware::Next,
+) -> Response {
+    extent.extend(reader::WITHIN);
+    next.run(request).await
+}
+
+async fn follow(
+    State(hub): State<Hub>,
+    Extension(extent): Extension<Extent>,
+) -> Result<Response, Failure> {
+    match hub.viewer() {
+        Some(viewer) => Ok(events::respond(viewer, &extent)),
+        None => Err(refused(StatusCode::SERVICE_UNAVAILABLE, "too many browsers show this page")),
+    }
+}
+
+/// An election, and for some requests its term, as the page was sent it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    election: String,
+    leader: Option<String>,
+    token: Option<u64>,
+    pod: Option<Pod>,
+    /// The candidate to move to.
+    to: Option<String>,
+    /// How long to pause; 0: resume.
+    seconds: Option<u64>,
+}
+
+/// What tells the pod of a leader for life from others of its name.
+#[derive(Deserialize)]
+struct Pod {
+    uid: String,
+    lock: String,
+}
+
+type Body = Result<Json<Question>, JsonRejection>;
+
+async fn call_roll(State(hub): State<Hub>, body: Body) -> Result<Json<Value>, Failure> {
+    let question = parsed(body)?;
+    answer(hub.ask(question.election, Asked::CallRoll).await)
+}
+
+async fn evict(State(hub): State<Hub>, body: Body) -> Result<Json<Value>, Failure> {
+    let mut question = parsed(body)?;
+    let holder = question.holder()?;
+    answer(hub.ask(question.election, Asked::Evict(holder)).await)
+}
+
+async fn hand_over(State(hub): State<Hub>, body: Body) -> Result<Json<Value>, Failure> {
+    let mut question = parsed(body)?;
+    let holder = question.holder()?;
+    answer(hub.ask(question.election, Asked::Move(holder, question.to)).await)
+}
+
+async fn pause(State(hub): State<Hub>, body: Body) -> Result<Json<Value>, Failure> {
+    let question = parsed(body)?;
+    let span = question.seconds.map(Duration::from_secs).filter(|span| *span <= Pause::MAX);
+    let span = span.ok_or_else(|| refused(StatusCode::BAD_REQUEST, "seconds: 0 to 86400"))?;
+    answer(hub.ask(question.election, Asked::Pause(span)).await)
+}
+
+/// What was recorded of an election: the fields of `election history -o json`, or `null`.
+async fn history(State(reads): State<Reads>, body: Body) -> Result<Json<Value>, Failure> {
+    let question = parsed(body)?;
+    let _permit = reads.at_once.acquire().await; // never closed
+    let since = OffsetDateTime::now_utc().checked_sub(RECORDED);
+    match reads.recording.history(&question.election, since).await {
+        Ok(history) => Ok(Json(history.map_or(Value::Null, |history| history.json()))),
+        Err(failure) => Err(failed(&failure)),
+    }
+}
+
+impl Question {
+    /// The holder whose term is meant.
+    fn holder(&mut self) -> Result<Holder, Failure> {
+        let missing = || refused(StatusCode::BAD_REQUEST, "leader: the one whose term is meant");
+        let leader = self.leader.take().ok_or_else(missing)?;
+        let pod = self.pod.take().map(|Pod { uid, lock }| {
+            Box::new(PodInfo { uid, phase: String::new(), gone: false, lock })
+        });
+        Ok(Holder { pod, ..Holder::new(leader, self.token) })
+    }
+}
+
+fn parsed(body: Body) -> Result<Question, Failure> {
+    match body {
+        Ok(Json(question)) => Ok(question),
+        Err(error) => Err(refused(error.status(), &error.body_text())),
+    }
+}
+
+fn answer(answer: Result<Answer, CliError>) -> Result<Json<Value>, Failure> {
+    match answer {
+        Ok(Answer::Roll(roll)) => Ok(Json(json!({"done": null, "answers": roll.len()}))),
+        Ok(Answer::Done(line)) => Ok(Json(json!({ "done": line }))),
+        Err(failure) => Err(failed(&failure)),
+    }
+}
+
+fn failed(failure: &CliError) -> Failure {
+    let status = match failure.code() {
+        Some(Code::Usage) => StatusCode::BAD_REQUEST,
+        Some(Code::NotFound) => StatusCode::NOT_FOUND,
+        Some(Code::Denied) => StatusCode::FORBIDDEN,
+        Some(Code::Unreachable) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(Code::Failed) | None => StatusCode::CONFLICT,
+    };
+    refused(status, &failure.to_string())
+}
+
+fn refused(status: StatusCode, why: &str) -> Failure {
+    (status, Json(json!({ "error": why })))
+}
