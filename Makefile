@@ -13,15 +13,15 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams tools clean rust
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams pictures tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: rust ## Ten workers elect a leader, it is killed, another takes over (LOCK=sqlite: in a file; LOCK=memory: in one process; neither needs a server)
+demo: rust ## Ten workers elect a leader, it is killed, another takes over and a timeline shows it (LOCK=sqlite: in a file; LOCK=memory: in one process; neither needs a server; SVG=FILE draws the timeline)
 	@[ "$(LOCK)" = memory ] || [ "$(LOCK)" = sqlite ] || scripts/install-nats.sh 2.15.1
 	$(CARGO) build --package incumbent-demo $(if $(filter sqlite,$(LOCK)),--features sqlite)
-	@LOCK=$(LOCK) scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
+	@LOCK=$(LOCK) SVG="$(SVG)" scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
 
 # Each step runs even if another fails: one run shows all that is wrong.
 test: rust ## What everybody runs: lint, and every test that needs no server but the newest nats-server
@@ -73,6 +73,7 @@ lint: rust ## Formatting, clippy, documentation: no warnings, no broken links
 	@scripts/check-docs.py
 	@docs/diagrams/render.py --check
 	@scripts/plot.py --check docs/diagrams/*.csv
+	@scripts/timeline.py --check
 	$(CARGO) run --quiet --package incumbent-layers
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
@@ -120,13 +121,19 @@ diagrams: ## Draw docs/diagrams/*.svg from the texts and figures beside them
 	@docs/diagrams/render.py
 	@scripts/plot.py --write docs/diagrams/*.csv
 
-tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL and the object stores, and build the Kubernetes API server (minutes, once)
+pictures: rust ## Draw docs/pictures/ from runs of the programs (ONLY=demo)
+	@scripts/install-nats.sh 2.15.1
+	@scripts/install-chromium.sh
+	@scripts/pictures.sh $(ONLY)
+
+tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL, the object stores and Chromium, and build the Kubernetes API server (minutes, once)
 	@scripts/install-nats.sh
 	@scripts/install-postgres.sh
 	@scripts/install-democracy.sh
 	@tests/programs/build.sh kube-apiserver
 	@tests/programs/build.sh clientgo
 	@scripts/install-object-stores.sh
+	@scripts/install-chromium.sh
 
 clean: ## Remove what was built, and .tools
 	rm -rf .tools

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 tests="${CARGO:-cargo} test --workspace --all-features --no-fail-fast"
 
 # Integration tests that are quick as a whole, with the unit tests.
-quick=(protocol memory metrics campaign run)
+quick=(protocol memory metrics spans campaign run)
 quick_targets=$(printf -- ' --test %s' "${quick[@]}")
 
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
@@ -20,6 +20,7 @@ older_servers="v2_10 v2_11 v2_12 v2_14"
 several_servers="topologies::"
 other_locks="kubernetes:: object_storage_doctor:: postgres_doctor:: refused_writes::"
 sentinel_locks="locks::postgres locks::kubernetes"
+browser="page::"
 sqlite="sqlite names:: of_a_file"
 skip() { printf -- ' --skip %s' $1; }
 
@@ -31,7 +32,7 @@ quick)
         "$tests --lib --bins$quick_targets" \
         "RUST_TEST_THREADS=8 $tests --test nats --$(skip "$older_servers $several_servers")" \
         "$tests --test sql -- $sqlite" \
-        "$tests --test operator --$(skip "$older_servers $several_servers $other_locks")" \
+        "$tests --test operator --$(skip "$older_servers $several_servers $other_locks $browser")" \
         "$tests --test sentinel --$(skip "$sentinel_locks")" \
         "SCHEDULES=200 $tests --test schedules"
     ;;
@@ -50,7 +51,7 @@ print(*sorted({target["name"] for target in targets if "test" in target["kind"]}
         "${steps[@]}" \
         "$tests --test nats -- $older_servers $several_servers" \
         "$tests --test sql --$(skip "$sqlite")" \
-        "$tests --test operator -- $older_servers $several_servers $other_locks" \
+        "$tests --test operator -- $older_servers $several_servers $other_locks $browser" \
         "$tests --test sentinel -- $sentinel_locks" \
         "$tests --test schedules" \
         "$tests --doc"

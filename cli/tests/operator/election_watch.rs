@@ -76,16 +76,7 @@ async fn watch_continues_after_a_server_restart() {
 
 #[tokio::test]
 async fn watch_needs_only_the_rights_of_an_observer() {
-    let users = r#"authorization: { users: [
-        { user: admin, password: p },
-        { user: observer, password: p, permissions: {
-            publish: ["$JS.API.STREAM.INFO.KV_B", "$JS.API.STREAM.MSG.GET.KV_B"],
-            subscribe: ["incumbent.B.>", "_INBOX.>"],
-        } },
-    ] }"#;
-    let server = Server::builder().config(users).start().await;
-    let user = |name| Shell::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
-    let (admin, observer) = (user("admin"), user("observer"));
+    let (_server, admin, observer) = Shell::with_observer(&[]).await;
     admin.out(&["kv", "add", "B", "--election", "-q"]);
     admin.out(&["kv", "put", "B", "e", "one"]);
     observer.out(&["election", "info", "--bucket", "B"]);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use incumbent_test_support::PseudoTerminal;
 use rustix::io::ioctl_fionread;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use vt100::Parser;
 
@@ -33,13 +33,8 @@ pub struct Screen {
 impl Screen {
     /// Starts a command of a shell on a terminal with so many columns and lines.
     pub fn start(shell: &Shell, args: &[&str], (columns, lines): (u16, u16)) -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&controller).expect("a terminal of ours");
-        unlockpt(&controller).expect("an unlocked terminal");
-        let name = ptsname(&controller, Vec::new()).expect("its name");
-        let name = name.to_str().expect("text").to_owned();
-        let open = || File::options().read(true).write(true).open(&name).expect("its other side");
-        let side = open();
+        let terminal = PseudoTerminal::open();
+        let side = terminal.side();
         tcsetwinsize(&side, size(columns, lines)).expect("a size");
         let program = shell.command(args);
         // The terminal controls the command, so that a change of its size is signalled.
@@ -47,11 +42,11 @@ impl Screen {
         command.arg("--ctty").arg(program.get_program()).args(args).env_clear();
         command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TERM", "xterm").env("PATH", "/usr/bin:/bin").current_dir(shell.home());
-        command.stdin(open()).stdout(open()).stderr(open());
+        command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
         let child = Mutex::new(command.spawn().expect("the program starts"));
         let sides = (length(lines), length(columns));
         let shown = Arc::new((Mutex::new(Parser::new(sides.0, sides.1, 0)), Condvar::new()));
-        let controller = File::from(controller);
+        let controller = terminal.controller;
         let (mut reader, to) = (controller.try_clone().expect("a handle"), Arc::clone(&shown));
         let hangs = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&hangs);
@@ -94,6 +89,11 @@ impl Screen {
     /// Waits until no line of the screen contains this text.
     pub fn wait_for_no(&self, text: &str) {
         self.wait_until(&format!("no {text}"), |screen| !screen.contents().contains(text));
+    }
+
+    /// What the terminal shows now, with its colors.
+    pub fn shown(&self) -> vt100::Screen {
+        self.shown.0.lock().expect("a parser").screen().clone()
     }
 
     /// From now on the terminal takes no output but what its buffers hold.

@@ -8,8 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use incumbent_test_support::Server;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use incumbent_test_support::{PseudoTerminal, Server};
 use tempfile::TempDir;
 
 /// Limit of every wait.
@@ -40,6 +39,29 @@ impl Shell {
     /// A shell whose NATS_URL is this server.
     pub fn at(server: &Server) -> Self {
         Self { server: Some(server.url()), ..Self::bare() }
+    }
+
+    /// A server, and shells of an administrator and of an observer of bucket `B`, who may publish
+    /// to these subjects too.
+    pub async fn with_observer(more: &[&str]) -> (Server, Self, Self) {
+        let publish = [&["$JS.API.STREAM.INFO.KV_B", "$JS.API.STREAM.MSG.GET.KV_B"], more].concat();
+        let users = format!(
+            r#"authorization: {{ users: [
+                {{ user: admin, password: p }},
+                {{ user: observer, password: p, permissions: {{
+                    publish: {publish:?}, subscribe: ["incumbent.B.>", "_INBOX.>"],
+                }} }},
+            ] }}"#
+        );
+        let server = Server::builder().config(users).start().await;
+        let user = |name| Self::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
+        let (admin, observer) = (user("admin"), user("observer"));
+        (server, admin, observer)
+    }
+
+    /// Starts a candidate with a lease of 4 s.
+    pub fn campaign(&self, election: &str, identity: &str) -> Running {
+        self.start(&["campaign", election, "--lease", "4s", "--identity", identity])
     }
 
     /// Sets an environment variable.
@@ -210,18 +232,17 @@ impl Shell {
 
     /// Starts a command on a terminal.
     pub fn on_terminal(&self, args: &[&str]) -> Terminal {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&controller).expect("a terminal of ours");
-        unlockpt(&controller).expect("an unlocked terminal");
-        let name = ptsname(&controller, Vec::new()).expect("its name");
-        let name = name.to_str().expect("text").to_owned();
-        let open = || File::options().read(true).write(true).open(&name).expect("its other side");
+        let terminal = PseudoTerminal::open();
         let mut command = self.command(args);
-        command.env("TERM", "xterm").stdin(open()).stdout(open()).stderr(open());
+        command
+            .env("TERM", "xterm")
+            .stdin(terminal.side())
+            .stdout(terminal.side())
+            .stderr(terminal.side());
         let child = command.spawn().expect("the program starts");
         // This closes our copies of the other side, so that reading ends with the program.
         drop(command);
-        Terminal { child, controller: File::from(controller), seen: String::new() }
+        Terminal { child, controller: terminal.controller, seen: String::new() }
     }
 }
 

@@ -7,10 +7,6 @@ use crate::shell::{Running, Shell};
 
 const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 
-fn campaign(shell: &Shell, name: &str, identity: &str) -> Running {
-    shell.start(&["campaign", name, "--lease", "4s", "--identity", identity])
-}
-
 /// Reads lines until this candidate is one of the election.
 fn joined(mut candidate: Running, leader: &str) -> Running {
     candidate.line_with(&format!("leader: {leader}"));
@@ -21,9 +17,9 @@ fn joined(mut candidate: Running, leader: &str) -> Running {
 async fn changes_of_leadership_are_live_at_every_size() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
-    let mut first = campaign(&shell, "my_app", "first");
+    let mut first = shell.campaign("my_app", "first");
     first.line_with("won");
-    let second = joined(campaign(&shell, "my_app", "second"), "first");
+    let second = joined(shell.campaign("my_app", "second"), "first");
     let sizes = [(80, 24), (120, 40), (40, 10)];
     let screens = sizes.map(|size| Screen::start(&shell, &["top"], size));
     for screen in &screens {
@@ -42,7 +38,7 @@ async fn changes_of_leadership_are_live_at_every_size() {
         assert!(has_line(&shown, &["my_app", "second", "[", "]"]), "no bar: {shown}");
     }
 
-    let _third = joined(campaign(&shell, "my_app", "third"), "second");
+    let _third = joined(shell.campaign("my_app", "third"), "second");
     // The smallest one evicts. It asks, and any key but y is a no.
     let small = &screens[2];
     small.press("en");
@@ -188,16 +184,7 @@ async fn view_goes_on_when_the_server_returns() {
 
 #[tokio::test]
 async fn view_needs_only_the_rights_of_an_observer() {
-    let users = r#"authorization: { users: [
-        { user: admin, password: p },
-        { user: observer, password: p, permissions: {
-            publish: ["$JS.API.STREAM.INFO.KV_B", "$JS.API.STREAM.MSG.GET.KV_B", "incumbent-roll-call.B.>"],
-            subscribe: ["incumbent.B.>", "_INBOX.>"],
-        } },
-    ] }"#;
-    let server = Server::builder().config(users).start().await;
-    let user = |name| Shell::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
-    let (admin, observer) = (user("admin"), user("observer"));
+    let (_server, admin, observer) = Shell::with_observer(&["incumbent-roll-call.B.>"]).await;
     admin.out(&["kv", "add", "B", "--election", "--ttl", "4s", "-q"]);
     let mut leader = admin.start(&["campaign", "e", "--bucket", "B", "--identity", "one"]);
     leader.line_with("won");

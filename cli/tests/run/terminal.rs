@@ -1,13 +1,12 @@
 //! `incumbent` in a shell with job control, on a pseudo-terminal.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
+use incumbent_test_support::PseudoTerminal;
 use rustix::process::Signal;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::env::{TIMEOUT, TestEnv};
@@ -22,12 +21,7 @@ struct Shell {
 
 impl Shell {
     async fn start() -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
-        grantpt(&ours).expect("ours");
-        unlockpt(&ours).expect("ours");
-        let name = ptsname(&ours, Vec::new()).expect("a name");
-        let name = std::ffi::OsStr::from_bytes(name.as_bytes());
-        let theirs = OpenOptions::new().read(true).write(true).open(name).expect("its other end");
+        let terminal = PseudoTerminal::open();
         // `setsid` makes this the controlling terminal of the shell.
         let child = Command::new("setsid")
             .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
@@ -35,12 +29,12 @@ impl Shell {
             .env("INCUMBENT", env!("CARGO_BIN_EXE_incumbent"))
             .env_remove("NATS_URL")
             .env_remove("NATS_CREDS")
-            .stdin(Stdio::from(theirs.try_clone().expect("a handle")))
-            .stdout(Stdio::from(theirs.try_clone().expect("a handle")))
-            .stderr(Stdio::from(theirs))
+            .stdin(terminal.side())
+            .stdout(terminal.side())
+            .stderr(terminal.side())
             .spawn()
             .expect("setsid and bash");
-        let keyboard = File::from(ours);
+        let keyboard = terminal.controller;
         let mut reader = keyboard.try_clone().expect("a handle");
         let (sender, output) = unbounded_channel();
         std::thread::spawn(move || {

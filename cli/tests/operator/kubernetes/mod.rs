@@ -13,3 +13,4 @@ mod refusals;
 mod rights;
 mod sentinel;
 mod top;
+mod ui;

@@ -11,6 +11,7 @@
 //! - [`Authority`]: certificates for servers and their clients.
 //! - [`Pooler`]: PgBouncer in front of it.
 //! - [`object_stores`]: stores for Google Cloud Storage, S3 and Azure Blob Storage.
+//! - [`Browser`]: a headless Chromium.
 //! - [`Process`], [`Port`], [`monitor`]: for servers that are started in another way.
 //! - [`Proxy`]: carries messages of the NATS protocol, and loses, holds or cuts those that a test
 //!   chooses.
@@ -26,6 +27,7 @@
 
 mod authority;
 mod binaries;
+mod browser;
 mod checkout;
 mod cluster;
 mod directory;
@@ -46,10 +48,12 @@ mod ports;
 mod postgres;
 mod process;
 mod proxy;
+mod pseudo_terminal;
 mod server;
 
 pub use authority::Authority;
 pub use binaries::{Version, find};
+pub use browser::Browser;
 pub use checkout::checkout;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use disk::SmallDisk;
@@ -68,4 +72,5 @@ pub use ports::Port;
 pub use postgres::PostgresServer;
 pub use process::Process;
 pub use proxy::{Flow, Proxy, Request, Trap, Way};
+pub use pseudo_terminal::PseudoTerminal;
 pub use server::{Server, ServerBuilder};

@@ -1,0 +1,276 @@
+//! `record`: what it writes, whatever happens to it, and what `election history` makes of it.
+
+use std::time::Duration;
+
+use incumbent_test_support::{Server, eventually};
+use serde_json::Value;
+use sqlx::{Connection, SqliteConnection};
+
+use crate::screen::Screen;
+use crate::shell::{Running, Shell};
+
+pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+pub const FILE: &str = "rec.sqlite";
+
+/// A recorder that has opened its file and its lock.
+pub fn record(shell: &Shell, args: &[&str]) -> Running {
+    let mut recorder = shell.start_with_errors(&[&["record", "--to", FILE], args].concat());
+    recorder.line_with("recording ");
+    recorder
+}
+
+pub fn history(shell: &Shell, election: &str) -> Option<Value> {
+    let args = ["election", "history", election, "--from", FILE, "-o", "json"];
+    let output = shell.run(&args);
+    (output.code == Some(0)).then(|| serde_json::from_str(&output.stdout).expect("JSON"))
+}
+
+/// The spans of a history in words: kind, leader, and the cause.
+pub fn spans(history: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let line = |span: &Value| [&span["kind"], &span["leader"], &span["cause"]].map(text).join(" ");
+    history["spans"].as_array().expect("spans").iter().map(line).collect()
+}
+
+/// Waits until the recording has these spans.
+pub async fn recorded(shell: &Shell, election: &str, expected: &[&str]) -> Value {
+    let mut last = Vec::new();
+    let found = eventually("the spans", async || {
+        let history = history(shell, election)?;
+        last = spans(&history);
+        (last == expected).then_some(history)
+    });
+    tokio::time::timeout(Duration::from_secs(50), found)
+        .await
+        .unwrap_or_else(|_| panic!("{election}: {:?}", history(shell, election)))
+}
+
+pub fn put(shell: &Shell, election: &str, leader: &str) {
+    shell.out(&["kv", "put", BUCKET, election, leader]);
+}
+
+/// A bucket that keeps what is put.
+pub async fn server() -> (Server, Shell) {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+    (server, shell)
+}
+
+pub async fn query(shell: &Shell, sql: &'static str) -> Vec<(i64,)> {
+    let url = format!("sqlite:{}", shell.home().join(FILE).display());
+    let mut connection = SqliteConnection::connect(&url).await.expect("a file");
+    sqlx::query_as(sql).fetch_all(&mut connection).await.expect("rows")
+}
+
+#[tokio::test]
+async fn each_change_is_recorded_with_its_cause() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let campaign =
+        |identity| shell.start(&["campaign", "my_app", "--lease", "2s", "--identity", identity]);
+    let mut first = campaign("first");
+    first.line_with("won");
+    let recorder = record(&shell, &[]);
+    recorded(&shell, "my_app", &["term first -"]).await;
+    first.end_with("KILL");
+    recorded(&shell, "my_app", &["term first expired", "gap - expired"]).await;
+    let mut second = campaign("second");
+    second.line_with("won");
+    shell.out(&["election", "evict", "my_app", "--force"]);
+    second.line_with("lost");
+    second.line_with("won");
+    second.end_with("TERM");
+    let expected = [
+        "term first expired",
+        "gap - expired",
+        "term second evicted",
+        "gap - evicted",
+        "term second stopped",
+        "gap - stopped",
+    ];
+    let history = recorded(&shell, "my_app", &expected).await;
+    assert_eq!(history["spans"][0]["begin_seen"], false, "it led before: {history}");
+    assert_eq!(history["spans"][2]["begin_seen"], true, "{history}");
+    let statistics = &history["statistics"];
+    assert_eq!(statistics["changes"], 3);
+    assert_eq!(statistics["changes_by_cause"]["evicted"], 1);
+    let gap = &statistics["longest_gap"];
+    assert!(gap["ms"].as_u64() >= history["spans"][1]["ms"].as_u64(), "{history}");
+    assert!(statistics["availability_percent"].as_f64().is_some_and(|p| p > 0.0 && p < 100.0));
+    assert_eq!(statistics["days"].as_array().map(|days| !days.is_empty()), Some(true));
+    let silent = query(&shell, "SELECT unrenewed_ms FROM transition WHERE cause = 'expired'").await;
+    assert!(silent[0].0 >= 2000, "{silent:?}");
+
+    let table = shell.out(&["election", "history", "my_app", "--from", FILE]);
+    assert!(table.contains("BEGIN (UTC)") && table.contains("second"), "{table}");
+    assert!(table.contains("ends of terms: 3 (evicted 1, expired 1, stopped 1)"), "{table}");
+    assert_eq!(recorder.end_with("INT"), Some(2), "as `election watch`");
+    assert!(!shell.home().join("rec.sqlite-wal").exists(), "one file is all there is");
+}
+
+#[tokio::test]
+async fn restarted_recorder_doubles_nothing_and_knows_what_it_missed() {
+    let (_server, shell) = server().await;
+    let recorder = record(&shell, &[]);
+    for election in ["stays", "changes", "ends"] {
+        put(&shell, election, "one");
+        recorded(&shell, election, &["term one -"]).await;
+    }
+    assert_eq!(recorder.end_with("TERM"), Some(15));
+    put(&shell, "changes", "two");
+    shell.out(&["kv", "del", BUCKET, "ends", "--force"]);
+    let recorder = record(&shell, &[]);
+    let changed = ["term one -", "unknown - -", "term two -"];
+    let changes = recorded(&shell, "changes", &changed).await;
+    assert_eq!(changes["spans"][0]["end_seen"], false, "{changes}");
+    assert_eq!(changes["statistics"]["changes_by_cause"]["unknown"], 1, "{changes}");
+    recorded(&shell, "stays", &["term one -", "unknown - -"]).await;
+    let ends = recorded(&shell, "ends", &["term one -", "unknown - -", "gap - evicted"]).await;
+    assert!(ends["statistics"]["unknown_ms"].as_u64().is_some_and(|ms| ms > 0), "{ends}");
+    let rows = query(&shell, "SELECT count(*) FROM transition").await;
+
+    // Nothing happens between these two.
+    recorder.end_with("TERM");
+    let recorder = record(&shell, &[]);
+    put(&shell, "new", "one");
+    recorded(&shell, "new", &["term one -"]).await;
+    let after = query(&shell, "SELECT count(*) FROM transition WHERE election < 4").await;
+    assert_eq!(after, rows);
+    recorder.end_with("TERM");
+}
+
+#[tokio::test]
+async fn leader_that_renews_is_stored_once() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let args = ["campaign", "my_app", "--lease", "2s", "--identity", "one"];
+    let mut leader = shell.start(&args);
+    leader.line_with("won");
+    let writes = || {
+        let bucket = ["kv", "get", BUCKET, "my_app", "-o", "json"];
+        shell.json(&bucket)["revision"].as_u64().expect("a revision")
+    };
+    for run in 1..=3 {
+        let recorder = record(&shell, &[]);
+        eventually("what it found", async || {
+            let observed = query(&shell, "SELECT count(*) FROM observation").await;
+            (observed == [(run,)]).then_some(())
+        })
+        .await;
+        assert_eq!(query(&shell, "SELECT count(*) FROM transition").await, [(1,)], "run {run}");
+        recorder.end_with("TERM");
+        let before = writes();
+        eventually("a renewal", async || (writes() > before).then_some(())).await;
+    }
+    leader.end_with("TERM");
+}
+
+#[tokio::test]
+async fn entry_that_vanished_while_nobody_recorded_has_no_leader() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    shell.out(&["kv", "add", BUCKET, "--ttl", "2s", "-q"]);
+    put(&shell, "e", "one");
+    let recorder = record(&shell, &[]);
+    recorded(&shell, "e", &["term one -"]).await;
+    recorder.end_with("TERM");
+    eventually("no entry", async || {
+        (shell.run(&["kv", "get", BUCKET, "e"]).code == Some(3)).then_some(())
+    })
+    .await;
+    let _recorder = record(&shell, &[]);
+    recorded(&shell, "e", &["term one -", "unknown - -", "gap - expired"]).await;
+}
+
+#[tokio::test]
+async fn killed_recorder_leaves_a_readable_file_and_an_unknown_time() {
+    let (_server, shell) = server().await;
+    let recorder = record(&shell, &["e"]);
+    put(&shell, "e", "one");
+    recorded(&shell, "e", &["term one -"]).await;
+    recorder.end_with("KILL");
+    let left = history(&shell, "e").expect("a readable file");
+    assert_eq!(spans(&left), ["term one -"]);
+    let _recorder = record(&shell, &["e"]);
+    let history = recorded(&shell, "e", &["term one -", "unknown - -"]).await;
+    let statistics = &history["statistics"];
+    assert!(statistics["unknown_ms"].as_u64().is_some_and(|ms| ms > 0), "{history}");
+    assert_eq!(statistics["availability_percent"], 100.0, "of what is known");
+    put(&shell, "e", "two");
+    recorded(&shell, "e", &["term one -", "unknown - -", "term two -"]).await;
+}
+
+#[tokio::test]
+async fn recorder_goes_on_when_the_server_returns() {
+    let (server, shell) = server().await;
+    put(&shell, "e", "one");
+    let mut recorder = record(&shell, &["--timeout", "1s"]);
+    recorded(&shell, "e", &["term one -"]).await;
+    server.stop().await;
+    recorder.line_with("lock failing: ");
+    server.start_again().await;
+    recorder.line_with("lock recovered");
+    put(&shell, "e", "two");
+    let history = recorded(&shell, "e", &["term one -", "unknown - -", "term two -"]).await;
+    assert_eq!(history["spans"][0]["end_seen"], true, "{history}");
+}
+
+#[tokio::test]
+async fn lock_without_watchers_is_recorded_with_the_rest() {
+    let shell = Shell::bare();
+    let lock = ["--lock", "sqlite:locks.db"];
+    let campaign = |identity| {
+        let args = ["campaign", "e", "--lease", "2s", "--identity", identity];
+        shell.start(&[&args[..], &lock].concat())
+    };
+    let mut first = campaign("first");
+    first.line_with("won");
+    let _recorder = record(&shell, &lock);
+    recorded(&shell, "e", &["term first -"]).await;
+    first.end_with("KILL");
+    recorded(&shell, "e", &["term first expired", "gap - expired"]).await;
+    let mut second = campaign("second");
+    second.line_with("won");
+    let expected = ["term first expired", "gap - expired", "term second -"];
+    let history = recorded(&shell, "e", &expected).await;
+    assert!(history["spans"][1]["ms"].is_u64(), "{history}");
+    let output = shell.run(&[&["election", "history", "e", "-o", "json"][..], &lock].concat());
+    assert!(output.stderr.contains("`incumbent record` keeps a history"), "{output:?}");
+    let current: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert_eq!(spans(&current), ["term second -"]);
+}
+
+#[tokio::test]
+async fn recorder_needs_only_the_rights_of_an_observer() {
+    let (_server, admin, observer) = Shell::with_observer(&[]).await;
+    admin.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
+    admin.out(&["kv", "edit", "B", "--history", "10", "-q"]);
+    let _recorder = record(&observer, &["--bucket", "B"]);
+    admin.out(&["kv", "put", "B", "e", "one"]);
+    admin.out(&["kv", "put", "B", "e", "two"]);
+    recorded(&observer, "e", &["term one -", "term two -"]).await;
+    let stored = observer.json(&["election", "history", "e", "--bucket", "B", "-o", "json"]);
+    assert_eq!(spans(&stored), ["term one -", "term two -"]);
+}
+
+#[tokio::test]
+async fn view_shows_what_is_recorded() {
+    let (_server, shell) = server().await;
+    let recorder = record(&shell, &[]);
+    put(&shell, "e", "one");
+    put(&shell, "e", "two");
+    shell.out(&["kv", "del", BUCKET, "e", "--force"]);
+    put(&shell, "e", "three");
+    let expected = ["term one -", "term two evicted", "gap - evicted", "term three -"];
+    recorded(&shell, "e", &expected).await;
+    let screen = Screen::start(&shell, &["top", "--recording", FILE], (120, 30));
+    screen.wait_for(&["e ", "three"]);
+    screen.press("\r");
+    screen.wait_for(&["recorded", "available", "2 ends of terms", "evicted 1"]);
+    screen.wait_for(&["two was evicted"]);
+    put(&shell, "e", "four");
+    screen.wait_for(&["four leads, succeeding three"]);
+    screen.wait_for(&["3 ends of terms"]);
+    recorder.end_with("TERM");
+}
