@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # demo.sh PROGRAM: ten workers, each a process of its own, elect a leader on a nats-server; the leader is killed, and
-# later another is stopped; each time a standby takes over.
+# later another is stopped; each time a standby takes over. Its last lines are a timeline: who led when, and the gaps.
 #
 # PROGRAM is the example `ten_workers`. LOCK=sqlite has them share a file, without a server (PROGRAM then needs the feature
-# `sqlite`). LOCK=memory runs its ten workers in one process, without a server: there they
-# elect a leader, and end.
+# `sqlite`). LOCK=memory runs its ten workers in one process, without a server: there they elect a leader, and end one
+# after the other. SVG=FILE draws the timeline into this file, and LINES_FILE=FILE keeps the lines that it is made from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,6 +14,31 @@ server=
 workers=() # process ids, by the number of the worker; empty once it has ended
 
 say() { printf '\n== %s\n' "$1"; }
+
+# Prints a line, and keeps it for the timeline.
+tell() {
+    printf '%s\n' "$1"
+    printf '%s\n' "$1" >>"$directory/lines"
+}
+
+# The time of day in UTC, as the workers print it.
+now() {
+    local micros=${EPOCHREALTIME:-$(python3 -c 'import time; print(f"{time.time():.6f}")' 2>/dev/null || date +%s.000000)}
+    local seconds=${micros%[.,]*} rest=${micros#*[.,]}
+    seconds=$((seconds % 86400))
+    printf '%02d:%02d:%02d.%s' $((seconds / 3600)) $((seconds / 60 % 60)) $((seconds % 60)) "${rest:0:3}"
+}
+
+# Prints who led when, from the lines of the workers.
+timeline() {
+    if ! command -v python3 >/dev/null; then
+        say "no timeline: it needs python3"
+        return
+    fi
+    say "who led when"
+    scripts/timeline.py ${SVG:+--svg "$SVG"} <"$directory/lines"
+    [ -z "${LINES_FILE:-}" ] || cp "$directory/lines" "$LINES_FILE"
+}
 
 # Ends a child with a signal, and waits for its end.
 end() {
@@ -71,7 +96,7 @@ watch_leader() {
             echo "no worker said anything for 30 s" >&2
             exit 1
         fi
-        echo "$line"
+        tell "$line"
         case $line in
             *" leads, with token "*)
                 leader=${line#* worker-}
@@ -86,7 +111,7 @@ watch_leader() {
 watch_end() {
     local line
     while read -r -t 1 line <&3; do
-        echo "$line"
+        tell "$line"
     done
 }
 
@@ -94,7 +119,10 @@ watch_end() {
 end_leader() {
     local process=${workers[$leader]}
     workers[$leader]=
+    local at
+    at=$(now) # before the signal: until it arrives, the leader works
     end "$1" "$process"
+    [ "$1" != KILL ] || tell "$at worker-$leader is killed"
 }
 
 mkfifo "$directory/said"
@@ -109,6 +137,7 @@ if [ "${LOCK:-nats}" = memory ]; then
     leader=0
     end_leader TERM
     watch_end
+    timeline
     exit 0
 fi
 
@@ -142,3 +171,4 @@ done
 leader=$last
 end_leader TERM
 watch_end
+timeline
