@@ -352,13 +352,12 @@ impl ElectionBuilder {
         let machine = machine.recorded(history);
         let nonce = machine.settings().nonce;
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
-        let (shared, inbox) =
-            Shared::new(self.name.into(), (identity, nonce), self.clock, self.lock);
+        let candidate = (identity, nonce, self.moves.site.clone());
+        let shared = Shared::new(self.name.into(), candidate, self.clock, self.lock);
         let done = before(&shared);
         driver::spawn(
             &runtime,
             Arc::clone(&shared),
-            inbox,
             CandidateParts {
                 locks,
                 machine,

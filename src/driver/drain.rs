@@ -34,7 +34,7 @@ impl Driver {
         let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.drain.clone());
         let Some(callback) = callback else { return };
         let call = async move { call(&callback, notice, "on_drain").await };
-        self.draining = Some(tokio::spawn(call.instrument(term.span())));
+        self.tasks().draining = Some(tokio::spawn(call.instrument(term.span())));
     }
 
     /// The work of the term has ended, and with it a drain.
@@ -60,7 +60,7 @@ impl Driver {
 
     /// The term has ended, however that came about: whatever waited for its drain waits no more.
     pub(super) fn drain_is_over(&mut self) {
-        if let Some(call) = self.draining.take() {
+        if let Some(call) = self.tasks().draining.take() {
             call.abort();
         }
         self.end_drain();

@@ -38,5 +38,6 @@ impl Drop for Finish {
             status.state = State::Unknown;
         });
         shared.close();
+        shared.inbox.close();
     }
 }

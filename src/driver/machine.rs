@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Output};
-use crate::lock::{Need, Token};
+use crate::lock::{Capabilities, Need, Token};
 use crate::protocol::{
     Action, BackoffPolicy, Drain, Elector, Event, Leader, MemberSettings, MultiElector,
     PreviousTerm, Settings, State, WaitReason,
@@ -91,12 +91,12 @@ impl Machine {
 
     /// Whether a few hints of the lock are not enough for it.
     pub fn wants_all_hints(&self, now: Instant, lock: usize) -> bool {
-        match &self.electors {
-            Electors::Single(elector) => elector.wants_all_hints(now),
-            Electors::Multi(multi) => {
-                multi.electors().nth(lock).is_some_and(|elector| elector.wants_all_hints(now))
-            }
-        }
+        self.elector(lock).is_some_and(|elector| elector.wants_all_hints(now))
+    }
+
+    /// What it takes the lock for.
+    pub fn capabilities(&self, lock: usize) -> Option<&Capabilities> {
+        self.elector(lock).map(Elector::capabilities)
     }
 
     /// Whether candidates receive a few of the hints of the first required lock.
@@ -115,6 +115,13 @@ impl Machine {
         match &self.electors {
             Electors::Single(elector) => elector.state(),
             Electors::Multi(multi) => multi.state(),
+        }
+    }
+
+    fn elector(&self, lock: usize) -> Option<&Elector> {
+        match &self.electors {
+            Electors::Single(elector) => Some(elector),
+            Electors::Multi(multi) => multi.electors().nth(lock),
         }
     }
 

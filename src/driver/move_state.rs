@@ -76,13 +76,3 @@ pub(crate) fn standing(health: Option<&Health>, aside: bool) -> Standing {
         _ => Standing::Ready,
     }
 }
-
-/// The answers to the call that is under way; never, while there is none.
-pub(super) async fn poll_move(
-    moves: &mut Option<Box<DriverMoves>>,
-) -> Result<Vec<CandidateInfo>, LockError> {
-    match moves.as_mut().and_then(|moves| moves.call.as_mut()) {
-        Some(call) => (&mut call.answers).await,
-        None => std::future::pending().await,
-    }
-}

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tracing::{debug, info, warn};
 
 use super::Driver;
@@ -104,7 +103,7 @@ impl Driver {
     fn call(&mut self, request: CandidateRequest, within: Duration, reply: Option<ReplyTo>) {
         let shared = Arc::clone(self.shared());
         let answers =
-            async move { shared.lock.call_roll(&shared.name, request, within).await }.boxed();
+            Box::pin(async move { shared.lock.call_roll(&shared.name, request, within).await });
         self.moves().call = Some(MoveInFlight { answers, reply });
     }
 
@@ -123,7 +122,7 @@ impl Driver {
             CandidateRequest::Identify => return true,
             CandidateRequest::Succeed(to) => {
                 // One that acquires nothing would only interrupt the term.
-                let (settings, site) = (self.machine.settings(), self.site.as_ref());
+                let (settings, site) = (self.machine.settings(), self.finish.shared.site.as_ref());
                 let may = !leads && settings.may_acquire();
                 self.chosen |= may && *to == Successor::Candidate(settings.nonce);
                 return may && to.includes_candidate(settings.nonce, &settings.identity, site);

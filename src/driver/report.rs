@@ -40,8 +40,8 @@ impl Driver {
                 let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
                 info!(leader = %identity, token = ?leader.token.map(|t| t.0), "observed leader");
                 let with_choria = self.machine.settings().with_choria;
-                let expires =
-                    self.requests_of.get(lock).is_some_and(|a| a.capabilities.expires_entries);
+                let capabilities = self.machine.capabilities(lock);
+                let expires = capabilities.is_some_and(|lock| lock.expires_entries);
                 if leader.token.is_none() && expires && !with_choria {
                     warn!(
                         leader = %identity,

@@ -1,14 +1,13 @@
 //! Requests in flight to the locks of an election.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::lock::{Capabilities, HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
+use crate::lock::{HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
 use crate::protocol::{LockFailure, Response};
 use crate::time::clock::Instant;
 use crate::util::text::{error_chain, escape_line};
@@ -19,25 +18,24 @@ const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A lock, and the request in flight to it.
 pub(crate) struct LockRequests {
     pub lock: Arc<dyn Lock>,
-    /// As last passed to the elector.
-    pub capabilities: Capabilities,
-    request: Option<PendingRequest>,
+    /// The request under way.
+    request: Option<BoxFuture<'static, Settled>>,
     subscription: Subscription,
     wants_all_hints: bool,
 }
 
-/// A request under way.
-struct PendingRequest {
-    id: u64,
-    sent: Instant,
-    renews: bool,
-    response: BoxFuture<'static, Response>,
+/// A request that has its response.
+pub(crate) struct Settled {
+    pub id: u64,
+    pub sent: Instant,
+    /// Whether it was a renewal.
+    pub renews: bool,
+    pub response: Response,
 }
 
 impl LockRequests {
     pub fn new(lock: Arc<dyn Lock>, name: &str, sink: HintSink) -> Self {
         Self {
-            capabilities: lock.capabilities(),
             request: None,
             subscription: lock.subscribe(name, sink),
             wants_all_hints: false,
@@ -56,28 +54,26 @@ impl LockRequests {
     pub fn ask(&mut self, id: u64, sent: Instant, name: Arc<str>, request: Request) {
         let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
         let lock = Arc::clone(&self.lock);
-        let response = Box::pin(async move { perform(&*lock, &name, request).await });
-        self.request = Some(PendingRequest { id, sent, renews, response });
+        self.request = Some(Box::pin(async move {
+            Settled { id, sent, renews, response: perform(&*lock, &name, request).await }
+        }));
     }
 }
 
-/// Waits for the response to the request in flight, for ever if there is none. Cancel safe.
-pub(crate) async fn next_response(
+/// A response to a request in flight, and to which lock that was.
+pub(crate) fn poll_response(
     requests_of: &mut [LockRequests],
-) -> (usize, u64, Response, (Instant, bool)) {
-    std::future::poll_fn(|cx| {
-        for (lock, requests_of) in requests_of.iter_mut().enumerate() {
-            if let Some(request) = &mut requests_of.request
-                && let Poll::Ready(response) = Pin::new(&mut request.response).poll(cx)
-            {
-                let ready = (lock, request.id, response, (request.sent, request.renews));
-                requests_of.request = None;
-                return Poll::Ready(ready);
-            }
+    cx: &mut Context<'_>,
+) -> Poll<(usize, Settled)> {
+    for (lock, requests_of) in requests_of.iter_mut().enumerate() {
+        if let Some(request) = &mut requests_of.request
+            && let Poll::Ready(settled) = request.as_mut().poll(cx)
+        {
+            requests_of.request = None;
+            return Poll::Ready((lock, settled));
         }
-        Poll::Pending
-    })
-    .await
+    }
+    Poll::Pending
 }
 
 /// Sends a request, and returns its response.

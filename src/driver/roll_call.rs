@@ -32,12 +32,12 @@ impl Driver {
     pub(super) fn answer(&mut self, lock: usize, call: RollCall, handover: Option<HandoverAnswer>) {
         let settings = self.machine.settings();
         let Some(requests_of) = self.requests_of.get(lock) else { return };
-        let since_origin = u64::try_from(self.started.since_origin().as_millis());
+        let since_origin = u64::try_from(self.shared().started.since_origin().as_millis());
         let as_leader = handover.is_some();
         let spread = if call.request.has_one_answer() { 0.0 } else { SPREAD * fastrand::f64() };
         let fixed = CandidateInfo {
             priority: settings.priority,
-            site: self.site.clone(),
+            site: self.shared().site.clone(),
             since_unix_ms: settings.origin_unix_ms.saturating_add(since_origin.unwrap_or(0)),
             pause: self.pause(),
             handover,

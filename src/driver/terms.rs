@@ -53,7 +53,7 @@ impl Driver {
                     term.run_to_the_last(callback(leadership)).await;
                 }
             };
-            self.work = Some(tokio::spawn(work.instrument(term_span)));
+            self.tasks().work = Some(tokio::spawn(work.instrument(term_span)));
         }
         shared.publish(Change::Won { token });
     }
@@ -80,11 +80,11 @@ impl Driver {
             shared,
             term,
             loss,
-            work: self.work.take(),
+            work: self.tasks().work.take(),
             on_lost: self.callbacks.as_ref().and_then(|callbacks| callbacks.lost.clone()),
             grace: self.machine.settings().timing.grace(),
             loss_published: false,
         };
-        self.ending = Some(Box::pin(end.run()));
+        self.tasks().ending = Some(Box::pin(end.run()));
     }
 }

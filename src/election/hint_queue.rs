@@ -106,21 +106,21 @@ mod tests {
 
     #[test]
     fn a_leader_is_not_woken_by_its_own_renewals() {
-        let (shared, mut inputs) = Shared::new(
+        let shared = Shared::new(
             "e".into(),
-            ("c".into(), Nonce(1)),
+            ("c".into(), Nonce(1), None),
             Arc::new(BootClock),
             Arc::new(MemoryLock::new()),
         );
         let sink = shared.hint_sink(0);
-        let mut is_passed_on = |nonce, token| {
+        let is_passed_on = |nonce, token| {
             let write = WriteId { nonce: Nonce(nonce), number: 2 };
             let (lease, ttl) = (Duration::from_secs(5), Duration::from_secs(5));
             let mark = Some(Mark { write, lease, token, since_unix_ms: 0 });
             let entry = Entry { identity: "c".into(), mark, ttl, advertisement: None };
             let record = Record { revision: Revision(2), content: Content::Held(entry) };
             sink.send(Hint::Stored { record, previous: None, age: None });
-            inputs.try_recv().is_some()
+            shared.inbox.try_recv().is_some()
         };
         assert!(is_passed_on(1, Some(Token(1))), "it does not lead");
         shared.leads_until.set(Some(BootClock.now() + Duration::from_secs(60)));
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn what_is_too_much_to_wait_is_told_once_and_nothing_overtakes_it() {
-        let (shared, mut inputs) = Shared::new(
+        let shared = Shared::new(
             "e".into(),
-            ("c".into(), crate::lock::Nonce(1)),
+            ("c".into(), Nonce(1), None),
             Arc::new(BootClock),
             Arc::new(MemoryLock::new()),
         );
@@ -146,12 +146,12 @@ mod tests {
         let left = std::time::Duration::ZERO;
         sink.send(Hint::SteppedDown(StepDownNotice { by: Nonce(1), token, revision, left }));
         for _ in 0..WAITING {
-            assert!(matches!(inputs.try_recv(), Some(Input::Hint { lock: 1, .. })));
+            assert!(matches!(shared.inbox.try_recv(), Some(Input::Hint { lock: 1, .. })));
             shared.hints.took();
         }
         sink.send(Hint::Coverage(Coverage::None)); // later than what is still to be fetched
-        assert!(matches!(inputs.try_recv(), Some(Input::HintsMissed)));
-        assert!(inputs.try_recv().is_none());
+        assert!(matches!(shared.inbox.try_recv(), Some(Input::HintsMissed)));
+        assert!(shared.inbox.try_recv().is_none());
         let missed: Vec<_> = shared.hints.take_missed().collect();
         assert!(
             matches!(
@@ -165,6 +165,6 @@ mod tests {
             "{missed:?}"
         );
         sink.send(Hint::Recheck);
-        assert!(matches!(inputs.try_recv(), Some(Input::Hint { .. })));
+        assert!(matches!(shared.inbox.try_recv(), Some(Input::Hint { .. })));
     }
 }

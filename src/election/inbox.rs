@@ -1,13 +1,12 @@
 //! What the driver of an election receives from outside.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::sync::oneshot;
-use tokio::task::coop::cooperative;
+use tokio::task::coop::poll_proceed;
 
 use super::hand_over::HandOverError;
 use crate::lock::{Advertisement, Hint, Standing, Successor, TakeRequest};
@@ -56,15 +55,12 @@ pub(crate) enum Input {
     EndDrain,
 }
 
-/// Where inputs are put. Never blocks.
+/// Where inputs wait for the driver. Never blocks.
 ///
 /// Not one of tokio's channels, which takes more than 2 KiB while it is empty: most of the memory
 /// of an election.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Inbox(Arc<Mutex<Queue>>);
-
-/// Where the driver takes them from. Its drop closes the inbox.
-pub(crate) struct Inputs(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
 struct Queue {
@@ -72,12 +68,6 @@ struct Queue {
     /// Of the driver, while it waits.
     waker: Option<Waker>,
     closed: bool,
-}
-
-/// Returns an empty inbox.
-pub(crate) fn inbox() -> (Inbox, Inputs) {
-    let queue = Arc::default();
-    (Inbox(Arc::clone(&queue)), Inputs(queue))
 }
 
 impl Inbox {
@@ -96,13 +86,15 @@ impl Inbox {
             waker.wake();
         }
     }
-}
 
-impl Inputs {
-    /// Waits for the next input. Cancel safe. Takes part in tokio's budget, so that a flood of
-    /// inputs holds up no other task.
-    pub async fn recv(&mut self) -> Input {
-        cooperative(poll_fn(|cx| self.poll_recv(cx))).await
+    /// The next input. Takes part in tokio's budget, so that a flood of inputs holds up no other
+    /// task.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Input> {
+        let budget = ready!(poll_proceed(cx));
+        self.poll_recv(cx).map(|input| {
+            budget.made_progress();
+            input
+        })
     }
 
     fn poll_recv(&self, cx: &Context<'_>) -> Poll<Input> {
@@ -119,13 +111,12 @@ impl Inputs {
 
     /// The next input, if there is one.
     #[cfg(test)]
-    pub fn try_recv(&mut self) -> Option<Input> {
+    pub fn try_recv(&self) -> Option<Input> {
         lock(&self.0).take()
     }
-}
 
-impl Drop for Inputs {
-    fn drop(&mut self) {
+    /// The driver takes no more inputs.
+    pub fn close(&self) {
         let mut queue = lock(&self.0);
         let left = std::mem::replace(&mut *queue, Queue { closed: true, ..Queue::default() });
         drop(queue);
@@ -155,9 +146,9 @@ mod tests {
 
     #[test]
     fn inputs_come_in_order_and_wake_who_waits() {
-        let (inbox, mut inputs) = inbox();
+        let inbox = Inbox::default();
         let cx = Context::from_waker(Waker::noop());
-        assert!(inputs.poll_recv(&cx).is_pending());
+        assert!(inbox.poll_recv(&cx).is_pending());
         assert!(lock(&inbox.0).waker.is_some());
         for _ in 0..20 {
             inbox.send(Input::EndDrain);
@@ -165,22 +156,22 @@ mod tests {
         inbox.send(Input::Stop);
         assert!(lock(&inbox.0).waker.is_none());
         for _ in 0..20 {
-            assert!(matches!(inputs.try_recv(), Some(Input::EndDrain)));
+            assert!(matches!(inbox.try_recv(), Some(Input::EndDrain)));
         }
-        assert!(matches!(inputs.poll_recv(&cx), Poll::Ready(Input::Stop)));
+        assert!(matches!(inbox.poll_recv(&cx), Poll::Ready(Input::Stop)));
         assert_eq!(lock(&inbox.0).waiting.capacity(), 0);
     }
 
     #[tokio::test]
-    async fn what_is_left_or_comes_later_is_dropped_with_its_reader() {
-        let (inbox, inputs) = inbox();
+    async fn what_is_left_or_comes_later_is_dropped_at_the_close() {
+        let inbox = Inbox::default();
         let send = || {
             let (reply, answer) = oneshot::channel();
             inbox.send(Input::HandOver { term: None, to: Box::default(), reply });
             answer
         };
         let (before, after) = (send(), {
-            drop(inputs);
+            inbox.close();
             send()
         });
         assert!(before.await.is_err() && after.await.is_err());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
 use super::hint_queue::HintQueue;
-use super::inbox::{Inbox, Inputs, inbox};
+use super::inbox::Inbox;
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
 use crate::lock::{Content, Entry, Hint, HintSink, Lock, Nonce, Standing};
@@ -21,6 +21,9 @@ pub(crate) struct Shared {
     pub name: Arc<str>,
     pub identity: Arc<str>,
     pub nonce: Nonce,
+    /// Where the candidate runs.
+    pub site: Option<Arc<str>>,
+    pub started: Instant,
     pub clock: Arc<dyn Clock>,
     /// The lock, or the one that is made of several.
     pub lock: Arc<dyn Lock>,
@@ -61,24 +64,24 @@ pub(crate) struct Status {
 impl Shared {
     pub fn new(
         name: Arc<str>,
-        (identity, nonce): (Arc<str>, Nonce),
+        (identity, nonce, site): (Arc<str>, Nonce, Option<Arc<str>>),
         clock: Arc<dyn Clock>,
         lock: Arc<dyn Lock>,
-    ) -> (Arc<Self>, Inputs) {
-        let (inbox, inputs) = inbox();
-        let shared = Self {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             name,
             identity,
             nonce,
+            site,
+            started: clock.now(),
             clock,
             lock,
-            inbox,
+            inbox: Inbox::default(),
             status: Watched::new(Status::default()),
             changes: Mutex::default(),
             leads_until: LeadsUntil::default(),
             hints: HintQueue::default(),
-        };
-        (Arc::new(shared), inputs)
+        })
     }
 
     pub fn leads(&self) -> bool {

@@ -22,7 +22,7 @@ pub(super) struct Evidence {
     vacancy: Option<Box<Vacancy>>,
     /// When what is known about the entry was last learned.
     learned_at: Instant,
-    step_downs: Vec<KnownStepDown>,
+    step_downs: Box<[KnownStepDown]>,
     /// When no holder before us can be leading any more, by what our last entry had to wait.
     own_cool_down_ends: Instant,
     /// Until when work of our own last term may continue that would not stop.
@@ -47,7 +47,7 @@ impl Evidence {
             seen_leases_end: Instant::ORIGIN,
             vacancy: None,
             learned_at: Instant::ORIGIN,
-            step_downs: Vec::new(),
+            step_downs: Box::default(),
             own_cool_down_ends: Instant::ORIGIN,
             work_may_last_until: Instant::ORIGIN,
             refused_wait: Duration::ZERO,
@@ -178,10 +178,12 @@ impl Evidence {
 
     /// Remembers the step-down of a holder.
     pub fn record_step_down(&mut self, step_down: KnownStepDown) {
-        if self.step_downs.len() == Self::MAX_STEP_DOWNS {
-            self.step_downs.remove(0);
+        let mut known = std::mem::take(&mut self.step_downs).into_vec();
+        if known.len() == Self::MAX_STEP_DOWNS {
+            known.remove(0);
         }
-        self.step_downs.push(step_down);
+        known.push(step_down);
+        self.step_downs = known.into();
     }
 
     /// What the wait of a create depends on.

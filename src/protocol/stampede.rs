@@ -63,15 +63,15 @@ pub(super) struct HintLatency {
     /// How many of them there are, and which is the oldest once that is all.
     known: u8,
     oldest: u8,
-    /// The shortest time that a request took.
-    round_trip: Option<Duration>,
+    /// The shortest time that a request took, in microseconds.
+    round_trip: Option<u32>,
 }
 
 impl HintLatency {
     const KEPT: usize = 8;
 
     pub(super) fn hint_came_after(&mut self, age: Duration) {
-        let age = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
+        let age = micros(age);
         if let Some(oldest) = self.ages.get_mut(usize::from(self.oldest)) {
             *oldest = age;
         }
@@ -80,6 +80,7 @@ impl HintLatency {
     }
 
     pub(super) fn request_took(&mut self, took: Duration) {
+        let took = micros(took);
         self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
     }
 
@@ -90,10 +91,15 @@ impl HintLatency {
         let ages = ages.get_mut(..usize::from(self.known)).unwrap_or_default();
         ages.sort_unstable();
         let age = ages.get(ages.len().saturating_sub(1) * 3 / 4).copied();
-        let age = Duration::from_micros(age.unwrap_or_default().into());
-        let latency = age.saturating_add(self.round_trip.unwrap_or_default());
+        let span = |micros: Option<u32>| Duration::from_micros(micros.unwrap_or_default().into());
+        let latency = span(age).saturating_add(span(self.round_trip));
         latency.saturating_mul(WINDOW_OF_LATENCY).clamp(MIN_WINDOW, MAX_WINDOW)
     }
+}
+
+/// At most 71 minutes, which is longer than any request takes.
+fn micros(span: Duration) -> u32 {
+    u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

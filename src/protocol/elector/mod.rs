@@ -134,6 +134,11 @@ impl Elector {
         }
     }
 
+    /// What the lock can do, as last told.
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        &self.cx.capabilities
+    }
+
     /// The holder of the election, as last seen.
     pub fn leader(&self) -> Option<&Leader> {
         self.cx.leader.as_ref()
