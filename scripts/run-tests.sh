@@ -26,13 +26,13 @@ skip() { printf -- ' --skip %s' $1; }
 
 case ${1:-} in
 quick)
-    # The tests on NATS mostly wait for leases: more of them run at once than there are cores.
+    # Most tests wait for leases: more of them run at once than there are cores.
     exec scripts/parts.sh \
         "$tests --no-run --lib --bins$quick_targets --test nats --test sql --test operator --test sentinel --test schedules" \
-        "$tests --lib --bins$quick_targets" \
+        "RUST_TEST_THREADS=8 $tests --lib --bins$quick_targets" \
         "RUST_TEST_THREADS=8 $tests --test nats --$(skip "$older_servers $several_servers")" \
         "$tests --test sql -- $sqlite" \
-        "$tests --test operator --$(skip "$older_servers $several_servers $other_locks $browser")" \
+        "RUST_TEST_THREADS=8 $tests --test operator --$(skip "$older_servers $several_servers $other_locks $browser")" \
         "$tests --test sentinel --$(skip "$sentinel_locks")" \
         "SCHEDULES=200 $tests --test schedules"
     ;;
