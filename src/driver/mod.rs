@@ -161,8 +161,8 @@ impl Drop for Driver {
     }
 }
 
-/// Runs the candidate until it has stopped. By hand, as an `async fn` would keep some 200 bytes more
-/// for each election.
+/// Runs the candidate until it has stopped. By hand, as an `async fn` would keep some 200 bytes
+/// more for each election.
 impl Future for Driver {
     type Output = ();
 
