@@ -91,11 +91,17 @@ async fn what_is_found_again_is_not_doubled() {
     let path = place.path().join("rec");
     let mut writer = writer(&path).await;
     // A lock on which nobody ends a term has the record of a leader that expired.
-    let term = [event(1, 1, held("one", 1)), event(9, 1, vacant("expired"))];
+    let expired = |seconds, revision| {
+        let mut expired = event(seconds, revision, vacant("expired"));
+        expired.transition.before = Some(holder("one", Some(1)));
+        expired
+    };
+    // It has renewed before.
+    let term = [event(1, 1, held("one", 1)), expired(9, 5)];
     writer.write(&term, &mut seen(0, 10)).await.expect("room");
-    let mut found = event(20, 1, held("one", 1));
+    let mut found = event(20, 5, held("one", 1));
     found.transition.found = true;
-    let again = [found, event(29, 1, vacant("expired"))];
+    let again = [found, expired(29, 5)];
     writer.write(&again, &mut seen(20, 30)).await.expect("room");
     let recording = Recording::open(&path).await.expect("a recording");
     assert_eq!(recording.transitions(None, None, 10).await.expect("rows").len(), 2);

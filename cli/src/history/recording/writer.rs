@@ -294,14 +294,14 @@ async fn insert(connection: &mut SqliteConnection, event: &Event) -> Result<(), 
     let held_by = leader.map(|leader| row::cut(&leader.leader));
     let token = leader.and_then(|leader| leader.token).map(u64::cast_signed);
     // A restarted recorder finds the leader of the last row, which may have renewed meanwhile, or
-    // a row with the revision of the last one: a leader whose term expired. What it sees live can
-    // only repeat the last one: the revisions of a new lock begin again.
+    // what the last row says with its revision: a vacancy, or the leader whose term had expired.
+    // What it sees live can only repeat the last one: the revisions of a new lock begin again.
     let known = match transition.found {
         true => {
-            "SELECT count(*) FROM transition t JOIN transition l ON l.id = (SELECT max(id) FROM \
-             transition WHERE election = ?1) WHERE t.election = ?1 AND t.leader IS ?3 \
-             AND t.token IS ?4 AND (t.revision = ?2 AND l.revision = ?2 \
-             OR t.id = l.id AND ?3 IS NOT NULL)"
+            "SELECT count(*) FROM transition WHERE id = (SELECT max(id) FROM transition \
+             WHERE election = ?1) AND (leader IS ?3 AND token IS ?4 \
+             AND (revision = ?2 OR ?3 IS NOT NULL) \
+             OR leader IS NULL AND before IS ?3 AND before_token IS ?4 AND revision = ?2)"
         }
         false => {
             "SELECT count(*) FROM transition WHERE id = (SELECT max(id) FROM transition \
