@@ -247,11 +247,16 @@ export class Details {
     const begin = this.period === null ? from : Math.max(from, now - this.period);
     const width = Math.max(200, this.parts.timeline.clientWidth || 600);
     this.parts.timeline.replaceChildren(draw(all, begin, now, width));
-    const lines = all.slice(-LISTED).reverse().map((each) =>
-      element("li", label(each), each.leader === null ? "loss" : ""));
-    const shown = lines.map((line) => line.textContent.replace(/ to .*/, "")).join("\n");
+    const listed = all.slice(-LISTED).reverse();
+    const shown = JSON.stringify(listed.map(({ kind, leader, token, begin, isOpen, cause }) =>
+      [kind, leader, token, begin, isOpen, cause]));
     // A reader with a screen reader, or with a selection, keeps the place.
-    if (this.shownSpans !== shown) this.parts.spans.replaceChildren(...lines);
+    if (this.shownSpans === shown) {
+      listed.forEach((each, index) => write(this.parts.spans.children[index], label(each)));
+    } else {
+      this.parts.spans.replaceChildren(...listed.map((each) =>
+        element("li", label(each), each.leader === null ? "loss" : "")));
+    }
     this.shownSpans = shown;
   }
 
@@ -268,7 +273,8 @@ export class Details {
 
 /** Shows the statistics of a recording, with a row for each day. */
 function showStatistics(node, statistics) {
-  const percent = (share) => (share === null ? "unknown" : `${share.toFixed(3)} %`);
+  // Rounded down: only time without any gap is 100 %.
+  const percent = (share) => (share === null ? "unknown" : `${(Math.floor(share * 1000) / 1000).toFixed(3)} %`);
   const gap = statistics.longest_gap;
   const mean = statistics.mean_between_changes_ms;
   const causes = Object.entries(statistics.changes_by_cause);

@@ -68,6 +68,7 @@ export class List {
       row.node.remove();
       this.rows.delete(name);
     }
+    const focused = document.activeElement;
     let before = null;
     visible.forEach((election, index) => {
       let row = this.rows.get(election.election);
@@ -89,6 +90,8 @@ export class List {
       row.node.classList.toggle("marked", election.election === this.marked);
       this.fill(row, election);
     });
+    // A node that is moved loses it.
+    if (document.activeElement !== focused && rows.contains(focused)) focused.focus({ preventScroll: true });
   }
 
   /** Time has passed. */

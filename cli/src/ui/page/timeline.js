@@ -21,13 +21,13 @@ export function spans(transitions, current, history, now) {
   for (const transition of transitions) {
     const at = Date.parse(transition.time);
     if (!Number.isFinite(at) || at <= until) continue;
-    const last = found.at(-1);
+    const last = latest(found);
     if (!last && transition.before !== null) {
       found.push({ leader: transition.before, token: null, begin: null, end: at });
     } else if (last && last.end === null) {
       last.end = Math.max(at, last.begin ?? at);
     }
-    const ended = found.at(-1);
+    const ended = latest(found);
     if (ended && ended.leader !== null && transition.leader === null) {
       ended.cause = transition.cause;
       ended.unrenewed = transition.unrenewed_ms;
@@ -36,7 +36,7 @@ export function spans(transitions, current, history, now) {
       found.push({ leader: null, begin: at, end: null, why: transition.cause, length: null });
       continue;
     }
-    const gap = found.at(-1);
+    const gap = latest(found);
     if (gap && gap.leader === null) gap.length = transition.leaderless_ms ?? at - gap.begin;
     found.push({ leader: transition.leader, token: transition.token, begin: at, end: null, cause: null });
   }
@@ -52,6 +52,11 @@ export function spans(transitions, current, history, now) {
   for (const each of found) each.isOpen = each.end === null;
   found.filter((each) => each.isOpen).forEach((each) => { each.end = Math.max(now, each.begin ?? now); });
   return found;
+}
+
+/** The last term or gap: one that goes on may have begun before a time in which nobody recorded. */
+function latest(found) {
+  return found.findLast((each) => each.kind !== "unknown");
 }
 
 /** A span of a recording. */
