@@ -166,35 +166,46 @@ impl Shared {
         let _ = self.events.send(": alive\n\n".into());
     }
 
-    /// Forgets the elections: what happens from now on, or happened until now, is not seen.
-    pub fn reset(&self, lock: Option<String>) {
+    /// Forgets the elections: what happens from now on is not seen.
+    pub fn reset(&self) {
         let mut known = self.known();
         known.model = None;
         known.updates = Updates::default();
         known.about.failing = None;
-        if let Some(lock) = lock {
-            known.about.lock = lock;
-        }
-        let everything = updates::snapshot(&known.about, None, Moment::now());
-        self.broadcast(&mut known, everything);
+        self.send_everything(&mut known);
     }
 
-    /// Takes an observation. `first` is the model until something was read.
+    /// The lock is open. What was known is shown until it is read.
+    pub fn opened(&self, lock: String) {
+        let mut known = self.known();
+        known.about.lock = lock;
+        self.send_everything(&mut known);
+    }
+
+    fn send_everything(&self, known: &mut Known) {
+        let everything = updates::snapshot(&known.about, known.model.as_ref(), Moment::now());
+        self.broadcast(known, everything);
+    }
+
+    /// Takes an observation. `first` is the model until something was read: then it replaces the
+    /// one of an earlier reader.
     pub fn observe(&self, first: &mut Option<Model>, observed: Observation) {
         let mut known = self.known();
         if known.about.failing.take().is_some() {
             self.broadcast(&mut known, updates::failing(None));
         }
-        let Known { model, updates, .. } = &mut *known;
-        if model.is_none() {
-            *model = first.take();
+        let mut is_replaced = false;
+        if let Some(first) = first.take() {
+            is_replaced = known.model.replace(first).is_some();
+            known.updates = Updates::default();
         }
+        let Known { model, updates, .. } = &mut *known;
         let Some(model) = model else { return };
         let written = match &observed {
             Observation::Written(status) => Some(status.election.clone()),
-            Observation::All(_) | Observation::Unchanged => None,
+            Observation::All(..) | Observation::Unchanged(_) => None,
         };
-        let is_all = matches!(observed, Observation::All(_));
+        let is_all = matches!(observed, Observation::All(..));
         let transitions = model.observe(observed, Moment::now());
         match written {
             Some(name) => updates.note(&name),
@@ -202,6 +213,9 @@ impl Shared {
             None => {}
         }
         updates.note_transitions(&transitions);
+        if is_replaced {
+            self.send_everything(&mut known);
+        }
     }
 
     /// Takes the answers to a roll call.

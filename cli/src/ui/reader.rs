@@ -57,11 +57,13 @@ pub async fn follow(
             };
             let mut asked = Requests::new(&mut requests, first);
             let looked = look(shared, lock, names, &mut asked).await;
-            shared.reset(None);
-            if let Err(failure) = looked {
-                asked.refuse(&failure);
-                shared.fail(&failure);
-                sleep(PAUSE).await;
+            match looked {
+                Ok(()) => shared.reset(),
+                Err(failure) => {
+                    asked.refuse(&failure);
+                    shared.fail(&failure);
+                    sleep(PAUSE).await;
+                }
             }
         }
     };
@@ -80,7 +82,7 @@ async fn look(
 ) -> Result<(), CliError> {
     let elections = Elections::open_for(lock, names).await?;
     let source = Source::open(&elections, names).await?;
-    shared.reset(Some(elections.plain_title()));
+    shared.opened(elections.plain_title());
     let mut model = Some(Model::new(source.origin()));
     let (sender, mut observed) = mpsc::channel(OBSERVATIONS);
     let mut reading = pin!(forward(source, sender));

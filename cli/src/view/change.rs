@@ -37,7 +37,11 @@ pub async fn carry_out(
     election: &str,
     asked: Asked,
 ) -> Result<Answer, CliError> {
-    elections.check_name(election)?;
+    let is_name = elections.check_name(election);
+    if matches!(asked, Asked::CallRoll) && is_name.is_err() {
+        return Ok(Answer::Roll(Vec::new())); // of what cannot be an election
+    }
+    is_name?;
     Ok(match asked {
         Asked::CallRoll => {
             let request = CandidateRequest::Identify;
