@@ -1,5 +1,7 @@
 //! Histories without a recording: what the lock itself knows.
 
+use std::time::Duration;
+
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -15,7 +17,7 @@ pub fn stored(
     statuses: Vec<ElectionStatus>,
     since: Option<OffsetDateTime>,
 ) -> Option<History> {
-    let mut model = Model::new(Origin::of(elections, true));
+    let mut model = Model::new(Origin::of(elections, true, Duration::ZERO));
     let (mut events, mut times) = (Vec::new(), Vec::new());
     let start = Instant::now();
     for status in statuses {

@@ -31,6 +31,8 @@ pub struct Recorder {
     waiting: VecDeque<Event>,
     observed: Observed,
     last_read: Option<Instant>,
+    /// The reads so far that showed that writes had been missed.
+    gaps: u64,
     /// The elections that had a leader when they were last recorded, until the lock is read.
     led: Option<Vec<(String, u64)>>,
     /// The elections that were found, until the lock is read.
@@ -69,6 +71,7 @@ impl Recorder {
             waiting: VecDeque::new(),
             observed: Observed::default(),
             last_read: None,
+            gaps: 0,
             led: Some(led),
             found: HashSet::new(),
             written_at: None,
@@ -103,8 +106,11 @@ impl Recorder {
     /// whether it was read since the last call.
     pub fn observe(&mut self, last_read: Option<LastRead>) -> bool {
         let last_read = last_read.filter(|read| self.last_read != Some(read.moment.at));
-        let Some(LastRead { moment: read, took }) = last_read else { return false };
+        let Some(LastRead { moment: read, took, gaps }) = last_read else { return false };
         self.last_read = Some(read.at);
+        if std::mem::replace(&mut self.gaps, gaps) != gaps {
+            self.observed.interrupt();
+        }
         if !self.observed.read(read.wall, took) && !std::mem::replace(&mut self.is_slow, true) {
             output::note(format!(
                 "a read of the lock takes {}: what is between reads is unknown; name the elections \
@@ -200,24 +206,27 @@ mod tests {
     use crate::view::Moment;
 
     #[tokio::test]
-    async fn read_from_before_a_failure_is_no_recovery() {
+    async fn time_before_a_read_after_an_outage_is_unknown() {
         let place = tempfile::tempdir().expect("a directory");
         let writer = Writer::open(&place.path().join("rec"), &[], MIN_SIZE).await;
         let mut recorder = Recorder::with(writer.expect("a file"), false, "expired", Vec::new());
         let start = Moment::now();
-        let read = |seconds| {
+        let read = |seconds, gaps| {
             let after = Duration::from_secs(seconds);
             let moment = Moment { at: start.at + after, wall: start.wall + after };
-            Some(LastRead { moment, took: Duration::ZERO })
+            Some(LastRead { moment, took: Duration::ZERO, gaps })
         };
-        assert!(recorder.observe(read(0)));
+        assert!(recorder.observe(read(0, 0)));
         // It was read again, and could not be read then, before the recorder looked.
-        recorder.interrupt(read(1));
-        assert!(!recorder.observe(read(1)), "a recovery while the lock is down");
-        assert!(recorder.observe(read(20)));
+        recorder.interrupt(read(1, 0));
+        assert!(!recorder.observe(read(1, 0)), "a recovery while the lock is down");
+        assert!(recorder.observe(read(20, 0)));
+        // Two reads, of which the first one showed that the watcher had missed writes.
+        assert!(recorder.observe(read(26, 1)));
+        assert!(recorder.observe(read(30, 1)));
         let seconds = |time: OffsetDateTime| (time - start.wall).whole_seconds();
         let periods = recorder.observed.periods().iter().map(|observation| observation.period);
         let periods: Vec<_> = periods.map(|p| (seconds(p.begin), seconds(p.end))).collect();
-        assert_eq!(periods, [(0, 1), (20, 20)], "the outage is unknown");
+        assert_eq!(periods, [(0, 1), (20, 20), (26, 30)], "outages are unknown");
     }
 }

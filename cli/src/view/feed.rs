@@ -21,12 +21,14 @@ pub struct Feed<'a> {
     last_read: Option<LastRead>,
 }
 
-/// A read that showed that no change was missed.
+/// The last read of a feed.
 #[derive(Debug, Clone, Copy)]
 pub struct LastRead {
     /// When it ended.
     pub moment: Moment,
     pub took: Duration,
+    /// How many reads so far showed that writes had been missed.
+    pub gaps: u64,
 }
 
 impl<'a> Feed<'a> {
@@ -47,7 +49,7 @@ impl<'a> Feed<'a> {
         Ok(Self { model, ..feed })
     }
 
-    /// The last read that showed that no change was missed.
+    /// The last read. No change was missed since the one before, unless `gaps` has grown.
     pub fn last_read(&self) -> Option<LastRead> {
         self.last_read
     }
@@ -64,9 +66,11 @@ impl<'a> Feed<'a> {
             tokio::select! {
                 observed = self.source.next() => {
                     let (observed, now) = (observed?, Moment::now());
-                    if !matches!(observed, Observation::Written(_)) {
+                    if let Observation::All(_, read) | Observation::Unchanged(read) = observed {
                         let took = self.source.last_poll();
-                        self.last_read = Some(LastRead { moment: now, took });
+                        let gaps = self.last_read.map_or(0, |last| last.gaps);
+                        let gaps = gaps + u64::from(read.has_missed);
+                        self.last_read = Some(LastRead { moment: now, took, gaps });
                     }
                     self.waiting.extend(self.model.observe(observed, now));
                 }

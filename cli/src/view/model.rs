@@ -2,7 +2,8 @@
 //!
 //! The model is pure: observations go in, with the moment at which they were made. If no server
 //! ends the term of a holder that does not renew, the term ends here, once its record has not
-//! changed for a lease on this host's clock.
+//! changed for a lease on this host's clock, and a read has shown that: nobody is known not to
+//! renew while the lock cannot be read.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -47,11 +48,14 @@ pub struct Model {
     tail: VecDeque<Transition>,
     /// Whether all elections have been read.
     is_complete: bool,
+    /// When the last read began.
+    read_began: Option<Instant>,
 }
 
 impl Model {
     pub fn new(origin: Origin) -> Self {
-        Self { origin, elections: BTreeMap::new(), tail: VecDeque::new(), is_complete: false }
+        let (elections, tail) = (BTreeMap::new(), VecDeque::new());
+        Self { origin, elections, tail, is_complete: false, read_began: None }
     }
 
     /// All elections that have or had a leader, by name.
@@ -78,9 +82,20 @@ impl Model {
     pub fn observe(&mut self, observed: Observation, now: Moment) -> Vec<Transition> {
         match observed {
             Observation::Written(status) => self.take(status, now, How::Live).into_iter().collect(),
-            Observation::All(statuses) => self.take_all(statuses, now),
-            Observation::Unchanged => Vec::new(),
+            Observation::All(statuses, read) => {
+                self.read_began = Some(read.began);
+                self.take_all(statuses, now)
+            }
+            Observation::Unchanged(read) => {
+                self.read_began = Some(read.began);
+                Vec::new()
+            }
         }
+    }
+
+    /// Until when each write is known; `None` before the first read.
+    fn known_until(&self) -> Option<Instant> {
+        Some(time_format::after(self.read_began?, self.origin.watched_for))
     }
 
     fn take_all(&mut self, statuses: Vec<ElectionStatus>, now: Moment) -> Vec<Transition> {
@@ -193,14 +208,16 @@ impl Model {
             let is_kept = |since| now.at < time_format::after(since, KEPT);
             self.elections.retain(|_, known| known.gone_since.is_none_or(is_kept));
         }
+        let Some(known_until) = self.known_until() else { return seen };
         for known in self.elections.values_mut() {
-            let Some(end) = known.expires_at().filter(|end| *end <= now.at) else { continue };
+            let until = now.at.min(known_until);
+            let Some(end) = known.expires_at().filter(|end| *end <= until) else { continue };
             let Some(holder) = known.holder().cloned() else { continue };
             known.is_expired = true;
             known.vacancy = Some(Stamp { seen: Some(end), lock: None });
             seen.push(Transition {
                 election: known.name().to_owned(),
-                time: now.wall,
+                time: now.wall_at(end).unwrap_or(now.wall),
                 revision: known.status.revision,
                 before: Some(holder),
                 now: LeaderStatus::Vacant(EXPIRED.to_owned()),
@@ -213,9 +230,11 @@ impl Model {
         seen
     }
 
-    /// When the next holder expires.
+    /// When the next holder expires, if that is known without another read.
     pub fn next_expiry(&self) -> Option<Instant> {
-        self.elections.values().filter_map(ElectionView::expires_at).min()
+        let known_until = self.known_until()?;
+        let ends = self.elections.values().filter_map(ElectionView::expires_at);
+        ends.min().filter(|end| *end <= known_until)
     }
 
     /// Takes the answers to a roll call.

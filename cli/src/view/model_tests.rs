@@ -14,6 +14,7 @@ const BUCKET: Origin = Origin {
     has_lock_times: true,
     lease: Some(LEASE),
     is_named: false,
+    watched_for: Duration::ZERO,
 };
 /// A lock without times, on which nobody but this host ends terms.
 const TABLE: Origin = Origin { has_lock_times: false, lease: None, ..BUCKET };
@@ -30,7 +31,7 @@ impl Scene {
     fn new(origin: Origin) -> Self {
         let start = Moment { at: Instant::now(), wall: OffsetDateTime::UNIX_EPOCH };
         let mut model = Model::new(origin);
-        model.observe(Observation::All(Vec::new()), start);
+        model.observe(Observation::all(Vec::new(), start.at), start);
         Self { model, start, revision: 0 }
     }
 
@@ -53,7 +54,12 @@ impl Scene {
     /// A read that finds this write.
     fn read(&mut self, state: LeaderStatus, at: Duration) -> Vec<Transition> {
         let status = self.status(state, None);
-        self.model.observe(Observation::All(vec![status]), self.at(at))
+        self.read_all(vec![status], at)
+    }
+
+    fn read_all(&mut self, statuses: Vec<ElectionStatus>, at: Duration) -> Vec<Transition> {
+        let at = self.at(at);
+        self.model.observe(Observation::all(statuses, at.at), at)
     }
 
     fn view(&self) -> &ElectionView {
@@ -79,7 +85,7 @@ fn each_renewal_moves_the_deadline() {
     assert_eq!(scene.view().remaining(scene.at(LEASE * 9)), Some(Duration::ZERO));
     // A read of the same write moves it no further.
     let known = scene.view().status().clone();
-    scene.model.observe(Observation::All(vec![known]), scene.at(LEASE));
+    scene.read_all(vec![known], LEASE);
     assert_eq!(scene.view().remaining(scene.at(LEASE)), Some(LEASE / 2));
     let json = scene.view().json(scene.at(LEASE));
     assert_eq!((&json["remaining_ms"], &json["lease_ms"]), (&5000.into(), &10000.into()));
@@ -106,15 +112,14 @@ fn cause_of_a_vacancy_is_that_of_its_begin() {
 fn election_without_a_trace_is_forgotten() {
     let mut scene = Scene::new(BUCKET);
     scene.write(held("a", 1, None), MS, MS);
-    let absent = || Observation::All(Vec::new());
-    scene.model.observe(absent(), scene.at(LEASE));
+    scene.read_all(Vec::new(), LEASE);
     scene.model.expire(scene.at(LEASE + KEPT / 2));
     assert_eq!(scene.view().vacant(), Some(EXPIRED));
     // A leader is a trace.
     scene.write(held("b", 9, None), LEASE + KEPT / 2, LEASE + KEPT / 2);
     scene.model.expire(scene.at(LEASE + KEPT));
     assert_eq!(scene.view().holder().map(|holder| &*holder.leader), Some("b"));
-    scene.model.observe(absent(), scene.at(LEASE + KEPT));
+    scene.read_all(Vec::new(), LEASE + KEPT);
     scene.model.expire(scene.at(LEASE + KEPT * 2));
     assert!(scene.model.election("e").is_none());
     assert_eq!(scene.model.transitions().count(), 4, "what happened is kept");
@@ -133,7 +138,7 @@ fn lease_of_the_record_counts_before_that_of_the_bucket() {
 fn age_of_a_write_that_was_read_counts() {
     let mut scene = Scene::new(BUCKET);
     let status = scene.status(held("a", 1, None), Some(MS));
-    scene.model.observe(Observation::All(vec![status]), scene.at(MS + LEASE / 4));
+    scene.read_all(vec![status], MS + LEASE / 4);
     assert_eq!(scene.view().remaining(scene.at(MS + LEASE / 4)), Some(LEASE * 3 / 4));
 }
 
@@ -166,18 +171,24 @@ fn crashed_leader_is_reported_with_the_age_of_its_last_renewal() {
 fn record_that_does_not_change_for_a_lease_has_expired() {
     let mut scene = Scene::new(TABLE);
     scene.read(held("a", 1, Some(LEASE)), MS);
+    // While the lock cannot be read, or a slow read is under way, it may renew.
+    assert_eq!(scene.model.next_expiry(), None);
+    assert!(scene.model.expire(scene.at(LEASE * 2)).is_empty());
+    let record = scene.view().status().clone();
+    assert!(scene.read_all(vec![record], LEASE * 2).is_empty());
     assert_eq!(scene.model.next_expiry(), Some(scene.at(MS + LEASE).at));
     assert!(scene.model.expire(scene.at(LEASE)).is_empty());
     let expired = scene.model.expire(scene.at(LEASE * 2));
     assert_eq!(expired[0].outcome().expect_err("a vacancy"), "expired");
     assert_eq!(scene.model.next_expiry(), None);
+    assert_eq!(expired[0].time, scene.at(MS + LEASE).wall);
     assert_eq!((scene.view().holder().is_none(), scene.view().vacant()), (true, Some("expired")));
     assert_eq!(scene.view().json(scene.at(LEASE * 2))["vacant"], "expired");
     // It is learned late, but it is known when it expired.
     assert_eq!(scene.view().leaderless(scene.at(LEASE * 2)), Some(LEASE - MS));
     // The same record again is no news, a successor is.
     let known = scene.view().status().clone();
-    assert!(scene.model.observe(Observation::All(vec![known]), scene.at(LEASE * 2)).is_empty());
+    assert!(scene.read_all(vec![known], LEASE * 2).is_empty());
     let taken = scene.read(held("b", 2, Some(LEASE)), LEASE * 2);
     assert_eq!(taken[0].leaderless, Some(LEASE - MS));
 }
@@ -186,7 +197,7 @@ fn record_that_does_not_change_for_a_lease_has_expired() {
 fn entry_that_is_gone_has_ended_the_term() {
     let mut scene = Scene::new(BUCKET);
     scene.write(held("a", 1, None), MS, MS);
-    let gone = scene.model.observe(Observation::All(Vec::new()), scene.at(LEASE * 2));
+    let gone = scene.read_all(Vec::new(), LEASE * 2);
     assert_eq!(gone[0].outcome().expect_err("a vacancy"), "expired");
     // Its end has no time of the lock: the time on this host decides.
     let taken = scene.write(held("b", 2, None), LEASE * 2 + MS * 7, Duration::ZERO);
@@ -198,13 +209,13 @@ fn first_statuses_are_found_and_are_no_transitions() {
     let mut scene = Scene::new(BUCKET);
     let mut fresh = Model::new(Origin { is_named: true, ..BUCKET });
     let found = scene.status(held("a", 1, None), Some(MS));
-    let found = fresh.observe(Observation::All(vec![found]), scene.at(MS));
+    let found = fresh.observe(Observation::all(vec![found], scene.at(MS).at), scene.at(MS));
     assert_eq!((found.len(), found[0].found), (1, true));
     assert_eq!(fresh.transitions().count(), 0);
     // An old vacancy does not begin when it is found.
     let mut fresh = Model::new(Origin { is_named: true, ..TABLE });
     let old = scene.status(vacant("stopped"), None);
-    assert!(fresh.observe(Observation::All(vec![old]), scene.at(MS))[0].found);
+    assert!(fresh.observe(Observation::all(vec![old], scene.at(MS).at), scene.at(MS))[0].found);
     assert_eq!(fresh.election("e").expect("it").leaderless(scene.at(LEASE)), None);
 }
 

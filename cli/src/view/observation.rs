@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::elections::{ElectionStatus, Elections};
 
 /// What a model knows of the lock.
@@ -15,15 +17,19 @@ pub struct Origin {
     pub lease: Option<Duration>,
     /// Whether elections were selected by name: then one without a leader is reported at first.
     pub is_named: bool,
+    /// For how long after the begin of a read every write is known as well. Zero where writes are
+    /// only read.
+    pub watched_for: Duration,
 }
 
 impl Origin {
-    pub fn of(elections: &Elections<'_>, is_named: bool) -> Self {
+    pub fn of(elections: &Elections<'_>, is_named: bool, watched_for: Duration) -> Self {
         Self {
             cause_of_absence: elections.cause_of_absence(),
             has_lock_times: elections.has_lock_times(),
             lease: elections.default_lease(),
             is_named,
+            watched_for,
         }
     }
 }
@@ -34,7 +40,23 @@ pub enum Observation {
     /// A write to one election, right after it.
     Written(ElectionStatus),
     /// All elections of the view that have an entry, with their last writes.
-    All(Vec<ElectionStatus>),
+    All(Vec<ElectionStatus>, Read),
     /// Nothing but what has been observed.
-    Unchanged,
+    Unchanged(Read),
+}
+
+/// A read that shows the state of every election.
+#[derive(Debug, Clone, Copy)]
+pub struct Read {
+    pub began: Instant,
+    /// Whether writes were missed since the read before, which no watcher reported.
+    pub has_missed: bool,
+}
+
+#[cfg(test)]
+impl Observation {
+    /// All elections, by a read at this time.
+    pub fn all(statuses: Vec<ElectionStatus>, at: Instant) -> Self {
+        Self::All(statuses, Read { began: at, has_missed: false })
+    }
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::heard::{Heard, Verdict};
-use super::observation::{Observation, Origin};
+use super::observation::{Observation, Origin, Read};
 use crate::elections::{ElectionStatus, Elections, Position, Update, Watcher};
 use crate::error::CliError;
 
@@ -61,6 +61,8 @@ pub struct Source<'a> {
     /// When the last poll began, and how long the last one took that has ended.
     polled: (Instant, Duration),
     heard: Heard,
+    /// Whether writes were missed since the last read.
+    has_missed: bool,
     /// The position that the watcher has to reach before `due`.
     awaited: Option<Position>,
     /// When all elections are read again.
@@ -78,13 +80,26 @@ impl<'a> Source<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (poll, heard) = (None, Heard::default());
         let polled = (Instant::now(), Duration::ZERO);
-        let (awaited, due, read_at) = (None, None, None);
-        Ok(Self { elections, names, watcher, ticks, poll, polled, heard, awaited, due, read_at })
+        Ok(Self {
+            elections,
+            names,
+            watcher,
+            ticks,
+            poll,
+            polled,
+            heard,
+            has_missed: false,
+            awaited: None,
+            due: None,
+            read_at: None,
+        })
     }
 
     /// What a model has to know of the lock.
     pub fn origin(&self) -> Origin {
-        Origin::of(self.elections, !self.names.is_empty())
+        let is_watched = self.watcher.reports_every_change();
+        let watched_for = if is_watched { WITH_UPDATES } else { Duration::ZERO };
+        Origin::of(self.elections, !self.names.is_empty(), watched_for)
     }
 
     /// The next observation. The first one is of all elections.
@@ -106,7 +121,7 @@ impl<'a> Source<'a> {
             {
                 (self.awaited, self.due) = (None, None);
                 match self.heard.compare(position) {
-                    Verdict::Known => return Ok(Observation::Unchanged),
+                    Verdict::Known => return Ok(Observation::Unchanged(self.read())),
                     _ => self.begin_read(),
                 }
                 continue;
@@ -115,12 +130,16 @@ impl<'a> Source<'a> {
             tokio::select! {
                 biased;
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    // The watcher should have reported them by now.
+                    self.has_missed |= self.awaited.is_some();
                     self.begin_read();
                 }
                 _ = self.ticks.tick() => self.begin_poll(),
                 update = self.watcher.next() => match update {
                     Update::Status(status) => {
+                        let was_complete = self.heard.is_complete();
                         self.heard.wrote(&status.election, status.revision);
+                        self.has_missed |= was_complete && !self.heard.is_complete();
                         if self.includes(&status) {
                             return Ok(Observation::Written(status));
                         }
@@ -143,12 +162,12 @@ impl<'a> Source<'a> {
                 // A watch of one election hears no others.
                 let position = position.filter(|_| self.is_of_all());
                 self.heard.listed(all.iter().map(|status| &*status.election), position);
-                Some(Observation::All(all))
+                Some(Observation::All(all, self.read()))
             }
             Answer::Position(position) => {
                 let verdict = position.map(|position| (position, self.heard.compare(position)));
                 match verdict {
-                    Some((_, Verdict::Known)) => return Some(Observation::Unchanged),
+                    Some((_, Verdict::Known)) => return Some(Observation::Unchanged(self.read())),
                     Some((position, Verdict::Behind)) => {
                         self.awaited = Some(position);
                         self.due = Some(Instant::now() + CATCH_UP);
@@ -158,6 +177,12 @@ impl<'a> Source<'a> {
                 None
             }
         }
+    }
+
+    /// The read that has ended.
+    fn read(&mut self) -> Read {
+        let has_missed = std::mem::take(&mut self.has_missed);
+        Read { began: self.polled.0, has_missed }
     }
 
     fn is_of_all(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::{Flow, Proxy, Server, Way, eventually};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
@@ -239,6 +239,21 @@ async fn lock_without_watchers_is_recorded_with_the_rest() {
     assert!(output.stderr.contains("`incumbent record` keeps a history"), "{output:?}");
     let current: Value = serde_json::from_str(&output.stdout).expect("JSON");
     assert_eq!(spans(&current), ["term second -"]);
+}
+
+/// A connection that is away for less than a request may take: no request fails.
+#[tokio::test]
+async fn time_of_messages_that_were_lost_is_unknown() {
+    let (server, shell) = server().await;
+    put(&shell, "e", "one");
+    let proxy = Proxy::start(server.address());
+    let _recorder = record(&shell, &["--server", &proxy.url()]);
+    recorded(&shell, "e", &["term one -"]).await;
+    proxy.flow(Way::ToClient, Flow::Lose);
+    put(&shell, "e", "two");
+    put(&shell, "e", "three");
+    proxy.pass();
+    recorded(&shell, "e", &["term one -", "unknown - -", "term three -"]).await;
 }
 
 #[tokio::test]

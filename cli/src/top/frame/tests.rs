@@ -40,8 +40,13 @@ fn scene() -> (State, Moment) {
         wall: OffsetDateTime::from_unix_timestamp(1_700_000_000).expect("a time"),
     };
     let lease = Some(SECOND * 10);
-    let origin =
-        Origin { cause_of_absence: "expired", has_lock_times: true, lease, is_named: false };
+    let origin = Origin {
+        cause_of_absence: "expired",
+        has_lock_times: true,
+        lease,
+        is_named: false,
+        watched_for: Duration::ZERO,
+    };
     let mut model = Model::new(origin);
     let mut revision = 0;
     let mut status = |election: &str, state, at: Moment| {
@@ -58,7 +63,7 @@ fn scene() -> (State, Moment) {
         status("shards.0", held("host-1", 10, SECOND * 90_000, start), start),
         status("shards.1", held("host-2", 11, SECOND * 90_000, start), start),
     ];
-    model.observe(Observation::All(all), start);
+    model.observe(Observation::all(all, start.at), start);
     let mut write = |election: &str, state, at| {
         model.observe(Observation::Written(status(election, state, at)), at);
     };
@@ -202,7 +207,7 @@ fn failing_lock_is_one_line() {
     let failure = || Err(CliError::new(Code::Unreachable, message.clone()));
     assert!(state.on_observation(failure(), now));
     check("failing", &mut state, now);
-    state.on_observation(Ok(Observation::All(Vec::new())), now);
+    state.on_observation(Ok(Observation::all(Vec::new(), now.at)), now);
     assert_eq!(state.failing, None);
 }
 
