@@ -3,6 +3,7 @@
 use incumbent_test_support::{Browser, Cluster, Server, eventually};
 use serde_json::{Value, json};
 
+use crate::record::{FILE, query};
 use crate::shell::{Running, Shell};
 use crate::ui::{BUCKET, token_file};
 
@@ -277,22 +278,30 @@ async fn page_shows_what_was_recorded() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
-    let file = shell.home().join("elections.db").display().to_string();
+    let file = shell.home().join(FILE).display().to_string();
     let mut recorder = shell.start_with_errors(&["record", "--to", &file]);
     recorder.line_with("recording");
     shell.out(&["kv", "put", BUCKET, "e", "one"]);
-    let last = async |leader: &str| {
+    let history = || shell.json(&["election", "history", "e", "--from", &file, "-o", "json"]);
+    let recorded = async |field: &str, value: &str| {
         eventually("it is recorded", async || {
-            let history = shell.json(&["election", "history", "e", "--from", &file, "-o", "json"]);
-            let spans = history["spans"].as_array()?.clone();
-            spans.iter().any(|span| span["leader"] == leader).then_some(())
+            let spans = history()["spans"].as_array()?.clone();
+            spans.iter().any(|span| span[field] == value).then_some(())
         })
         .await;
     };
-    last("one").await;
+    recorded("leader", "one").await;
     shell.out(&["election", "evict", "e", "--force", "--wait", "0s"]);
     shell.out(&["kv", "put", BUCKET, "e", "two"]);
-    last("two").await;
+    recorded("leader", "two").await;
+    let read = "SELECT count(*) FROM observation WHERE end > (SELECT max(learned) FROM transition)";
+    eventually("it was read since", async || (query(&shell, read).await[0].0 > 0).then_some(()))
+        .await;
+    // Nobody records in a part of the term.
+    recorder.end_with("KILL");
+    let mut recorder = shell.start_with_errors(&["record", "--to", &file]);
+    recorder.line_with("recording");
+    recorded("kind", "unknown").await;
     let (_ui, url) = serve(&shell, &["--recording", &file]);
     let browser = Browser::start(1000, 900);
     browser.open(&format!("{url}#/e"));
@@ -304,7 +313,9 @@ async fn page_shows_what_was_recorded() {
         "one led from",
     ]);
     shell.out(&["kv", "put", BUCKET, "e", "three"]);
-    browser.wait_for_text(&["three led from", "two led from", "one led from"]);
+    browser.wait_for_text(&["three led from", "two led from", "one led from", "nobody recorded"]);
+    let lines = browser.eval("return document.body.innerText.split('until now').length - 1", &[]);
+    assert_eq!(lines, 1, "one of them leads");
     assert_eq!(browser.log(), Vec::<String>::new());
 }
 
