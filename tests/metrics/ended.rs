@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use incumbent::memory::MemoryLock;
 use incumbent::{Change, ShardChange, new_election, new_set};
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::debugging::DebugValue;
 
 use crate::seen::{gauge, seen};
-use crate::states::{sees_a_leader, until};
+use crate::states::{record, sees_a_leader, until};
 
 const LEASE: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(60);
@@ -30,9 +30,7 @@ fn shows_nothing_to_alert_on(seen: &HashMap<String, DebugValue>) {
 
 #[tokio::test]
 async fn a_candidate_that_has_stopped_shows_nothing_to_alert_on() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
     let lock = MemoryLock::with_ttl(LEASE);
     let leader = new_election("app", lock.clone()).identity("c1").start().unwrap();
     let _leadership = leader.won().await.unwrap();
@@ -53,9 +51,7 @@ async fn a_candidate_that_has_stopped_shows_nothing_to_alert_on() {
 
 #[test]
 fn a_leader_whose_runtime_is_gone_shows_nothing_to_alert_on() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let leadership = runtime.block_on(async {
         let lock = MemoryLock::with_ttl(LEASE);
@@ -77,9 +73,7 @@ fn a_leader_whose_runtime_is_gone_shows_nothing_to_alert_on() {
 
 #[tokio::test]
 async fn a_member_that_has_stopped_leads_nothing_and_is_no_part_of_the_imbalance() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
     let set = new_set("work", MemoryLock::with_ttl(LEASE)).shards(2).identity("m1");
     let (set, mut changes) = set.start_with_changes().expect("a member");
     while set.shards().len() < 2 {

@@ -9,25 +9,29 @@ use incumbent::lock::{
     Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
-use incumbent::{Change, new_election};
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use incumbent::{Change, Election, Leadership, new_election};
+use metrics_util::debugging::DebugValue;
 
 use crate::seen::{gauge, seen};
-use crate::states::{sees_a_leader, until};
+use crate::states::{record, sees_a_leader, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 const LATE: &str = "incumbent_late_renewals_total";
 const LEADERLESS: &str = "incumbent_leaderless_seconds_total";
 
-#[tokio::test(start_paused = true)]
-async fn a_renewal_that_succeeds_after_two_thirds_of_the_lease_is_late() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+/// A leader on a lock that can fail.
+async fn lead() -> (MemoryLock, Election, Leadership) {
     let clock = TokioClock::new();
     let lock = MemoryLock::with_clock(LEASE, clock);
     let election = new_election("app", lock.clone()).identity("c1").clock(clock).start().unwrap();
     let leadership = election.won().await.unwrap();
+    (lock, election, leadership)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_succeeds_after_two_thirds_of_the_lease_is_late() {
+    let (snapshotter, _recorder) = record();
+    let (lock, _election, leadership) = lead().await;
     let mut deadline = leadership.renewed(leadership.deadline()).await.unwrap();
     for part_of_lease in [0.5, 0.75] {
         assert_eq!(seen(&snapshotter, "app", "c1")[LATE], DebugValue::Counter(0));
@@ -42,13 +46,8 @@ async fn a_renewal_that_succeeds_after_two_thirds_of_the_lease_is_late() {
 /// Another candidate may lead meanwhile.
 #[tokio::test(start_paused = true)]
 async fn time_in_which_requests_fail_does_not_count_as_time_without_a_leader() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
-    let clock = TokioClock::new();
-    let lock = MemoryLock::with_clock(LEASE, clock);
-    let election = new_election("app", lock.clone()).identity("c1").clock(clock).start().unwrap();
-    let leadership = election.won().await.unwrap();
+    let (snapshotter, _recorder) = record();
+    let (lock, election, leadership) = lead().await;
     let mut changes = election.changes();
     lock.set_reachable(false);
     drop(leadership.ended().await);
@@ -92,9 +91,7 @@ impl Lock for Unreadable {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_refuses_requests_is_not_up_although_its_hints_arrive() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
     let clock = TokioClock::new();
     let lock = MemoryLock::with_clock(LEASE, clock);
     let leader = new_election("app", lock.clone()).identity("c1").clock(clock).start().unwrap();

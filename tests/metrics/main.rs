@@ -12,19 +12,17 @@ use incumbent::lock::{Lock, LockErrorKind, Mark, Nonce, Reading, Release, Revisi
 use incumbent::lock::{Write, WriteId};
 use incumbent::memory::MemoryLock;
 use incumbent::{Change, Changes, new_election};
-use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
+use metrics_util::debugging::Snapshotter;
 
 use seen::{seen, shows_a_leader, shows_a_loss, takeovers};
+use states::record;
 
 const LEASE: Duration = Duration::from_secs(1);
 const OTHER: Nonce = Nonce(7);
 
 #[tokio::test]
 async fn an_election_records_what_the_docs_list() {
-    // Of this thread, which runs all tasks of the test.
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
     let lock = MemoryLock::with_ttl(LEASE);
     let election = new_election("my_app", lock.clone()).identity("c1").start().unwrap();
     let leadership = election.won().await.unwrap();

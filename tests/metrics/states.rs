@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use incumbent::memory::MemoryLock;
 use incumbent::{Change, Changes, Election, Set, new_election, new_set};
+use metrics::LocalRecorderGuard;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use crate::seen::{gauge, seen};
@@ -45,6 +46,12 @@ impl Exporter {
     }
 }
 
+/// Records the metrics of this thread, which runs all tasks of the test.
+pub fn record() -> (Snapshotter, LocalRecorderGuard<'static>) {
+    let recorder: &'static DebuggingRecorder = Box::leak(Box::default());
+    (recorder.snapshotter(), metrics::set_default_local_recorder(recorder))
+}
+
 pub async fn until(changes: &mut Changes<Change>, is_it: impl Fn(&Change) -> bool) {
     loop {
         let change = changes.next().await.expect("the election goes on");
@@ -61,9 +68,8 @@ pub async fn sees_a_leader(election: &Election) {
 
 #[tokio::test]
 async fn standbys_show_the_leader_that_they_see_and_whether_the_lock_responds() {
-    let recorder = DebuggingRecorder::new();
-    let exporter = Exporter(recorder.snapshotter());
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
+    let exporter = Exporter(snapshotter);
     let lock = MemoryLock::with_ttl(LEASE);
     lock.set_reachable(false);
     let first = new_election("app", lock.clone()).identity("c1").start().unwrap();
@@ -90,9 +96,8 @@ async fn standbys_show_the_leader_that_they_see_and_whether_the_lock_responds() 
 
 #[tokio::test]
 async fn drains_pauses_and_standings_are_shown() {
-    let recorder = DebuggingRecorder::new();
-    let exporter = Exporter(recorder.snapshotter());
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
+    let exporter = Exporter(snapshotter);
     let lock = MemoryLock::with_ttl(LEASE);
     let election = new_election("app", lock).identity("c1").drain(LONG).start().unwrap();
     let mut changes = election.changes();
@@ -124,9 +129,8 @@ async fn drains_pauses_and_standings_are_shown() {
 
 #[tokio::test]
 async fn members_of_a_set_show_their_load_and_the_moves_that_they_asked_for() {
-    let recorder = DebuggingRecorder::new();
-    let exporter = Exporter(recorder.snapshotter());
-    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (snapshotter, _recorder) = record();
+    let exporter = Exporter(snapshotter);
     let lock = MemoryLock::with_ttl(LEASE);
     let member = |identity: &str| -> Set {
         let set = new_set("work", lock.clone()).shards(4).identity(identity);

@@ -1,11 +1,14 @@
 //! The file of `record`: its size, a full disk, and files that are none.
 
-use incumbent_test_support::{SmallDisk, eventually};
+use std::path::PathBuf;
+
+use incumbent_test_support::{Server, SmallDisk, eventually};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
 use crate::record::{BUCKET, FILE, history, put, query, record, recorded, server, spans};
 use crate::screen::Screen;
+use crate::shell::{Running, Shell};
 
 #[tokio::test]
 async fn file_stays_within_its_size() {
@@ -42,15 +45,29 @@ async fn file_stays_within_its_size() {
     );
 }
 
+/// A recorder whose file is on this disk.
+async fn record_on(disk: &SmallDisk) -> (Server, Shell, String, Running) {
+    let (server, shell) = server().await;
+    let file = disk.path().join("rec.sqlite").display().to_string();
+    let mut recorder = shell.start_with_errors(&["record", "--to", &file]);
+    recorder.line_with("recording ");
+    (server, shell, file, recorder)
+}
+
+/// Returns the file that fills the disk.
+fn fill(disk: &SmallDisk) -> PathBuf {
+    let filler = disk.path().join("filler");
+    let full = std::fs::write(&filler, vec![0; 4 << 20]).expect_err("too large");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    filler
+}
+
 #[tokio::test]
 async fn recorder_waits_for_room_on_a_full_disk() {
     let Some(disk) = SmallDisk::mount("a recording on a full disk") else {
         return;
     };
-    let (_server, shell) = server().await;
-    let file = disk.path().join("rec.sqlite").display().to_string();
-    let mut recorder = shell.start_with_errors(&["record", "--to", &file]);
-    recorder.line_with("recording ");
+    let (_server, shell, file, mut recorder) = record_on(&disk).await;
     put(&shell, "e", "first");
     let leaders = async |expected: &[&str]| {
         eventually("the leaders", async || {
@@ -64,9 +81,7 @@ async fn recorder_waits_for_room_on_a_full_disk() {
         .await;
     };
     leaders(&["first"]).await;
-    let filler = disk.path().join("filler");
-    let full = std::fs::write(&filler, vec![0; 4 << 20]).expect_err("too large");
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let filler = fill(&disk);
     // The log may have pages that are written again.
     let mut names = vec!["first".to_owned()];
     for number in 0..40 {
@@ -86,12 +101,8 @@ async fn transitions_that_a_full_disk_takes_are_counted_at_the_end() {
     let Some(disk) = SmallDisk::mount("the end of a recording on a full disk") else {
         return;
     };
-    let (_server, shell) = server().await;
-    let file = disk.path().join("rec.sqlite").display().to_string();
-    let mut recorder = shell.start_with_errors(&["record", "--to", &file]);
-    recorder.line_with("recording ");
-    let full = std::fs::write(disk.path().join("filler"), vec![0; 4 << 20]).expect_err("too large");
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let (_server, shell, _, mut recorder) = record_on(&disk).await;
+    fill(&disk);
     for number in 0..40 {
         put(&shell, "e", &format!("{number:0900}"));
     }
