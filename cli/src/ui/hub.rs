@@ -178,8 +178,10 @@ impl Shared {
     /// The lock is open. What was known is shown until it is read.
     pub fn opened(&self, lock: String) {
         let mut known = self.known();
-        known.about.lock = lock;
-        self.send_everything(&mut known);
+        if known.about.lock != lock {
+            known.about.lock = lock;
+            self.send_everything(&mut known);
+        }
     }
 
     fn send_everything(&self, known: &mut Known) {
@@ -194,12 +196,10 @@ impl Shared {
         if known.about.failing.take().is_some() {
             self.broadcast(&mut known, updates::failing(None));
         }
-        let mut is_replaced = false;
-        if let Some(first) = first.take() {
-            is_replaced = known.model.replace(first).is_some();
-            known.updates = Updates::default();
-        }
         let Known { model, updates, .. } = &mut *known;
+        if first.is_some() {
+            *model = first.take(); // browsers are sent how it differs from the one before
+        }
         let Some(model) = model else { return };
         let written = match &observed {
             Observation::Written(status) => Some(status.election.clone()),
@@ -213,9 +213,6 @@ impl Shared {
             None => {}
         }
         updates.note_transitions(&transitions);
-        if is_replaced {
-            self.send_everything(&mut known);
-        }
     }
 
     /// Takes the answers to a roll call.
@@ -239,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Tells the browsers that the lock cannot be read.
+    /// Sends the browsers that the lock cannot be read.
     pub fn fail(&self, failure: &CliError) {
         let reason = failure.to_string();
         let mut known = self.known();

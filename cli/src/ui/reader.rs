@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the lock may fail before it is opened again: credentials or the bucket may be others.
 const REOPEN_AFTER: Duration = Duration::from_secs(30);
-/// How often browsers are told that the reader lives.
+/// How often browsers are sent a sign that the reader lives.
 const BEAT: Duration = Duration::from_secs(5);
 /// How many observations wait.
 const OBSERVATIONS: usize = 256;
@@ -56,8 +56,7 @@ pub async fn follow(
                 else => return,
             };
             let mut asked = Requests::new(&mut requests, first);
-            let looked = look(shared, lock, names, &mut asked).await;
-            match looked {
+            match look(shared, lock, names, &mut asked).await {
                 Ok(()) => shared.reset(),
                 Err(failure) => {
                     asked.refuse(&failure);

@@ -208,9 +208,8 @@ impl Model {
             let is_kept = |since| now.at < time_format::after(since, KEPT);
             self.elections.retain(|_, known| known.gone_since.is_none_or(is_kept));
         }
-        let Some(known_until) = self.known_until() else { return seen };
+        let Some(until) = self.known_until().map(|until| until.min(now.at)) else { return seen };
         for known in self.elections.values_mut() {
-            let until = now.at.min(known_until);
             let Some(end) = known.expires_at().filter(|end| *end <= until) else { continue };
             let Some(holder) = known.holder().cloned() else { continue };
             known.is_expired = true;
