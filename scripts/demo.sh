@@ -16,7 +16,7 @@ workers=() # process ids, by the number of the worker; empty once it has ended
 say() { printf '\n== %s\n' "$1"; }
 
 # Prints a line, and keeps it for the timeline.
-tell() {
+show() {
     printf '%s\n' "$1"
     printf '%s\n' "$1" >>"$directory/lines"
 }
@@ -96,7 +96,7 @@ watch_leader() {
             echo "no worker said anything for 30 s" >&2
             exit 1
         fi
-        tell "$line"
+        show "$line"
         case $line in
             *" leads, with token "*)
                 leader=${line#* worker-}
@@ -111,7 +111,7 @@ watch_leader() {
 watch_end() {
     local line
     while read -r -t 1 line <&3; do
-        tell "$line"
+        show "$line"
     done
 }
 
@@ -122,7 +122,7 @@ end_leader() {
     local at
     at=$(now) # before the signal: until it arrives, the leader works
     end "$1" "$process"
-    [ "$1" != KILL ] || tell "$at worker-$leader is killed"
+    [ "$1" != KILL ] || show "$at worker-$leader is killed"
 }
 
 mkfifo "$directory/said"

@@ -75,7 +75,7 @@ impl Elections<'_> {
         Err(CliError::new(Code::Failed, format!("move of {name}: {why}")))
     }
 
-    /// Tells the candidates of a pause, or of its end. Returns those that know of it, at least one.
+    /// Sends the candidates a pause, or its end. Returns those that know of it, at least one.
     pub async fn pause(
         &self,
         name: &str,

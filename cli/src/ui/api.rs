@@ -99,7 +99,7 @@ struct Question {
     seconds: Option<u64>,
 }
 
-/// What tells the pod of a leader for life from others of its name.
+/// What distinguishes the pod of a leader for life from others of its name.
 #[derive(Deserialize)]
 struct Pod {
     uid: String,

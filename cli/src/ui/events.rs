@@ -1,4 +1,4 @@
-//! Server-sent events: what a browser is told as long as it looks.
+//! Server-sent events: what a browser is sent as long as it looks.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::hub::Viewer;
 use crate::http::Extent;
 
-/// How long a browser is told of changes. The page connects again then.
+/// How long a browser is sent changes. The page connects again then.
 const MAX_DURATION: Duration = Duration::from_secs(3600);
 
 /// The response with the events of this browser.

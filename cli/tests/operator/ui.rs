@@ -246,7 +246,7 @@ async fn one_browser_too_many_is_told_so() {
     assert_eq!((status, why.contains("too many browsers")), (503, true), "{why}");
     let page = request(&address, "GET /", "", "");
     assert_eq!(page.0, 200);
-    // Those before are still told of changes, and one who leaves makes room.
+    // Those before are still sent changes, and one who leaves makes room.
     shell.out(&["kv", "put", BUCKET, "e", "two"]);
     for events in &mut viewers {
         while event(events, "changes")["elections"][0]["leader"] != "two" {}

@@ -134,7 +134,7 @@ impl Elector {
         }
     }
 
-    /// What the lock can do, as last told.
+    /// What the lock can do, as last reported.
     pub(crate) fn capabilities(&self) -> &Capabilities {
         &self.cx.capabilities
     }

@@ -260,7 +260,7 @@ export class Details {
     this.shownSpans = shown;
   }
 
-  /** Tells a screen reader what has happened in the election that is shown. */
+  /** Announces to a screen reader what has happened in the election that is shown. */
   onTransitions(transitions) {
     const shown = transitions.filter(({ election }) => election === this.name);
     if (!shown.length) return;

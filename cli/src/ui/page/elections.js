@@ -67,7 +67,7 @@ export class Elections {
     this.byName.set(election.election, election);
   }
 
-  /** The clock of this computer may be wrong: ages are told by that of the server. */
+  /** The clock of this computer may be wrong: ages are by that of the server. */
   noteTime(time) {
     this.offset = Date.parse(time) - performance.now();
   }
