@@ -162,9 +162,17 @@ impl SteppingDown {
         Next::Stay
     }
 
-    pub fn on_response(&mut self, cx: &mut Context, now: Instant, response: Response) {
+    pub fn on_response(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        sent: Instant,
+        response: Response,
+    ) {
         let fresh = cx.retries();
         let reads = cx.capabilities.can_read;
+        // The hints that came meanwhile are newer than what was read.
+        let heard_meanwhile = cx.evidence.learned_at() > sent;
         let failed = match response {
             Response::Notified(_) => return,
             Response::Released(Ok(())) => {
@@ -195,13 +203,18 @@ impl SteppingDown {
                     // It is not ours to release: the revision stays that of our own last write.
                     cx.evidence.record_no_own_entry(now);
                     self.step = Step::Done;
-                    cx.record(now, record, None, Source { from_hint: false, on_standby: false });
+                    if !heard_meanwhile {
+                        let source = Source { from_hint: false, on_standby: false };
+                        cx.record(now, record, None, source);
+                    }
                 }
                 return;
             }
             Response::Read(Ok(Reading::Empty { proof })) => {
                 self.step = Step::Done;
-                cx.record_vacancy(now, None, None, proof);
+                if !heard_meanwhile {
+                    cx.record_vacancy(now, None, None, proof);
+                }
                 return;
             }
             Response::Released(Err(_)) | Response::Read(Err(_)) | Response::Written(_) => {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Capabilities, Content, Hint, Nonce, Tombstone};
+use incumbent::lock::{Capabilities, Content, Hint, Nonce, Request, Tombstone};
 use incumbent::protocol::Event;
 
-use super::harness::{Harness, LEASE, OTHER, capabilities, of_other};
+use super::harness::{Harness, LEASE, OTHER, capabilities, found, of_other};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -46,6 +46,28 @@ fn a_release_by_another_than_the_holder_last_seen_proves_nothing() {
     harness.stores(released_by(Nonce(77)));
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= LEASE, "{:?}", harness.begins());
+}
+
+/// The same, for one that lost the entry to that holder: the response to its read was sent before
+/// the last renewal that it has received.
+#[test]
+pub fn a_late_response_to_a_read_hides_no_renewal_that_was_received_before_it() -> Harness {
+    let mut harness = Harness::leading();
+    harness.holds = true;
+    harness.stores(of_other(LEASE));
+    harness.serve(); // its notice
+    harness.serve(); // its release, which is refused
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    let read = harness.server.last.clone().expect("an entry").record;
+    harness.run(SECOND / 10);
+    harness.stores(of_other(LEASE));
+    let renewed = harness.now;
+    harness.answer(found(read.revision.0, read.content));
+    harness.stores(released_by(Nonce(77)));
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[1] >= renewed + LEASE, "{:?}", harness.begins());
+    harness
 }
 
 /// The entry of another candidate is received while our create is in flight, purged, and then our

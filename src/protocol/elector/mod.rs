@@ -293,7 +293,7 @@ impl Elector {
                 holding.on_written(cx, now, &request, result)
             }
             (Phase::SteppingDown(stepping_down), response) => {
-                stepping_down.on_response(cx, now, response);
+                stepping_down.on_response(cx, now, request.sent, response);
                 Next::Stay
             }
             _ => Next::Stay,

@@ -12,6 +12,7 @@ mod programs;
 mod sampling;
 mod sentinels;
 mod sets;
+mod tampering;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
 use databases::OF_DATABASES;
@@ -26,6 +27,7 @@ use programs::OF_PROGRAMS;
 use sampling::OF_SAMPLING;
 use sentinels::OF_SENTINELS;
 use sets::OF_SETS;
+use tampering::OF_TAMPERING;
 
 /// A rule broken: every text of `edits` occurs in its file exactly once, and is replaced.
 pub struct Mutation {
@@ -61,6 +63,7 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_MOVES)
         .chain(OF_SAMPLING)
         .chain(OF_SETS)
+        .chain(OF_TAMPERING)
         .chain(OF_PROGRAMS)
 }
 
@@ -237,42 +240,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "(seen.at + lease).min(self.first_seen)",
         )],
         noticed_by: &[Simulation, Scenarios],
-    },
-    Mutation {
-        name: "a release by any candidate is believed",
-        edits: &[edit(
-            "src/protocol/cool_down.rs",
-            "seen.term().is_some_and(|(holder, _)| holder == by)",
-            "seen.term().is_none_or(|(holder, _)| holder == by || holder != by)",
-        )],
-        noticed_by: &[Simulation, Scenarios],
-    },
-    Mutation {
-        name: "rights once seen are forgotten over an empty key",
-        edits: &[edit(
-            "src/protocol/evidence.rs",
-            "self.seen_leases_end = self.seen_leases_end.max(ends);",
-            "self.seen_leases_end = self.seen_leases_end.min(ends);",
-        )],
-        noticed_by: &[Simulation],
-    },
-    Mutation {
-        name: "a tombstone over a tombstone counts like the first",
-        edits: &[edit(
-            "src/protocol/evidence.rs",
-            "Some(known) if known.is_followed_by(previous) => {",
-            "Some(known) if known.is_followed_by(None) => {",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "work that would not stop is forgotten over an empty key",
-        edits: &[edit(
-            "src/protocol/evidence.rs",
-            "wait.not_before(Until::new(self.work_may_last_until, WaitReason::OwnEarlierTerm));",
-            "",
-        )],
-        noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
         name: "a Choria candidate is waited for like one of ours",

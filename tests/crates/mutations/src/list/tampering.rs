@@ -1,0 +1,52 @@
+//! What is wrong with what a candidate believes of entries that were tampered with.
+
+use super::{Mutation, edit};
+use crate::instrument::Instrument::{Scenarios, Simulation};
+
+pub(super) const OF_TAMPERING: &[Mutation] = &[
+    Mutation {
+        name: "a release by any candidate is believed",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "seen.term().is_some_and(|(holder, _)| holder == by)",
+            "seen.term().is_none_or(|(holder, _)| holder == by || holder != by)",
+        )],
+        noticed_by: &[Simulation, Scenarios],
+    },
+    Mutation {
+        name: "rights once seen are forgotten over an empty key",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "self.seen_leases_end = self.seen_leases_end.max(ends);",
+            "self.seen_leases_end = self.seen_leases_end.min(ends);",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "a tombstone over a tombstone counts like the first",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "Some(known) if known.is_followed_by(previous) => {",
+            "Some(known) if known.is_followed_by(None) => {",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a late response to a read hides a renewal that was received before it",
+        edits: &[edit(
+            "src/protocol/stepping_down.rs",
+            "let heard_meanwhile = cx.evidence.learned_at() > sent;",
+            "let heard_meanwhile = cx.evidence.learned_at() > now && now >= sent;",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "work that would not stop is forgotten over an empty key",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "wait.not_before(Until::new(self.work_may_last_until, WaitReason::OwnEarlierTerm));",
+            "",
+        )],
+        noticed_by: &[Scenarios, Simulation],
+    },
+];
