@@ -11,7 +11,10 @@ use incumbent::protocol::CoolDown;
 
 use super::cool_down::Vacancy;
 use super::harness::Harness;
-use super::{cool_down, incidents, no_expiry, regressions, standby, stepping_down, strays};
+use super::{
+    cool_down, handover, incidents, no_expiry, regressions, sampling, standby, stepping_down,
+    strays, tampering,
+};
 
 /// Set to `write` by `make histories`.
 const MODE: &str = "INCUMBENT_HISTORIES";
@@ -103,6 +106,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => stepping_down::a_wrong_hint_costs_a_term_and_not_a_lease,
     "Rule 8. A leader whose entry was deleted sends a notice for its own last write, not for its successor's."
         => regressions::a_superseded_holder_sends_no_step_down_notice_for_its_successor,
+    "Rule 8. An old release is stored over an entry. The candidate has received that entry, and then a\nlate response to its read, which shows the one before."
+        => tampering::a_late_response_to_a_read_hides_no_renewal_that_was_received_before_it,
     "Rule 9. kubernetes/kubernetes#61151, Project-HAMi/HAMi#2481: two replicas shared one identity."
         => incidents::two_candidates_with_one_identity_are_distinct,
     "Rule 10. kuberhealthy#1533, elastic/beats#38543: after a loss it never campaigned again.\nThe lock is out of reach for 19 hours; then the term ends in three ways."
@@ -115,6 +120,18 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => standby::a_standby_that_receives_renewals_sends_nothing_for_an_hour,
     "Standbys: another's create is seen first, so none is sent."
         => standby::a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first,
+    "Moves: a leader hands over. Its release names the successor, also when it is repeated."
+        => handover::a_release_names_the_successor_and_does_so_again_when_it_is_repeated,
+    "Moves: the candidate that a release names creates at once, though it has just stepped down itself."
+        => handover::the_successor_creates_at_once_though_it_has_just_stepped_down,
+    "Moves: the others hold back for 2 s, and create nothing once the successor holds the entry."
+        => handover::others_create_nothing_once_the_successor_holds_the_entry,
+    "Moves: a sick standby holds back for a lease, or until it is ready again."
+        => handover::a_standby_that_recovers_creates_at_once,
+    "Moves: a standby that becomes sick while it holds back for the successor holds back for a lease."
+        => handover::a_standby_that_becomes_sick_before_its_turn_waits,
+    "Queue groups: the successor of an evicted leader may have missed its notice.\nThe notice is repeated at each write of the successor, for a lease."
+        => sampling::a_leader_that_was_evicted_notifies_its_successor_at_each_write_for_a_lease,
     "Discovery: a leader that advertises another address states it in its next renewal."
         => standby::a_new_advertisement_travels_with_the_next_renewal,
 };

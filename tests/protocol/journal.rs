@@ -137,6 +137,8 @@ fn event_text(event: &Event) -> String {
         Event::WorkEnded { panicked: false } => "the work has ended by itself".to_owned(),
         Event::WorkEnded { panicked: true } => "the work has panicked".to_owned(),
         Event::Resign => "resign".to_owned(),
+        Event::HandOver { to, .. } => format!("hand over to {}", name(*to)),
+        Event::Standing(standing) => format!("standing: {}", standing.as_str()),
         Event::Stop => "stop".to_owned(),
         Event::Capabilities(_) => "other capabilities".to_owned(),
         Event::Advertise(advertisement) => format!("advertise {}", advertisement.address()),
@@ -169,6 +171,11 @@ fn left_text(left: Time) -> String {
     if left.is_zero() { String::new() } else { format!(", {} left", span(left)) }
 }
 
+/// Whom the holder hands over to.
+fn to_text(to: Option<Nonce>) -> String {
+    to.map(|to| format!(", to {}", name(to))).unwrap_or_default()
+}
+
 fn record_text(Record { revision, content }: &Record) -> String {
     let content = match content {
         Content::Held(Entry { identity, mark: Some(mark), ttl, .. }) => {
@@ -180,8 +187,8 @@ fn record_text(Record { revision, content }: &Record) -> String {
         Content::Held(Entry { identity, mark: None, .. }) => {
             format!("entry of {identity}, no mark")
         }
-        Content::Vacant(Tombstone::Released { by, left, .. }) => {
-            format!("released by {}{}", name(*by), left_text(*left))
+        Content::Vacant(Tombstone::Released { by, left, to, .. }) => {
+            format!("released by {}{}{}", name(*by), left_text(*left), to_text(*to))
         }
         Content::Vacant(Tombstone::Expired) => "expired".to_owned(),
         Content::Vacant(Tombstone::Deleted) => "deleted".to_owned(),
@@ -240,8 +247,8 @@ fn request_text(request: &Request) -> String {
                 advertisement.as_ref().map_or(String::new(), |a| format!(", at {}", a.address()));
             format!("{verb} over {} for {}{at}", over(*expected), span(*ttl))
         }
-        Request::Release(Release { expected, left, cause, .. }) => {
-            format!("release r{expected}, {cause}{}", left_text(*left))
+        Request::Release(Release { expected, left, cause, to, .. }) => {
+            format!("release r{expected}, {cause}{}{}", left_text(*left), to_text(*to))
         }
         Request::NotifyStepDown(notice) => format!("notify: {}", notice_text(notice)),
     }
