@@ -187,9 +187,11 @@ impl Driver {
             Err(why) => debug!("not handing over: {why}"),
         }
         match chosen {
-            Ok(Chosen { nonce, identity }) => {
+            Ok(Chosen { nonce, identity, has_sampled_hints }) => {
                 self.reply(reply, Ok(Arc::clone(&identity)));
-                self.call_successor(nonce);
+                if has_sampled_hints {
+                    self.call_successor(nonce);
+                }
                 self.drain_before(Event::HandOver { to: nonce, identity });
             }
             Err(why) => {
@@ -228,7 +230,7 @@ impl Driver {
     /// The same where members know each other by their presence entries.
     pub(super) fn take_at_once(&mut self, request: &TakeRequest) {
         match self.give(request, |moves, now| moves.take_at_once(now, request)) {
-            Ok(Chosen { nonce, identity }) => {
+            Ok(Chosen { nonce, identity, .. }) => {
                 self.drain_before(Event::HandOver { to: nonce, identity });
             }
             Err(why) => debug!("not handing over: {why}"),

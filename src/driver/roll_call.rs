@@ -9,7 +9,7 @@ use tracing::debug;
 use super::Driver;
 use crate::election::shared::Shared;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, Role, RollCall, Successor,
+    CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Nonce, Role, RollCall, Successor,
 };
 use crate::protocol::State;
 
@@ -42,6 +42,7 @@ impl Driver {
             pause: self.pause(),
             handover,
             load: self.set_part.as_ref().map(|part| part.load()),
+            has_sampled_hints: self.machine.has_sampled_hints(),
             ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)
         };
         let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));
@@ -61,11 +62,8 @@ impl Driver {
         self.telemetry().roll_call_answered();
     }
 
-    /// Has the successor receive the release, where hints reach few of the candidates.
+    /// Has the successor receive the release, though its hints are drawn at random.
     pub(super) fn call_successor(&mut self, nonce: Nonce) {
-        if !self.machine.has_sampled_hints() {
-            return;
-        }
         let (lock, shared) = (Arc::clone(&self.shared().lock), Arc::clone(self.shared()));
         let Some(messages) = self.messages(2 * MAX_PENDING) else { return };
         messages.spawn(async move {
@@ -95,11 +93,17 @@ fn with_status(shared: &Shared, info: CandidateInfo) -> CandidateInfo {
         _ => Role::Standby,
     };
     let leader = status.leader.as_ref();
+    let cool_down = status.cool_down.filter(|_| role == Role::CoolingDown).map(|(ends, reason)| {
+        let left = ends.saturating_since(shared.clock.now());
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        CoolDownLeft { left_ms, reason: reason.to_string().into() }
+    });
     CandidateInfo {
         role,
         leader: leader.map(|leader| Arc::clone(&leader.identity)),
         token: leader.and_then(|leader| leader.token),
         standing: status.standing,
+        cool_down,
         ..info
     }
 }

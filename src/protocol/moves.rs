@@ -174,7 +174,8 @@ impl Moves {
             return Err(Refusal::Busy);
         }
         self.chosen = Some(request.by);
-        Ok(Chosen { nonce: request.by, identity: Arc::clone(&request.identity) })
+        let identity = Arc::clone(&request.identity);
+        Ok(Chosen { nonce: request.by, identity, has_sampled_hints: false })
     }
 
     /// A candidate of this priority was heard to ask the leader: one of lower priority asks later,
@@ -289,7 +290,11 @@ impl Moves {
             .filter(|info| may_lead(info) && !is_shunned(info))
             .max_by_key(|info| (info.standing == Standing::Ready, info.priority, info.nonce.0));
         match best {
-            Some(info) => Ok(Chosen { nonce: info.nonce, identity: Arc::clone(&info.identity) }),
+            Some(info) => Ok(Chosen {
+                nonce: info.nonce,
+                identity: Arc::clone(&info.identity),
+                has_sampled_hints: info.has_sampled_hints,
+            }),
             None => Err(Refusal::NobodyReady(Found::among(answers.iter().filter(wanted)))),
         }
     }

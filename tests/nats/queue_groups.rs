@@ -229,6 +229,32 @@ async fn a_candidate_that_was_chosen_leads_next() {
     assert_eq!(*chosen, *leader.identity());
 }
 
+/// The leader receives all hints: its successor states that it does not, and is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_queue_groups_tells_its_successor_with_them() {
+    let env = env().await;
+    let fleet = fleet(&env, 2).await;
+    let leader = working(new_election("my_app", lock_of(&env, 0).await).identity("plain"));
+    let leader = leader.start().expect("a start");
+    let to = Successor::Identity("plain".into());
+    eventually("it takes over", async || fleet[0].hand_over(to.clone()).await.ok()).await;
+    drop(leads(&leader).await);
+    let calls = format!("incumbent-roll-call.{BUCKET}.my_app");
+    let mut calls = env.client().await.subscribe(calls).await.expect("a subscription");
+    let to = Successor::Identity("c1".into());
+    eventually("it hands over", async || leader.hand_over(to.clone()).await.ok()).await;
+    let told = async {
+        while let Some(call) = calls.next().await {
+            let text = String::from_utf8_lossy(&call.payload).into_owned();
+            if text.contains("\"candidate\"") {
+                return;
+            }
+        }
+    };
+    soon("the successor is told", told).await;
+    drop(leads(&fleet[1]).await);
+}
+
 /// A group has members that take part in the same elections, also after one of them has joined
 /// another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

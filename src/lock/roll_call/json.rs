@@ -2,7 +2,7 @@
 
 #[cfg(feature = "nats")]
 use super::CandidateRequest;
-use super::{CandidateInfo, HandoverAnswer, MAX_SITE_LEN};
+use super::{CandidateInfo, CoolDownLeft, HandoverAnswer, MAX_SITE_LEN};
 use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
 
 /// The most bytes of an answer that are read.
@@ -10,7 +10,7 @@ const MAX_ANSWER_LEN: usize = 6 * 1024;
 /// The most bytes of a version.
 const MAX_VERSION_LEN: usize = 64;
 
-/// The most bytes of the reason of a refusal.
+/// The most bytes of the reason of a refusal or a wait.
 const MAX_REASON_LEN: usize = 256;
 
 pub(crate) fn to_json(info: &CandidateInfo) -> String {
@@ -47,6 +47,10 @@ pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
             HandoverAnswer::Refused(why) => {
                 HandoverAnswer::Refused(display_identity(&why, MAX_REASON_LEN))
             }
+        }),
+        cool_down: info.cool_down.map(|CoolDownLeft { left_ms, reason }| CoolDownLeft {
+            left_ms,
+            reason: display_identity(&reason, MAX_REASON_LEN),
         }),
         ..info
     })

@@ -276,6 +276,24 @@ pub struct CandidateInfo {
     /// How much of the set it leads, if the election is a shard of one.
     #[cfg_attr(feature = "_json", serde(default))]
     pub load: Option<MemberLoad>,
+    /// What is left of its cool-down, if it holds the entry and does not lead yet.
+    #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub cool_down: Option<CoolDownLeft>,
+    /// Whether it receives a few of the hints, drawn at random: a leader that hands over to it
+    /// tells it, so that it receives the release.
+    #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "std::ops::Not::not"))]
+    pub has_sampled_hints: bool,
+}
+
+/// What is left of the cool-down of a candidate that holds the entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct CoolDownLeft {
+    /// How long it will last, in milliseconds, unless a step-down notice ends it.
+    pub left_ms: u64,
+    /// What is waited for: a [`WaitReason`](crate::WaitReason) in words.
+    pub reason: Arc<str>,
 }
 
 impl CandidateInfo {
@@ -295,6 +313,8 @@ impl CandidateInfo {
             pause: None,
             handover: None,
             load: None,
+            cool_down: None,
+            has_sampled_hints: false,
         }
     }
 }

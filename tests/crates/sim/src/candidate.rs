@@ -271,7 +271,8 @@ impl Candidate {
     /// Whether a few hints are not enough for it now.
     pub fn wants_all_hints(&self, now: Time) -> bool {
         let local = self.local(now);
-        self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(local))
+        let chosen = self.mover.as_ref().is_some_and(|mover| mover.wants_all_hints());
+        chosen || self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(local))
     }
 
     /// Notes that its write `number` was applied.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{CandidateInfo, CandidateRequest, Coverage, HandoverAnswer, Nonce, Role};
+use incumbent::lock::{
+    CandidateInfo, CandidateRequest, Coverage, HandoverAnswer, Nonce, Role, Successor,
+};
 
 use super::{MoveStep, Step, Why};
 use crate::event::SimEvent;
@@ -65,6 +67,16 @@ impl World {
         self.deliver_call(&Call { id, by: None, request, within: Duration::from_secs(3) });
     }
 
+    /// The leader tells the candidate that it hands over to. Nothing waits for the answer.
+    pub(super) fn call_successor(&mut self, who: usize, to: Nonce) {
+        let request = CandidateRequest::Succeed(Successor::Candidate(to));
+        let (id, life) = (self.next_call(), self.candidates[who].life);
+        if self.now >= self.candidates[who].faults.cut_out_until {
+            let by = Some((who, life));
+            self.deliver_call(&Call { id, by, request, within: Duration::from_secs(1) });
+        }
+    }
+
     fn next_call(&mut self) -> u64 {
         self.calls += 1;
         self.calls
@@ -121,6 +133,9 @@ impl World {
                 }
                 return;
             }
+            CandidateRequest::Succeed(Successor::Candidate(to)) if *to == own && !leads => {
+                mover.is_chosen(true);
+            }
             _ => return,
         }
         let after = call.within.mul_f64(SPREAD * self.random.f64());
@@ -146,6 +161,7 @@ impl World {
         info.standing = mover.moves.standing();
         info.pause = mover.moves.pause();
         info.handover = handover;
+        info.has_sampled_hints = candidate.setup.coverage == Coverage::Sampled;
         if self.now < candidate.faults.cut_out_until {
             return;
         }

@@ -49,6 +49,8 @@ pub struct Mover {
     aside: bool,
     /// Since when it leads.
     began: Option<Instant>,
+    /// The leader hands over to it, and has told it.
+    chosen: bool,
     call: Option<InFlight>,
 }
 
@@ -129,12 +131,22 @@ impl Mover {
     pub fn new(setup: &MoveSetup, settings: MoveSettings, now: Instant) -> Self {
         let (health, aside) = (setup.health(), setup.aside);
         let moves = Moves::new(settings, now, standing(health.as_ref(), aside));
-        Self { moves, health, aside, began: None, call: None }
+        Self { moves, health, aside, began: None, chosen: false, call: None }
     }
 
     /// It leads from now on, or no longer does.
     pub fn leads(&mut self, began: Option<Instant>) {
         self.began = began;
+    }
+
+    /// It has been told that the leader hands over to it, or the leader has changed since.
+    pub fn is_chosen(&mut self, chosen: bool) {
+        self.chosen = chosen;
+    }
+
+    /// Whether it receives all hints, to see the release.
+    pub fn wants_all_hints(&self) -> bool {
+        self.chosen
     }
 }
 
@@ -299,6 +311,9 @@ impl World {
                 self.log(|| format!("c{who} hands over to {} ({why:?})", chosen.identity));
                 if let Some(call) = call {
                     self.answer(who, call, Some(HandoverAnswer::To(chosen.identity.clone())));
+                }
+                if chosen.has_sampled_hints {
+                    self.call_successor(who, to);
                 }
                 self.move_comes_to(MoveStep::Chooses, who, Some(to));
                 self.feed(who, Event::HandOver { to, identity: chosen.identity });
