@@ -1,6 +1,9 @@
 //! `election list` and `info`.
 
+use std::time::Duration;
+
 use clap::Args;
+use incumbent::lock::{CandidateRequest, CoolDownLeft};
 use incumbent::nats::{Finding, Severity};
 use serde_json::json;
 use time::OffsetDateTime;
@@ -12,6 +15,14 @@ use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
+use crate::view::cool_down_json;
+
+/// How long the holder of a new entry may take to state what it waits for.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// The lease of an entry that states none.
+const USUAL_LEASE: Duration = Duration::from_secs(60);
+/// For so many leases after its create a holder may be cooling down.
+const COOL_DOWN_LEASES: u32 = 4;
 
 /// List the elections of the bucket or namespace, and their leaders.
 #[derive(Args)]
@@ -23,7 +34,9 @@ pub struct List {
 /// Show the problems of the bucket, and its elections: election, leader, since, token, renewed, and
 /// the advertised address.
 ///
-/// Ages are by this host's clock, from times of the leader (since) and of the server (renewed).
+/// Ages are by this host's clock, from times of the leader (since) and of the server (renewed). Of
+/// one election whose entry is new, it also shows whether the holder is cooling down, for how long
+/// and why: the holder answers a roll call, on locks that carry them.
 /// With Kubernetes no bucket is checked, and all times are the leader's: an `overdue` leader has
 /// not renewed for its lease, but only `election watch` can decide whether it is gone. With --kind
 /// for-life: election, pod, phase, since, token, uid; the phase is read from the pod.
@@ -54,6 +67,10 @@ impl Info {
             None => elections.list().await?,
         };
         let findings = elections.findings().await?;
+        let waits = match (&self.name, statuses.first()) {
+            (Some(_), Some(status)) => cool_down(&elections, status).await,
+            _ => None,
+        };
         if let Some(name) = &self.name
             && statuses.is_empty()
         {
@@ -65,10 +82,11 @@ impl Info {
             if let Some(findings) = &findings {
                 fields.insert("findings".to_owned(), findings.iter().map(finding_json).collect());
             }
-            fields.insert(
-                "elections".to_owned(),
-                statuses.iter().map(ElectionStatus::json).collect(),
-            );
+            let mut rows: Vec<_> = statuses.iter().map(ElectionStatus::json).collect();
+            if let (Some(waits), Some(row)) = (&waits, rows.first_mut()) {
+                row["cool_down"] = cool_down_json(waits);
+            }
+            fields.insert("elections".to_owned(), rows.into());
             return output::json(&fields);
         }
         output::line(elections.title())?;
@@ -87,19 +105,39 @@ impl Info {
                 statuses.iter().map(for_life),
             );
         }
-        // Add the column of addresses if any leader advertises one.
-        if statuses.iter().any(|status| address(status).is_some()) {
-            let rows = statuses.iter().map(|status| {
-                let [election, leader, since, token, renewed] = row(status);
-                [election, leader, since, token, renewed, or_dash(address(status))]
-            });
-            return output::table(
-                ["election", "leader", "since", "token", "renewed", "address"],
-                rows,
-            );
-        }
-        output::table(["election", "leader", "since", "token", "renewed"], statuses.iter().map(row))
+        table(&statuses)?;
+        let Some(CoolDownLeft { left_ms, reason, .. }) = waits else { return Ok(()) };
+        let (left, reason) =
+            (Duration::from_millis(left_ms).as_secs_f64(), text::printable(&reason));
+        output::line(format!(
+            "\nThe holder does not lead yet: it is cooling down for {left:.1}s: {reason}"
+        ))
     }
+}
+
+fn table(statuses: &[ElectionStatus]) -> Result<(), CliError> {
+    // Add the column of addresses if any leader advertises one.
+    if statuses.iter().any(|status| address(status).is_some()) {
+        let rows = statuses.iter().map(|status| {
+            let [election, leader, since, token, renewed] = row(status);
+            [election, leader, since, token, renewed, or_dash(address(status))]
+        });
+        return output::table(["election", "leader", "since", "token", "renewed", "address"], rows);
+    }
+    output::table(["election", "leader", "since", "token", "renewed"], statuses.iter().map(row))
+}
+
+/// What is left of the cool-down of the holder, as it states itself.
+async fn cool_down(elections: &Elections<'_>, status: &ElectionStatus) -> Option<CoolDownLeft> {
+    let holder = status.holder()?;
+    let lease = holder.ttl.or(holder.lease).unwrap_or(USUAL_LEASE);
+    if time_format::age(holder.since?) > lease.saturating_mul(COOL_DOWN_LEASES) {
+        return None;
+    }
+    let call = elections.call_roll(&status.election, CandidateRequest::Identify, ANSWER_WITHIN);
+    // Locks without roll calls refuse it: then the wait is not known.
+    let answers = call.await.ok()?;
+    answers.into_iter().find(|info| *info.identity == *holder.leader)?.cool_down
 }
 
 fn row(status: &ElectionStatus) -> [String; 5] {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use incumbent::CandidateInfo;
-use incumbent::lock::Role;
+use incumbent::lock::{CoolDownLeft, Role};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -79,5 +79,11 @@ pub fn candidate_json(info: &CandidateInfo, now: OffsetDateTime) -> Value {
         "leader": info.leader,
         "token": info.token.map(|token| token.0),
         "paused_until": pause.map(time_format::rfc3339),
+        "cool_down": info.cool_down.as_ref().map(cool_down_json),
     })
+}
+
+/// What is left of the cool-down of a holder.
+pub fn cool_down_json(left: &CoolDownLeft) -> Value {
+    json!({"left_ms": left.left_ms, "reason": left.reason})
 }

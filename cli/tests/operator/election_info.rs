@@ -1,6 +1,6 @@
 //! `election list` and `info`.
 
-use incumbent_test_support::Server;
+use incumbent_test_support::{Server, eventually};
 
 use crate::shell::Shell;
 
@@ -55,6 +55,29 @@ async fn advertised_address_is_shown() {
     let (line, code) = shell.refusal(&["campaign", "other", "--advertise", "a b"]);
     assert!(line.contains("the address has a blank or a control character"), "{line}");
     assert_eq!(code, 2);
+}
+
+#[tokio::test]
+async fn cool_down_of_a_winner_is_shown_with_its_reason() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut creator = shell.start(&["campaign", "other"]);
+    creator.line_with("won");
+    // The TTL of the bucket is a minute: so long it may have led on.
+    shell.out(&["kv", "put", BUCKET, "my_app", "an unknown holder"]);
+    shell.out(&["kv", "del", BUCKET, "my_app", "--force"]);
+    let _winner = shell.campaign("my_app", "c1");
+    let info = ["election", "info", "my_app"];
+    let reason = "an earlier holder of which too little is known";
+    let output = eventually("the winner answers", async || {
+        Some(shell.run(&info).stdout).filter(|output| output.contains("does not lead yet"))
+    })
+    .await;
+    assert!(output.lines().last().is_some_and(|line| line.ends_with(reason)), "{output}");
+    let json = shell.json(&[&info[..], &["-o", "json"]].concat());
+    let cool_down = &json["elections"][0]["cool_down"];
+    assert_eq!(cool_down["reason"], reason);
+    assert!(cool_down["left_ms"].is_u64(), "{json}");
 }
 
 #[tokio::test]
