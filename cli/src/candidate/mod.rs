@@ -44,7 +44,8 @@ pub struct CandidateArgs {
     /// The election.
     #[arg(index = 1)]
     pub name: String,
-    /// The identity, shown as the holder [default: the host's name].
+    /// The identity, shown as the holder [default: the host's name; with
+    /// Kubernetes POD_NAME, where it is set].
     #[arg(long)]
     identity: Option<String>,
     /// Serve HTTP at this port of the loopback address, at this address and port, or at this Unix

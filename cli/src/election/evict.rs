@@ -72,7 +72,10 @@ impl Evict {
                 let took = time_format::span(start.elapsed());
                 let token = next.token.map(|token| format!(" with token {token}"));
                 let token = token.unwrap_or_default();
-                return output::line(format!("{} leads after {took}{token}", shown(next)));
+                return output::line(format!(
+                    "{} holds the entry after {took}{token}",
+                    shown(next)
+                ));
             }
         }
         let message = format!(

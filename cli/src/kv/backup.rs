@@ -23,7 +23,7 @@ const CHUNK: usize = 128 * 1024;
 const SETTINGS: &str = "backup.json";
 const CONTENT: &str = "stream.tar.s2";
 
-/// Save a bucket into a directory, with its revisions, so that tokens still grow after a restore.
+/// Save a bucket into a directory, with its revisions.
 ///
 /// The `nats` program can restore it too.
 #[derive(Args)]

@@ -113,49 +113,57 @@ pub enum OnExit {
 
 const MANUAL: &str = "\
 What is stopped:
-  COMMAND and all its descendants, in any process group or session: they get the signal (and SIGCONT), and after the
-  grace SIGKILL, so that all of them end before the right to lead does. Processes that COMMAND leaves behind when it
-  ends are stopped too. A second process does this (`run-guard` in a process list), also when incumbent itself is
-  killed, hangs, or is suspended; if the guard is killed, COMMAND is killed with it. COMMAND runs in a control group
-  (version 2) if one can be created. Processes started by another service (docker run, systemd-run, ssh) are not
-  descendants, and continue. A process of another user (sudo) cannot be signalled unless incumbent is root: this is
-  reported, and the term ends if it persists. If a process is left nevertheless, incumbent reports it, exits with 1
-  and does not release the lock.
+  COMMAND and all its descendants, in any process group or session: they get the signal (and \
+  SIGCONT), and after the grace SIGKILL, so that all of them end before the right to lead does. \
+  Processes that COMMAND leaves behind when it ends are stopped too. A second process does this \
+  (`run-guard` in a process list), also when incumbent itself is killed, hangs, or is suspended; \
+  if the guard is killed, COMMAND is killed with it. COMMAND runs in a control group (version 2) \
+  if one can be created. Processes started by another service (docker run, systemd-run, ssh) are \
+  not descendants, and continue. A process of another user (sudo) cannot be signalled unless \
+  incumbent is root: this is reported, and the term ends if it persists. If a process is left \
+  nevertheless, incumbent reports it, exits with 1 and does not release the lock.
 
 Signals:
-  SIGUSR1, SIGUSR2 and SIGHUP are forwarded to COMMAND once it has a handler for them; without COMMAND they have no
-  effect. With --keep-running SIGUSR1 and SIGUSR2 are not forwarded: they signal terms. SIGHUP ends incumbent if its
-  terminal was closed.
+  SIGUSR1, SIGUSR2 and SIGHUP are forwarded to COMMAND once it has a handler for them; without \
+  COMMAND they have no effect. With --keep-running SIGUSR1 and SIGUSR2 are not forwarded: they \
+  signal terms. SIGHUP ends incumbent if its terminal was closed.
 
 What COMMAND sees:
-  INCUMBENT_ELECTION       NAME.
-  INCUMBENT_IDENTITY       The identity, shown as the holder.
-  INCUMBENT_TOKEN          The fencing token of the term, greater than that of every earlier term. Send it with each
-                           write, and refuse smaller ones at the destination. Not with --keep-running: read it from
-                           the file.
-  INCUMBENT_DEADLINE_FILE  A file with one line of three words: the deadline in seconds of CLOCK_BOOTTIME (compare with
-                           clock_gettime, as in Python's time.clock_gettime(time.CLOCK_BOOTTIME); the first word of
-                           /proc/uptime is the same, except in a container with lxcfs, which is reported at the
-                           start); the deadline in UTC by the wall clock; the token. It is replaced at each renewal;
-                           a term whose file cannot be written ends. All users may read it.
-                           `0.000000000 1970-01-01T00:00:00.000Z 0`: this process does not lead.
-  Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, NATS_CERT, NATS_KEY;
-  PGPASSWORD, AWS_SECRET_ACCESS_KEY and the like with those locks; a URL with a password) are not inherited, unless
-  --pass-env names them.
-  Standard input, output and error are passed through. On a terminal COMMAND is in the foreground: Ctrl-C reaches it,
-  and if it ends by Ctrl-C, incumbent ends, whatever --on-exit says. Ctrl-Z suspends both, and the lease is not renewed
-  meanwhile: a command that is suspended for longer is killed.
+  INCUMBENT_ELECTION
+      NAME.
+  INCUMBENT_IDENTITY
+      The identity, shown as the holder.
+  INCUMBENT_TOKEN
+      The fencing token of the term, greater than that of every earlier term. Send it with each \
+      write, and refuse smaller ones at the destination. Not with --keep-running: read it from \
+      the file.
+  INCUMBENT_DEADLINE_FILE
+      A file with one line of three words: the deadline in seconds of CLOCK_BOOTTIME (compare \
+      with clock_gettime, as in Python's time.clock_gettime(time.CLOCK_BOOTTIME); the first word \
+      of /proc/uptime is the same, except in a container with lxcfs, which is reported at the \
+      start); the deadline in UTC by the wall clock; the token. It is replaced at each renewal; \
+      a term whose file cannot be written ends. All users may read it. `0.000000000 \
+      1970-01-01T00:00:00.000Z 0`: this process does not lead.
+  Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, \
+  NATS_CERT, NATS_KEY; PGPASSWORD, AWS_SECRET_ACCESS_KEY and the like with those locks; a URL \
+  with a password) are not inherited, unless --pass-env names them.
+  Standard input, output and error are passed through. On a terminal COMMAND is in the \
+  foreground: Ctrl-C reaches it, and if it ends by Ctrl-C, incumbent ends, whatever --on-exit \
+  says. Ctrl-Z suspends both, and the lease is not renewed meanwhile: a command that is \
+  suspended for longer is killed.
 
 Under systemd:
-  A service of Type=notify is ready once it campaigns, and its status shows the leader. COMMAND cannot notify systemd: it
-  has no NOTIFY_SOCKET. With --drain such a service extends its stop timeout by itself; for another type set
-  TimeoutStopSec to more than the drain and the lease. KillMode=mixed has COMMAND get its signal once.
+  A service of Type=notify is ready once it campaigns, and its status shows the leader. COMMAND \
+  cannot notify systemd: it has no NOTIFY_SOCKET. With --drain such a service extends its stop \
+  timeout by itself; for another type set TimeoutStopSec to more than the drain and the lease. \
+  KillMode=mixed has COMMAND get its signal once.
 
 Exit codes:
-  COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal (SIGTERM, SIGINT,
-  SIGQUIT, or SIGHUP of a terminal) that ended incumbent, after it stopped COMMAND and released the lock. 127: no such
-  command, 126: not executable; both before campaigning. Else 1 failed, 2 usage, 3 no such bucket or namespace,
-  4 no server reachable at the start, 5 permission denied.
+  COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a \
+  signal (SIGTERM, SIGINT, SIGQUIT, or SIGHUP of a terminal) that ended incumbent, after it \
+  stopped COMMAND and released the lock. 127: no such command, 126: not executable; both before \
+  campaigning. Else 1 failed, 2 usage, 3 no such bucket or namespace, 4 no server reachable at \
+  the start, 5 permission denied.
 
 Examples:
   incumbent run nightly-report -- ./report --all

@@ -60,30 +60,39 @@ pub struct Life {
 
 const MANUAL: &str = "\
 What ends it:
-  COMMAND ends by itself: incumbent exits with its code. The kubelet restarts the container, which finds its pod's lock
-  and runs COMMAND at once. To move the leadership, delete the leader's pod.
-  A signal (SIGTERM, SIGINT, SIGQUIT, or SIGHUP of a terminal): COMMAND and its descendants get the signal, and after
-  the grace SIGKILL. The lock stays with the pod: no other pod leads before this one is gone.
-  The lock is lost, because it was deleted (`election evict --kind for-life`) or its owner was replaced: COMMAND is
-  stopped in the same way. Another pod may lead by then, without waiting: refuse smaller tokens at the destination of
-  writes. While the API server is unreachable a lost lock is not noticed.
+  COMMAND ends by itself: incumbent exits with its code. The kubelet restarts the container, \
+  which finds its pod's lock and runs COMMAND at once. To move the leadership, delete the \
+  leader's pod.
+  A signal (SIGTERM, SIGINT, SIGQUIT, or SIGHUP of a terminal): COMMAND and its descendants get \
+  the signal, and after the grace SIGKILL. The lock stays with the pod: no other pod leads \
+  before this one is gone.
+  The lock is lost, because it was deleted (`election evict --kind for-life`) or its owner was \
+  replaced: COMMAND is stopped in the same way. Another pod may lead by then, without waiting: \
+  refuse smaller tokens at the destination of writes. While the API server is unreachable a lost \
+  lock is not noticed.
 
 What COMMAND sees:
-  INCUMBENT_ELECTION   NAME.
-  INCUMBENT_IDENTITY   The pod.
-  INCUMBENT_TOKEN      The fencing token, greater than that of every earlier leader.
-  INCUMBENT_RESUMED    1 if an earlier container of this pod led, and may have left unfinished work. Else 0.
-  There is no INCUMBENT_DEADLINE_FILE, as there is no deadline. Descendants, the terminal and the guard process
-  (`run-guard`) are as with `incumbent run`.
+  INCUMBENT_ELECTION
+      NAME.
+  INCUMBENT_IDENTITY
+      The pod.
+  INCUMBENT_TOKEN
+      The fencing token, greater than that of every earlier leader.
+  INCUMBENT_RESUMED
+      1 if an earlier container of this pod led, and may have left unfinished work. Else 0.
+  There is no INCUMBENT_DEADLINE_FILE, as there is no deadline. Descendants, the terminal and \
+  the guard process (`run-guard`) are as with `incumbent run`.
 
 Rights:
-  See docs/kubernetes.md for the required Role. Without the right to watch it polls at the interval --poll.
+  See docs/kubernetes.md for the required Role. Without the right to watch it polls at the \
+  interval --poll.
 
 Exit codes:
-  COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a signal that ended incumbent.
-  127: no such command, 126: not executable. 3: the lock is lost, this pod is being deleted or has ended, or there is no
-  such namespace. 2: usage, no such pod, or an object of that name is not a lock. 5: permission denied for 5s. Else
-  1 failed. It retries while the server is unreachable.
+  COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a \
+  signal that ended incumbent. 127: no such command, 126: not executable. 3: the lock is lost, \
+  this pod is being deleted or has ended, or there is no such namespace. 2: usage, no such pod, \
+  or an object of that name is not a lock. 5: permission denied for 5s. Else 1 failed. It \
+  retries while the server is unreachable.
 
 Examples:
   incumbent life my-operator -- my-operator --verbose

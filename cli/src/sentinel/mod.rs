@@ -64,8 +64,8 @@ pub struct Sentinel {
 
 const MANUAL: &str = "\
 Exit codes:
-  PROGRAM's own, or 128 and the number of the signal that killed it. 127: no such program, 126: not executable.
-  With --listen 0 after SIGTERM or SIGINT. Else 1 failed, 2 usage.
+  PROGRAM's own, or 128 and the number of the signal that killed it. 127: no such program, 126: \
+  not executable. With --listen 0 after SIGTERM or SIGINT. Else 1 failed, 2 usage.
 
 Examples:
   incumbent sentinel -- my-daemon --verbose

@@ -139,37 +139,48 @@ fn parse_weight(text: &str) -> Result<u32, &'static str> {
 
 const MANUAL: &str = "\
 What COMMAND sees:
-  {shard} in an argument of COMMAND is replaced by the number of the shard, 0 and up, unless --signal-changes is given.
-  INCUMBENT_SET            NAME.
-  INCUMBENT_SHARDS         The number of shards.
-  INCUMBENT_IDENTITY       The identity, shown as the holder.
+  {shard} in an argument of COMMAND is replaced by the number of the shard, 0 and up, unless \
+  --signal-changes is given.
+  INCUMBENT_SET
+      NAME.
+  INCUMBENT_SHARDS
+      The number of shards.
+  INCUMBENT_IDENTITY
+      The identity, shown as the holder.
   And for one shard, so not with --signal-changes:
-  INCUMBENT_SHARD          The number of the shard.
-  INCUMBENT_ELECTION       The election of the shard, NAME.K.
-  INCUMBENT_TOKEN          The fencing token of the term, greater than that of every earlier term of the shard. Send it
-                           with each write, and refuse smaller ones at the destination.
-  INCUMBENT_DEADLINE_FILE  As with `incumbent run`.
+  INCUMBENT_SHARD
+      The number of the shard.
+  INCUMBENT_ELECTION
+      The election of the shard, NAME.K.
+  INCUMBENT_TOKEN
+      The fencing token of the term, greater than that of every earlier term of the shard. Send \
+      it with each write, and refuse smaller ones at the destination.
+  INCUMBENT_DEADLINE_FILE
+      As with `incumbent run`.
   With --signal-changes also:
-  INCUMBENT_SHARDS_FILE    FILE, as an absolute path.
-  Variables with credentials of the lock are not inherited, unless --pass-env names them: see `incumbent run`. Standard
-  output and error are passed through, those of all shards together. Standard input is empty, unless --signal-changes
-  is given.
+  INCUMBENT_SHARDS_FILE
+      FILE, as an absolute path.
+  Variables with credentials of the lock are not inherited, unless --pass-env names them: see \
+  `incumbent run`. Standard output and error are passed through, those of all shards together. \
+  Standard input is empty, unless --signal-changes is given.
 
 What is stopped:
-  COMMAND and all its descendants, as `incumbent run` does it: by a guard process of each COMMAND (`run-guard` in a
-  process list), also when incumbent itself is killed, hangs, or is suspended. If a guard is killed, COMMAND is killed
-  with it, and this member stops. With --signal-changes COMMAND is stopped as well if no lease of a shard in FILE has
-  been renewed in time, as while incumbent is suspended.
+  COMMAND and all its descendants, as `incumbent run` does it: by a guard process of each \
+  COMMAND (`run-guard` in a process list), also when incumbent itself is killed, hangs, or is \
+  suspended. If a guard is killed, COMMAND is killed with it, and this member stops. With \
+  --signal-changes COMMAND is stopped as well if no lease of a shard in FILE has been renewed in \
+  time, as while incumbent is suspended.
 
 Signals:
-  SIGTERM, SIGINT and SIGQUIT stop all shards, in order; a second one ends their drains. SIGUSR1, SIGUSR2 and SIGHUP are
-  forwarded to each COMMAND once it has a handler for them; SIGUSR1 is not with --signal-changes.
+  SIGTERM, SIGINT and SIGQUIT stop all shards, in order; a second one ends their drains. \
+  SIGUSR1, SIGUSR2 and SIGHUP are forwarded to each COMMAND once it has a handler for them; \
+  SIGUSR1 is not with --signal-changes.
 
 Exit codes:
-  128 and the number of a signal that ended incumbent, after it stopped each COMMAND and released its shards. With
-  --signal-changes, or --on-exit exit, COMMAND's own. 127: no such command, 126: not executable; both before
-  campaigning. Else 1 failed, 2 usage, 3 no such bucket or namespace, 4 no server reachable at the start, 5 permission
-  denied.
+  128 and the number of a signal that ended incumbent, after it stopped each COMMAND and \
+  released its shards. With --signal-changes, or --on-exit exit, COMMAND's own. 127: no such \
+  command, 126: not executable; both before campaigning. Else 1 failed, 2 usage, 3 no such \
+  bucket or namespace, 4 no server reachable at the start, 5 permission denied.
 
 Examples:
   incumbent set run indexers --shards 64 -- ./indexer --part {shard}

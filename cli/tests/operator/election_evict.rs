@@ -28,7 +28,7 @@ async fn successor_and_duration_are_reported() {
     assert_eq!(lines[0], "evicted first from my_app");
     first.line_with("lost: evicted");
     let token = second.line_with("won").rsplit(' ').next().unwrap().to_owned();
-    assert!(lines[1].starts_with("second leads after "), "{output}");
+    assert!(lines[1].starts_with("second holds the entry after "), "{output}");
     assert!(lines[1].ends_with(&format!(" with token {token}")), "{output}");
 }
 

@@ -29,7 +29,7 @@ async fn file_carries_elections_without_a_server() {
     watch.line_with("first leads");
     let output = shell.out(&[&["election", "evict", "my_app", "--force"][..], &LOCK].concat());
     assert!(output.starts_with("evicted first from my_app\n"), "{output}");
-    assert!(output.contains(" leads after "), "{output}");
+    assert!(output.contains(" holds the entry after "), "{output}");
     first.line_with("lost: ");
     watch.line_with("leads with token ");
     second.end_with("TERM");

@@ -43,7 +43,7 @@ async fn campaign_is_shown_watched_and_evicted() {
     assert_eq!(lines[0], "evicted first from my-app");
     first.line_with("lost: evicted");
     let token = second.line_with("won").rsplit(' ').next().unwrap().to_owned();
-    assert!(lines[1].starts_with("second leads after "), "{output}");
+    assert!(lines[1].starts_with("second holds the entry after "), "{output}");
     assert!(lines[1].ends_with(&format!(" with token {token}")), "{output}");
     watch.line_with("my-app: no leader: first was evicted");
     watch.line_with("my-app: second leads with token ");
