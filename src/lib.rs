@@ -2,9 +2,10 @@
 //! stop.
 //!
 //! The candidates of an election share a [`Lock`](lock::Lock): an entry with a lifetime, in a NATS
-//! JetStream key-value bucket (`nats`), or in process ([`memory`]). The candidate that creates the
-//! entry waits until no earlier holder can still be leading, leads, and renews the entry. The
-//! others stand by. They send no requests where the lock reports changes.
+//! JetStream key-value bucket, a Kubernetes object, a database, object storage, a quorum of peers,
+//! or in process ([`memory`]). The candidate that creates the entry waits until no earlier holder
+//! can still be leading, leads, and renews the entry. The others stand by. They send no requests
+//! where the lock reports changes.
 //!
 //! **At most one candidate of an election leads at any instant**, whatever crashes, hangs, is
 //! partitioned, delayed or, where the [`clock`] counts that, suspended, as long as the candidates'
@@ -39,6 +40,7 @@
     doc = "- [`nats`]: the lock on NATS JetStream key-value. [`memory`]: the lock in process."
 )]
 #![cfg_attr(not(feature = "nats"), doc = "- [`memory`]: the lock in process.")]
+#![cfg_attr(feature = "kubernetes", doc = "- [`kubernetes`]: the locks on Kubernetes objects.")]
 #![cfg_attr(
     any(feature = "postgres", feature = "sqlite"),
     doc = "- [`sql`]: the locks in SQL databases."
@@ -51,7 +53,7 @@
     feature = "peer",
     doc = "- [`peer`]: groups of peers without a server, and a lock on a quorum of them."
 )]
-//! - [`all_of`]: several locks as one.
+//! - [`all_of`]: several locks as one. [`new_set`]: many elections that their members share evenly.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine.
 //!   [`clock`]: time that goes on through suspension.

@@ -123,7 +123,7 @@ pub enum AdvertisementError {
     #[error("the metadata have a control character")]
     Control,
     /// More than a lock takes.
-    #[error("address and metadata have {length} bytes, and at most 1024 are taken")]
+    #[error("address and metadata have {length} bytes, and the maximum is 1024")]
     TooLong {
         /// Bytes of all strings together.
         length: usize,

@@ -53,6 +53,47 @@ use crate::time::timing::TimingOptions;
 ///
 /// Implement it with the attribute `#[async_trait]` of the crate `async-trait`. Dropping a returned
 /// future may leave the request applied or not: its outcome is then unknown.
+///
+/// ```
+/// use std::time::Duration;
+/// use async_trait::async_trait;
+/// use incumbent::lock::{
+///     Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
+/// };
+/// use incumbent::memory::MemoryLock;
+///
+/// /// The elections of one team, on a lock that several teams share.
+/// #[derive(Debug)]
+/// struct OfTeam<L>(L);
+///
+/// fn full(name: &str) -> String {
+///     format!("team-a.{name}")
+/// }
+///
+/// #[async_trait]
+/// impl<L: Lock> Lock for OfTeam<L> {
+///     fn capabilities(&self) -> Capabilities {
+///         self.0.capabilities()
+///     }
+///     fn check_name(&self, name: &str) -> Result<(), String> {
+///         self.0.check_name(&full(name))
+///     }
+///     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+///         self.0.read(&full(name), timeout).await
+///     }
+///     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+///         self.0.write(&full(name), write).await
+///     }
+///     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+///         self.0.release(&full(name), release).await
+///     }
+///     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+///         self.0.subscribe(&full(name), sink)
+///     }
+/// }
+///
+/// let builder = incumbent::new_election("my_app", OfTeam(MemoryLock::new()));
+/// ```
 #[async_trait]
 pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// What it can do, as far as is known now.

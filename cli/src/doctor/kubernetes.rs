@@ -172,8 +172,8 @@ async fn namespace(cluster: &Cluster, timeout: Duration, report: &mut Report) {
 /// `absent`: the object does not exist yet.
 fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<'_>> {
     let (group, resource) = kind.resource();
-    let right = |verb| Right { verb, group, resource, name, cluster_wide: false };
-    let unnamed = |verb| Right { name: None, ..right(verb) };
+    let unnamed = |verb| Right::new(verb, group, resource);
+    let right = |verb| unnamed(verb).of(name);
     let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
     let (creates, may_create): (&[Role], &[Role]) =
         if absent { (&[Candidate], &[]) } else { (&[], &[Candidate]) };
@@ -195,25 +195,19 @@ fn needs_for_life<'a>(
     resource: &'static str,
     name: Option<&'a str>,
 ) -> Vec<Need<'a>> {
-    let right = |verb| Right { verb, group, resource, name, cluster_wide: false };
-    let unnamed = |verb| Right { name: None, ..right(verb) };
-    let core = |verb, resource, cluster_wide| Right {
-        verb,
-        group: "",
-        resource,
-        name: None,
-        cluster_wide,
-    };
+    let unnamed = |verb| Right::new(verb, group, resource);
+    let right = |verb| unnamed(verb).of(name);
+    let core = |verb, resource| Right::new(verb, "", resource);
     let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
     let mut needs = vec![
         need(right("get"), &[Observer, Candidate, Administrator], &[]),
         need(unnamed("create"), &[Candidate], &[]),
         need(right("delete"), &[Administrator], &[Candidate]),
         need(right("watch"), &[], &[Observer, Candidate, Administrator]),
-        need(core("get", "pods", false), &[Candidate], &[Observer, Administrator]),
-        need(core("watch", "pods", false), &[], &[Candidate]),
-        need(core("get", "nodes", true), &[], &[Candidate]),
-        need(core("watch", "nodes", true), &[], &[Candidate]),
+        need(core("get", "pods"), &[Candidate], &[Observer, Administrator]),
+        need(core("watch", "pods"), &[], &[Candidate]),
+        need(core("get", "nodes").cluster_wide(), &[], &[Candidate]),
+        need(core("watch", "nodes").cluster_wide(), &[], &[Candidate]),
         need(events(), &[], &[Candidate, Administrator]),
     ];
     if name.is_none() {
@@ -225,7 +219,7 @@ fn needs_for_life<'a>(
 /// What roll calls and handovers need. `answers`: the Lease with the answers of this election.
 fn roll_calls<'a>(needs: &mut Vec<Need<'a>>, name: Option<&'a str>, answers: Option<&'a str>) {
     let (group, resource) = Kind::Lease.resource();
-    let right = |verb, name| Right { verb, group, resource, name, cluster_wide: false };
+    let right = |verb, name| Right::new(verb, group, resource).of(name);
     let mut useful = |right| needs.push(Need { right, needed_by: &[], useful_to: BOTH });
     const BOTH: &[Role] = &[Candidate, Administrator];
     useful(right("patch", name));
@@ -251,7 +245,7 @@ fn read_all<'a>(needs: &mut Vec<Need<'a>>, list: Right<'a>) {
 }
 
 fn events() -> Right<'static> {
-    Right { verb: "create", group: "", resource: "events", name: None, cluster_wide: false }
+    Right::new("create", "", "events")
 }
 
 /// Checks each right, and reports the missing rights of each role.
@@ -303,8 +297,10 @@ fn named(rights: &[Right<'_>]) -> String {
 fn fix(rights: &[Right<'_>], name: Option<&str>) -> String {
     let mut rules: Vec<(Right<'_>, Vec<&str>)> = Vec::new();
     for right in rights {
-        let same =
-            |rule: &&mut (Right<'_>, Vec<&str>)| Right { verb: right.verb, ..rule.0 } == *right;
+        let same = |(rule, _): &&mut (Right<'_>, Vec<&str>)| {
+            let named = rule.group == right.group && rule.name == right.name;
+            named && rule.resource == right.resource && rule.cluster_wide == right.cluster_wide
+        };
         match rules.iter_mut().find(same) {
             Some((_, verbs)) => verbs.push(right.verb),
             None => rules.push((*right, vec![right.verb])),

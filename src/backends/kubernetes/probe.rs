@@ -23,7 +23,15 @@ pub struct ServerFacts {
 }
 
 /// A right that a Role grants.
+///
+/// ```
+/// use incumbent::kubernetes::Right;
+///
+/// let right = Right::new("update", "coordination.k8s.io", "leases").of(Some("my-app"));
+/// assert_eq!((right.verb, right.name), ("update", Some("my-app")));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Right<'a> {
     /// As in `get`.
     pub verb: &'a str,
@@ -35,6 +43,25 @@ pub struct Right<'a> {
     pub name: Option<&'a str>,
     /// Whether the resource is cluster-wide.
     pub cluster_wide: bool,
+}
+
+impl<'a> Right<'a> {
+    /// A right to any object of a resource of the namespace.
+    pub fn new(verb: &'a str, group: &'a str, resource: &'a str) -> Self {
+        Self { verb, group, resource, name: None, cluster_wide: false }
+    }
+
+    /// The same to the object of this name; `None`: to any object.
+    #[must_use]
+    pub fn of(self, name: Option<&'a str>) -> Self {
+        Self { name, ..self }
+    }
+
+    /// The same to a resource outside of namespaces.
+    #[must_use]
+    pub fn cluster_wide(self) -> Self {
+        Self { cluster_wide: true, ..self }
+    }
 }
 
 impl Cluster {

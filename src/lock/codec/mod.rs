@@ -11,7 +11,7 @@ use crate::lock::Nonce;
 pub(crate) use crate::time::timing::ceil_millis;
 use crate::util::text::truncate;
 
-/// The longest span that is believed: no lease and no cool-down is longer than an hour, and one
+/// The longest duration that is accepted: no lease and no cool-down is longer than an hour, and one
 /// that is passed on grows by no more than drift. What claims more is taken for as long as this, so
 /// that no single write keeps an election without a leader for longer.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);

@@ -1,5 +1,8 @@
 //! The rules of a group as a pure state machine.
 //!
+//! **Unstable**: for a driver or a simulation of one's own. A minor release may change the types in
+//! here. What [`peer`](super) itself exports is stable.
+//!
 //! A [`Group`] handles events with their time, and returns actions: datagrams to send and changes
 //! to report. It reads no clock, draws randomness only from its seed, and opens no socket:
 //!

@@ -33,6 +33,10 @@
 //! # }
 //! ```
 //!
+//! **Unstable**: the types in here, for a driver or a simulation of one's own; a minor release may
+//! change them. [`QuorumLock`](super::QuorumLock) and what [`peer`](super) itself exports is
+//! stable.
+//!
 //! # Safety argument
 //! A voter keeps its promises and accepted values in memory, so a restarted voter has lost them.
 //! Therefore a voter is silent for one and a half leases after its start. For the same reason a
