@@ -58,7 +58,7 @@ impl Driver {
         }
     }
 
-    /// The term has ended, however that came about: whatever waited for its drain waits no more.
+    /// Ends all waits for the drain: the term has ended, for whatever cause.
     pub(super) fn drain_is_over(&mut self) {
         if let Some(call) = self.tasks().draining.take() {
             call.abort();

@@ -95,10 +95,10 @@ impl TermEnd {
         let loss = self.loss.clone();
         let call = async move { callback(loss).await };
         let mut call = tokio::spawn(call.in_current_span());
-        let patience = self.term.deadline().max(self.shared.clock.now() + self.grace);
+        let gives_up_at = self.term.deadline().max(self.shared.clock.now() + self.grace);
         let ended = tokio::select! {
             ended = &mut call => ended,
-            () = self.sleep_until(patience) => {
+            () = self.sleep_until(gives_up_at) => {
                 warn!("on_lost did not return in time: it is dropped");
                 call.abort();
                 let blocked = self.shared.clock.now() + self.grace.max(MIN_TIMEOUT);

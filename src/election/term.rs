@@ -20,7 +20,7 @@ use crate::protocol::{Cause, LockFailure};
 use crate::time::clock::{Clock, Instant, sleep_until};
 
 /// How much later than the driver a guard finds by itself that its term is over, at the most. A
-/// driver that is well knows the cause.
+/// running driver reports the cause first.
 const MAX_DELAY: Duration = Duration::from_millis(250);
 
 /// Until when this candidate leads; 0 while it does not, or must stop. Written by the driver, and

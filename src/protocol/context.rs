@@ -100,8 +100,7 @@ impl Context {
         }
     }
 
-    /// On a lock that frees nothing: when the entry last seen is as good as free, if it does not
-    /// change.
+    /// On a lock without expiry: when the entry last seen counts as vacant, if it does not change.
     pub fn outlived_at(&self) -> Option<Instant> {
         let seen = self.evidence.last_seen().filter(|_| !self.capabilities.expires_entries)?;
         Some(seen.lease_ends(self.capabilities.max_lease, false))

@@ -275,9 +275,8 @@ impl Vacancy {
 
     /// Until when a candidate may lead whose lease is not over although the entry has expired.
     ///
-    /// No lock keeps an entry for longer than its longest lease. An expired entry so proves the end
-    /// of those leases alone that were no longer than that, and of a longer one what it could
-    /// outlive: what is left is waited for.
+    /// No lock keeps an entry for longer than its longest lease. So an expired entry proves that
+    /// leases no longer than that have ended. The rest of a longer one is waited for.
     fn expiry_proves_until(
         &self,
         c: &CoolDownInputs<'_>,

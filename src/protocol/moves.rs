@@ -36,7 +36,7 @@ pub struct Moves {
     ordered: Option<Instant>,
     /// The candidate that it handed over to, until another one leads.
     chosen: Option<Nonce>,
-    /// One that was handed over to and did not lead: nothing voluntary chooses it until then.
+    /// A successor that did not lead, which voluntary moves skip until then.
     shunned: Option<(Nonce, Instant)>,
     /// What it was when it asked the leader whose answer is awaited.
     asking: Option<MoveRole>,

@@ -26,7 +26,7 @@ pub enum Refusal {
     #[error("the term is younger than a lease")]
     TooSoon,
     /// The asking member would lead as much as the leader does.
-    #[error("the leader leads no more than its part of the set")]
+    #[error("the leader does not lead more than its share of the set")]
     Balanced,
     /// The election is no shard of a set, or of another one.
     #[error("the leader is not a member of this set")]

@@ -49,7 +49,7 @@ pub(super) struct WriteDraft {
     pub since: Instant,
     pub life: Duration,
     pub timeout: Duration,
-    /// Of a create: what it earns.
+    /// For a create: its cool-down.
     pub wait: Option<CoolDownWait>,
 }
 

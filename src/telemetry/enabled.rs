@@ -109,7 +109,7 @@ impl Telemetry {
         }
     }
 
-    /// A term goes on that an earlier process has won.
+    /// Continues a term that an earlier process has won.
     #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
     pub fn resumed(&self) {
         self.leads();

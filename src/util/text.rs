@@ -45,7 +45,7 @@ pub(crate) fn truncate(text: &str, most: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// JSON text in ASCII: what is none is escaped.
+/// JSON text in ASCII: non-ASCII characters are escaped.
 #[cfg(feature = "_json")]
 pub(crate) fn ascii_json(json: &str) -> String {
     let mut ascii = String::with_capacity(json.len());

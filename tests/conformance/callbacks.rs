@@ -143,7 +143,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
             let finished = Arc::clone(&finished);
             async move {
                 let _ = finished.lock().unwrap().recv(); // blocks a thread of the runtime
-                assert!(!leadership.is_valid(), "the work is out of office when it wakes up");
+                assert!(!leadership.is_valid(), "the work no longer leads when it wakes up");
             }
         })
         .start()

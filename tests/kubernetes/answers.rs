@@ -109,7 +109,7 @@ async fn a_lease_of_decades_counts_for_two_hours() {
     ours.stop().await;
     let spec = json!({ "holderIdentity": "gone", "leaseDurationSeconds": i32::MAX });
     env.patch(json!({ "spec": spec })).await;
-    let office = env.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
-    let HolderStatus::Held(holder) = office.expect("a record").holding else { panic!() };
+    let status = env.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
+    let HolderStatus::Held(holder) = status.expect("a record").holding else { panic!() };
     assert_eq!(holder.lease, Duration::from_secs(2 * 3600));
 }

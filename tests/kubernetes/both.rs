@@ -243,9 +243,9 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
     assert!(matches!(loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
     // A renewal may have been under way; the Lease was renewed all the time.
     assert!(leadership.deadline() <= before + LEASE / 5 * 2, "the deadline is the bucket's");
-    let office = both.kube.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
+    let status = both.kube.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
     assert!(
-        matches!(office.expect("a record").holding, HolderStatus::Held(_)),
+        matches!(status.expect("a record").holding, HolderStatus::Held(_)),
         "it has not stopped yet"
     );
     drop(leadership);

@@ -160,28 +160,28 @@ async fn a_secret_or_a_custom_resource_can_be_the_lock() {
     let group = format!("{}.example.com", life.env.namespace);
     let schema = json!({ "openAPIV3Schema": { "type": "object" } });
     let definition = json!({
-        "metadata": { "name": format!("offices.{group}") },
+        "metadata": { "name": format!("widgets.{group}") },
         "spec": {
             "group": group, "scope": "Namespaced",
-            "names": { "kind": "Office", "plural": "offices" },
+            "names": { "kind": "Widget", "plural": "widgets" },
             "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
         },
     });
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     life.env.post(definitions, &definition).await;
-    let office = ApiResource {
+    let widget = ApiResource {
         group: group.clone(),
         version: "v1".into(),
         api_version: format!("{group}/v1"),
-        kind: "Office".into(),
-        plural: "offices".into(),
+        kind: "Widget".into(),
+        plural: "widgets".into(),
     };
-    let offices = format!("/apis/{group}/v1/namespaces/{}/offices", life.env.namespace);
+    let widgets = format!("/apis/{group}/v1/namespaces/{}/widgets", life.env.namespace);
     eventually("the kind is served", async || {
-        life.env.send("GET", &offices, "application/json", vec![]).await.ok().map(drop)
+        life.env.send("GET", &widgets, "application/json", vec![]).await.ok().map(drop)
     })
     .await;
-    for (number, resource) in [ApiResource::erase::<Secret>(&()), office].into_iter().enumerate() {
+    for (number, resource) in [ApiResource::erase::<Secret>(&()), widget].into_iter().enumerate() {
         let (a, b) = (format!("a{number}"), format!("b{number}"));
         let campaign = |pod: &str| {
             let resource = LifeResource::object(resource.clone());

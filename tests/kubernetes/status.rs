@@ -99,22 +99,22 @@ async fn a_watch_reports_existing_and_deleted_elections() {
     let token = leads(&ours).await.token();
     let admin = incumbent::kubernetes::Cluster::new(env.admin.clone());
     let lock = admin.in_namespace(&*env.namespace).config_map_lock();
-    let offices = lock.list(LEASE).await.unwrap();
-    assert_eq!(offices.len(), 1, "and none for a ConfigMap without a record: {offices:?}");
+    let statuses = lock.list(LEASE).await.unwrap();
+    assert_eq!(statuses.len(), 1, "and none for a ConfigMap without a record: {statuses:?}");
     let mut watch = lock.watch(None, LEASE).await.unwrap();
-    let Some(Ok(ElectionEvent::Written(office))) = soon("a change", watch.next()).await else {
+    let Some(Ok(ElectionEvent::Written(status))) = soon("a change", watch.next()).await else {
         panic!("nothing found")
     };
-    assert_eq!(office.object, OBJECT);
+    assert_eq!(status.object, OBJECT);
     assert!(
-        matches!(&office.holding, HolderStatus::Held(holder) if holder.token == Some(token)),
-        "{office:?}"
+        matches!(&status.holding, HolderStatus::Held(holder) if holder.token == Some(token)),
+        "{status:?}"
     );
     crate::conformance::Service::evict(&env, "my_app").await;
     soon("a deletion", async {
         while let Some(change) = watch.next().await {
-            if let ElectionEvent::Deleted(office) = change.unwrap() {
-                return assert_eq!(office.object, OBJECT);
+            if let ElectionEvent::Deleted(status) = change.unwrap() {
+                return assert_eq!(status.object, OBJECT);
             }
         }
         panic!("the watch is over");

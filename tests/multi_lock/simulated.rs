@@ -315,10 +315,10 @@ impl World {
                     let standing = &mut self.fleet[who];
                     assert!(standing.works_until.is_some() && !standing.ending);
                     standing.ending = true;
-                    let patience = standing.time(by).saturating_sub(now);
+                    let left = standing.time(by).saturating_sub(now);
                     let work_stopped = self.random.u8(..8) > 0;
                     let part = if work_stopped { self.random.f64() } else { 1.0 };
-                    let stops = patience.mul_f64(part);
+                    let stops = left.mul_f64(part);
                     self.later(stops, who, Happens::Ended { work_stopped });
                 }
                 _ => {}

@@ -20,7 +20,7 @@ pub enum LeaderWait {
     TokenOtherThan(Option<u64>),
 }
 
-/// What is a change of the leader if it differs; a renewal is none.
+/// The fields compared to detect a change of the leader: a renewal changes none.
 type Leading = (Option<(Arc<str>, Option<u64>, Option<Arc<Advertisement>>)>, bool);
 
 impl LeaderWait {

@@ -15,7 +15,7 @@ pub struct Refusals {
     changes: SelectAll<BoxStream<'static, (usize, Change)>>,
     /// The elections whose requests are refused.
     refused: BTreeSet<usize>,
-    /// What is to be said first.
+    /// The message to print first.
     first: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
-use super::patience::WaitArgs;
+use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::lock_args::LockArgs;
 

@@ -14,10 +14,10 @@ use super::grace::Grace;
 use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{GuardConfig, foreign, unguarded};
 use super::guard::{GuardRequest, StopTimes};
-use super::patience::Patience;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::terms::Terms;
 use super::timer::sleep_until;
+use super::wait_limit::WaitLimit;
 use super::watchdog::Watchdog;
 use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
@@ -33,7 +33,7 @@ pub struct CommandCandidate {
     pub file: DeadlineFile,
     pub grace: Grace,
     pub watchdog: Watchdog,
-    pub patience: Patience,
+    pub wait_limit: WaitLimit,
     /// What the guard releases if this process dies; `None` without a sentinel.
     pub terms: Option<Terms>,
     pub options: Run,
@@ -72,7 +72,7 @@ impl CommandCandidate {
         }
     }
 
-    /// Waits for a term. Returns the exit code if a signal, or the end of the patience, is first.
+    /// Waits for a term. Returns the exit code if a signal, or the end of its waiting time, is first.
     async fn elected(&mut self) -> Result<Result<Leadership, u8>, CliError> {
         let mut refusals = Refusals::of(std::iter::once(&self.candidate.election));
         loop {
@@ -92,10 +92,10 @@ impl CommandCandidate {
                         SignalAction::PassOn(_) => {}
                     }
                 }
-                why = self.patience.ended(&self.candidate.election) => {
+                why = self.wait_limit.ended(&self.candidate.election) => {
                     self.candidate.status.clear();
                     output::note(format!("incumbent: {}", why?));
-                    return Ok(Err(self.patience.conflict_exit_code()));
+                    return Ok(Err(self.wait_limit.conflict_exit_code()));
                 }
                 refused = refusals.next() => self.candidate.status.show_or_note(&refused),
                 () = self.candidate.status.next_update() => {
@@ -324,7 +324,7 @@ impl CommandCandidate {
     }
 
     fn lost(&mut self, loss: &Loss) -> Next {
-        if self.patience.is_limited() {
+        if self.wait_limit.is_limited() {
             let message = format!("lost {}: {}; not campaigning again", loss.election, loss.cause);
             self.candidate.status.clear();
             CliError::new(Code::Failed, message).report();

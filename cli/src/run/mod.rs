@@ -12,13 +12,13 @@ mod for_life;
 mod grace;
 mod guard;
 mod keep_running;
-mod patience;
 mod prepare;
 mod signals;
 mod terminal;
 mod terms;
 mod timer;
 mod uptime;
+mod wait_limit;
 mod watchdog;
 
 use std::ffi::OsString;
@@ -79,8 +79,8 @@ impl Run {
         if let SelectedLock::ForLife(locks) = self.lock.at().await? {
             return self.for_life(locks)?.run(&mut signals).await;
         }
-        let mut patience = self.waiting.begin(self.lock.request_timeout());
-        self.candidate.reach = patience.reach();
+        let mut wait_limit = self.waiting.begin(self.lock.request_timeout());
+        self.candidate.reach = wait_limit.reach();
         let file = DeadlineFile::create()?;
         uptime::check();
         let grace = |lease| Grace::new(lease, self.grace);
@@ -98,7 +98,7 @@ impl Run {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
-        patience.opened();
+        wait_limit.opened();
         let grace = grace(candidate.lease)?;
         let watchdog = Watchdog::start(candidate.election.clone());
         let keep_running = self.keep_running;
@@ -108,7 +108,7 @@ impl Run {
             file,
             grace,
             watchdog,
-            patience,
+            wait_limit,
             terms,
             options: self,
             ending: None,

@@ -37,7 +37,7 @@ pub struct WaitArgs {
 }
 
 /// How long to wait for a term.
-pub struct Patience {
+pub struct WaitLimit {
     limit: Limit,
     conflict_exit_code: u8,
 }
@@ -67,18 +67,18 @@ impl WaitArgs {
     }
 
     /// The wait begins now. `answer`: how long a single request may take.
-    pub fn begin(&self, answer: Duration) -> Patience {
+    pub fn begin(&self, answer: Duration) -> WaitLimit {
         let now = BootClock.now();
         let limit = match self.wait {
             None if !self.attempt => Limit::None,
             None | Some(Duration::ZERO) => Limit::Try { answer, until: now + answer },
             Some(limit) => Limit::Wait { limit, until: now + limit },
         };
-        Patience { limit, conflict_exit_code: self.conflict_exit_code }
+        WaitLimit { limit, conflict_exit_code: self.conflict_exit_code }
     }
 }
 
-impl Patience {
+impl WaitLimit {
     /// Whether only one term is waited for.
     pub fn is_limited(&self) -> bool {
         !matches!(self.limit, Limit::None)

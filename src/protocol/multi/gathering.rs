@@ -26,8 +26,8 @@ impl MemberElector {
         Some(since + self.elector.settings().timing.request_timeout())
     }
 
-    /// Required, and cannot be had just now: what is held meanwhile is held in vain. A refusal does
-    /// not show that it has been lifted unless it is tried.
+    /// Required, and cannot be had just now: holding the other locks is useless until then. A
+    /// refusal does not show that it has been lifted unless it is tried.
     fn fails(&self, refusals_count: bool) -> bool {
         self.need == Need::Required
             && self.elector.lock_failure().is_some()

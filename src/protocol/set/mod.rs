@@ -27,7 +27,7 @@ const ANSWERS_PER_SECOND: f64 = 50.0;
 /// A member that leads nothing is believed to be there for so many roll calls.
 const BELIEVED: u32 = 3;
 /// A set in which members come and go all the time settles after so many settling times.
-const LONGEST_UNSETTLED: u32 = 4;
+const MAX_UNSETTLED: u32 = 4;
 /// How long after it has heard from the lock a member calls the roll first: others that begin with
 /// it are to be heard, too.
 const FIRST_CALL: Duration = Duration::from_millis(50);
@@ -295,7 +295,7 @@ impl SetMember {
 
     fn settled_at(&self) -> Instant {
         let settle = self.settings.settle;
-        let longest = self.unsettled + settle.saturating_mul(LONGEST_UNSETTLED);
+        let longest = self.unsettled + settle.saturating_mul(MAX_UNSETTLED);
         (self.settling + settle).min(longest)
     }
 

@@ -91,14 +91,14 @@ impl SetMember {
 
     /// Its part of the moves that are made at once: it is shared among all that lead too little, in
     /// the order of their hashes. Where these move nothing, it may make one all the same: another
-    /// one may lead as much as it may, or be refused.
+    /// member may be at its limit, or be refused.
     fn moves_of_this_member(&self, now: Instant, targets: &BTreeMap<Arc<str>, u32>) -> usize {
         let stuck = usize::from(now >= self.stuck_at());
         let giver = self.members.values().map(|member| self.load_of(member));
         let Some(giver) = giver.max_by(plan::by_next_load) else { return 0 };
         let lacks = |(identity, member): &(&Arc<str>, &Member)| {
             let there = member.answered.is_some() && member.standing == Standing::Ready;
-            // One that leads what it is to takes none: nobody waits for it.
+            // A member at its target takes no shard: nobody waits for it.
             let too_little = targets.get(*identity).is_none_or(|to| member.load < *to);
             there && too_little && giver.should_give_to(&self.load_of(member))
         };

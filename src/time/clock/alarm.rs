@@ -25,7 +25,7 @@ static ALARM: Alarm = Alarm::new();
 /// A sleeper may be woken late by this part of its wait.
 const LATE_PART: u32 = 100;
 /// How late it may be woken at the most.
-const MOST_LATE: Duration = Duration::from_millis(5);
+const MAX_LATE: Duration = Duration::from_millis(5);
 
 pub(super) struct Alarm {
     state: Mutex<State>,
@@ -47,7 +47,7 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Late {
     No,
-    /// By [`LATE_PART`] of its wait, and [`MOST_LATE`] at the most.
+    /// By [`LATE_PART`] of its wait, and [`MAX_LATE`] at the most.
     Little,
 }
 
@@ -108,7 +108,7 @@ impl Alarm {
             Late::No => Duration::ZERO,
             Late::Little => at.saturating_since(BootClock.now()) / LATE_PART,
         };
-        let rings = at + late.min(MOST_LATE);
+        let rings = at + late.min(MAX_LATE);
         let at = at.as_nanos();
         let mut state = self.state();
         let key = (rings.as_nanos(), state.next_id);
@@ -159,7 +159,7 @@ impl Alarm {
                 bell.wait();
                 self.state()
             } else {
-                let left = at.saturating_since(BootClock.now()).min(Bell::LONGEST_WAIT);
+                let left = at.saturating_since(BootClock.now()).min(Bell::MAX_WAIT);
                 let waited = self.sooner.wait_timeout(state, left);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             };
@@ -178,7 +178,7 @@ impl State {
         if !must {
             return Vec::new();
         }
-        let may = ..=((now + MOST_LATE).as_nanos(), u64::MAX);
+        let may = ..=((now + MAX_LATE).as_nanos(), u64::MAX);
         let due = self.sleepers.range(may).filter(|(_, sleeper)| sleeper.at <= now.as_nanos());
         let mut due: Vec<_> = due.map(|(key, sleeper)| (sleeper.at, *key)).collect();
         due.sort_unstable();
@@ -238,7 +238,7 @@ mod tests {
         let at = BootClock.now() + Duration::from_secs(60);
         let latest = |late| alarm.ticket(at, late, &cx).expect("a thread").key.0;
         assert_eq!(latest(Late::No), at.as_nanos());
-        assert_eq!(latest(Late::Little), (at + MOST_LATE).as_nanos());
+        assert_eq!(latest(Late::Little), (at + MAX_LATE).as_nanos());
     }
 
     #[test]

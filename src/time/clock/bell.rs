@@ -10,7 +10,7 @@ pub(super) use self::deaf::Bell;
 
 impl Bell {
     /// Without a timer that counts time in suspension: how late the end of one is noticed.
-    pub const LONGEST_WAIT: Duration = Duration::from_millis(500);
+    pub const MAX_WAIT: Duration = Duration::from_millis(500);
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -59,7 +59,7 @@ mod timerfd {
             let Some(timer) = &self.0 else { return };
             match read(timer, &mut [0; 8]) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => thread::sleep(Self::LONGEST_WAIT / 10),
+                Err(_) => thread::sleep(Self::MAX_WAIT / 10),
             }
         }
     }

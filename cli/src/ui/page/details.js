@@ -8,7 +8,7 @@ import { age, element, foreign, printable, span, timeOfDay, write } from "./text
 // The periods that the timeline shows: a name, and milliseconds.
 const PERIODS = [["15 min", 900000], ["1 h", 3600000], ["24 h", 86400000], ["all", null]];
 // A shorter period would show nothing but the last change.
-const LEAST_PERIOD = 10000;
+const MIN_PERIOD = 10000;
 // How many terms and gaps are listed.
 const LISTED = 30;
 
@@ -243,7 +243,7 @@ export class Details {
     const all = spans(this.elections.of(this.name), this.election, this.history, now);
     const first = all.length ? all[0].begin ?? all[0].end : now;
     // Room for a first term whose begin is unknown.
-    const from = Math.min(first - (now - first) / 10, now - LEAST_PERIOD);
+    const from = Math.min(first - (now - first) / 10, now - MIN_PERIOD);
     const begin = this.period === null ? from : Math.max(from, now - this.period);
     const width = Math.max(200, this.parts.timeline.clientWidth || 600);
     this.parts.timeline.replaceChildren(draw(all, begin, now, width));

@@ -9,7 +9,7 @@ use crate::Time;
 use crate::choria::{HANG, Pace, SETTLE, Step};
 use crate::clientgo;
 use crate::event::SimEvent;
-use crate::moves::Trouble;
+use crate::moves::PendingFaults;
 use crate::objects;
 use crate::process_faults::millis;
 use crate::scenario::Fault;
@@ -205,7 +205,7 @@ impl World {
         for sentinel in &mut self.sentinels {
             sentinel.recover(self.now);
         }
-        self.trouble = Trouble::default();
+        self.pending_faults = PendingFaults::default();
         self.store_recovers();
         self.server.recover(self.now);
     }

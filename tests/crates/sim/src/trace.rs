@@ -94,7 +94,7 @@ pub fn action(action: &Action, of: &Candidate) -> String {
         }
         Action::Leader(Some(leader)) => format!("sees {} leading", leader.identity),
         Action::Leader(None) => "sees no leader".to_owned(),
-        Action::LockFailing(trouble) => format!("is in trouble: {}", failure(trouble)),
+        Action::LockFailing(why) => format!("lock failing: {}", failure(why)),
         other => format!("{other:?}").to_lowercase(),
     }
 }

@@ -13,7 +13,7 @@ use crate::checker::Checker;
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
 use crate::event::{Scheduled, SimEvent};
-use crate::moves::{Judge, Moved, Trouble};
+use crate::moves::{Judge, Moved, PendingFaults};
 use crate::network;
 use crate::objects::{self, Room, Store, Vimeo};
 use crate::scenario::{STORM, Scenario};
@@ -58,7 +58,7 @@ pub struct World {
     /// Of moves.
     pub(super) judge: Judge,
     pub(super) moved: Moved,
-    pub(super) trouble: Trouble,
+    pub(super) pending_faults: PendingFaults,
     /// The roll calls so far.
     pub(super) calls: u64,
     /// Until when no newcomer can know what became of the entry.
@@ -113,7 +113,7 @@ impl World {
             runs: Vec::new(),
             judge: Judge::new(candidates.len()),
             moved: Moved::default(),
-            trouble: Trouble::default(),
+            pending_faults: PendingFaults::default(),
             calls: 0,
             releases: Releases::default(),
             winner_crashes: None,

@@ -20,7 +20,7 @@ use crate::server::Keeping;
 /// What a scenario is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fleet {
-    /// Equal leases and defaults, and much trouble.
+    /// Equal leases and defaults, and many faults.
     Plain,
     /// Leases, policies, rights and hearing of all kinds.
     Mixed,

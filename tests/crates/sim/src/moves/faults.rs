@@ -66,7 +66,7 @@ pub enum MoveFault {
 
 /// What waits for a move.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
+pub(crate) struct PendingFaults {
     crash: Option<(MoveStep, bool, u16)>,
     forged: Option<usize>,
 }
@@ -93,9 +93,9 @@ impl World {
                 self.operator_calls(CandidateRequest::Pause(pause));
             }
             MoveFault::Crash { step, successor, back_ms } => {
-                self.trouble.crash = Some((step, successor, back_ms));
+                self.pending_faults.crash = Some((step, successor, back_ms));
             }
-            MoveFault::ForgedAnswer { of } => self.trouble.forged = Some(of),
+            MoveFault::ForgedAnswer { of } => self.pending_faults.forged = Some(of),
             MoveFault::ForgedRequest { priority } => {
                 let by = Nonce(self.random.u64(..));
                 self.operator_calls(CandidateRequest::Prefer { by, priority });
@@ -113,7 +113,7 @@ impl World {
         if *request != CandidateRequest::Identify {
             return Vec::new();
         }
-        let Some(of) = self.trouble.forged.take() else { return Vec::new() };
+        let Some(of) = self.pending_faults.forged.take() else { return Vec::new() };
         let mut info = match self.candidates.get(of) {
             Some(candidate) => CandidateInfo::new(candidate.name(of), candidate.nonce()),
             None => CandidateInfo::new("nobody", Nonce(self.random.u64(..))),
@@ -123,10 +123,10 @@ impl World {
     }
 
     pub(super) fn crash_in_move(&mut self, at: MoveStep, who: usize, successor: Option<usize>) {
-        let Some((step, of_successor, back_ms)) = self.trouble.crash else { return };
+        let Some((step, of_successor, back_ms)) = self.pending_faults.crash else { return };
         let who = if of_successor { successor } else { Some(who) };
         if let Some(who) = who.filter(|_| step == at) {
-            self.trouble.crash = None;
+            self.pending_faults.crash = None;
             self.after(Duration::ZERO, SimEvent::Fault(Fault::Crash { who, back_ms }));
         }
     }

@@ -19,7 +19,7 @@ use crate::event::SimEvent;
 use crate::process_faults::millis;
 use crate::world::World;
 use calls::{Call, InFlight};
-pub(crate) use faults::Trouble;
+pub(crate) use faults::PendingFaults;
 pub use faults::{MoveFault, MoveStep};
 pub(crate) use promises::{Decision, Judge};
 

@@ -10,7 +10,7 @@ mod http;
 mod known;
 mod requests;
 mod store;
-mod trouble;
+mod tampering;
 mod vimeo;
 #[path = "../../../../../src/backends/object_storage/vimeo_timing.rs"]
 mod vimeo_timing;

@@ -6,7 +6,7 @@ use incumbent::lock::Hint;
 use incumbent::lock::{CandidateRequest, MemberLoad, Nonce, Pause, Successor, TakeRequest};
 use incumbent::protocol::Event;
 
-use super::moves::{Step, Trouble};
+use super::moves::{PendingFaults, Step};
 use super::world::{Inner, SetEvent, SetWorld};
 use crate::moves::{EPOCH_MS, MoveFault};
 use crate::process_faults::millis;
@@ -77,7 +77,7 @@ impl SetWorld {
                 }
             }
             MoveFault::Crash { step, successor, back_ms } => {
-                self.trouble.crash = Some((step, successor, back_ms));
+                self.pending_faults.crash = Some((step, successor, back_ms));
             }
             MoveFault::ForgedRequest { .. } => {
                 let by = Nonce(self.random.u64(..));
@@ -102,7 +102,7 @@ impl SetWorld {
     /// All faults cease.
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
-        self.trouble = Trouble::default();
+        self.pending_faults = PendingFaults::default();
         let now = self.now;
         for member in &mut self.members {
             member.faults.cease(now);

@@ -45,7 +45,7 @@ pub enum Step {
 
 /// What waits for a move.
 #[derive(Debug, Default)]
-pub struct Trouble {
+pub struct PendingFaults {
     pub crash: Option<(MoveStep, bool, u16)>,
 }
 
@@ -277,14 +277,14 @@ impl SetWorld {
 
     /// A move of the member `who` comes to this point: a fault may wait for it there.
     pub(super) fn move_comes_to(&mut self, at: MoveStep, who: usize, to: Option<Nonce>) {
-        let Some((step, of_successor, back_ms)) = self.trouble.crash else { return };
+        let Some((step, of_successor, back_ms)) = self.pending_faults.crash else { return };
         let of_nonce = |nonce: Nonce| {
             let has = |up: &super::member::Process| up.seats.iter().any(|it| it.nonce == nonce);
             self.members.iter().position(|member| member.up.as_deref().is_some_and(has))
         };
         let who = if of_successor { to.and_then(of_nonce) } else { Some(who) };
         if let Some(who) = who.filter(|_| step == at) {
-            self.trouble.crash = None;
+            self.pending_faults.crash = None;
             let crash = Fault::Crash { who, back_ms };
             self.after(Duration::ZERO, SetEvent::Fault(crash));
         }

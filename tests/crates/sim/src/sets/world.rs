@@ -10,7 +10,7 @@ use incumbent::protocol::set::{Holder, SetAction};
 use incumbent::protocol::{Event, Response, Timing, TimingOptions};
 
 use super::member::{Member, Process, Seat};
-use super::moves::{Step, Trouble};
+use super::moves::{PendingFaults, Step};
 use super::{SetFigures, SetSetup};
 use crate::checker::Checker;
 use crate::event::Scheduled;
@@ -90,7 +90,7 @@ pub struct SetWorld {
     pub(super) servers: Vec<Server>,
     pub(super) checkers: Vec<Checker>,
     pub(super) members: Vec<Member>,
-    pub(super) trouble: Trouble,
+    pub(super) pending_faults: PendingFaults,
     pub(super) calls: u64,
     pub(super) calm: bool,
     pub(super) figures: SetFigures,
@@ -131,7 +131,7 @@ impl SetWorld {
             servers: (0..set.shards).map(|_| server()).collect(),
             checkers: (0..set.shards).map(|_| Checker::new(members.len(), 0, true)).collect(),
             members,
-            trouble: Trouble::default(),
+            pending_faults: PendingFaults::default(),
             calls: 0,
             calm: false,
             figures: SetFigures::default(),
