@@ -72,7 +72,8 @@ impl CommandCandidate {
         }
     }
 
-    /// Waits for a term. Returns the exit code if a signal, or the end of its waiting time, is first.
+    /// Waits for a term. Returns the exit code if a signal, or the end of its waiting time, is
+    /// first.
     async fn elected(&mut self) -> Result<Result<Leadership, u8>, CliError> {
         let mut refusals = Refusals::of(std::iter::once(&self.candidate.election));
         loop {
