@@ -171,8 +171,8 @@ impl SteppingDown {
     ) {
         let fresh = cx.retries();
         let reads = cx.capabilities.can_read;
-        // The hints that came meanwhile are newer than what was read.
-        let heard_meanwhile = cx.evidence.learned_at() > sent;
+        // A hint that came meanwhile may be newer than what was read.
+        let learned_at = cx.evidence.learned_at();
         let failed = match response {
             Response::Notified(_) => return,
             Response::Released(Ok(())) => {
@@ -203,7 +203,8 @@ impl SteppingDown {
                     // It is not ours to release: the revision stays that of our own last write.
                     cx.evidence.record_no_own_entry(now);
                     self.step = Step::Done;
-                    if !heard_meanwhile {
+                    let is_older = record.revision < cx.evidence.newest_revision();
+                    if !(is_older && learned_at >= sent) {
                         let source = Source { from_hint: false, on_standby: false };
                         cx.record(now, record, None, source);
                     }
@@ -212,7 +213,7 @@ impl SteppingDown {
             }
             Response::Read(Ok(Reading::Empty { proof })) => {
                 self.step = Step::Done;
-                if !heard_meanwhile {
+                if learned_at <= sent {
                     cx.record_vacancy(now, None, None, proof);
                 }
                 return;

@@ -35,8 +35,8 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
         name: "a late response to a read hides a renewal that was received before it",
         edits: &[edit(
             "src/protocol/stepping_down.rs",
-            "let heard_meanwhile = cx.evidence.learned_at() > sent;",
-            "let heard_meanwhile = cx.evidence.learned_at() > now && now >= sent;",
+            "if !(is_older && learned_at >= sent) {",
+            "if !(is_older && learned_at < sent) {",
         )],
         noticed_by: &[Scenarios],
     },
