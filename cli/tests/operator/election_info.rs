@@ -74,10 +74,13 @@ async fn cool_down_of_a_winner_is_shown_with_its_reason() {
     })
     .await;
     assert!(output.lines().last().is_some_and(|line| line.ends_with(reason)), "{output}");
-    let json = shell.json(&[&info[..], &["-o", "json"]].concat());
-    let cool_down = &json["elections"][0]["cool_down"];
+    let cool_down = eventually("it answers again", async || {
+        let json = shell.json(&[&info[..], &["-o", "json"]].concat());
+        Some(json["elections"][0]["cool_down"].clone()).filter(|left| left.is_object())
+    })
+    .await;
     assert_eq!(cool_down["reason"], reason);
-    assert!(cool_down["left_ms"].is_u64(), "{json}");
+    assert!(cool_down["left_ms"].is_u64(), "{cool_down}");
 }
 
 #[tokio::test]
