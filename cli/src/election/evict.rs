@@ -16,7 +16,7 @@ use crate::{output, prompt, time_format};
 /// The wait for a successor if the lease is unknown.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
-/// Evict the leader, and report its successor and how long the takeover took.
+/// Evict the leader, and report the next holder and when it acquired the entry.
 ///
 /// Fails with exit code 1 if no other candidate takes over in time; the leader is evicted
 /// nevertheless.

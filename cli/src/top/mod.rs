@@ -40,7 +40,7 @@ pub struct Top {
     /// Print one frame as text, as wide as COLUMNS or 80, and end.
     #[arg(long)]
     once: bool,
-    /// The format of that frame. JSON has the fields of `election info`, `election members`, `set
+    /// The format of that frame. JSON has the fields of `election list`, `election members`, `set
     /// info` and `election watch`, and the time to each deadline.
     #[arg(short, long, value_enum, default_value_t, requires = "once")]
     output: Format,
