@@ -193,10 +193,10 @@ async fn renewed(leadership: &Leadership) {
 }
 
 /// Waits until it reports the failure of one of its locks.
-async fn trouble(election: &Election, which: Which, need: &str) {
+async fn failure(election: &Election, which: Which, need: &str) {
     let of = format!("lock {} of 2 ({need}): ", which.place() + 1);
     let mut changes = election.changes();
-    if election.lock_failure().is_some_and(|trouble| trouble.message.starts_with(&of)) {
+    if election.lock_failure().is_some_and(|failure| failure.message.starts_with(&of)) {
         return;
     }
     change(&mut changes, &of, |change| match change {
@@ -279,7 +279,7 @@ async fn is_required(struck: Which) {
     let loss = soon("the end of a pause", leadership.ended()).await;
     assert!(matches!(loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
     drop(leadership);
-    trouble(&election, struck, "required").await;
+    failure(&election, struck, "required").await;
     rights(loss.cause).await;
     both.resume(struck);
     plain.resign();
@@ -338,7 +338,7 @@ async fn is_best_effort(struck: Which) {
     holds(&leadership, struck, true).await;
 
     both.pause(struck);
-    trouble(&election, struck, "best effort").await;
+    failure(&election, struck, "best effort").await;
     holds(&leadership, struck, false).await;
     renewed(&leadership).await;
     both.resume(struck);
@@ -350,7 +350,7 @@ async fn is_best_effort(struck: Which) {
     holds(&leadership, struck, true).await;
 
     let binding = both.revoke(struck).await;
-    trouble(&election, struck, "best effort").await;
+    failure(&election, struck, "best effort").await;
     holds(&leadership, struck, false).await;
     renewed(&leadership).await;
     both.grant(struck, binding).await;

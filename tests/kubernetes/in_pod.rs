@@ -170,7 +170,7 @@ async fn a_candidate_in_a_pod() {
         while let Some(change) = changes.next().await {
             match change {
                 Change::Lost { cause, .. } => println!("lost: {cause}"),
-                Change::LockFailing(trouble) => println!("trouble: {}", trouble.message),
+                Change::LockFailing(failure) => println!("failing: {}", failure.message),
                 _ => {}
             }
         }
@@ -226,7 +226,7 @@ async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
 
     // No other token in the file: the refusal is permanent, and reported, until there is one.
     take_back(&env, "second-token", &second).await;
-    let said = pod.wait_for_line("trouble:").await;
+    let said = pod.wait_for_line("failing:").await;
     assert!(said.contains("does not accept the credentials"), "{said}");
     assert!(!said.contains(&second), "{said}");
     let third = token_with(&env, "third-token").await;

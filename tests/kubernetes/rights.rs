@@ -145,7 +145,7 @@ async fn a_candidate_without_rights_names_the_missing_one() {
         incumbent::Change::LockFailing(failure) => Some(failure.clone()),
         _ => None,
     });
-    let failure = soon("trouble", failure).await;
+    let failure = soon("a failure", failure).await;
     assert_eq!(failure.kind, LockErrorKind::Denied);
     assert!(failure.message.contains("the right to get is missing"), "{}", failure.message);
     assert!(!ours.is_leader());

@@ -81,12 +81,12 @@ impl Service for NatsAndMemory {
     }
 }
 
-async fn trouble(election: &Election) -> LockErrorKind {
+async fn failure(election: &Election) -> LockErrorKind {
     let mut changes = election.changes();
-    if let Some(trouble) = election.lock_failure() {
-        return trouble.kind;
+    if let Some(failure) = election.lock_failure() {
+        return failure.kind;
     }
-    change(&mut changes, "the trouble is told", |change| match change {
+    change(&mut changes, "the failure is reported", |change| match change {
         Change::LockFailing(failure) => Some(failure.kind),
         _ => None,
     })
@@ -117,7 +117,7 @@ async fn a_best_effort_server_that_restarts_costs_no_term() {
     let leadership = leads(&election).await;
     assert!(leadership.tokens()[1].is_some());
     nats.server.kill();
-    trouble(&election).await;
+    failure(&election).await;
     soon("its token is gone", async {
         let mut deadline = leadership.deadline();
         while leadership.tokens()[1].is_some() {
@@ -146,7 +146,7 @@ async fn a_bucket_that_is_missing_is_reported_and_handled_as_chosen() {
     let strict = memory();
     let needs_it = all_of([required(strict.clone()), required(lock)]);
     let needs_it = candidate(needs_it, "strict").start().unwrap();
-    trouble(&needs_it).await;
+    failure(&needs_it).await;
     let lenient = candidate(all_of([required(memory()), best_effort(other)]), "lenient");
     let lenient = lenient.start().unwrap();
     drop(leads(&lenient).await);

@@ -126,14 +126,14 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
         to_b.fail(Failing::All(kind));
         let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
         let mut changes = election.changes();
-        let trouble = change(&mut changes, "the trouble is told", |change| match change {
+        let failure = change(&mut changes, "the failure is reported", |change| match change {
             Change::LockFailing(failure) => Some(failure.clone()),
             _ => None,
         })
         .await;
-        assert_eq!(trouble.kind, kind);
-        assert_eq!(&*trouble.message, "lock 2 of 2 (required): so the test wants it");
-        assert_eq!(election.lock_failure(), Some(trouble));
+        assert_eq!(failure.kind, kind);
+        assert_eq!(&*failure.message, "lock 2 of 2 (required): so the test wants it");
+        assert_eq!(election.lock_failure(), Some(failure));
         // Others, who do not need the second, lead by the first meanwhile.
         let other = candidate(a.clone(), "other").start().unwrap();
         drop(leads(&other).await);
@@ -156,7 +156,7 @@ async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
         Change::LockFailing(failure) => Some(failure.kind),
         _ => None,
     };
-    let kind = change(&mut changes, "the trouble is told", denied).await;
+    let kind = change(&mut changes, "the failure is reported", denied).await;
     assert_eq!(kind, LockErrorKind::Denied);
     let other = candidate(a, "other").start().unwrap();
     drop(leads(&other).await);
@@ -181,8 +181,8 @@ async fn a_term_begins_and_continues_without_an_unavailable_best_effort_lock() {
         let election = candidate(lock, "only").start().unwrap();
         let leadership = leads(&election).await;
         assert_eq!(leadership.tokens()[1], None);
-        let trouble = election.lock_failure().expect("it is reported");
-        assert_eq!(&*trouble.message, "lock 2 of 2 (best effort): so the test wants it");
+        let failure = election.lock_failure().expect("it is reported");
+        assert_eq!(&*failure.message, "lock 2 of 2 (best effort): so the test wants it");
         assert_eq!(b.holder(NAME), None);
 
         to_b.fail(Failing::Nothing); // it is taken in the midst of the term
@@ -286,9 +286,9 @@ async fn a_candidate_on_one_lock_does_not_block_one_on_both() {
     to_b.fail(OUT_OF_REACH);
     let sees_one = candidate(all_of([to_a, to_b]), "sees one").start().unwrap();
     let mut changes = sees_one.changes();
-    let trouble = |change: &Change| matches!(change, Change::LockFailing(_)).then_some(());
+    let failure = |change: &Change| matches!(change, Change::LockFailing(_)).then_some(());
     if sees_one.lock_failure().is_none() {
-        change(&mut changes, "the trouble is told", trouble).await;
+        change(&mut changes, "the failure is reported", failure).await;
     }
     let sees_both = candidate(all_of([a.clone(), b]), "sees both").start().unwrap();
     drop(leads(&sees_both).await);

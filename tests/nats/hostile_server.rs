@@ -144,8 +144,8 @@ async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
         liar.lies.send(lie.to_vec()).unwrap();
         soon("the end of the term", leadership.ended()).await;
         assert!(!election.is_leader());
-        let trouble = eventually("trouble", async || election.lock_failure()).await;
-        assert!(trouble.message.contains("the connection broke"), "{name}: {trouble:?}");
+        let failure = eventually("a failure", async || election.lock_failure()).await;
+        assert!(failure.message.contains("the connection broke"), "{name}: {failure:?}");
         drop(leadership);
         let lock = env.lock().await;
         let other = working(new_election(name, lock)).start().unwrap();
@@ -226,7 +226,7 @@ async fn answers_of_the_wrong_kind_are_refused() {
     let election = working(new_election("my_app", bucket.lock())).start().unwrap();
     let mut changes = election.changes();
     for _ in 0..3 {
-        change(&mut changes, "trouble", |c| matches!(c, Change::LockFailing(_)).then_some(()))
+        change(&mut changes, "a failure", |c| matches!(c, Change::LockFailing(_)).then_some(()))
             .await;
     }
     assert!(!election.is_leader());

@@ -163,7 +163,7 @@ async fn a_campaign_may_start_before_its_server() {
     let election = working(new_election("my_app", lock).identity("early")).start().unwrap();
     let mut changes = election.changes();
     if election.lock_failure().is_none() {
-        change(&mut changes, "the trouble is told", |change| {
+        change(&mut changes, "the failure is reported", |change| {
             matches!(change, Change::LockFailing(_)).then_some(())
         })
         .await;

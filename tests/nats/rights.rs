@@ -106,7 +106,7 @@ async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
     let server = server_with(DOCUMENTED).await;
     let election = start_as(&server, "observer", "mute").await;
     let mut changes = election.changes();
-    let failure = change(&mut changes, "the trouble is told", |change| match change {
+    let failure = change(&mut changes, "the failure is reported", |change| match change {
         Change::LockFailing(failure) => Some(failure.clone()),
         _ => None,
     })

@@ -87,8 +87,8 @@ async fn a_lost_response_is_an_unknown_outcome_and_a_refused_connection_is_not()
     assert_eq!(entry.mark.unwrap().write, write(1).mark.write);
 
     env.proxy.once("PUT", HttpFault::Hold);
-    let patience = Duration::from_millis(300);
-    let hangs = Write { expected: Some(record.revision), timeout: patience, ..write(2) };
+    let timeout = Duration::from_millis(300);
+    let hangs = Write { expected: Some(record.revision), timeout, ..write(2) };
     let error = lock.write("my_app", hangs).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
 
@@ -215,7 +215,7 @@ async fn an_election_continues_after_a_killed_store() {
     let kept = number().await.expect("what was written");
     assert!(kept >= token, "{kept} after {token}");
     eventually("a renewal", async || number().await.filter(|number| *number > kept)).await;
-    eventually("its trouble is over", async || only.lock_failure().is_none().then_some(())).await;
+    eventually("its failure is over", async || only.lock_failure().is_none().then_some(())).await;
 }
 
 /// A leader that may not write any more ends its term with that cause.

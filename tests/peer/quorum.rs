@@ -147,11 +147,11 @@ async fn members_of_nodes_do_not_vote_and_are_not_disturbed() {
     let alone = campaign(&first);
     let mut changes = alone.changes();
     // One of three answers, however many of Node's are there.
-    let trouble = change(&mut changes, "it is told", |change| match change {
+    let failure = change(&mut changes, "it is told", |change| match change {
         Change::LockFailing(failure) => Some(failure.message.to_string()),
         _ => None,
     });
-    assert!(trouble.await.starts_with("no quorum"));
+    assert!(failure.await.starts_with("no quorum"));
     assert!(!alone.is_leader());
     let second = net.ours(3, 2.0).quorum(3).lease(LEASE).start().unwrap();
     let elections = [alone, campaign(&second)];

@@ -33,7 +33,7 @@ async fn a_source_is_retried_and_its_failures_are_reported() {
     let book = Book(Arc::new(Mutex::new(None)));
     let first = quick(net.address(1), 2.0).peers(book.clone()).start().unwrap();
     let mut changes = first.changes();
-    let told = change(&mut changes, "the trouble is told", |change| match change {
+    let told = change(&mut changes, "the failure is reported", |change| match change {
         Change::DiscoveryFailed(what) => Some(what.to_string()),
         _ => None,
     });

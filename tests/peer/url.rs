@@ -73,7 +73,7 @@ async fn an_observer_has_no_vote() {
     // A member that began late may have learned that it does not vote yet.
     for election in &elections {
         let refused =
-            election.lock_failure().filter(|trouble| trouble.message.contains("more than"));
+            election.lock_failure().filter(|failure| failure.message.contains("more than"));
         assert!(refused.is_none(), "{refused:?}");
     }
 }

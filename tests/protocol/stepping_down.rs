@@ -189,9 +189,9 @@ fn a_start_without_a_lock_waits_for_it() {
     harness.refuses = Some(LockErrorKind::Unavailable);
     harness.event(Event::Start);
     harness.run(Duration::from_secs(600));
-    let troubles =
+    let failures =
         harness.log.iter().filter(|(_, action)| matches!(action, Action::LockFailing(_)));
-    assert_eq!(troubles.count(), 1, "told once");
+    assert_eq!(failures.count(), 1, "told once");
     harness.refuses = None;
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
     harness.run(SECOND * 2);

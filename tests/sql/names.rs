@@ -82,9 +82,9 @@ async fn a_linked_file_is_refused_under_all_its_names() {
     let what = "has 2 names (hard links), each with a log of its own: remove the others";
     assert_eq!(error.to_string(), format!("{} {what}", other.display()));
     soon("the end", leadership.ended()).await;
-    let trouble = eventually("the trouble", async || first.lock_failure()).await;
-    assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
-    assert!(trouble.message.ends_with(what), "{}", trouble.message);
+    let failure = eventually("a failure", async || first.lock_failure()).await;
+    assert_eq!(failure.kind, LockErrorKind::Misconfigured);
+    assert!(failure.message.ends_with(what), "{}", failure.message);
     drop(leadership);
     fs::remove_file(other).unwrap();
     drop(leads(&first).await);

@@ -220,9 +220,9 @@ async fn dropped_tables_are_reported_and_end_the_term() {
     let token = leadership.token();
     env.admin("DROP TABLE incumbent_elections").await;
     soon("the end", leadership.ended()).await;
-    let trouble = eventually("the trouble", async || election.lock_failure()).await;
-    assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
-    assert!(trouble.message.contains("run deploy/postgres.sql"), "{}", trouble.message);
+    let failure = eventually("a failure", async || election.lock_failure()).await;
+    assert_eq!(failure.kind, LockErrorKind::Misconfigured);
+    assert!(failure.message.contains("run deploy/postgres.sql"), "{}", failure.message);
     drop(leadership);
     env.open().await; // makes them again
     let leadership = leads(&election).await;

@@ -185,9 +185,9 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
     let loss = soon("the end", leadership.ended()).await;
     assert_eq!(loss.cause, Cause::Evicted);
     drop(leadership);
-    let trouble = eventually("the trouble", async || second.lock_failure()).await;
-    assert_eq!(trouble.kind, LockErrorKind::Misconfigured);
-    assert!(trouble.message.contains("was deleted: restore it"), "{}", trouble.message);
+    let failure = eventually("a failure", async || second.lock_failure()).await;
+    assert_eq!(failure.kind, LockErrorKind::Misconfigured);
+    assert!(failure.message.contains("was deleted: restore it"), "{}", failure.message);
     assert!(!env.path().exists());
     for file in files {
         fs::rename(aside.join(file), env.directory.path().join(file)).unwrap();

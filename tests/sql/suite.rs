@@ -33,7 +33,7 @@ mod operators {
     }
 
     async fn lists_and_evicts<S: Service>(service: &S) {
-        let patience = Duration::from_secs(5);
+        let timeout = Duration::from_secs(5);
         let lock = service.lock().await;
         let campaign = |name: &str, lock| {
             let builder =
@@ -44,18 +44,18 @@ mod operators {
         let leadership = leads(&election).await;
         let other = campaign("quote's", service.lock().await);
         drop(leads(&other).await);
-        assert_eq!(lock.names(patience).await.unwrap(), ["my_app", "quote's"]);
+        assert_eq!(lock.names(timeout).await.unwrap(), ["my_app", "quote's"]);
         let observer = service.candidate("observer").await.start().unwrap();
         sees(&observer, "it's \\me").await;
         let seen =
             observer.leader().and_then(|leader| leader.advertisement).expect("it says where");
         assert_eq!(seen.address(), "10.0.0.3:50051");
-        let Reading::Found(record) = lock.read("my_app", patience).await.unwrap() else { panic!() };
-        let stale = lock.evict("my_app", Revision(leadership.token().0 - 1), patience).await;
+        let Reading::Found(record) = lock.read("my_app", timeout).await.unwrap() else { panic!() };
+        let stale = lock.evict("my_app", Revision(leadership.token().0 - 1), timeout).await;
         assert_eq!(stale.unwrap_err().kind(), LockErrorKind::Conflict);
         let mut revision = record.revision;
-        while lock.evict("my_app", revision, patience).await.is_err() {
-            let Reading::Found(record) = lock.read("my_app", patience).await.unwrap() else {
+        while lock.evict("my_app", revision, timeout).await.is_err() {
+            let Reading::Found(record) = lock.read("my_app", timeout).await.unwrap() else {
                 panic!()
             };
             revision = record.revision; // it renews meanwhile
@@ -63,9 +63,7 @@ mod operators {
         // In a file the next one may have written before any candidate has read.
         let cause = soon("the end", leadership.ended()).await.cause;
         assert!(matches!(cause, Cause::Evicted | Cause::Superseded { .. }), "{cause:?}");
-        let Reading::Found(record) = lock.read("quote's", patience).await.unwrap() else {
-            panic!()
-        };
+        let Reading::Found(record) = lock.read("quote's", timeout).await.unwrap() else { panic!() };
         assert!(!matches!(record.content, Content::Vacant(Tombstone::Deleted)));
     }
 }
