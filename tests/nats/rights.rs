@@ -112,6 +112,8 @@ async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
     })
     .await;
     assert_eq!(failure.kind, incumbent::lock::LockErrorKind::Denied, "{}", failure.message);
+    let subject = format!("to $KV.{BUCKET}.my_app; grant it");
+    assert!(failure.message.contains(&subject), "{}", failure.message);
     assert!(!failure.message.contains("pw"), "no secret is shown: {}", failure.message);
     assert_ne!(election.state(), State::Leader);
 }

@@ -244,7 +244,7 @@ impl Api {
         match failure {
             ApiFailure::Request(failure) => {
                 let kind = match failure {
-                    RequestFailure::Denied => Denied,
+                    RequestFailure::Denied(_) => Denied,
                     RequestFailure::Malformed(_) => Unusable,
                     _ => Unavailable,
                 };
@@ -282,7 +282,7 @@ impl Api {
         match failure {
             ApiFailure::Request(failure) => {
                 let kind = match failure {
-                    RequestFailure::Denied => Denied,
+                    RequestFailure::Denied(_) => Denied,
                     RequestFailure::Malformed(_) => Misconfigured,
                     RequestFailure::Disconnected | RequestFailure::NoResponders => Unavailable,
                     RequestFailure::TimedOut(_) | RequestFailure::Broken(_) => no_response,
@@ -336,10 +336,13 @@ impl Api {
                     .to_owned(),
                 None,
             ),
-            RequestFailure::Denied => (
-                "the server denies the permission to publish to its subject; grant it".to_owned(),
-                None,
-            ),
+            RequestFailure::Denied(subject) => {
+                let subject = subject.map_or_else(|| "its subject".to_owned(), |s| s.to_string());
+                (
+                    format!("the server denies the permission to publish to {subject}; grant it"),
+                    None,
+                )
+            }
             RequestFailure::Malformed(error) => {
                 ("the client cannot send the request".to_owned(), Some(error.into()))
             }

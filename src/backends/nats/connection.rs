@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::{
     Client, ConnectError, ConnectOptions, Event, Message, PublishError, PublishErrorKind,
-    ServerAddr, ServerError, StatusCode, ToServerAddrs,
+    ServerAddr, ServerError, StatusCode, Subject, ToServerAddrs,
 };
 use percent_encoding::percent_decode_str;
 use tokio::sync::broadcast;
@@ -175,7 +175,7 @@ impl Connection {
                 Ok(Err(NoReply::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
                 Err(_) => Err(RequestFailure::TimedOut(timeout)),
             },
-            () = events.publish_denied(&subject) => Err(RequestFailure::Denied),
+            () = events.publish_denied(&subject) => Err(RequestFailure::Denied(Some(subject))),
         }
     }
 }
@@ -205,8 +205,8 @@ pub(super) enum RequestFailure {
     Disconnected,
     /// Not delivered: the subject has no subscribers.
     NoResponders,
-    /// Not delivered: the server denies the permission to publish to the subject.
-    Denied,
+    /// Not delivered: the server denies the permission to publish to this subject, if it is known.
+    Denied(Option<Subject>),
     /// Not sent: too large, or an invalid subject.
     Malformed(PublishError),
     /// Possibly sent.

@@ -215,7 +215,7 @@ async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
                 keys.push(name.to_owned());
             }
             Ok(_) | Err(ApiFailure::Server(_)) => {} // deleted in the meantime
-            Err(ApiFailure::Request(RequestFailure::Denied | RequestFailure::TimedOut(_))) => {
+            Err(ApiFailure::Request(RequestFailure::Denied(_) | RequestFailure::TimedOut(_))) => {
                 return Some(Finding::Unread);
             }
             Err(_) => return Some(Finding::Unread),

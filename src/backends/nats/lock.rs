@@ -208,7 +208,7 @@ impl NatsLock {
                 }
                 Ok(None)
             }
-            Err(ApiFailure::Request(RequestFailure::Denied)) => {
+            Err(ApiFailure::Request(RequestFailure::Denied(_))) => {
                 inner.set_readable(false);
                 Err(self.unreadable(name))
             }
@@ -241,7 +241,7 @@ impl NatsLock {
             tokio::select! {
                 answer = &mut get => return match answer {
                     Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if others_respond =>
-                        Err(ApiFailure::Request(RequestFailure::Denied)),
+                        Err(ApiFailure::Request(RequestFailure::Denied(None))),
                     answer => answer,
                 },
                 answered = &mut probe, if !others_respond => {
