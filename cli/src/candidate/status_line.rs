@@ -63,6 +63,12 @@ impl StatusLine {
         }
     }
 
+    /// Prints a line that stays, also without a terminal.
+    pub fn note(&mut self, text: &str) {
+        self.clear();
+        output::note(format!("incumbent: {text}"));
+    }
+
     /// Removes the line, before the command uses the terminal.
     pub fn clear(&mut self) {
         if self.shown {
@@ -71,7 +77,7 @@ impl StatusLine {
         }
     }
 
-    /// Prints a line that stays.
+    /// Prints a line that stays, on a terminal only.
     pub fn print(&mut self, text: &str) {
         self.clear();
         if self.updates.is_some() {

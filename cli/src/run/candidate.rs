@@ -124,7 +124,7 @@ impl CommandCandidate {
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {
                     self.watchdog.feed(leadership.deadline());
-                    self.candidate.status.print(&format!(
+                    self.candidate.status.note(&format!(
                         "the command exited with code {code}, restarting it in {}",
                         humantime::format_duration(pause)
                     ));
@@ -331,9 +331,8 @@ impl CommandCandidate {
             CliError::new(Code::Failed, message).report();
             return Next::Exit(Code::Failed as u8);
         }
-        self.candidate
-            .status
-            .print(&format!("lost {}: {}; campaigning again", loss.election, loss.cause));
+        let line = format!("lost {}: {}; campaigning again", loss.election, loss.cause);
+        self.candidate.status.note(&line);
         Next::CampaignAgain
     }
 

@@ -38,6 +38,11 @@ async fn command_restarts_when_the_entry_is_deleted() {
     let second: u64 = only.line().await.parse().expect("a token");
     assert!(second > first);
     assert_eq!(only.descendants().len(), 1, "one command at a time");
+    only.signal(Signal::TERM);
+    assert_eq!(only.exit_code().await, Some(128 + 15));
+    let lines = only.stderr();
+    assert!(lines.starts_with("incumbent: lost my_app: evicted"), "{lines}");
+    assert!(lines.ends_with("; campaigning again\n") && lines.lines().count() == 1, "{lines}");
 }
 
 #[tokio::test]
