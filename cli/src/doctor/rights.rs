@@ -69,7 +69,7 @@ pub async fn check(
     asked: &ServerSamples,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let rights = rights(session, bucket.bucket(), name.unwrap_or(UNUSED_NAME), asked.info.as_ref());
+    let rights = rights(session, bucket.bucket(), name.unwrap_or(UNUSED_NAME), asked);
     let mut refused = session.refusals();
     let client = session.client();
     let mut subscriptions = Vec::new();
@@ -113,8 +113,12 @@ pub async fn check(
 }
 
 /// All rights; the last one is the right to write.
-fn rights(session: &Session, bucket: &str, name: &str, info: Option<&Value>) -> Vec<Right> {
+fn rights(session: &Session, bucket: &str, name: &str, asked: &ServerSamples) -> Vec<Right> {
     use Role::{Administrator, Candidate, Observer};
+    let info = asked.info.as_ref();
+    // Candidates create a bucket that is missing.
+    let creates: &[Role] =
+        if asked.bucket_is_missing() { &[Candidate, Administrator] } else { &[Administrator] };
     let prefix = session.api_prefix().unwrap_or(PREFIX);
     let below = if prefix == PREFIX { String::new() } else { format!("{prefix}.") };
     let repeated =
@@ -132,7 +136,7 @@ fn rights(session: &Session, bucket: &str, name: &str, info: Option<&Value>) -> 
         api("STREAM.MSG.GET", &[Observer, Administrator], &[Candidate]),
         republished(false, &[Observer, Candidate]),
         republished(true, &[Candidate]),
-        api("STREAM.CREATE", &[Administrator], &[]),
+        api("STREAM.CREATE", creates, &[]),
         api("STREAM.UPDATE", &[], &[Administrator]),
         right(format!("{below}$KV.{bucket}.{name}"), true, &[Candidate, Administrator], &[]),
     ]

@@ -67,6 +67,10 @@ impl ServerSamples {
         }
     }
 
+    pub fn bucket_is_missing(&self) -> bool {
+        matches!(&self.failure, Some((Code::NotFound, _)))
+    }
+
     pub fn jetstream(&self, report: &mut Report) {
         match &self.failure {
             None => report.ok("jetstream", format!("enabled, with bucket {}", self.bucket)),

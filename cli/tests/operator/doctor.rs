@@ -140,6 +140,12 @@ async fn rights_are_checked_per_role() {
     let user = |name| Shell::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
     let doctor =
         |name, args: &[&str], code| doctor(&user(name), &[&["--bucket", "B"], args].concat(), code);
+    let report = doctor("candidate", &["my_app"], 2);
+    expect_line(
+        &report,
+        "error    rights ",
+        "a candidate needs publishing to $JS.API.STREAM.CREATE.KV_B; grant it",
+    );
     // A candidate creates the bucket. The checks must not disturb its term.
     let admin = user("admin");
     let mut leader = admin.start(&["campaign", "my_app", "--bucket", "B"]);
