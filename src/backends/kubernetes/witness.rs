@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::stream::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource;
-use kube::core::WatchEvent;
+use kube::core::{Status, WatchEvent};
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -32,28 +32,27 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 const REFUSAL_TIMEOUTS: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(500)];
 
 impl Objects {
-    /// Returns the version since which the API server remembers all changes to this name, if that
-    /// version is older than `span`.
+    /// Returns a version that is older than `span`, and since which the API server remembers all
+    /// changes to this name.
     pub(super) async fn remembers(&self, name: &str, span: Duration, by: Instant) -> Option<u64> {
         for refusal in REFUSAL_TIMEOUTS {
             let from = self.oldest(name, refusal, by).await?;
-            match self.shows_renewals(from, span, by).await {
-                Some(true) => return Some(from),
-                Some(false) if from == 1 => {} // it may have reported that too late
-                _ => return None,
+            // It may have reported too late that it does not remember everything. A busy server
+            // forgets its oldest change with each further one.
+            if let Since::Version(version) = self.renewals_since(from, span, by).await? {
+                return Some(version);
             }
         }
         None
     }
 
-    /// Whether renewals in the control plane since this version span so much time; `Some(false)` if
-    /// the server does not remember that version.
-    async fn shows_renewals(&self, from: u64, span: Duration, by: Instant) -> Option<bool> {
+    /// The version of a renewal in the control plane that is so old, if there is one since `from`.
+    async fn renewals_since(&self, from: u64, span: Duration, by: Instant) -> Option<Since> {
         let path = Lease::url_path(&(), Some(CONTROL_PLANE));
         let leases = self.elsewhere(path, "Lease", CONTROL_PLANE);
         let mut events = match leases.watch_from(from, by).await {
             Ok(events) => events,
-            Err(ApiFailure::Refused(status)) => return remembered(&status).map(|_| false),
+            Err(ApiFailure::Refused(status)) => return forgotten(&status),
             Err(_) => return None,
         };
         let mut seen = Renewals::default();
@@ -61,13 +60,15 @@ impl Objects {
             let event = timeout_at(by, timeout(EVENT_TIMEOUT, events.next())).await.ok()?.ok()?;
             match event? {
                 Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
-                    if seen.span(&lease).is_some_and(|seen| seen >= span) {
-                        return Some(true);
+                    if let Some((version, age)) = seen.first(&lease)
+                        && age >= span
+                    {
+                        return Some(Since::Version(version));
                     }
                 }
                 Ok(WatchEvent::Bookmark(_) | WatchEvent::Deleted(_)) => {}
                 Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)) => {
-                    return remembered(&status).map(|_| false);
+                    return forgotten(&status);
                 }
                 Err(_) => return None,
             }
@@ -113,12 +114,26 @@ impl Objects {
     }
 }
 
+/// What the changes since a version show.
+enum Since {
+    /// A renewal that is old enough, by its version.
+    Version(u64),
+    /// The server does not remember them all.
+    Forgotten,
+}
+
+fn forgotten(status: &Status) -> Option<Since> {
+    remembered(status).map(|_| Since::Forgotten)
+}
+
 /// The renewals of Leases, by name.
 #[derive(Default)]
 struct Renewals(HashMap<String, Renewed>);
 
 struct Renewed {
     holder: String,
+    /// The version of its first renewal.
+    first: u64,
     /// How many of the holder's renewals came before.
     renewals: u64,
     /// The time of its third renewal.
@@ -126,14 +141,15 @@ struct Renewed {
 }
 
 impl Renewals {
-    /// Records a renewal. Returns how long ago the holder's third renewal was, by the holder's
-    /// clock.
-    fn span(&mut self, lease: &Value) -> Option<Duration> {
+    /// Records a renewal. Returns the version of the holder's first renewal, and how old it is at
+    /// the least: how long ago the third one was, by the holder's clock.
+    fn first(&mut self, lease: &Value) -> Option<(u64, Duration)> {
+        let version = resource_version(lease)?;
         let name = lease.pointer("/metadata/name")?.as_str()?;
         let record = RecordLocation::Spec.read(lease)?;
         let at = parse_time(&record.renew_time?)?;
         let holder = record.holder_identity;
-        let fresh = || Renewed { holder: holder.clone(), renewals: 0, third: at };
+        let fresh = || Renewed { holder: holder.clone(), first: version, renewals: 0, third: at };
         let seen = self.0.entry(name.to_owned()).or_insert_with(fresh);
         if seen.holder != holder {
             *seen = fresh();
@@ -142,7 +158,8 @@ impl Renewals {
         if seen.renewals == 3 {
             seen.third = at;
         }
-        (seen.renewals >= 3).then(|| at.duration_since(seen.third).ok())?
+        let age = (seen.renewals >= 3).then(|| at.duration_since(seen.third).ok())??;
+        Some((seen.first, age))
     }
 }
 
@@ -155,19 +172,23 @@ mod tests {
     #[test]
     fn the_third_renewal_of_one_holder_shows_how_long_ago_the_first_was() {
         let mut seen = Renewals::default();
-        let mut span = |name: &str, holder: &str, second: u8| {
+        let mut version = 0;
+        let mut first = |name: &str, holder: &str, second: u8| {
+            version += 1;
             let time = format!("2026-01-01T00:00:{second:02}.000000Z");
+            let metadata = json!({ "name": name, "resourceVersion": version.to_string() });
             let spec = json!({ "holderIdentity": holder, "renewTime": time });
-            seen.span(&json!({ "metadata": { "name": name }, "spec": spec }))
+            seen.first(&json!({ "metadata": metadata, "spec": spec }))
         };
-        let seconds = |n| Some(Duration::from_secs(n));
-        assert_eq!([span("a", "x", 1), span("a", "x", 2)], [None; 2]);
-        assert_eq!(span("a", "x", 3), seconds(0));
-        assert_eq!([span("b", "x", 4), span("b", "x", 5)], [None; 2]);
-        assert_eq!(span("a", "x", 9), seconds(6));
-        assert_eq!([span("a", "y", 20), span("a", "y", 21)], [None; 2], "another clock");
-        assert_eq!(span("a", "y", 22), seconds(0));
-        assert_eq!(span("a", "y", 21), None, "a clock that was put back");
-        assert_eq!(seen.span(&json!({ "metadata": { "name": "c" }, "spec": {} })), None);
+        let at = |version, age| Some((version, Duration::from_secs(age)));
+        assert_eq!([first("a", "x", 1), first("a", "x", 2)], [None; 2]);
+        assert_eq!(first("a", "x", 3), at(1, 0));
+        assert_eq!([first("b", "x", 4), first("b", "x", 5)], [None; 2]);
+        assert_eq!(first("a", "x", 9), at(1, 6));
+        assert_eq!([first("a", "y", 20), first("a", "y", 21)], [None; 2], "another clock");
+        assert_eq!(first("a", "y", 22), at(7, 0));
+        assert_eq!(first("a", "y", 21), None, "a clock that was put back");
+        let empty = json!({ "metadata": { "name": "c", "resourceVersion": "11" }, "spec": {} });
+        assert_eq!(seen.first(&empty), None);
     }
 }
