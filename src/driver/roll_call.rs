@@ -12,6 +12,7 @@ use crate::lock::{
     CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Nonce, Role, RollCall, Successor,
 };
 use crate::protocol::State;
+use crate::time::timing::ceil_millis;
 
 /// How many answers may wait for their moment. Further calls go unanswered.
 const MAX_PENDING: usize = 4;
@@ -95,8 +96,7 @@ fn with_status(shared: &Shared, info: CandidateInfo) -> CandidateInfo {
     let leader = status.leader.as_ref();
     let cool_down = status.cool_down.filter(|_| role == Role::CoolingDown).map(|(ends, reason)| {
         let left = ends.saturating_since(shared.clock.now());
-        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        CoolDownLeft { left_ms, reason: reason.to_string().into() }
+        CoolDownLeft { left_ms: ceil_millis(left), reason: reason.to_string().into() }
     });
     CandidateInfo {
         role,

@@ -50,7 +50,7 @@ pub struct Chosen {
     pub nonce: Nonce,
     /// What people read.
     pub identity: Arc<str>,
-    /// Whether it has to be told, so that it receives the release.
+    /// Whether it has to be notified, so that it receives the release.
     pub has_sampled_hints: bool,
 }
 

@@ -229,9 +229,9 @@ async fn a_candidate_that_was_chosen_leads_next() {
     assert_eq!(*chosen, *leader.identity());
 }
 
-/// The leader receives all hints: its successor states that it does not, and is told.
+/// The leader receives all hints: its successor states that it does not, and is notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_without_queue_groups_tells_its_successor_with_them() {
+async fn a_leader_without_queue_groups_notifies_its_successor_with_them() {
     let env = env().await;
     let fleet = fleet(&env, 2).await;
     let leader = working(new_election("my_app", lock_of(&env, 0).await).identity("plain"));
@@ -243,7 +243,7 @@ async fn a_leader_without_queue_groups_tells_its_successor_with_them() {
     let mut calls = env.client().await.subscribe(calls).await.expect("a subscription");
     let to = Successor::Identity("c1".into());
     eventually("it hands over", async || leader.hand_over(to.clone()).await.ok()).await;
-    let told = async {
+    let notified = async {
         while let Some(call) = calls.next().await {
             let text = String::from_utf8_lossy(&call.payload).into_owned();
             if text.contains("\"candidate\"") {
@@ -251,7 +251,7 @@ async fn a_leader_without_queue_groups_tells_its_successor_with_them() {
             }
         }
     };
-    soon("the successor is told", told).await;
+    soon("the successor is notified", notified).await;
     drop(leads(&fleet[1]).await);
 }
 

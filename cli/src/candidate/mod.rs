@@ -35,7 +35,7 @@ pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;
 pub use signals::StopSignals;
-pub use status_line::{StatusLine, describe, standing};
+pub use status_line::{StatusLine, cooling_down, describe, standing};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 
 /// The flags of a candidate.
@@ -44,8 +44,8 @@ pub struct CandidateArgs {
     /// The election.
     #[arg(index = 1)]
     pub name: String,
-    /// The identity, shown as the holder [default: the host's name; with
-    /// Kubernetes POD_NAME, where it is set].
+    /// The identity, shown as the holder [default: the host's name; with Kubernetes POD_NAME, where
+    /// it is set].
     #[arg(long)]
     identity: Option<String>,
     /// Serve HTTP at this port of the loopback address, at this address and port, or at this Unix

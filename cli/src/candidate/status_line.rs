@@ -1,5 +1,6 @@
 //! The status line of a waiting candidate on a terminal. In a pipe there is none.
 
+use std::fmt::Display;
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
@@ -165,7 +166,12 @@ fn cool_down(election: &Election) -> Option<(Duration, WaitReason)> {
 fn describe_wait(left: Duration, reason: WaitReason, now: SystemTime) -> String {
     let ends = now.checked_add(left).and_then(time_format::from_system);
     let ends = ends.map(|ends| format!(" (until {})", time_format::time_of_day(ends)));
-    format!("cooling down for {:.1}s: {reason}{}", left.as_secs_f64(), ends.unwrap_or_default())
+    format!("{}{}", cooling_down(left, reason), ends.unwrap_or_default())
+}
+
+/// How long a holder does not lead yet, and why.
+pub fn cooling_down(left: Duration, reason: impl Display) -> String {
+    format!("cooling down for {:.1}s: {reason}", left.as_secs_f64())
 }
 
 fn name(leader: &Leader) -> String {

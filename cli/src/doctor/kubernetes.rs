@@ -298,8 +298,9 @@ fn fix(rights: &[Right<'_>], name: Option<&str>) -> String {
     let mut rules: Vec<(Right<'_>, Vec<&str>)> = Vec::new();
     for right in rights {
         let same = |(rule, _): &&mut (Right<'_>, Vec<&str>)| {
-            let named = rule.group == right.group && rule.name == right.name;
-            named && rule.resource == right.resource && rule.cluster_wide == right.cluster_wide
+            let mut rule = *rule;
+            rule.verb = right.verb;
+            rule == *right
         };
         match rules.iter_mut().find(same) {
             Some((_, verbs)) => verbs.push(right.verb),

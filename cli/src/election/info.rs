@@ -9,6 +9,7 @@ use incumbent::nats::{Finding, Severity};
 use serde_json::json;
 use time::OffsetDateTime;
 
+use crate::candidate::cooling_down;
 use crate::elections::Elections;
 use crate::elections::{ElectionStatus, LeaderStatus};
 use crate::error::{CliError, Code};
@@ -110,11 +111,8 @@ impl Info {
         }
         table(&statuses)?;
         let Some(CoolDownLeft { left_ms, reason, .. }) = waits else { return Ok(()) };
-        let (left, reason) =
-            (Duration::from_millis(left_ms).as_secs_f64(), text::printable(&reason));
-        output::line(format!(
-            "\nThe holder does not lead yet: it is cooling down for {left:.1}s: {reason}"
-        ))
+        let wait = cooling_down(Duration::from_millis(left_ms), text::printable(&reason));
+        output::line(format!("\nThe holder does not lead yet: it is {wait}"))
     }
 }
 

@@ -3,7 +3,7 @@
 #[cfg(feature = "nats")]
 use super::CandidateRequest;
 use super::{CandidateInfo, CoolDownLeft, HandoverAnswer, MAX_SITE_LEN};
-use crate::lock::codec::{MAX_DURATION, MAX_IDENTITY_LEN, display_identity};
+use crate::lock::codec::{MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity};
 
 /// The most bytes of an answer that are read.
 const MAX_ANSWER_LEN: usize = 6 * 1024;
@@ -49,7 +49,7 @@ pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
             }
         }),
         cool_down: info.cool_down.map(|CoolDownLeft { left_ms, reason }| CoolDownLeft {
-            left_ms: left_ms.min(MAX_DURATION.as_millis() as u64),
+            left_ms: ceil_millis(bounded_duration(left_ms)),
             reason: display_identity(&reason, MAX_REASON_LEN),
         }),
         ..info

@@ -280,7 +280,7 @@ pub struct CandidateInfo {
     #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "Option::is_none"))]
     pub cool_down: Option<CoolDownLeft>,
     /// Whether it receives a few of the hints, drawn at random: a leader that hands over to it
-    /// tells it, so that it receives the release.
+    /// notifies it, so that it receives the release.
     #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub has_sampled_hints: bool,
 }

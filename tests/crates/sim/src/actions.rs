@@ -48,7 +48,7 @@ impl World {
             }
             Action::Leader(_) => {
                 if let Some(mover) = &mut self.candidates[who].mover {
-                    mover.is_chosen(false);
+                    mover.chosen = false;
                 }
             }
             Action::Finished => {

@@ -271,7 +271,7 @@ impl Candidate {
     /// Whether a few hints are not enough for it now.
     pub fn wants_all_hints(&self, now: Time) -> bool {
         let local = self.local(now);
-        let chosen = self.mover.as_ref().is_some_and(|mover| mover.wants_all_hints());
+        let chosen = self.mover.as_ref().is_some_and(|mover| mover.chosen);
         chosen || self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(local))
     }
 

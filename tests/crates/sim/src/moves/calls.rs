@@ -67,7 +67,7 @@ impl World {
         self.deliver_call(&Call { id, by: None, request, within: Duration::from_secs(3) });
     }
 
-    /// The leader tells the candidate that it hands over to. Nothing waits for the answer.
+    /// The leader notifies the candidate that it hands over to. Nothing waits for the answer.
     pub(super) fn call_successor(&mut self, who: usize, to: Nonce) {
         let request = CandidateRequest::Succeed(Successor::Candidate(to));
         let (id, life) = (self.next_call(), self.candidates[who].life);
@@ -134,7 +134,7 @@ impl World {
                 return;
             }
             CandidateRequest::Succeed(Successor::Candidate(to)) if *to == own && !leads => {
-                mover.is_chosen(true);
+                mover.chosen = true;
             }
             _ => return,
         }

@@ -49,8 +49,8 @@ pub struct Mover {
     aside: bool,
     /// Since when it leads.
     began: Option<Instant>,
-    /// The leader hands over to it, and has told it.
-    chosen: bool,
+    /// The leader hands over to it, and has notified it: it receives all hints, to see the release.
+    pub chosen: bool,
     call: Option<InFlight>,
 }
 
@@ -137,16 +137,6 @@ impl Mover {
     /// It leads from now on, or no longer does.
     pub fn leads(&mut self, began: Option<Instant>) {
         self.began = began;
-    }
-
-    /// It has been told that the leader hands over to it, or the leader has changed since.
-    pub fn is_chosen(&mut self, chosen: bool) {
-        self.chosen = chosen;
-    }
-
-    /// Whether it receives all hints, to see the release.
-    pub fn wants_all_hints(&self) -> bool {
-        self.chosen
     }
 }
 
