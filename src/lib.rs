@@ -108,8 +108,7 @@ pub use lock::{
 pub use lock_url::LockUrl;
 pub use protocol::{Backoff, BackoffPolicy, Cause, CoolDown, Leader, State, WaitReason};
 pub use set::{
-    LedShard, Set, SetBuilder, SetError, ShardChange, ShardStatus, check_shards, new_set,
-    present_member, shard_of,
+    LedShard, Set, SetBuilder, SetError, ShardChange, ShardStatus, check_shards, new_set, shard_of,
 };
 pub use time::clock;
 pub use util::changes::Changes;

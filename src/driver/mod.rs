@@ -254,7 +254,6 @@ impl Driver {
             Input::Checked(result) => self.checked(result),
             Input::StandAside(aside) => self.stand_aside(aside),
             Input::Standing(standing) => self.stand_as(standing),
-            Input::Take(request) => self.take_at_once(&request),
             Input::Rank(rank) => self.handle(Event::Rank(rank)),
             Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {

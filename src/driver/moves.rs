@@ -221,31 +221,17 @@ impl Driver {
     /// A member of the set that leads less asks for this shard.
     fn on_take(&mut self, lock: usize, call: &RollCall, request: &TakeRequest) {
         let reply = ReplyTo::Call(lock, call.clone());
-        match self.give(request, |moves, now| moves.take(now, request.clone())) {
+        match self.give(request) {
             Ok(()) => self.call_ready(reply),
             Err(refusal) => self.reply(reply, Err(refusal.into())),
         }
     }
 
-    /// The same where members know each other by their presence entries.
-    pub(super) fn take_at_once(&mut self, request: &TakeRequest) {
-        match self.give(request, |moves, now| moves.take_at_once(now, request)) {
-            Ok(Chosen { nonce, identity, .. }) => {
-                self.drain_before(Event::HandOver { to: nonce, identity });
-            }
-            Err(why) => debug!("not handing over: {why}"),
-        }
-    }
-
     /// Counts the shard as one that is on its way, if the member and the leader agree.
-    fn give<T>(
-        &mut self,
-        request: &TakeRequest,
-        agree: impl FnOnce(&mut Moves, Instant) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+    fn give(&mut self, request: &TakeRequest) -> Result<(), Refusal> {
         let now = self.now();
         self.set_part.as_mut().ok_or(Refusal::OtherSet)?.give(request)?;
-        agree(&mut self.moves().moves, now).inspect_err(|_| self.keep_shard())
+        self.moves().moves.take(now, request.clone()).inspect_err(|_| self.keep_shard())
     }
 
     /// The leader leads on, unless it drains already.

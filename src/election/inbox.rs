@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::coop::poll_proceed;
 
 use super::hand_over::HandOverError;
-use crate::lock::{Advertisement, Hint, Standing, Successor, TakeRequest};
+use crate::lock::{Advertisement, Hint, Standing, Successor};
 use crate::protocol::Rank;
 
 /// Where the outcome of a handover goes: the identity of the successor.
@@ -46,8 +46,6 @@ pub(crate) enum Input {
     StandAside(bool),
     /// How ready the member of the set is that the candidate belongs to.
     Standing(Standing),
-    /// A member of the set that is there, and leads less, asks for this shard.
-    Take(Box<TakeRequest>),
     /// When the candidate acquires a vacant entry from now on.
     Rank(Rank),
     Stop,

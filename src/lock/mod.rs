@@ -124,6 +124,12 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         true
     }
 
+    /// Whether candidates hear [roll calls](Self::call_roll), by which the members of a set know
+    /// each other. Default: the lock carries none.
+    fn carries_messages(&self) -> bool {
+        false
+    }
+
     /// Reads the last write to an election, never a stale one.
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError>;
 
@@ -233,6 +239,10 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
 
     fn holds_many(&self) -> bool {
         (**self).holds_many()
+    }
+
+    fn carries_messages(&self) -> bool {
+        (**self).carries_messages()
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {

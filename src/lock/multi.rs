@@ -156,6 +156,11 @@ impl Lock for MultiLock {
         self.members.iter().all(|member| member.lock.holds_many())
     }
 
+    /// A roll call goes to each of them.
+    fn carries_messages(&self) -> bool {
+        self.members.iter().any(|member| member.lock.carries_messages())
+    }
+
     async fn read(&self, _: &str, _: Duration) -> Result<Reading, LockError> {
         self.no_lock()
     }

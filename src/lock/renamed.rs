@@ -51,6 +51,10 @@ impl Lock for Renamed {
         false
     }
 
+    fn carries_messages(&self) -> bool {
+        self.lock.carries_messages()
+    }
+
     async fn read(&self, _: &str, timeout: Duration) -> Result<Reading, LockError> {
         self.lock.read(&self.name, timeout).await
     }

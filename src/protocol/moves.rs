@@ -167,17 +167,6 @@ impl Moves {
         self.call(Reason::Taken(request))
     }
 
-    /// The same where the request itself shows that the member is ready: no roll call is made.
-    pub fn take_at_once(&mut self, now: Instant, request: &TakeRequest) -> Result<Chosen, Refusal> {
-        self.check_voluntary(now)?;
-        if self.calling.is_some() {
-            return Err(Refusal::Busy);
-        }
-        self.chosen = Some(request.by);
-        let identity = Arc::clone(&request.identity);
-        Ok(Chosen { nonce: request.by, identity, has_sampled_hints: false })
-    }
-
     /// A candidate of this priority was heard to ask the leader: one of lower priority asks later,
     /// unless it sees another leader first.
     pub fn overheard(&mut self, priority: u8) {

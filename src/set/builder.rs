@@ -12,7 +12,6 @@ use super::calls::ShardCallbacks;
 use super::change::ShardChange;
 use super::driver::{self, SetParts};
 use super::handle::{Set, changes_of};
-use super::presence::{self, MaybePresence};
 use super::resizing::{lock_of_both, name_of};
 use super::shared::SetShared;
 use crate::builder::{ElectionBuilder, StartError, default_identity, new_election};
@@ -54,7 +53,8 @@ pub fn check_shards(shards: u32, resizing: Option<u32>) -> Result<(), SetError> 
 
 /// Begins to describe a member of the set `name` on `lock`: many elections, evenly held.
 ///
-/// Nothing happens before [`start`](SetBuilder::start): see [`SetBuilder`] for an example.
+/// Nothing happens before [`start`](SetBuilder::start): see [`SetBuilder`] for an example. The lock
+/// must [carry messages](Lock::carries_messages).
 pub fn new_set(name: impl Into<String>, lock: impl Lock) -> SetBuilder {
     SetBuilder {
         name: name.into(),
@@ -140,6 +140,11 @@ pub enum SetError {
         "this lock keeps every election in one object: set none, so that each shard has its own"
     )]
     OneElection,
+    /// The lock carries no messages between members.
+    #[error(
+        "this lock carries no messages, by which the members of a set know each other: use a lock on NATS, PostgreSQL (listening), Kubernetes or in memory"
+    )]
+    NoMessages,
     /// The election of a shard cannot start.
     #[error(transparent)]
     Election(#[from] StartError),
@@ -303,6 +308,9 @@ impl SetBuilder {
         if !self.lock.holds_many() {
             return Err(SetError::OneElection);
         }
+        if !self.lock.carries_messages() {
+            return Err(SetError::NoMessages);
+        }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let seed = getrandom::u64().map_err(|_| StartError::NoRandomness)?;
         let identity: Arc<str> = match self.identity {
@@ -361,15 +369,7 @@ impl SetBuilder {
         let set = Set::new(Arc::clone(&shared), Arc::clone(&elections));
         let member = SetMember::new(settings, self.clock.now());
         let (clock, check, aside) = (self.clock, self.check, self.aside);
-        let name = presence::name_of(&shared.name, &shared.identity);
-        let presence = new_election(name, Arc::clone(&self.lock))
-            .identity(&*shared.identity)
-            .shared_clock(Arc::clone(&clock))
-            .lease(lease);
-        let lock = self.lock;
-        let presence = MaybePresence::NotNeeded(Box::new(presence));
-        let parts =
-            SetParts { member, elections, shared, share, lock, presence, clock, check, aside };
+        let parts = SetParts { member, elections, shared, share, clock, check, aside };
         driver::spawn(&runtime, parts, inputs);
         Ok((set, changes))
     }

@@ -10,12 +10,10 @@ mod calls;
 mod change;
 mod driver;
 mod handle;
-mod presence;
 mod resizing;
 mod shared;
 
 pub use builder::{SetBuilder, SetError, check_shards, new_set};
 pub use change::ShardChange;
 pub use handle::{LedShard, Set, ShardStatus};
-pub use presence::present_member;
 pub use resizing::shard_of;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use incumbent::{Set, ShardChange, new_set};
+use incumbent::{Set, SetError, ShardChange, new_set};
 
 use super::{Service, change, soon};
 
@@ -45,8 +45,15 @@ async fn leads_shards(set: &Set, wanted: usize) {
 }
 
 /// A member that joins gets its part by handovers; what a member leads that stops, the others lead.
+/// A lock by which members cannot know each other is refused.
 pub async fn members_of_a_set_lead_its_shards_evenly<S: Service>() {
     let service = S::start().await;
+    let lock = service.lock_of_many().await;
+    if !lock.carries_messages() {
+        let refused = new_set("my-set", lock).shards(SHARDS).start().err();
+        assert_eq!(refused, Some(SetError::NoMessages));
+        return;
+    }
     let work = Work::default();
     let first = member(&service, &work, "first").await;
     leads_shards(&first, 4).await;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, RollCall};
 use serde_json::json;
 
@@ -11,15 +10,14 @@ use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, check_name};
 use crate::output::{self, Format, Printing};
-use crate::view::{MemberView, SetView, present, ranges, shard_of, stated};
+use crate::view::{MemberView, SetView, ranges, shard_of, stated};
 
 /// Show who leads each shard of the set NAME, and how much each member leads.
 ///
 /// The imbalance is the greatest number of shards per weight that a ready member leads, less the
-/// least one. Members that lead nothing are known by a roll call, where the lock carries one: those
-/// that are slow, cut off or of other programs are missing. Where it carries none, they are known
-/// by entries of their own, which a crash leaves behind for a lease or longer. The number of shards
-/// is as each member states it, with the other one while it changes (`set run --resizing`).
+/// least one. Members that lead nothing are known by a roll call: those that are slow, cut off or of
+/// other programs are missing. The number of shards is as each member states it, with the other one
+/// while it changes (`set run --resizing`).
 #[derive(Args)]
 pub struct SetInfo {
     /// The set.
@@ -43,17 +41,10 @@ impl SetInfo {
         // Every member takes part in each election: one of them will do.
         let first = format!("{}.0", self.name);
         let elections = Elections::open(lock, Some(&first)).await?;
-        let called = elections.call_roll(&first, CandidateRequest::Identify, self.within).await;
-        let roll = match called {
-            Ok(roll) => Some(roll),
-            Err(failure) if failure.code() == Some(Code::Failed) => None, // it carries none
-            Err(failure) => return Err(failure),
-        };
+        let members = elections.call_roll(&first, CandidateRequest::Identify, self.within).await?;
         let statuses = elections.list().await?;
-        let present = present(&self.name, &statuses);
-        let members = roll.as_deref().unwrap_or(&present);
         let listed = statuses.iter().filter_map(|status| shard_of(&self.name, &status.election));
-        let shards = self.shards.or_else(|| stated(members));
+        let shards = self.shards.or_else(|| stated(&members));
         let shards = shards.or_else(|| listed.max().map(|last| last + 1)).ok_or_else(|| {
             let message = format!(
                 "set {}: no member answers, and there is no trace of a shard; see --shards",
@@ -61,23 +52,20 @@ impl SetInfo {
             );
             CliError::new(Code::NotFound, message)
         })?;
-        let view = SetView::new(&self.name, shards, &statuses, members);
+        let view = SetView::new(&self.name, shards, &statuses, &members);
         match self.printing.output {
-            Format::Json => self.print_json(&view, roll.as_deref()),
-            Format::Table => self.print(&view, roll.is_some()),
+            Format::Json => self.print_json(&view),
+            Format::Table => self.print(&view),
         }
     }
 
-    fn print(&self, view: &SetView, has_roll: bool) -> Result<(), CliError> {
+    fn print(&self, view: &SetView) -> Result<(), CliError> {
         let (shards, members) = (view.shards.len(), view.members.len());
         output::line(format!(
             "Set {}: {shards} shards, {members} members, imbalance {}",
             output::bold(&self.name),
             shown(view.imbalance())
         ))?;
-        if !has_roll {
-            output::line("  the lock carries no roll calls: members are those of the entries")?;
-        }
         if !view.differing.is_empty() {
             let stated: Vec<_> = view.differing.iter().map(u32::to_string).collect();
             output::line(format!(
@@ -116,7 +104,7 @@ impl SetInfo {
         output::table(["shard", "leader", "token"], rows)
     }
 
-    fn print_json(&self, view: &SetView, roll: Option<&[CandidateInfo]>) -> Result<(), CliError> {
+    fn print_json(&self, view: &SetView) -> Result<(), CliError> {
         let member = |(identity, member): (&String, &MemberView)| {
             json!({
                 "identity": identity,
@@ -136,7 +124,6 @@ impl SetInfo {
         });
         output::json(&json!({
             "set": self.name,
-            "roll_call": roll.is_some(),
             "members": view.members.iter().map(member).collect::<Vec<_>>(),
             "imbalance": view.imbalance(),
             "leaderless": view.leaderless(),

@@ -21,6 +21,6 @@ pub use self::model::{Model, TAIL};
 pub use self::moment::Moment;
 pub use self::observation::{Observation, Origin};
 pub use self::sets::{set_of, summary};
-pub use self::shards::{MemberView, SetView, present, ranges, shard_of, stated};
+pub use self::shards::{MemberView, SetView, ranges, shard_of, stated};
 pub use self::source::{Source, forward};
 pub use self::transition::{Transition, lost, millis};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::election::ElectionView;
-use super::shards::{SetView, present, shard_of};
+use super::shards::{SetView, shard_of};
 use crate::elections::ElectionStatus;
 
 /// A set whose shards are among the elections.
@@ -36,7 +36,7 @@ pub fn sets<'a>(elections: impl Iterator<Item = &'a ElectionView> + Clone) -> Ve
     found.into_iter().map(|set| summary(set, elections.clone())).collect()
 }
 
-/// One set. Its members are those of the last roll call of a shard, or else those with an entry.
+/// One set. Its members are those of the last roll call of a shard, and those that lead.
 pub fn summary<'a>(
     set: &str,
     elections: impl Iterator<Item = &'a ElectionView> + Clone,
@@ -52,9 +52,9 @@ pub fn summary<'a>(
     let shards = parts.clone().filter_map(|known| shard_of(set, known.name())).max();
     let rolls = parts.filter(|known| shard_of(set, known.name()).is_some());
     let roll = rolls.filter_map(ElectionView::candidates).max_by_key(|roll| roll.read.at);
-    let roll = roll.map_or_else(|| present(set, &statuses), |roll| roll.list().to_vec());
+    let roll = roll.map_or(&[][..], |roll| roll.list());
     let shards = shards.map_or(0, |last| last.saturating_add(1)).min(MAX_SHARDS);
-    let view = SetView::new(set, shards, &statuses, &roll);
+    let view = SetView::new(set, shards, &statuses, roll);
     SetSummary {
         set: set.to_owned(),
         shards: view.shards.len(),

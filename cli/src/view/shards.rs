@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use incumbent::CandidateInfo;
 use incumbent::lock::{MemberLoad, Standing};
-use incumbent::{CandidateInfo, present_member};
 
 use crate::elections::ElectionStatus;
 
@@ -37,15 +37,6 @@ pub fn shard_of(set: &str, election: &str) -> Option<u32> {
     let shard = number.parse().ok()?;
     // Not `+7` or `07`, which are other elections.
     (shard < u32::MAX && format!("{shard}") == number).then_some(shard)
-}
-
-/// The members that hold an entry of their own, as where the lock carries no roll calls.
-pub fn present(set: &str, elections: &[ElectionStatus]) -> Vec<CandidateInfo> {
-    let present = elections.iter().filter_map(|status| {
-        let holder = status.holder()?;
-        present_member(set, &status.election, &holder.leader, holder.advertisement.as_deref()?)
-    });
-    present.collect()
 }
 
 /// How many shards the members state that the set has: the greatest number.

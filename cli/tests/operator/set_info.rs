@@ -28,7 +28,7 @@ async fn leaders_loads_and_idle_members_are_shown() {
         (found["members"].as_array()?.len() == 2).then_some(found)
     })
     .await;
-    assert_eq!((&found["set"], &found["roll_call"]), (&"shop".into(), &true.into()));
+    assert_eq!(found["set"], "shop");
     assert_eq!(found["shards"].as_array().map(Vec::len), Some(4), "as the members state");
     assert_eq!(found["shards"][3]["leader"], "first");
     assert!(found["shards"][3]["token"].as_u64().is_some_and(|token| token > 0), "{found}");
@@ -54,29 +54,6 @@ async fn leaders_loads_and_idle_members_are_shown() {
     shell.expect_refusal(&["set", "info", "other", "--within", "100ms"], line, 3);
     shell.expect_refusal(&["set", "info", "a b"], "is not a valid election name", 2);
     shell.expect_refusal(&["set", "info", "shop", "--within", "1h"], "--within is at most 30s", 2);
-}
-
-#[tokio::test]
-async fn lock_without_roll_calls_shows_the_leaders() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    let url = format!("sqlite:{}", shell.home().join("locks.db").display());
-    let mut first = member(&shell, "first", &["--lock", &url]);
-    for _ in 0..4 {
-        first.line_with("up");
-    }
-    let _idle = member(&shell, "idle", &["--stand-aside", "--lock", &url]);
-    let found = eventually("both members hold entries", async || {
-        let found = shell.json(&["set", "info", "shop", "--lock", &url, "-o", "json"]);
-        (found["members"].as_array()?.len() == 2).then_some(found)
-    })
-    .await;
-    assert_eq!(found["roll_call"], false);
-    assert_eq!(found["members"][0]["leads"], 4);
-    assert_eq!(found["members"][1]["standing"], "aside");
-    assert_eq!(found["shards"][0]["leader"], "first");
-    let text = shell.out(&["set", "info", "shop", "--lock", &url]);
-    assert!(text.contains("the lock carries no roll calls"), "{text}");
 }
 
 #[tokio::test]

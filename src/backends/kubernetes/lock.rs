@@ -46,6 +46,10 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         self.inner.object.is_none()
     }
 
+    fn carries_messages(&self) -> bool {
+        true
+    }
+
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         self.inner.read(name, timeout).await
     }

@@ -182,6 +182,10 @@ impl Lock for MemoryLock {
         check_not_empty(name)
     }
 
+    fn carries_messages(&self) -> bool {
+        true
+    }
+
     async fn read(&self, name: &str, _timeout: Duration) -> Result<Reading, LockError> {
         self.candidate_request(|state, _| {
             // A tombstone lives as long as any lease, so an empty slot proves that there is no

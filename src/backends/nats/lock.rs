@@ -306,6 +306,10 @@ impl Lock for NatsLock {
         check_key(name)
     }
 
+    fn carries_messages(&self) -> bool {
+        true
+    }
+
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         // Renewals need no permit; reads do, so that a process which starts thousands of elections
         // at once neither floods the server nor holds thousands of requests in memory.

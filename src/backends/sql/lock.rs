@@ -39,6 +39,11 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
         true
     }
 
+    /// Whether candidates hear roll calls.
+    fn carries_messages(&self) -> bool {
+        false
+    }
+
     fn seen(&self) -> &NewestRevisions;
 
     fn subscribers(&self) -> &Subscribers;
@@ -140,6 +145,10 @@ impl<D: Database> Lock for SqlLock<D> {
 
     fn check_name(&self, name: &str) -> Result<(), String> {
         check_name(name)
+    }
+
+    fn carries_messages(&self) -> bool {
+        self.database.carries_messages()
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {

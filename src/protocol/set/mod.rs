@@ -93,19 +93,9 @@ impl SetMember {
         }
     }
 
-    /// The lease of the elections.
-    pub fn lease(&self) -> Duration {
-        self.settings.lease
-    }
-
     /// The next thing to do; `None` when all is done for now.
     pub fn poll_action(&mut self) -> Option<SetAction> {
         self.actions.pop_front()
-    }
-
-    /// The shards that are on their way to this member.
-    pub fn taking(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..).zip(&self.shards).filter(|(_, state)| state.taking.is_some()).map(|(shard, _)| shard)
     }
 
     /// How many members are known, this one among them.

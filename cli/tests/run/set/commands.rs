@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use super::{SERVE, STUBBORN, is_gone, member, server, serving};
-use crate::env::{LEASE, incumbent};
+use crate::env::LEASE;
 use crate::http::{free_port, get};
 
 #[tokio::test]
@@ -212,29 +212,4 @@ async fn http_serves_the_shards() {
     let (_, metrics) = get(&address, "/metrics").expect("it listens");
     let leads = "incumbent_leader{election=\"shop.1\",identity=\"first\"} 1";
     assert!(metrics.contains(leads), "{metrics}");
-}
-
-/// Members of a lock without roll calls do not crash.
-#[tokio::test]
-async fn set_of_a_file_is_led() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let url = format!("sqlite:{}", directory.path().join("locks.db").display());
-    let start = |identity| {
-        let mut command = incumbent();
-        command.args(["set", "run", "shop", "--shards", "2", "--lease", "2s", "--lock", &url]);
-        command.args(["--identity", identity, "--", "sh", "-c", SERVE, "sh", "{shard}"]);
-        crate::env::Candidate::start(command)
-    };
-    let mut first = start("first");
-    let (a, b) = (serving(&mut first).await, serving(&mut first).await);
-    assert_eq!(a.0 + b.0, 1, "both shards");
-    let mut second = start("second");
-    second.wait_for_handlers().await;
-    first.signal(Signal::TERM);
-    assert_eq!(first.exit_code().await, Some(128 + 15));
-    let mut of_second = [serving(&mut second).await.0, serving(&mut second).await.0];
-    of_second.sort_unstable();
-    assert_eq!(of_second, [0, 1]);
-    second.signal(Signal::TERM);
-    assert_eq!(second.exit_code().await, Some(128 + 15));
 }

@@ -35,6 +35,21 @@ fn bad_input_is_refused_in_one_line() {
 }
 
 #[test]
+fn lock_without_messages_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite:{}", directory.path().join("locks.db").display());
+    let set = ["set", "run", "shop", "--shards", "2", "--lock", &url, "--", "true"];
+    let seats = ["run", "shop", "--seats", "2", "--lock", &url, "--", "true"];
+    for arguments in [&set[..], &seats] {
+        let output = incumbent().args(arguments).output().expect("it starts");
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        assert!(stderr.starts_with("incumbent: this lock carries no messages"), "{stderr}");
+        assert!(stderr.contains("use a lock on NATS, PostgreSQL"), "{stderr}");
+        assert_eq!((stderr.lines().count(), output.status.code()), (1, Some(2)), "{stderr}");
+    }
+}
+
+#[test]
 fn missing_and_malformed_flags_are_refused() {
     for (arguments, text) in [
         (&["shop", "--", "true"][..], "--shards <N>"),

@@ -59,6 +59,10 @@ impl Database for LockState {
         self.listens
     }
 
+    fn carries_messages(&self) -> bool {
+        self.listens
+    }
+
     fn seen(&self) -> &NewestRevisions {
         &self.seen
     }

@@ -1,7 +1,7 @@
 //! What is wrong with sets.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Decisions, Scenarios, Sets};
+use crate::instrument::Instrument::{Databases, Decisions, Scenarios, Sets};
 
 pub(super) const OF_SETS: &[Mutation] = &[
     Mutation {
@@ -220,6 +220,15 @@ pub(super) const OF_SETS: &[Mutation] = &[
             "self.eligible",
         )],
         noticed_by: &[Decisions],
+    },
+    Mutation {
+        name: "members of a set hold elections by which they cannot know each other",
+        edits: &[edit(
+            "src/set/builder.rs",
+            "if !self.lock.carries_messages() {",
+            "if false && !self.lock.carries_messages() {",
+        )],
+        noticed_by: &[Databases],
     },
     Mutation {
         name: "a member at its bound begins to work on one shard more",

@@ -1,7 +1,5 @@
 //! Runs a member of a set: one task that watches all its elections.
 
-mod members;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +9,9 @@ use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamE
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tracing::{Instrument, debug, info, info_span};
+use tracing::{Instrument, debug, info, info_span, warn};
 
-use super::presence::{MaybePresence, Present};
+use super::change::ShardChange;
 use super::shared::{SetInput, SetShared};
 use crate::driver::health::{HealthCheck, record};
 use crate::driver::move_state::standing;
@@ -21,7 +19,7 @@ use crate::driver::set_part::SharedShare;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Lock, LockError, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Successor, TakeRequest,
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
 use crate::protocol::{Health, Rank, State};
@@ -39,8 +37,6 @@ pub(super) struct SetParts {
     pub elections: Arc<[Election]>,
     pub shared: Arc<SetShared>,
     pub share: SharedShare,
-    pub lock: Arc<dyn Lock>,
-    pub presence: MaybePresence,
     pub clock: Arc<dyn Clock>,
     pub check: Option<HealthCheck>,
     pub aside: bool,
@@ -48,7 +44,7 @@ pub(super) struct SetParts {
 
 /// Spawns the member. Its task ends after [`SetInput::Stop`].
 pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedReceiver<SetInput>) {
-    let SetParts { member, elections, shared, share, lock, presence, clock, check, aside } = parts;
+    let SetParts { member, elections, shared, share, clock, check, aside } = parts;
     let span = info_span!("set", name = %shared.name, identity = %shared.identity);
     let health = check.as_ref().map(HealthCheck::unchecked);
     let checks = check.map(|check| {
@@ -60,13 +56,10 @@ pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedRe
     let calls = FuturesUnordered::new();
     let driver = Driver {
         telemetry: SetTelemetry::new(&shared.name, &shared.identity),
-        read_at: clock.now() + member.lease(),
         member,
         elections,
         shared,
         share,
-        lock,
-        presence,
         clock,
         health,
         aside,
@@ -80,7 +73,6 @@ pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedRe
 /// The outcome of a call.
 enum Outcome {
     Roll(Result<Vec<CandidateInfo>, LockError>),
-    Present(Result<Vec<Present>, LockError>),
     Take(u32, TakeOutcome),
     GiveAway(u32, TakeOutcome),
 }
@@ -90,10 +82,6 @@ struct Driver {
     elections: Arc<[Election]>,
     shared: Arc<SetShared>,
     share: SharedShare,
-    lock: Arc<dyn Lock>,
-    presence: MaybePresence,
-    /// When to read the presence entries next.
-    read_at: Instant,
     clock: Arc<dyn Clock>,
     health: Option<Health>,
     aside: bool,
@@ -132,8 +120,7 @@ impl Driver {
                 self.perform(action);
             }
             self.telemetry.update(self.share.load(), self.member.known_members());
-            let read = self.advance_presence(now);
-            let wake = self.member.next_wake(now).into_iter().chain(read).min();
+            let wake = self.member.next_wake(now);
             if let Some(wake) = wake {
                 sleep.reset(wake);
             }
@@ -153,9 +140,6 @@ impl Driver {
         }
         let elections = Arc::clone(&self.elections);
         futures_util::future::join_all(elections.iter().map(Election::stop)).await;
-        if let MaybePresence::Held(presence) = &self.presence {
-            presence.stop().await;
-        }
     }
 
     fn update(&mut self, shard: u32) {
@@ -173,9 +157,6 @@ impl Driver {
     }
 
     fn perform(&mut self, action: SetAction) {
-        if let MaybePresence::Held(_) = self.presence {
-            return self.perform_by_presence(action);
-        }
         let election = |shard: u32| self.elections.get(shard as usize);
         match action {
             SetAction::Rank { shard, rank } => self.set_rank(shard, rank),
@@ -236,8 +217,23 @@ impl Driver {
                 self.telemetry.gave(outcome);
                 self.member.on_outcome(now, shard, outcome);
             }
-            Outcome::Roll(answers) => self.on_roll_answers(now, answers),
-            Outcome::Present(present) => self.on_present(now, present),
+            Outcome::Roll(answers) => self.on_roll(now, answers),
+        }
+    }
+
+    fn on_roll(&mut self, now: Instant, answers: Result<Vec<CandidateInfo>, LockError>) {
+        if let Err(error) = &answers {
+            debug!(%error, "cannot call the roll of the set");
+        }
+        let before = self.member.others_shards();
+        self.member.on_roll(now, answers.as_deref().ok());
+        if let Some(others) = self.member.others_shards().filter(|o| Some(*o) != before) {
+            self.shared.publish(ShardChange::OtherNumber { shards: others });
+            warn!(
+                own = self.elections.len(),
+                others,
+                "another member has another number of shards: acquiring none beside it; see resizing() and docs/sets.md"
+            );
         }
     }
 
