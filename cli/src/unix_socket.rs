@@ -1,13 +1,15 @@
 //! Unix sockets to listen at, below a path.
 
-use std::fs;
+use std::env;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{geteuid, umask};
+use tempfile::TempDir;
 
 use crate::error::{CliError, Code};
 
@@ -20,13 +22,62 @@ impl Drop for SocketFile {
     }
 }
 
-/// A new socket at this path with this mode. One that a killed process left is replaced; `other`
+fn failed(path: &Path, error: &io::Error) -> CliError {
+    CliError::new(Code::Failed, format!("cannot listen at {}: {error}", path.display()))
+}
+
+/// A new socket with its path, in a new directory that no other user may enter, and that is removed
+/// with its handle.
+pub fn bind_new() -> Result<(UnixListener, PathBuf, TempDir), CliError> {
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let mut bases = vec![env::temp_dir(), "/dev/shm".into()]; // the latter also without a writable disk
+    bases.splice(..0, runtime.filter(|base| base.is_absolute()));
+    let private = Permissions::from_mode(0o700);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("incumbent-").permissions(private);
+    let mut reasons = Vec::new();
+    for base in bases {
+        let bound =
+            builder.tempdir_in(&base).map_err(|error| failed(&base, &error)).and_then(|own| {
+                let path = own.path().join("socket");
+                Ok((bind(&path, "process")?, path, own))
+            });
+        match bound {
+            Ok(bound) => return Ok(bound),
+            Err(why) => reasons.push(why.to_string()),
+        }
+    }
+    let message = format!("{}; set TMPDIR to a directory of this user", reasons.join("; "));
+    Err(CliError::new(Code::Failed, message))
+}
+
+/// A new socket of this user at this path, in a directory that no other user may enter. Creates a
+/// missing directory.
+pub fn bind_private(path: &Path, other: &str) -> Result<UnixListener, CliError> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => created.map_err(|error| failed(path, &error))?,
+    }
+    let found = fs::symlink_metadata(directory).map_err(|error| failed(path, &error))?;
+    let is_ours = found.is_dir() && found.uid() == geteuid().as_raw();
+    if !is_ours || found.mode() & 0o077 != 0 {
+        let message = format!(
+            "cannot listen at {}: other users may enter {}: name a new directory, or one of this \
+             user with mode 700",
+            path.display(),
+            directory.display()
+        );
+        return Err(CliError::new(Code::Failed, message));
+    }
+    bind(path, other)
+}
+
+/// A new socket of this user at this path. One that a killed process left is replaced; `other`
 /// names the process that may listen there.
-pub fn bind(path: &Path, mode: u32, other: &str) -> Result<UnixListener, CliError> {
-    let failed = |error: io::Error| {
-        let message = format!("cannot listen at {}: {error}", path.display());
-        CliError::new(Code::Failed, message)
-    };
+pub fn bind(path: &Path, other: &str) -> Result<UnixListener, CliError> {
+    let failed = |error: io::Error| failed(path, &error);
     let is_socket = fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     if is_socket {
         match UnixStream::connect(path) {
@@ -45,7 +96,5 @@ pub fn bind(path: &Path, mode: u32, other: &str) -> Result<UnixListener, CliErro
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
-    let listener = listener.map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
-    Ok(listener)
+    listener.map_err(failed)
 }

@@ -29,18 +29,11 @@ pub async fn check(address: &Path, report: &mut Report) {
                  --lock and the credentials of the programs"
             ),
         ),
-        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => report.warning(
-            CHECK,
-            format!(
-                "{shown}: this user may not connect, so after a crash the lease decides; see \
-                 --mode of `incumbent sentinel`"
-            ),
-        ),
         Err(why) => report.warning(
             CHECK,
             format!(
-                "none at {shown}, so after a crash the lease decides: {why}; start it with \
-                 `incumbent sentinel --listen`, or correct INCUMBENT_SENTINEL"
+                "none at {shown}, so after a crash the lease decides: {why}; start it as this \
+                 user, or correct INCUMBENT_SENTINEL"
             ),
         ),
     }
@@ -52,6 +45,7 @@ async fn ask(address: &Path) -> io::Result<(usize, usize, Option<String>)> {
     stream.write_all(&encode(&SentinelMessage::Status)).await?;
     match read_message(&mut BufReader::new(stream), &mut Vec::new()).await? {
         SentinelReply::Status { processes, terms, problem } => Ok((processes, terms, problem)),
+        SentinelReply::Refused { reason } => Err(io::Error::other(reason)),
         _ => Err(io::Error::other("it sent another reply than its status")),
     }
 }

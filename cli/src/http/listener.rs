@@ -73,7 +73,7 @@ impl HttpListener {
                 Socket::Tcp(TcpListener::bind(address).await.map_err(|error| cannot(&error))?)
             }
             Address::Unix(path) => {
-                let socket = unix_socket::bind(path, 0o600, "process")?;
+                let socket = unix_socket::bind(path, "process")?;
                 let file = SocketFile(path.clone());
                 socket.set_nonblocking(true)?;
                 Socket::Unix(UnixListener::from_std(socket)?, file)

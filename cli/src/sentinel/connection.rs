@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use incumbent::protocol::RegisteredTerm;
 use incumbent::sentinel::{SentinelMessage, SentinelReply, VERSION, encode, read_message};
-use rustix::process::Pid;
+use rustix::process::{Pid, geteuid};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -45,8 +45,13 @@ pub async fn serve(stream: UnixStream, shared: Shared) {
 }
 
 async fn serve_process(stream: UnixStream, shared: Shared) -> io::Result<()> {
-    let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
+    let peer = stream.peer_cred()?;
+    let pid = peer.pid().and_then(Pid::from_raw);
     let (reader, mut writer) = stream.into_split();
+    if peer.uid() != geteuid().as_raw() {
+        let reason = "it serves its own user only: start it as the user of the program";
+        return refuse(&mut writer, reason.to_owned()).await;
+    }
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
     let process = loop {
@@ -67,7 +72,7 @@ async fn serve_process(stream: UnixStream, shared: Shared) -> io::Result<()> {
                 }
             }
             (SentinelMessage::Hello { .. }, None) => {
-                let reason = "the process is not visible: it needs the host's PID namespace";
+                let reason = "the process is in another PID namespace: share it, as by shareProcessNamespace of a pod";
                 return refuse(&mut writer, reason.to_owned()).await;
             }
             _ => return refuse(&mut writer, "the first message must be hello".to_owned()).await,

@@ -17,16 +17,17 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::info;
 
 use self::connection::Shared;
-use self::server::{Server, bind};
-use crate::candidate::{StopSignals, systemd};
+use self::server::Server;
+use crate::candidate::StopSignals;
 use crate::error::CliError;
 use crate::lock_args::{LockArgs, SelectedLock, not_for_life};
+use crate::unix_socket::{self, SocketFile};
 
 pub use self::locks::SentinelLocks;
 pub use self::registry::{RELEASE_TIMEOUT, Registry};
 
-/// How long a sentinel of a host tries to release.
-const HOST_RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a sentinel that listens tries to release.
+const LISTENING_RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Release the elections of a program at once if it crashes.
 ///
@@ -39,8 +40,9 @@ const HOST_RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 /// reaps orphans, and exits with the program's code. The program finds it by INCUMBENT_SENTINEL.
 /// What the program leaves behind is killed before its entries are released.
 ///
-/// With --listen it serves the programs of a host that connect to PATH. They declare that their
-/// work dies with their process. The mode of the socket decides who may connect.
+/// With --listen it serves the programs of its own user that connect to PATH, on one host or in one
+/// pod. They declare that their work dies with their process. No other user may enter the directory
+/// of PATH, which is created if it is missing.
 ///
 /// It connects to the lock by itself: give it the same --lock as the programs.
 #[derive(Debug, Args)]
@@ -49,12 +51,9 @@ pub struct Sentinel {
     /// The program and its arguments, after `--`.
     #[arg(last = true, value_name = "PROGRAM", required_unless_present = "listen")]
     command: Vec<OsString>,
-    /// Listen at this Unix socket, or at the one that systemd passes.
+    /// Listen at this Unix socket.
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     listen: Option<PathBuf>,
-    /// The mode of the socket, in octal.
-    #[arg(long, value_name = "MODE", default_value = "600", value_parser = parse_mode)]
-    mode: u32,
     /// With Kubernetes: the object of the elections, as candidates name it.
     #[arg(long, value_name = "NAME")]
     object: Option<String>,
@@ -70,13 +69,8 @@ Exit codes:
 Examples:
   incumbent sentinel -- my-daemon --verbose
   incumbent sentinel --lock sqlite:/srv/locks.db -- my-daemon
-  incumbent sentinel --listen /run/incumbent/sentinel.sock --mode 660
-  INCUMBENT_SENTINEL=/run/incumbent/sentinel.sock my-daemon";
-
-fn parse_mode(word: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(word, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "write it in octal, as in 660".to_owned())
-}
+  incumbent sentinel --listen /run/user/1000/incumbent/socket
+  INCUMBENT_SENTINEL=/run/user/1000/incumbent/socket my-daemon";
 
 /// Each program needs two descriptors: the usual limit of 1,024 is that of some hundred programs.
 fn raise_file_limit() {
@@ -96,18 +90,14 @@ impl Sentinel {
             Some(path) => {
                 let mut signals = StopSignals::listen()?;
                 raise_file_limit();
-                let (listener, is_new) = bind(&path, self.mode)?;
-                let shared = Shared { registry, tree_dead: None, limit: HOST_RELEASE_TIMEOUT };
+                let listener = unix_socket::bind_private(&path, "sentinel")?;
+                let _file = SocketFile(path.clone());
+                let shared = Shared { registry, tree_dead: None, limit: LISTENING_RELEASE_TIMEOUT };
                 let mut server = Server::new(listener, shared)?;
                 info!(path = %path.display(), "listening");
-                systemd::ready(format!("listening at {}", path.display()));
                 tokio::select! {
                     _ = signals.next() => {}
                     () = server.run() => {}
-                }
-                systemd::stopping();
-                if is_new {
-                    let _ = std::fs::remove_file(&path);
                 }
                 Ok(ExitCode::SUCCESS)
             }

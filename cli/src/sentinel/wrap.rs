@@ -15,9 +15,10 @@ use tokio::sync::watch;
 
 use super::connection::Shared;
 use super::registry::{RELEASE_TIMEOUT, Registry};
-use super::server::{Server, bind_abstract};
+use super::server::Server;
 use crate::error::CliError;
 use crate::process::{is_in, lookup, tree};
+use crate::unix_socket;
 
 /// How long to try to kill what the program left behind.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     }
     let mut signals = Forwarded::listen()?;
     set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
-    let (listener, address) = bind_abstract()?;
+    let (listener, address, _directory) = unix_socket::bind_new()?;
     let (tree_dead, watch) = watch::channel(false);
     let shared = Shared { registry, tree_dead: Some(watch), limit: RELEASE_TIMEOUT };
     let mut server = Server::new(listener, shared)?;

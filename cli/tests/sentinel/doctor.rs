@@ -7,7 +7,7 @@ use incumbent_test_support::Server;
 use rustix::process::Signal;
 
 use crate::env::{Candidate, LEASE, TestEnv, incumbent};
-use crate::host::{Host, wait_for_socket};
+use crate::listening::{Listening, wait_for_socket};
 
 /// The lines about the sentinel.
 fn findings(command: &mut Command) -> Vec<String> {
@@ -34,18 +34,18 @@ async fn sentinel_is_checked_if_one_is_given() {
     let env = TestEnv::with_ttl(LEASE).await;
     assert_eq!(findings(&mut doctor(&env)), [""; 0]);
     assert_eq!(findings(doctor(&env).env("INCUMBENT_SENTINEL", "")), [""; 0]);
-    let mut host = Host::start(&env).await;
-    let _leader = host.leader(&env, "my_app", 1).await;
-    let line = doctor_of(&env, &host.path);
+    let mut listening = Listening::start(&env).await;
+    let _leader = listening.leader(&env, "my_app", 1).await;
+    let line = doctor_of(&env, &listening.path);
     assert_eq!(line, "ok       sentinel    responds; processes: 1, terms: 1");
-    assert_eq!(findings(doctor(&env).env("INCUMBENT_SENTINEL", &host.path)), [line]);
-    host.sentinel.signal(Signal::TERM);
-    host.sentinel.exit().await;
-    let line = doctor_of(&env, &host.path);
-    let none = format!("warning  sentinel    none at {}, so after a crash", host.address());
+    assert_eq!(findings(doctor(&env).env("INCUMBENT_SENTINEL", &listening.path)), [line]);
+    listening.sentinel.signal(Signal::TERM);
+    listening.sentinel.exit().await;
+    let line = doctor_of(&env, &listening.path);
+    let none = format!("warning  sentinel    none at {}, so after a crash", listening.address());
     assert!(line.starts_with(&none) && line.contains("start it with"), "{line}");
     let line = doctor_of(&env, Path::new("@incumbent-no-such-sentinel"));
-    assert!(line.starts_with("warning  sentinel    none at @incumbent"), "{line}");
+    assert!(line.contains("the address must be the absolute path of a socket"), "{line}");
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn sentinel_that_cannot_release_is_a_warning() {
     let env = TestEnv::with_ttl(LEASE).await;
     let empty = Server::start().await;
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("socket");
+    let path = folder.path().join("own/socket");
     let mut command = incumbent();
     command.args(["sentinel", "--server", &empty.url(), "--listen"]).arg(&path);
     let _sentinel = Candidate::start(command);

@@ -4,7 +4,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
 use crate::env::TestEnv;
-use crate::host::Host;
+use crate::listening::Listening;
 use crate::setup::{Watch, Wrapped, is_alive, revision, standby, standby_of, won};
 
 /// The leader of a killed sentinel goes on; after its death the lease decides.
@@ -29,16 +29,16 @@ async fn leader_outlives_its_sentinel() {
 #[tokio::test]
 async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
     let env = TestEnv::start().await;
-    let host = Host::start(&env).await;
-    let first = host.leader(&env, "my_app", 1).await;
+    let listening = Listening::start(&env).await;
+    let first = listening.leader(&env, "my_app", 1).await;
     let mut second = standby_of(&env, "my_app").await;
     let mut watch = Watch::start(&env).await;
-    host.sentinel.signal(Signal::STOP);
+    listening.sentinel.signal(Signal::STOP);
     first.signal(Signal::KILL);
     assert_eq!(watch.cause().await, "expired");
     won(&mut second).await;
-    host.sentinel.signal(Signal::CONT);
-    host.logs("the entry was gone before the release").await;
+    listening.sentinel.signal(Signal::CONT);
+    listening.logs("the entry was gone before the release").await;
     assert_eq!(env.holder("my_app").await.as_deref(), Some("standby"));
     assert!(second.is_silent(), "it goes on leading");
 }
@@ -48,11 +48,11 @@ async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
 async fn sentinel_with_another_lock_releases_nothing() {
     let env = TestEnv::start().await;
     let other = TestEnv::start().await;
-    let host = Host::start(&other).await;
-    let first = host.leader(&env, "my_app", 1).await;
+    let listening = Listening::start(&other).await;
+    let first = listening.leader(&env, "my_app", 1).await;
     let mut second = standby_of(&env, "my_app").await;
     let mut watch = Watch::start(&env).await;
-    host.logs("its entry is not in the lock of the sentinel").await;
+    listening.logs("its entry is not in the lock of the sentinel").await;
     first.signal(Signal::KILL);
     assert_eq!(watch.cause().await, "expired");
     won(&mut second).await;

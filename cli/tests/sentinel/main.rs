@@ -11,7 +11,7 @@ mod env;
 mod failures;
 mod flags;
 mod guard;
-mod host;
+mod listening;
 mod locks;
 mod messages;
 mod program;

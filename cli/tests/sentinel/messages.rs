@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::env::{BUCKET, TestEnv};
-use crate::host::Host;
+use crate::listening::Listening;
 use crate::setup::{LONG_LEASE, Wrapped, registered, standby_of, status, won};
 
 /// A connection of this test.
@@ -49,20 +49,20 @@ fn our_start() -> u64 {
 #[tokio::test]
 async fn process_with_another_start_time_is_refused() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let host = Host::start(&env).await;
-    let mut client = Client::connect(host.address()).await;
+    let listening = Listening::start(&env).await;
+    let mut client = Client::connect(listening.address()).await;
     let reason = format!("process {} cannot be watched: another process has its id", id());
     assert_eq!(client.hello(our_start() - 1).await, SentinelReply::Refused { reason });
     assert_eq!(client.rest().await, "");
-    let mut client = Client::connect(host.address()).await;
+    let mut client = Client::connect(listening.address()).await;
     assert_eq!(client.hello(our_start()).await, SentinelReply::Watching { version: VERSION });
 }
 
 #[tokio::test]
 async fn unknown_version_is_refused() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let host = Host::start(&env).await;
-    let mut client = Client::connect(host.address()).await;
+    let listening = Listening::start(&env).await;
+    let mut client = Client::connect(listening.address()).await;
     let version = VERSION + 1;
     client.send(&encode(&SentinelMessage::Hello { version, started: our_start() })).await;
     let refused = client.rest().await;
@@ -83,8 +83,8 @@ async fn process_outside_of_the_program_is_refused_by_a_wrapper() {
 #[tokio::test]
 async fn first_message_must_be_hello() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let host = Host::start(&env).await;
-    let mut client = Client::connect(host.address()).await;
+    let listening = Listening::start(&env).await;
+    let mut client = Client::connect(listening.address()).await;
     client.send(b"{\"ended\":{\"election\":\"my_app\",\"nonce\":\"0\"}}\n").await;
     assert_eq!(
         client.rest().await,
@@ -96,24 +96,24 @@ async fn first_message_must_be_hello() {
 #[tokio::test]
 async fn others_are_served_beside_malformed_connections() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let host = Host::start(&env).await;
-    let first = host.leader(&env, "my_app", 1).await;
+    let listening = Listening::start(&env).await;
+    let first = listening.leader(&env, "my_app", 1).await;
     let mut second = standby_of(&env, "my_app").await;
     let mut silent = Vec::new();
     for _ in 0..50 {
-        silent.push(Client::connect(host.address()).await);
+        silent.push(Client::connect(listening.address()).await);
     }
     let long = vec![b'a'; 1024 * 1024];
     for junk in [b"junk\n".as_slice(), b"\xff\xfe\n", b"\n", b"{}\n", b"null\n", &long] {
-        let mut client = Client::connect(host.address()).await;
+        let mut client = Client::connect(listening.address()).await;
         client.send(junk).await;
         assert_eq!(client.rest().await, "");
-        let mut client = Client::connect(host.address()).await;
+        let mut client = Client::connect(listening.address()).await;
         client.hello(our_start()).await;
         client.send(junk).await;
         client.send(b"{\"began\":{\"election\":\"a\",\"nonce\":\"-\",\"token\":1}}\n").await;
     }
-    assert_eq!(status(host.address()).await.2, None);
+    assert_eq!(status(listening.address()).await.2, None);
     first.signal(Signal::KILL);
     won(&mut second).await;
 }
@@ -122,7 +122,7 @@ async fn others_are_served_beside_malformed_connections() {
 #[tokio::test]
 async fn living_process_without_its_connection_is_not_released() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let host = Host::start(&env).await;
+    let listening = Listening::start(&env).await;
     let (sender, mut messages) = unbounded_channel();
     let client = env.server.connect().await;
     let bucket = Bucket::open(client, BUCKET).await.expect("a bucket");
@@ -131,12 +131,12 @@ async fn living_process_without_its_connection_is_not_released() {
     let election = election.sentinel(sink).start().expect("a start");
     let leadership = election.won().await.expect("a term");
     let began = messages.recv().await.expect("a registration");
-    let mut client = Client::connect(host.address()).await;
+    let mut client = Client::connect(listening.address()).await;
     client.hello(our_start()).await;
     client.send(&encode(&began)).await;
-    registered(host.address(), 1).await;
+    registered(listening.address(), 1).await;
     drop(client);
-    registered(host.address(), 0).await;
+    registered(listening.address(), 0).await;
     assert!(leadership.is_valid());
     assert_eq!(env.holder("my_app").await.as_deref(), Some("first"));
 }
@@ -145,9 +145,9 @@ async fn living_process_without_its_connection_is_not_released() {
 #[tokio::test]
 async fn entry_that_is_not_found_is_reported_to_the_process() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let host = Host::start(&env).await;
-    let mut leader = host.leader(&env, "my_app", 1).await;
-    let mut client = Client::connect(host.address()).await;
+    let listening = Listening::start(&env).await;
+    let mut leader = listening.leader(&env, "my_app", 1).await;
+    let mut client = Client::connect(listening.address()).await;
     client.hello(our_start()).await;
     for election in ["my_app", "unknown"] {
         let began = format!(
@@ -160,6 +160,6 @@ async fn entry_that_is_not_found_is_reported_to_the_process() {
             "its entry is not in the lock of the sentinel: give both the same --lock".to_owned();
         assert_eq!(reply, SentinelReply::Unable { election: election.into(), reason });
     }
-    registered(host.address(), 3).await;
+    registered(listening.address(), 3).await;
     assert!(leader.is_silent());
 }

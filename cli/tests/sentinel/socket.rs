@@ -1,17 +1,18 @@
-//! The socket of a sentinel of a host.
+//! The socket of a sentinel.
 
 use std::fs::{self, Permissions};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use incumbent_test_support::{eventually, not_run};
+use incumbent::sentinel::connect;
+use incumbent_test_support::not_run;
 use rustix::process::{Signal, geteuid};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
 
 use crate::env::{Candidate, TestEnv};
-use crate::host::{Host, listen, wait_for_socket};
+use crate::listening::{Listening, listen, wait_for_socket};
 use crate::setup::status;
 
 /// Runs a sentinel that must refuse to start. Returns its one line.
@@ -22,6 +23,14 @@ fn refusal(mut command: Command) -> String {
     text.trim_end().to_owned()
 }
 
+/// The command as a user without rights.
+fn as_another(command: &Command) -> Command {
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+    other.arg(command.get_program()).args(command.get_args());
+    other
+}
+
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("a socket").permissions().mode() & 0o777
 }
@@ -29,23 +38,24 @@ fn mode(path: &Path) -> u32 {
 #[tokio::test]
 async fn socket_of_a_killed_sentinel_is_replaced_and_that_of_a_living_one_is_not() {
     let env = TestEnv::start().await;
-    let mut host = Host::start(&env).await;
-    let shown = host.path.display().to_string();
+    let mut listening = Listening::start(&env).await;
+    let shown = listening.path.display().to_string();
     assert_eq!(
-        refusal(listen(&env, &host.path)),
+        refusal(listen(&env, &listening.path)),
         format!("incumbent: {shown}: another sentinel listens there")
     );
-    assert_eq!(status(host.address()).await, (0, 0, None), "the first one still serves");
-    host.sentinel.signal(Signal::KILL);
-    host.sentinel.exit().await;
-    host.restart(&env).await;
-    assert_eq!(status(host.address()).await, (0, 0, None));
+    assert_eq!(status(listening.address()).await, (0, 0, None), "the first one still serves");
+    listening.sentinel.signal(Signal::KILL);
+    listening.sentinel.exit().await;
+    listening.restart(&env).await;
+    assert_eq!(status(listening.address()).await, (0, 0, None));
 }
 
 #[tokio::test]
 async fn file_of_another_kind_is_not_replaced() {
     let env = TestEnv::start().await;
     let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).expect("rights");
     let path = folder.path().join("file");
     fs::write(&path, "precious").expect("written");
     let text = refusal(listen(&env, &path));
@@ -54,63 +64,42 @@ async fn file_of_another_kind_is_not_replaced() {
         "{text}"
     );
     assert_eq!(fs::read_to_string(&path).expect("a file"), "precious");
-    let missing = folder.path().join("none/socket");
+    let missing = folder.path().join("none/none/socket");
     assert!(refusal(listen(&env, &missing)).contains("No such file or directory"));
 }
 
 #[tokio::test]
-async fn mode_decides_who_may_connect() {
+async fn no_other_user_may_enter_the_directory_of_the_socket() {
     let env = TestEnv::start().await;
+    let listening = Listening::start(&env).await;
+    let directory = listening.path.parent().expect("a directory");
+    assert_eq!((mode(directory), mode(&listening.path)), (0o700, 0o600));
     let folder = tempfile::tempdir().expect("a folder");
-    for (flags, expected) in
-        [(&[][..], 0o600), (&["--mode", "660"], 0o660), (&["--mode", "0666"], 0o666)]
-    {
-        let path = folder.path().join(format!("{expected:o}"));
-        let mut command = listen(&env, &path);
-        command.args(flags);
-        let _sentinel = Candidate::start(command);
-        wait_for_socket(&path).await;
-        eventually("the mode", async || (mode(&path) == expected).then_some(())).await;
+    for open in [0o755, 0o770, 0o701] {
+        fs::set_permissions(folder.path(), Permissions::from_mode(open)).expect("rights");
+        let text = refusal(listen(&env, &folder.path().join("socket")));
+        assert!(text.contains("other users may enter"), "{text}");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 }
 
-/// As of a user who may not connect, but may remove the file.
+/// Whoever reaches the socket all the same, as root does.
 #[tokio::test]
-async fn socket_that_denies_access_is_not_replaced() {
+async fn process_of_another_user_is_refused_on_both_sides() {
+    if !geteuid().is_root() {
+        not_run("a sentinel of another user", "needs root");
+        return;
+    }
     let env = TestEnv::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("rights");
-    let path = folder.path().join("socket");
-    let _living = UnixListener::bind(&path).expect("a socket");
-    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("rights");
-    if !geteuid().is_root() {
-        not_run("a user without access to a socket", "needs root");
-        return;
-    }
-    let command = listen(&env, &path);
-    let mut other = Command::new("setpriv");
-    other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
-    other.arg(command.get_program()).args(command.get_args());
-    let text = refusal(other);
-    assert!(text.ends_with("Permission denied (os error 13)"), "{text}");
-    assert!(fs::symlink_metadata(&path).is_ok_and(|data| data.file_type().is_socket()));
-}
-
-/// systemd passes a socket as file descriptor 3, and keeps it.
-#[tokio::test]
-async fn socket_of_systemd_is_served() {
-    let env = TestEnv::start().await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("socket");
-    let passed = UnixListener::bind(&path).expect("a socket");
-    let command = listen(&env, &path);
-    let mut passes = Command::new("sh");
-    passes.args(["-c", "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 </dev/null", "sh"]);
-    passes.arg(command.get_program()).args(command.get_args());
-    passes.stdin(OwnedFd::from(passed));
-    let mut sentinel = Candidate::start(passes);
-    assert_eq!(status(path.to_str().expect("text")).await, (0, 0, None));
-    sentinel.signal(Signal::TERM);
-    assert_eq!(sentinel.exit_code().await, Some(0));
-    assert!(path.exists(), "it belongs to systemd");
+    let path = folder.path().join("own/socket");
+    let _sentinel = Candidate::start(as_another(&listen(&env, &path)));
+    wait_for_socket(&path).await;
+    let why = connect(&path).await.expect_err("its owner is another user").to_string();
+    assert!(why.contains("another user listens there"), "{why}");
+    let mut stream = UnixStream::connect(&path).await.expect("it listens");
+    let mut refused = String::new();
+    stream.read_to_string(&mut refused).await.expect("a reply");
+    assert!(refused.contains("it serves its own user only"), "{refused}");
 }

@@ -1,10 +1,11 @@
 //! A wrapped program and its processes: signals, orphans, and what it leaves behind.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use incumbent_test_support::eventually;
+use incumbent_test_support::{eventually, not_run};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::env::{Candidate, TestEnv, incumbent};
@@ -160,4 +161,38 @@ async fn nothing_is_released_before_the_whole_program_is_dead() {
     won(&mut second).await;
     assert!(!is_alive(main));
     assert_eq!(first.exit_code().await, Some(7));
+}
+
+/// Of a name that any user can connect to, any user can take all connections.
+#[tokio::test]
+async fn socket_is_reached_by_this_user_alone_and_removed() {
+    let mut program = under_sentinel("echo \"$INCUMBENT_SENTINEL\"; read line");
+    let address = program.line().await;
+    let path = Path::new(&address);
+    let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    let directory = path.parent().expect("a directory");
+    assert_eq!((mode(directory), mode(path)), (0o700, 0o600));
+    program.write("\n");
+    assert_eq!(program.exit_code().await, Some(0));
+    assert!(!directory.exists());
+}
+
+#[tokio::test]
+async fn program_is_not_started_without_a_directory_for_the_socket() {
+    if !Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|s| s.success()) {
+        not_run("a sentinel without a writable directory", "this user cannot create a namespace");
+        return;
+    }
+    let script =
+        "mount -o remount,ro,bind /dev/shm 2>/dev/null || mount -t tmpfs -o ro none /dev/shm
+        exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_incumbent")]);
+    command.args(["sentinel", "--server", "nats://127.0.0.1:1", "--", "echo", "started"]);
+    let output = command.env("TMPDIR", "/proc").env_remove("XDG_RUNTIME_DIR").output();
+    let output = output.expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    assert!(text.contains("set TMPDIR"), "{text}");
+    assert_eq!(output.stdout, b"");
 }

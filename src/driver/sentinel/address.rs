@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::process::geteuid;
 use tokio::io;
 use tokio::net::UnixStream;
 
@@ -13,7 +14,7 @@ use super::wire::SentinelMessage;
 /// The variable with the address of the sentinel that wraps a program.
 pub const ENVIRONMENT: &str = "INCUMBENT_SENTINEL";
 
-/// Where a sentinel listens: a Unix socket.
+/// Where a sentinel listens: the absolute path of a Unix socket. It serves its own user only.
 ///
 /// An election that sets none uses the one that wraps its program, if there is one:
 /// [`from_env`](Self::from_env).
@@ -24,8 +25,7 @@ pub struct Sentinel(pub(super) Kind);
 #[derive(Clone)]
 pub(super) enum Kind {
     None,
-    /// As in the environment variable: a path, or `@` and a name in the abstract namespace of
-    /// Linux.
+    /// As in the environment variable: the path of a socket.
     Address(PathBuf),
     Sink(Arc<dyn Fn(SentinelMessage) + Send + Sync>),
 }
@@ -63,11 +63,16 @@ impl Sentinel {
     }
 }
 
-/// Connects to the sentinel at this address.
+/// Connects to the sentinel at this address. It may come from outside, so whoever listens there
+/// must be a process of this user.
 pub async fn connect(address: &Path) -> io::Result<UnixStream> {
-    match address.to_str().and_then(|address| address.strip_prefix('@')) {
-        Some(name) => UnixStream::connect(format!("\0{name}")).await,
-        None => UnixStream::connect(address).await,
+    if !address.is_absolute() {
+        return Err(io::Error::other("the address must be the absolute path of a socket"));
+    }
+    let stream = UnixStream::connect(address).await?;
+    match stream.peer_cred()?.uid() == geteuid().as_raw() {
+        true => Ok(stream),
+        false => Err(io::Error::other("another user listens there: run it as the same user")),
     }
 }
 

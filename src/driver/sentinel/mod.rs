@@ -16,7 +16,7 @@
 //! use incumbent::new_election;
 //! use incumbent::sentinel::Sentinel;
 //!
-//! let sentinel = Sentinel::at("/run/incumbent/sentinel.sock");
+//! let sentinel = Sentinel::at("/run/user/1000/incumbent/socket");
 //! let election = new_election("my_app", lock).sentinel(sentinel).start()?;
 //! # Ok(())
 //! # }

@@ -1,4 +1,4 @@
-//! The sentinel of a node, with the rights of its manifest.
+//! The sentinel of a pod, with the rights of its manifest.
 
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ const MANIFEST: &str = include_str!("../../../../deploy/kubernetes-sentinel.yaml
 
 fn rules() -> Value {
     json!([{
-        "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"],
+        "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "watch", "create", "update"],
     }])
 }
 
@@ -24,7 +24,7 @@ async fn sentinel_manifest_is_accepted() {
         ("/api/v1", "serviceaccounts"),
         (rbac, "roles"),
         (rbac, "rolebindings"),
-        ("/apis/apps/v1", "daemonsets"),
+        ("/apis/apps/v1", "deployments"),
     ];
     assert_eq!(manifests.len(), paths.len());
     for (manifest, (place, plural)) in manifests.into_iter().zip(paths) {
@@ -44,7 +44,7 @@ async fn rights_of_the_manifest_suffice_to_release() {
     let env = TestEnv::new().await;
     env.allow(OBSERVER, &rules()).await;
     env.out(&["election", "create", "my-app"]);
-    let path = env.shell.home().join("sentinel.sock").display().to_string();
+    let path = env.shell.home().join("own/socket").display().to_string();
     let user = Shell::bare().with("KUBECONFIG", env.config_of(OBSERVER));
     let _sentinel = user.start(&env.args(&["sentinel", "--listen", &path]));
     let program = Shell::bare()

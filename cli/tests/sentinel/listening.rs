@@ -1,4 +1,4 @@
-//! A sentinel that serves the programs of a host.
+//! A sentinel that serves the programs of its user.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,16 +11,16 @@ use crate::env::{Candidate, TestEnv, incumbent};
 use crate::setup::{LONG_LEASE, Watch, registered, standby_of, status, won};
 
 /// `incumbent sentinel --listen`.
-pub struct Host {
+pub struct Listening {
     pub sentinel: Candidate,
     pub path: PathBuf,
     _folder: TempDir,
 }
 
-impl Host {
+impl Listening {
     pub async fn start(env: &TestEnv) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("sentinel.sock");
+        let path = folder.path().join("own/socket");
         let sentinel = Candidate::start(logged(env, &path));
         wait_for_socket(&path).await;
         Self { sentinel, path, _folder: folder }
@@ -28,7 +28,7 @@ impl Host {
 
     /// Waits until the sentinel has logged this.
     pub async fn logs(&self, text: &str) {
-        let log = self.path.with_extension("log");
+        let log = log_of(&self.path);
         let has_it = async || std::fs::read_to_string(&log).ok()?.contains(text).then_some(());
         eventually(text, has_it).await;
     }
@@ -66,12 +66,17 @@ pub fn listen(env: &TestEnv, path: &Path) -> Command {
     command
 }
 
-/// The same with a log beside its socket.
+/// The log beside the directory of its socket.
+fn log_of(path: &Path) -> PathBuf {
+    path.with_file_name("").with_extension("log")
+}
+
+/// The same with a log.
 fn logged(env: &TestEnv, path: &Path) -> Command {
     let command = listen(env, path);
     let mut logged = Command::new("sh");
     logged.args(["-c", r#"log=$1; shift; exec "$@" -v 2>>"$log""#, "sh"]);
-    logged.arg(path.with_extension("log")).arg(command.get_program()).args(command.get_args());
+    logged.arg(log_of(path)).arg(command.get_program()).args(command.get_args());
     logged
 }
 
@@ -84,21 +89,21 @@ pub async fn wait_for_socket(path: &Path) {
 #[tokio::test]
 async fn only_the_elections_of_the_killed_program_are_released() {
     let env = TestEnv::with_elections(LONG_LEASE, &["my_app", "other"]).await;
-    let mut host = Host::start(&env).await;
-    let killed = host.leader(&env, "my_app", 1).await;
-    let mut living = host.leader(&env, "other", 2).await;
+    let mut listening = Listening::start(&env).await;
+    let killed = listening.leader(&env, "my_app", 1).await;
+    let mut living = listening.leader(&env, "other", 2).await;
     let mut second = standby_of(&env, "my_app").await;
     let mut waits = standby_of(&env, "other").await;
     killed.signal(Signal::KILL);
     won(&mut second).await;
-    registered(host.address(), 1).await;
-    assert_eq!(status(host.address()).await, (1, 1, None));
+    registered(listening.address(), 1).await;
+    assert_eq!(status(listening.address()).await, (1, 1, None));
     assert_eq!(env.holder("other").await.as_deref(), Some("first"));
     assert!(living.is_silent() && waits.is_silent());
     // The sentinel may end without its programs.
-    host.sentinel.signal(Signal::TERM);
-    assert_eq!(host.sentinel.exit_code().await, Some(0));
-    assert!(!host.path.exists(), "it removes its socket");
+    listening.sentinel.signal(Signal::TERM);
+    assert_eq!(listening.sentinel.exit_code().await, Some(0));
+    assert!(!listening.path.exists(), "it removes its socket");
     living.signal(Signal::TERM);
     living.exit().await;
     won(&mut waits).await;
@@ -107,14 +112,14 @@ async fn only_the_elections_of_the_killed_program_are_released() {
 #[tokio::test]
 async fn programs_register_again_after_a_restart() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let mut host = Host::start(&env).await;
-    let first = host.leader(&env, "my_app", 1).await;
+    let mut listening = Listening::start(&env).await;
+    let first = listening.leader(&env, "my_app", 1).await;
     let mut second = standby_of(&env, "my_app").await;
-    host.sentinel.signal(Signal::KILL);
-    host.sentinel.exit().await;
-    assert!(host.path.exists(), "its socket is left");
-    host.restart(&env).await;
-    registered(host.address(), 1).await;
+    listening.sentinel.signal(Signal::KILL);
+    listening.sentinel.exit().await;
+    assert!(listening.path.exists(), "its socket is left");
+    listening.restart(&env).await;
+    registered(listening.address(), 1).await;
     first.signal(Signal::KILL);
     won(&mut second).await;
 }
@@ -123,14 +128,14 @@ async fn programs_register_again_after_a_restart() {
 #[tokio::test]
 async fn sentinel_may_start_after_its_programs() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let mut host = Host::start(&env).await;
-    host.sentinel.signal(Signal::TERM);
-    host.sentinel.exit().await;
-    let mut first = host.campaign(&env, "my_app", "first");
+    let mut listening = Listening::start(&env).await;
+    listening.sentinel.signal(Signal::TERM);
+    listening.sentinel.exit().await;
+    let mut first = listening.campaign(&env, "my_app", "first");
     won(&mut first).await;
     let mut second = standby_of(&env, "my_app").await;
-    host.restart(&env).await;
-    registered(host.address(), 1).await;
+    listening.restart(&env).await;
+    registered(listening.address(), 1).await;
     first.signal(Signal::KILL);
     won(&mut second).await;
 }
@@ -138,11 +143,11 @@ async fn sentinel_may_start_after_its_programs() {
 #[tokio::test]
 async fn terminated_program_is_not_reported_as_crashed() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let host = Host::start(&env).await;
-    let mut first = host.leader(&env, "my_app", 1).await;
+    let listening = Listening::start(&env).await;
+    let mut first = listening.leader(&env, "my_app", 1).await;
     let mut watch = Watch::start(&env).await;
     first.signal(Signal::TERM);
     first.exit().await;
     assert_eq!(watch.cause().await, "stopped");
-    registered(host.address(), 0).await;
+    registered(listening.address(), 0).await;
 }
