@@ -95,7 +95,7 @@ pub(crate) async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Re
 }
 
 /// A backend keeps its timeout. The candidate does not depend on that.
-async fn within<T>(
+pub(crate) async fn within<T>(
     timeout: Duration,
     request: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockFailure> {

@@ -139,6 +139,19 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// Deletes the entry if the last revision is the expected one, leaving the holder's mark.
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError>;
 
+    /// Checks with a write that the lock must refuse that this client may
+    /// [`release`](Self::release), as far as an entry is there to try it on. Default: a release of
+    /// a revision that no entry has.
+    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
+        let (by, left, cause, to) = (Nonce(0), Duration::ZERO, "", None);
+        let release = Release { expected: NO_REVISION, by, left, cause, to, timeout };
+        match self.release(name, release).await {
+            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(()),
+            Ok(()) => Err(unable("this lock does not check the revision of a release")),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Notifies candidates that the work of a former leader has stopped. Best effort. Default: the
     /// lock carries no notices.
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
@@ -203,6 +216,9 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// No entry has it. Every lock stores it: more digits are none to a NATS server.
+const NO_REVISION: Revision = Revision(1 << 62);
+
 /// Refuses the empty name.
 pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
     match name.is_empty() {
@@ -255,6 +271,10 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         (**self).release(name, release).await
+    }
+
+    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
+        (**self).check_release(name, timeout).await
     }
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {

@@ -67,6 +67,10 @@ impl Lock for Renamed {
         self.lock.release(&self.name, release).await
     }
 
+    async fn check_release(&self, _: &str, timeout: Duration) -> Result<(), LockError> {
+        self.lock.check_release(&self.name, timeout).await
+    }
+
     async fn notify_step_down(&self, _: &str, notice: StepDownNotice) -> Result<(), LockError> {
         self.lock.notify_step_down(&self.name, notice).await
     }

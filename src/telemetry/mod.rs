@@ -17,3 +17,12 @@ pub(crate) use disabled::{SetTelemetry, Telemetry};
 pub(crate) use enabled::Telemetry;
 #[cfg(feature = "metrics")]
 pub(crate) use of_set::SetTelemetry;
+
+/// Whether the sentinel of this process responds.
+#[cfg(all(feature = "sentinel", unix))]
+pub(crate) fn sentinel_up(up: bool) {
+    #[cfg(feature = "metrics")]
+    metrics::gauge!("incumbent_sentinel_up").set(f64::from(up));
+    #[cfg(not(feature = "metrics"))]
+    let _ = up;
+}

@@ -234,6 +234,7 @@ macro_rules! suite {
             a_handover_to_nobody_is_refused,
             an_operator_moves_the_leader,
             the_cause_and_the_successor_of_a_release_are_read_back,
+            a_check_of_its_release_leaves_the_leader_alone,
             members_of_a_set_lead_its_shards_evenly,
             a_subscription_from_the_start_misses_no_change,
             a_candidate_campaigns_again_after_stop_and_start,

@@ -35,6 +35,20 @@ pub async fn one_leader_of_ten<S: Service>() {
     checker.verdict();
 }
 
+/// The check sends a write that the lock must refuse.
+pub async fn a_check_of_its_release_leaves_the_leader_alone<S: Service>() {
+    let service = S::start().await;
+    let election = service.candidate("first").await.start().unwrap();
+    let leadership = leads(&election).await;
+    let lock = service.lock().await;
+    for name in [election.name(), "unknown"] {
+        lock.check_release(name, TIMEOUT).await.unwrap();
+    }
+    let renewed = leadership.renewed(leadership.deadline());
+    soon("a renewal", renewed).await.expect("it still leads");
+    assert_eq!(service.holder(election.name()).await.as_deref(), Some("first"));
+}
+
 /// A leader whose process dies is replaced when its lease has run out.
 pub async fn a_crashed_leader_is_replaced<S: Service>() {
     let service = Arc::new(S::start().await);

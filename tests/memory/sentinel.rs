@@ -6,7 +6,8 @@ use incumbent::lock::{Content, Lock, Reading, Tombstone};
 use incumbent::memory::MemoryLock;
 use incumbent::protocol::CrashOutcome;
 use incumbent::sentinel::{
-    Sentinel, SentinelMessage, SentinelReply, VERSION, encode, read_message, release_crashed,
+    HEARTBEAT, Sentinel, SentinelMessage, SentinelReply, VERSION, encode, read_message,
+    release_crashed,
 };
 use incumbent::{CoolDown, Election, new_election};
 use tempfile::TempDir;
@@ -123,6 +124,36 @@ async fn a_sentinel_that_does_not_read_holds_up_no_term() {
         election.stop().await;
         assert_eq!(lock.holder(election.name()), None);
     }
+}
+
+/// A sentinel that hangs, or is full, as its socket accepts connections all the same.
+#[tokio::test]
+async fn silent_sentinel_is_connected_to_again() {
+    let (sentinel, lock) = (FakeSentinel::start(), MemoryLock::with_ttl(LEASE));
+    let election = sentinel.candidate(&lock, "first");
+    let _leadership = leads(&election).await;
+    tokio::time::pause();
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        let again = tokio::time::timeout(LEASE, sentinel.listener.accept()).await;
+        silent.push(again.expect("it does not wait for a reply").unwrap());
+    }
+}
+
+#[tokio::test]
+async fn heartbeats_keep_the_connection() {
+    let (sentinel, lock) = (FakeSentinel::start(), MemoryLock::with_ttl(LEASE));
+    let election = sentinel.candidate(&lock, "first");
+    let _leadership = leads(&election).await;
+    let mut connection = sentinel.accept().await;
+    tokio::time::pause();
+    for _ in 0..10 {
+        tokio::time::sleep(HEARTBEAT).await;
+        connection.reply(&SentinelReply::Watching { version: VERSION }).await;
+        tokio::task::yield_now().await;
+    }
+    let again = tokio::time::timeout(HEARTBEAT, sentinel.listener.accept()).await;
+    assert!(again.is_err(), "it connected again");
 }
 
 /// Its entry keeps others out for the sake of an earlier leader.

@@ -4,6 +4,7 @@
 mod ended;
 mod failures;
 mod seen;
+mod sentinel;
 mod states;
 
 use std::time::Duration;

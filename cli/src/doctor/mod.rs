@@ -20,6 +20,9 @@ mod server;
 mod sqlite;
 mod urls;
 
+#[cfg(target_os = "linux")]
+pub use self::rights::UNUSED_NAME;
+
 use std::process::ExitCode;
 use std::time::Duration;
 

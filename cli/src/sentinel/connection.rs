@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use incumbent::protocol::RegisteredTerm;
-use incumbent::sentinel::{SentinelMessage, SentinelReply, VERSION, encode, read_message};
+use incumbent::sentinel::{
+    HEARTBEAT, SentinelMessage, SentinelReply, VERSION, encode, read_message,
+};
 use rustix::process::{Pid, geteuid};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use super::registry::Registry;
@@ -30,21 +32,26 @@ const REPLIES: usize = 64;
 #[derive(Clone)]
 pub struct Shared {
     pub registry: Arc<Registry>,
-    /// Whether everything below this process is dead; `None`: processes declare that their work
-    /// dies with them.
-    pub tree_dead: Option<watch::Receiver<bool>>,
+    /// Whether what a process leaves behind goes on with its work: then its terms are kept until
+    /// the end of the program. Else its work dies with it.
+    pub wraps: bool,
     /// How long to try to release.
     pub limit: Duration,
 }
 
-/// Serves a connection until its process is dead and its entries are released.
-pub async fn serve(stream: UnixStream, shared: Shared) {
-    if let Err(why) = serve_process(stream, shared).await {
+/// Serves a connection until its process is dead and its entries are released or kept. `refused`:
+/// why it is served no more than that.
+pub async fn serve(stream: UnixStream, shared: Shared, refused: Option<String>) {
+    if let Err(why) = serve_process(stream, shared, refused).await {
         debug!(%why, "connection ended");
     }
 }
 
-async fn serve_process(stream: UnixStream, shared: Shared) -> io::Result<()> {
+async fn serve_process(
+    stream: UnixStream,
+    shared: Shared,
+    refused: Option<String>,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     let pid = peer.pid().and_then(Pid::from_raw);
     let (reader, mut writer) = stream.into_split();
@@ -52,49 +59,48 @@ async fn serve_process(stream: UnixStream, shared: Shared) -> io::Result<()> {
         let reason = "it serves its own user only: start it as the user of the program";
         return refuse(&mut writer, reason.to_owned()).await;
     }
+    if let Some(reason) = refused {
+        return refuse(&mut writer, reason).await;
+    }
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
-    let process = loop {
-        let first = timeout(HELLO_TIMEOUT, read_message(&mut reader, &mut line)).await??;
-        match (first, pid) {
-            (SentinelMessage::Status, _) => {
-                writer.write_all(&encode(&status(&shared.registry).await)).await?;
-            }
-            (SentinelMessage::Hello { version, .. }, _) if version != VERSION => {
-                let reason =
-                    format!("version {version} of its messages is unknown: use one release");
-                return refuse(&mut writer, reason).await;
-            }
-            (SentinelMessage::Hello { started, .. }, Some(pid)) => {
-                match identify(pid, started, shared.tree_dead.is_some()) {
-                    Ok(process) => break process,
-                    Err(reason) => return refuse(&mut writer, reason).await,
-                }
-            }
-            (SentinelMessage::Hello { .. }, None) => {
-                let reason = "the process is in another PID namespace: share it, as by shareProcessNamespace of a pod";
-                return refuse(&mut writer, reason.to_owned()).await;
-            }
-            _ => return refuse(&mut writer, "the first message must be hello".to_owned()).await,
+    let first = timeout(HELLO_TIMEOUT, read_message(&mut reader, &mut line)).await??;
+    let process = match (first, pid) {
+        (SentinelMessage::Status, _) => {
+            return writer.write_all(&encode(&status(&shared.registry).await)).await;
         }
+        (SentinelMessage::Hello { version, .. }, _) if version != VERSION => {
+            let reason = format!("version {version} of its messages is unknown: use one release");
+            return refuse(&mut writer, reason).await;
+        }
+        (SentinelMessage::Hello { started, .. }, Some(pid)) => {
+            match identify(pid, started, shared.wraps) {
+                Ok(process) => process,
+                Err(reason) => return refuse(&mut writer, reason).await,
+            }
+        }
+        (SentinelMessage::Hello { .. }, None) => {
+            let reason = "the process is in another PID namespace: share it, as by \
+                          shareProcessNamespace of a pod";
+            return refuse(&mut writer, reason.to_owned()).await;
+        }
+        _ => return refuse(&mut writer, "the first message must be hello".to_owned()).await,
     };
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
     let (replies, queue) = mpsc::channel(REPLIES);
-    let _ = replies.try_send(SentinelReply::Watching { version: VERSION });
-    let mut connection =
-        Connection { number, shared, reader, line, replies, writer: Writer::new(writer, queue) };
+    let writer = Writer::new(writer, queue);
+    let mut connection = Connection { number, shared, reader, line, replies, writer };
     let dead = connection.until_dead(&process).await;
-    let Connection { shared, .. } = connection;
-    let terms = shared.registry.take(number);
+    let Shared { registry, wraps, limit } = connection.shared.clone();
+    // A dead process takes no place of a living one.
+    drop((connection, process));
+    let terms = registry.take(number);
     dead?;
-    if let Some(mut tree_dead) = shared.tree_dead {
-        // A process of the tree may go on with the work of the dead one.
-        if tree_dead.wait_for(|dead| *dead).await.is_err() {
-            return Ok(()); // the tree could not be stopped: the lease decides
-        }
+    match wraps {
+        true => registry.keep(terms),
+        false => registry.release(terms, limit).await,
     }
-    shared.registry.release(terms, shared.limit).await;
     Ok(())
 }
 
@@ -115,9 +121,7 @@ async fn refuse(writer: &mut OwnedWriteHalf, reason: String) -> io::Result<()> {
 
 async fn status(registry: &Registry) -> SentinelReply {
     let (processes, terms) = registry.counts();
-    let checked = timeout(HELLO_TIMEOUT, registry.locks.check_lock()).await;
-    let problem = checked.unwrap_or_else(|_| Err("the lock does not respond".to_owned())).err();
-    SentinelReply::Status { processes, terms, problem }
+    SentinelReply::Status { processes, terms, problem: registry.check_lock().await.err() }
 }
 
 struct Connection {
@@ -132,6 +136,8 @@ struct Connection {
 impl Connection {
     /// Takes what the process registers, until it is dead.
     async fn until_dead(&mut self, process: &WatchedProcess) -> io::Result<()> {
+        let mut heartbeat = interval(HEARTBEAT); // the first one at once
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -147,6 +153,9 @@ impl Connection {
                 }
                 // The reader notices an error.
                 _ = self.writer.write() => {}
+                _ = heartbeat.tick() => {
+                    let _ = self.replies.try_send(SentinelReply::Watching { version: VERSION });
+                }
             }
         }
         let drain = async {
@@ -172,7 +181,6 @@ impl Connection {
         let number = self.number;
         tokio::spawn(async move {
             if let Err(reason) = registry.check(number, &election, term).await {
-                warn!(%election, %reason, "cannot release");
                 let _ = replies.try_send(SentinelReply::Unable { election, reason });
             }
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use incumbent::lock::Lock;
 use incumbent::protocol::{CrashOutcome, RegisteredTerm};
-use incumbent::sentinel::{check_registered, release_crashed};
+use incumbent::sentinel::{check_registered, check_release, release_crashed};
 use tokio::sync::OnceCell;
 use tracing::warn;
 
@@ -48,7 +48,7 @@ impl SentinelLocks {
         cell.get_or_try_init(open).await.cloned()
     }
 
-    /// Checks that the entry of a term can be found. Returns the problem.
+    /// Checks that the entry of a term can be found and released. Returns the problem.
     pub async fn check_term(&self, election: &str, term: RegisteredTerm) -> Result<(), String> {
         let locks = self.of(election).await.map_err(|why| why.to_string())?;
         let found = join_all(locks.iter().map(|lock| check_registered(&**lock, election, term)));
@@ -65,13 +65,12 @@ impl SentinelLocks {
         }))
     }
 
-    /// Checks that the lock responds. Returns the problem.
-    pub async fn check_lock(&self) -> Result<(), String> {
-        const NAME: &str = "incumbent-doctor";
-        let locks = self.of(NAME).await.map_err(|why| why.to_string())?;
-        for lock in locks {
-            let read = lock.read(NAME, Duration::from_secs(2)).await;
-            read.map(drop).map_err(|error| error.to_string())?;
+    /// Checks that the lock responds, and would let this election be released. Returns the problem.
+    pub async fn check_lock(&self, election: &str) -> Result<(), String> {
+        for lock in self.of(election).await.map_err(|why| why.to_string())? {
+            let read = lock.read(election, Duration::from_secs(2)).await;
+            read.map_err(|error| error.to_string())?;
+            check_release(&*lock, election).await?;
         }
         Ok(())
     }

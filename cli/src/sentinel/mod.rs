@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::info;
 
 use self::connection::Shared;
@@ -72,13 +71,6 @@ Examples:
   incumbent sentinel --listen /run/user/1000/incumbent/socket
   INCUMBENT_SENTINEL=/run/user/1000/incumbent/socket my-daemon";
 
-/// Each program needs two descriptors: the usual limit of 1,024 is that of some hundred programs.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit); // fewer programs are served then
-}
-
 impl Sentinel {
     pub async fn run(self) -> Result<ExitCode, CliError> {
         if let SelectedLock::ForLife(_) = self.lock.at().await? {
@@ -89,10 +81,9 @@ impl Sentinel {
             None => wrap::run(&self.command, registry).await,
             Some(path) => {
                 let mut signals = StopSignals::listen()?;
-                raise_file_limit();
                 let listener = unix_socket::bind_private(&path, "sentinel")?;
                 let _file = SocketFile(path.clone());
-                let shared = Shared { registry, tree_dead: None, limit: LISTENING_RELEASE_TIMEOUT };
+                let shared = Shared { registry, wraps: false, limit: LISTENING_RELEASE_TIMEOUT };
                 let mut server = Server::new(listener, shared)?;
                 info!(path = %path.display(), "listening");
                 tokio::select! {

@@ -1,6 +1,7 @@
 //! The processes that registered terms, and the release of their entries when they are dead.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,14 +10,18 @@ use incumbent::lock::Nonce;
 use incumbent::protocol::{CrashOutcome, RegisteredTerm};
 use incumbent::sentinel::SentinelMessage;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use super::locks::SentinelLocks;
+use crate::doctor::UNUSED_NAME;
 
 /// How long a sentinel tries to release that then exits.
 pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most terms that one process may register.
+/// The most terms that one process may register, and that are kept of all dead ones.
 const MAX_TERMS: usize = 100_000;
+/// How long the lock may take to respond.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many entries are released at a time.
 const RELEASES: usize = 128;
 /// How many registrations are checked at a time.
@@ -66,11 +71,15 @@ impl RegisteredTerms {
 
 /// What the connections of a sentinel share.
 pub struct Registry {
-    pub locks: SentinelLocks,
+    locks: SentinelLocks,
     /// By connection.
     terms: Mutex<HashMap<u64, RegisteredTerms>>,
+    /// Of dead processes, whose work may go on.
+    kept: Mutex<VecDeque<(Arc<str>, RegisteredTerm)>>,
     checks: Semaphore,
     waiting: Semaphore,
+    /// Whether the last check has failed.
+    failing: AtomicBool,
 }
 
 impl Registry {
@@ -78,8 +87,10 @@ impl Registry {
         Self {
             locks,
             terms: Mutex::default(),
+            kept: Mutex::default(),
             checks: Semaphore::new(CHECKS),
             waiting: Semaphore::new(MAX_WAITING),
+            failing: AtomicBool::new(false),
         }
     }
 
@@ -107,6 +118,30 @@ impl Registry {
         self.terms().remove(&connection).map(|mut terms| terms.take()).unwrap_or_default()
     }
 
+    /// Keeps the terms of a dead process, the newest ones if they are many: the leases of the others
+    /// are over first.
+    pub fn keep(&self, terms: Vec<(Arc<str>, RegisteredTerm)>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(terms);
+        let excess = kept.len().saturating_sub(MAX_TERMS);
+        kept.drain(..excess);
+    }
+
+    /// Takes what was kept.
+    pub fn take_kept(&self) -> Vec<(Arc<str>, RegisteredTerm)> {
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into()
+    }
+
+    /// Checks that the lock responds, and that it would let an election be released: one that is
+    /// registered, if there is one. Returns the problem.
+    pub async fn check_lock(&self) -> Result<(), String> {
+        let any = |terms: &RegisteredTerms| terms.0.keys().next().map(|key| Arc::clone(&key.0));
+        let registered = self.terms().values().find_map(any);
+        let election = registered.unwrap_or_else(|| UNUSED_NAME.into());
+        let checked = timeout(CHECK_TIMEOUT, self.locks.check_lock(&election)).await;
+        checked.unwrap_or_else(|_| Err("the lock does not respond".to_owned()))
+    }
+
     /// Whether the term has not ended.
     fn is_registered(&self, connection: u64, election: &Arc<str>, term: RegisteredTerm) -> bool {
         let key = (Arc::clone(election), term.nonce);
@@ -125,10 +160,20 @@ impl Registry {
         let _permit = self.checks.acquire().await;
         let checked = self.locks.check_term(election, term).await;
         // A term that is over meanwhile has no entry.
-        checked.or_else(|problem| match self.is_registered(connection, election, term) {
-            true => Err(problem),
-            false => Ok(()),
-        })
+        let checked =
+            checked.or_else(|problem| match self.is_registered(connection, election, term) {
+                true => Err(problem),
+                false => Ok(()),
+            });
+        let failed_before = self.failing.swap(checked.is_err(), Ordering::Relaxed);
+        match &checked {
+            Err(reason) if !failed_before => {
+                error!(%election, %reason, "cannot release, so after a crash the lease decides");
+            }
+            Err(reason) => warn!(%election, %reason, "cannot release"),
+            Ok(()) => {}
+        }
+        checked
     }
 
     /// Releases the entries of a dead process, whose work is dead too.

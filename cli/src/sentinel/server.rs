@@ -4,14 +4,18 @@ use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::connection::{Shared, serve};
 
 /// The most connections at a time.
 const MAX_CONNECTIONS: usize = 1_024;
+/// How long connections of dead processes may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause after an accept that failed, as without file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,16 +33,14 @@ impl Server {
         Ok(Self { listener, shared, connections: JoinSet::new() })
     }
 
-    /// Accepts connections for ever. Cancel safe.
+    /// Accepts connections. It never returns. Cancel safe.
     pub async fn run(&mut self) {
+        raise_file_limit(); // a program that was started before does not inherit it
         loop {
-            let room = self.connections.len() < MAX_CONNECTIONS;
             tokio::select! {
                 Some(_) = self.connections.join_next() => {}
-                accepted = self.listener.accept(), if room => match accepted {
-                    Ok((stream, _)) => {
-                        self.connections.spawn(serve(stream, self.shared.clone()));
-                    }
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => self.serve(stream),
                     Err(error) => {
                         warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -48,15 +50,28 @@ impl Server {
         }
     }
 
-    /// Waits until all entries of dead processes are released.
-    pub async fn finish(mut self, limit: Duration) {
+    fn serve(&mut self, stream: UnixStream) {
+        let is_full = self.connections.len() >= MAX_CONNECTIONS;
+        let refused = is_full.then(|| format!("it serves {MAX_CONNECTIONS} processes already"));
+        self.connections.spawn(serve(stream, self.shared.clone(), refused));
+    }
+
+    /// Releases the entries of a program and of all processes below it, which are dead.
+    pub async fn finish(mut self) {
         // Processes that died before they were accepted.
-        while let Ok(Ok((stream, _))) =
-            tokio::time::timeout(Duration::ZERO, self.listener.accept()).await
-        {
-            self.connections.spawn(serve(stream, self.shared.clone()));
+        while let Ok(Ok((stream, _))) = timeout(Duration::ZERO, self.listener.accept()).await {
+            self.serve(stream);
         }
         let all = async { while self.connections.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(limit, all).await; // the leases decide
+        let _ = timeout(END_TIMEOUT, all).await; // one that says nothing
+        let Shared { registry, limit, .. } = &self.shared;
+        registry.release(registry.take_kept(), *limit).await;
     }
+}
+
+/// A process needs two descriptors: the usual limit of 1,024 is that of some hundred processes.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit); // fewer are served then
 }

@@ -11,7 +11,6 @@ use incumbent::clock::{BootClock, Clock};
 use incumbent::sentinel::ENVIRONMENT;
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
-use tokio::sync::watch;
 
 use super::connection::Shared;
 use super::registry::{RELEASE_TIMEOUT, Registry};
@@ -33,8 +32,7 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     let mut signals = Forwarded::listen()?;
     set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
     let (listener, address, _directory) = unix_socket::bind_new()?;
-    let (tree_dead, watch) = watch::channel(false);
-    let shared = Shared { registry, tree_dead: Some(watch), limit: RELEASE_TIMEOUT };
+    let shared = Shared { registry, wraps: true, limit: RELEASE_TIMEOUT };
     let mut server = Server::new(listener, shared)?;
     let child = match Command::new(program).args(args).env(ENVIRONMENT, &address).spawn() {
         Ok(child) => Pid::from_child(&child),
@@ -49,10 +47,7 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     };
     let killed = tree::kill_all(None, BootClock.now() + KILL_TIMEOUT).await;
     match killed.left() {
-        None => {
-            let _ = tree_dead.send(true);
-            server.finish(RELEASE_TIMEOUT).await;
-        }
+        None => server.finish().await,
         Some(left) => eprintln!(
             "incumbent: some processes of the program could not be stopped: {left}; the lock is not \
              released"

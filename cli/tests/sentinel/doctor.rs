@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use incumbent_test_support::Server;
+use incumbent_test_support::{Server, eventually};
 use rustix::process::Signal;
 
-use crate::env::{Candidate, LEASE, TestEnv, incumbent};
+use crate::env::{BUCKET, Candidate, LEASE, TestEnv, incumbent};
 use crate::listening::{Listening, wait_for_socket};
+use crate::setup::won;
 
 /// The lines about the sentinel.
 fn findings(command: &mut Command) -> Vec<String> {
@@ -43,7 +44,7 @@ async fn sentinel_is_checked_if_one_is_given() {
     listening.sentinel.exit().await;
     let line = doctor_of(&env, &listening.path);
     let none = format!("warning  sentinel    none at {}, so after a crash", listening.address());
-    assert!(line.starts_with(&none) && line.contains("start it with"), "{line}");
+    assert!(line.starts_with(&none) && line.contains("start it as this user"), "{line}");
     let line = doctor_of(&env, Path::new("@incumbent-no-such-sentinel"));
     assert!(line.contains("the address must be the absolute path of a socket"), "{line}");
 }
@@ -62,4 +63,37 @@ async fn sentinel_that_cannot_release_is_a_warning() {
     assert!(line.starts_with("warning  sentinel    it cannot release, so after a crash"), "{line}");
     assert!(line.contains("bucket CHORIA_LEADER_ELECTION does not exist"), "{line}");
     assert!(line.ends_with("the credentials of the programs"), "{line}");
+}
+
+/// It may read every entry, and release none.
+#[tokio::test]
+async fn sentinel_that_may_not_write_is_reported() {
+    let users = r#"authorization: { users: [
+        { user: admin, password: admin },
+        { user: a, password: a, permissions: { publish: { deny: ["$KV.>"] } } },
+    ] }"#;
+    let server = Server::builder().config(users).start().await;
+    let admin = ["--server", &server.url_as("admin", "admin")];
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, log) = (folder.path().join("own/socket"), folder.path().join("log"));
+    let script = r#"log=$1; shift; exec "$@" 2>"$log""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(&log).arg(env!("CARGO_BIN_EXE_incumbent"));
+    command.args(["sentinel", "--server", &server.url_as("a", "a"), "--listen"]).arg(&path);
+    let mut leader = incumbent();
+    leader.args(["campaign", "my_app"]).args(admin);
+    leader.env("INCUMBENT_SENTINEL", &path);
+    let _sentinel = Candidate::start(command);
+    wait_for_socket(&path).await;
+    let mut leader = Candidate::start(leader);
+    won(&mut leader).await;
+    let refused = async || {
+        let mut command = incumbent();
+        command.args(["doctor", "--sentinel"]).arg(&path).args(admin);
+        findings(&mut command).pop().filter(|line| line.contains("it cannot release"))
+    };
+    let line = eventually("the missing permission is found", refused).await;
+    assert!(line.contains(&format!("$KV.{BUCKET}.my_app")), "{line}");
+    let log = std::fs::read_to_string(log).expect("a log");
+    assert!(log.contains("ERROR") && log.contains("cannot release"), "{log}");
 }

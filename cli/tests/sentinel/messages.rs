@@ -7,7 +7,8 @@ use incumbent::nats::Bucket;
 use incumbent::sentinel::{
     Sentinel, SentinelMessage, SentinelReply, VERSION, connect, encode, read_message, start_time,
 };
-use rustix::process::Signal;
+use incumbent_test_support::eventually;
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::unbounded_channel;
@@ -116,6 +117,39 @@ async fn others_are_served_beside_malformed_connections() {
     assert_eq!(status(listening.address()).await.2, None);
     first.signal(Signal::KILL);
     won(&mut second).await;
+}
+
+/// More than it serves: programs of this user that hang, or are no programs.
+#[tokio::test]
+async fn full_sentinel_says_so_and_closes_idle_connections() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("a limit");
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let listening = Listening::start(&env).await;
+    let mut idle = Vec::new();
+    for _ in 0..1_024 {
+        idle.push(Client::connect(listening.address()).await);
+    }
+    let reply = Client::connect(listening.address()).await.hello(our_start()).await;
+    let reason = "it serves 1024 processes already".to_owned();
+    assert_eq!(reply, SentinelReply::Refused { reason });
+    let serves = async || {
+        let reply = Client::connect(listening.address()).await.hello(our_start()).await;
+        (reply == SentinelReply::Watching { version: VERSION }).then_some(())
+    };
+    eventually("idle connections are closed", serves).await;
+    assert_eq!(idle.remove(0).rest().await, "");
+}
+
+#[tokio::test]
+async fn status_is_told_once_a_connection() {
+    let env = TestEnv::with_ttl(LONG_LEASE).await;
+    let listening = Listening::start(&env).await;
+    let mut client = Client::connect(listening.address()).await;
+    let status = encode(&SentinelMessage::Status);
+    client.send(&[&status[..], &status[..]].concat()).await;
+    assert_eq!(client.rest().await.lines().count(), 1);
 }
 
 /// A closed connection proves nothing: only the death of the process does.

@@ -4,15 +4,21 @@ use std::env;
 use std::hint::black_box;
 use std::io::{Write, stdin};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{abort, exit};
 
 use futures_util::future::join_all;
 use incumbent::nats::{Bucket, BucketConfig};
+use incumbent::sentinel::{
+    ENVIRONMENT, SentinelMessage, SentinelReply, VERSION, connect, encode, read_message, start_time,
+};
+use tokio::io::{AsyncWriteExt, BufReader};
 
 use crate::env::BUCKET;
 use crate::setup::LONG_LEASE;
 
 const SERVER: &str = "INCUMBENT_TEST_SERVER";
+const WORKER: &str = "INCUMBENT_TEST_WORKER";
 const ELECTIONS: &str = "INCUMBENT_TEST_ELECTIONS";
 
 /// The arguments of the program, which campaigns in this many elections: `my_app` if it is one.
@@ -21,6 +27,31 @@ pub fn program(server: &str, elections: usize) -> Vec<String> {
     let words = ["env", &format!("{SERVER}={server}"), &format!("{ELECTIONS}={elections}")];
     let test = [&ourselves, "--exact", "program::program_of_other_tests", "--nocapture"];
     words.into_iter().chain(test).map(str::to_owned).collect()
+}
+
+/// The arguments of a program that registers a term, and ends.
+pub fn worker() -> Vec<String> {
+    let ourselves = env::current_exe().expect("a program").display().to_string();
+    let words = ["env", &format!("{WORKER}=1"), &ourselves, "--exact"];
+    words.iter().chain(&["program::worker_of_other_tests"]).map(|&word| word.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn worker_of_other_tests() {
+    let Ok(_) = env::var(WORKER) else { return };
+    let address = env::var(ENVIRONMENT).expect("an address");
+    let mut stream = BufReader::new(connect(Path::new(&address)).await.expect("it listens"));
+    let started = start_time(None).expect("a time");
+    let hello = SentinelMessage::Hello { version: VERSION, started };
+    let began = SentinelMessage::Began {
+        election: format!("of-{started}").into(),
+        nonce: format!("{:016x}", std::process::id()),
+        token: 1,
+    };
+    stream.write_all(&[encode(&hello), encode(&began)].concat()).await.expect("it reads");
+    let reply: SentinelReply = read_message(&mut stream, &mut Vec::new()).await.expect("a reply");
+    assert_eq!(reply, SentinelReply::Watching { version: VERSION });
+    abort();
 }
 
 /// Prints `won` when it leads all its elections, and then does what a line of its input says.

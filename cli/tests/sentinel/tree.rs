@@ -9,6 +9,7 @@ use incumbent_test_support::{eventually, not_run};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::env::{Candidate, TestEnv, incumbent};
+use crate::program::worker;
 use crate::setup::{
     INTRODUCE, LONG_LEASE, Watch, Wrapped, campaign, is_alive, registered, standby, status, won,
     wrapped,
@@ -195,4 +196,27 @@ async fn program_is_not_started_without_a_directory_for_the_socket() {
     assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
     assert!(text.contains("set TMPDIR"), "{text}");
     assert_eq!(output.stdout, b"");
+}
+
+#[tokio::test]
+async fn dead_workers_hold_no_file_descriptors() {
+    let env = TestEnv::start().await;
+    let script = "ulimit -c 0; for i in 1 2 3 4 5 6 7 8 9 10; do \"$@\" >/dev/null 2>&1; done; \
+                  echo \"$INCUMBENT_SENTINEL\"; read line";
+    let mut command = wrapped(&env, script, &worker());
+    command.stdin(Stdio::piped());
+    let mut program = Candidate::start(command);
+    let open = |program: &Candidate| {
+        let id = program.pid().as_raw_pid();
+        fs::read_dir(format!("/proc/{id}/fd")).expect("a process").count()
+    };
+    let before = open(&program);
+    let address = program.line().await;
+    let all_dead = async || (status(&address).await.0 == 0).then_some(());
+    eventually("all workers are known to be dead", all_dead).await;
+    // Its connection to the server, and that of the status.
+    let after = open(&program);
+    assert!(after < before + 10, "{before} and then {after}");
+    program.write("\n");
+    assert_eq!(program.exit_code().await, Some(0));
 }

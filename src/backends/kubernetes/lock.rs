@@ -62,6 +62,10 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         self.inner.release(name, release).await
     }
 
+    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
+        self.inner.check_release(name, timeout).await
+    }
+
     /// Returns the names of the objects that have a record. Requires the right to `list`.
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         Ok(self.list(timeout).await?.into_iter().map(|status| status.object).collect())

@@ -169,6 +169,27 @@ impl ResourceLockState {
         Ok(())
     }
 
+    /// Writes an object over a version that it no longer has: the server decides by the permissions
+    /// first.
+    pub(super) async fn check_release(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let (by, name) = (deadline_after(timeout), self.object_of(name));
+        let Some(known) = self.fetch(&self.elections.get(name), name, by).await? else {
+            return Ok(());
+        };
+        let mut object = Value::clone(&known.object);
+        object["metadata"]["resourceVersion"] = json!("1");
+        match self.objects.replace(name, &object, by).await {
+            Err(refused) if !refused.is_change_of(name) => {
+                Err(self.objects.lock_error(refused, name, "write", "update", true))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a record over the expected one. Other clients may change the rest of the object
     /// meanwhile: as long as the record is the expected one, the write is repeated over their
     /// changes.

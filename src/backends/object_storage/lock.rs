@@ -153,6 +153,19 @@ impl LockState {
         self.put(name, Some(release.expected), entry, by).await.map(drop)
     }
 
+    /// Writes an object under a condition that no object fulfils. Where there is an entry, its writer
+    /// has checked that the store respects conditions.
+    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
+        let (by, path) = (deadline_after(timeout), self.path_of(name)?);
+        if self.store.get(&path, by).await?.is_none() {
+            return Ok(());
+        }
+        match self.store.put(&path, Some(&no_such_version()), &Bytes::new(), by).await {
+            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(()),
+            written => written.map(drop),
+        }
+    }
+
     /// Leaves an entry without a leader. Go's candidates wait until an evicted leader must have
     /// noticed; candidates of this library wait for the maximum lease, or for as long as the entry
     /// states.
@@ -254,7 +267,7 @@ impl LockState {
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
         let body = Bytes::from(entry.encode());
-        let no_such = UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: None };
+        let no_such = no_such_version();
         let trials = [("If-None-Match", None), ("If-Match", Some(&no_such))];
         for (refused, (header, replaced)) in self.trials.refused.iter().zip(trials) {
             if refused.load(Ordering::Relaxed) {
@@ -284,6 +297,11 @@ impl LockState {
         let message = format!("{} {what}", self.store.describe(path));
         LockError::new(LockErrorKind::Misconfigured, message)
     }
+}
+
+/// A version that no object has, as a store names it.
+fn no_such_version() -> UpdateVersion {
+    UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: Some("1".to_owned()) }
 }
 
 /// The wall clock in milliseconds.
@@ -330,6 +348,10 @@ impl Lock for ObjectStorageLock {
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         self.inner.release(name, release).await
+    }
+
+    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
+        self.inner.check_release(name, timeout).await
     }
 
     /// Returns the objects of the folder, without those in its subfolders.

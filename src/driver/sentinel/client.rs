@@ -4,22 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::address::connect;
 use super::start_time::start_time;
-use super::wire::{MAX_LINE, SentinelMessage, SentinelReply, VERSION, encode, read_message};
+use super::wire::{
+    HEARTBEAT, MAX_LINE, SentinelMessage, SentinelReply, VERSION, encode, read_message,
+};
 use crate::lock::{Nonce, Token};
 use crate::protocol::RegisteredTerm;
+use crate::telemetry;
 use crate::util::retry::RetrySchedule;
 use crate::util::text::escape_line;
 
 /// The most bytes of a sentinel's text in a log line.
 const MAX_TEXT_SHOWN: usize = 512;
+
+/// How long a sentinel that works may be silent.
+const SILENCE: Duration = HEARTBEAT.saturating_mul(3);
 
 /// Which candidate a term is of: the election, and the nonce.
 type Key = (Arc<str>, u64);
@@ -83,6 +91,7 @@ impl Task {
                 let Ok(()) = self.change().await else { return };
             }
             let Err(why) = self.serve(&mut retries).await else { return };
+            telemetry::sentinel_up(false);
             if !std::mem::replace(&mut self.failing, true) {
                 warn!(
                     sentinel = %self.address.display(), error = %escape_line(&why.to_string(), MAX_TEXT_SHOWN),
@@ -121,6 +130,8 @@ impl Task {
         let mut out = encode(&SentinelMessage::Hello { version: VERSION, started });
         self.unsent = self.terms.keys().cloned().collect();
         let mut reply = Vec::new();
+        let silence = tokio::time::sleep(SILENCE);
+        tokio::pin!(silence);
         loop {
             // A sentinel that does not read holds up nothing but this.
             while out.len() < MAX_LINE
@@ -129,13 +140,16 @@ impl Task {
                 out.extend(encode(&self.message(key)));
             }
             tokio::select! {
+                biased; // what has been sent is read before silence counts
                 changed = self.change() => if changed.is_err() { return Ok(()) },
+                read = read_message(&mut reader, &mut reply) => {
+                    self.on_reply(read?, retries)?;
+                    silence.as_mut().reset(Instant::now() + SILENCE);
+                }
                 written = writer.write(&out), if !out.is_empty() => {
                     out.drain(..written?);
                 }
-                read = read_message(&mut reader, &mut reply) => {
-                    self.on_reply(read?, retries)?;
-                }
+                () = &mut silence => return Err(io::Error::other("it does not respond")),
             }
         }
     }
@@ -154,6 +168,7 @@ impl Task {
         match reply {
             SentinelReply::Watching { .. } => {
                 *retries = RetrySchedule::new(fastrand::u64(..));
+                telemetry::sentinel_up(true);
                 if std::mem::take(&mut self.failing) {
                     info!(sentinel = %self.address.display(), "the sentinel is back");
                 }

@@ -34,8 +34,8 @@ pub use address::connect;
 pub use address::{ENVIRONMENT, Sentinel};
 pub(crate) use registration::Registrations;
 #[doc(hidden)]
-pub use release::{check_registered, release_crashed};
+pub use release::{check_registered, check_release, release_crashed};
 #[doc(hidden)]
 pub use start_time::start_time;
 #[doc(hidden)]
-pub use wire::{SentinelMessage, SentinelReply, VERSION, encode, read_message};
+pub use wire::{HEARTBEAT, SentinelMessage, SentinelReply, VERSION, encode, read_message};

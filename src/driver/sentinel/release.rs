@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::driver::requests::perform;
+use crate::driver::requests::{perform, within};
 use crate::lock::{Lock, Reading, Request};
 use crate::protocol::{CrashOutcome, CrashRelease, CrashStep, RegisteredTerm, Response};
 use crate::time::clock::{BootClock, Clock, sleep_until};
@@ -31,18 +31,29 @@ pub async fn release_crashed(
     }
 }
 
-/// Returns whether the lock has the entry of the term.
+/// Returns whether the lock has the entry of the term, and would let it be released.
 ///
 /// # Errors
-/// Why the lock did not respond, in one line.
+/// Why the lock did not respond, or refuses a release, in one line.
 pub async fn check_registered(
     lock: &dyn Lock,
     election: &str,
     term: RegisteredTerm,
 ) -> Result<bool, String> {
     match perform(lock, election, Request::Read { timeout: TIMEOUT }).await {
-        Response::Read(Ok(Reading::Found(record))) => Ok(term.holds(&record)),
+        Response::Read(Ok(Reading::Found(record))) if term.holds(&record) => {
+            check_release(lock, election).await.map(|()| true)
+        }
         Response::Read(Err(failure)) => Err(failure.message.to_string()),
         _ => Ok(false),
     }
+}
+
+/// Checks that the lock would let the election be released.
+///
+/// # Errors
+/// Why not, in one line.
+pub async fn check_release(lock: &dyn Lock, election: &str) -> Result<(), String> {
+    let checked = within(TIMEOUT, lock.check_release(election, TIMEOUT)).await;
+    checked.map_err(|failure| failure.message.to_string())
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,9 @@ use crate::lock::{Nonce, Token};
 use crate::protocol::RegisteredTerm;
 
 /// The version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// How often a sentinel repeats [`SentinelReply::Watching`], so that a hung one is noticed.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The most bytes of a line.
 pub const MAX_LINE: usize = 16 * 1024;
 
@@ -43,7 +46,8 @@ pub enum SentinelMessage {
         /// The candidate.
         nonce: String,
     },
-    /// Asks for [`SentinelReply::Status`].
+    /// Asks for [`SentinelReply::Status`], in the place of the first one. The connection is closed
+    /// then.
     Status,
 }
 
@@ -51,7 +55,7 @@ pub enum SentinelMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SentinelReply {
-    /// The process is known: its terms are released when it is dead.
+    /// The process is known: its terms are released when it is dead. Sent each [`HEARTBEAT`].
     Watching {
         /// [`VERSION`] of the sentinel.
         version: u32,

@@ -34,11 +34,7 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
     },
     Mutation {
         name: "the death of one process counts as that of its tree",
-        edits: &[edit(
-            "cli/src/sentinel/wrap.rs",
-            "tree_dead: Some(watch),",
-            "tree_dead: Some(watch).filter(|_| false),",
-        )],
+        edits: &[edit(CONNECTION, "match wraps {", "match wraps && limit.is_zero() {")],
         noticed_by: &[Programs],
     },
     Mutation {
