@@ -144,6 +144,8 @@ pub(super) struct CoolDownWait {
     pub floor: Until,
     /// Whose step-down ends the wait.
     pub predecessor: Option<Predecessor>,
+    /// The lock's longest lease, as known when this was reckoned.
+    pub max_lease: Duration,
 }
 
 impl CoolDownWait {
@@ -167,7 +169,7 @@ impl CoolDownWait {
 
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { until, after_create, floor, predecessor } = self;
+        let Self { until, after_create, floor, predecessor, max_lease: _ } = self; // it stays
         until.fingerprint(writer);
         writer.to.word(FingerprintWriter::nanos(*after_create));
         floor.fingerprint(writer);
@@ -215,6 +217,7 @@ impl Vacancy {
             after_create: Duration::ZERO,
             floor: at_once,
             predecessor: None,
+            max_lease: c.max_lease,
         };
         let watched = self.watched(c);
         let choria = choria::may_lead_for(c.max_lease);
@@ -229,7 +232,7 @@ impl Vacancy {
                 CoolDownWait { until, ..none }
             }
             Some((_, Tombstone::Expired)) => {
-                let until = self.expiry_proves_until(c, watched, choria);
+                let until = self.expiry_proves_until(c, watched);
                 CoolDownWait { until, floor: until, ..none }
             }
             Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
@@ -241,12 +244,16 @@ impl Vacancy {
                     None => c.now,
                 };
                 let foreign = Until::new(foreign, ChoriaCandidate);
-                let unknown = self.first_seen + c.unknown_holder_leads_for();
-                let mut until = Until::new(unknown, UnknownHolder);
-                if let Some(seen) = watched {
-                    let ends = seen.lease_ends(c.max_lease, c.lock_expires);
-                    until = until.min(Until::new(ends, SeenLease));
-                }
+                // By the lease that the entry states, which may be longer than the lock allowed
+                // when this candidate last learned of that.
+                let mut until = match watched {
+                    Some(seen) => {
+                        Until::new(seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)
+                    }
+                    None => {
+                        Until::new(self.first_seen + c.unknown_holder_leads_for(), UnknownHolder)
+                    }
+                };
                 let predecessor = self.previous.map(|revision| Predecessor {
                     revision,
                     term: watched.and_then(SeenEntry::term),
@@ -275,34 +282,28 @@ impl Vacancy {
 
     /// Until when a candidate may lead whose lease is not over although the entry has expired.
     ///
-    /// No lock keeps an entry for longer than its longest lease. So an expired entry proves that
-    /// leases no longer than that have ended. The rest of a longer one is waited for.
-    fn expiry_proves_until(
-        &self,
-        c: &CoolDownInputs<'_>,
-        watched: Option<&SeenEntry>,
-        choria: Duration,
-    ) -> Until {
+    /// No lock keeps an entry for longer than its longest lease, which may be changed while the
+    /// entry stands. So an expiry proves that a lease has ended which was allowed both when the
+    /// entry was seen and now. A longer one is waited for by one's own clock.
+    fn expiry_proves_until(&self, c: &CoolDownInputs<'_>, watched: Option<&SeenEntry>) -> Until {
         use WaitReason::{ChoriaCandidate, NothingToWaitFor, SeenLease, UnknownHolder};
-        // Of an entry that was written as long before its marker as the lock may keep it.
-        let outlived = |lease: Duration| lease.saturating_sub(c.max_lease);
         let strict = c.policy == CoolDown::Strict;
-        let unknown = c.unknown_holder_leads_for();
         let (until, reason) = match watched {
             // One's own clock as a second witness: a lock whose clock was stepped expires entries
             // early.
-            Some(seen) if strict || seen.from_hint || !c.lock_expires => {
+            Some(seen)
+                if strict || seen.from_hint || !c.lock_expires || !seen.is_allowed(c.max_lease) =>
+            {
                 (seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)
             }
-            Some(seen) => {
-                let lease = seen.lease(c.max_lease, c.lock_expires);
-                ((seen.at + lease).min(self.first_seen + outlived(lease)), SeenLease)
-            }
-            None if strict => (self.first_seen + unknown, UnknownHolder),
+            None if strict => (self.first_seen + c.unknown_holder_leads_for(), UnknownHolder),
             // The margin for drift need not be added: each right to lead ends that much before its
             // lease.
-            None if c.with_choria => (self.first_seen + outlived(choria), ChoriaCandidate),
-            None => (c.now, NothingToWaitFor),
+            None if c.with_choria => {
+                let choria = choria::may_lead_for(c.max_lease);
+                (self.first_seen + choria.saturating_sub(c.max_lease), ChoriaCandidate)
+            }
+            Some(_) | None => (c.now, NothingToWaitFor),
         };
         Until::new(until, reason)
     }

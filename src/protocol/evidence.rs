@@ -109,7 +109,9 @@ impl Evidence {
         let seen = match self.last_seen.take() {
             // Of one write: two histories of a store may give out one revision.
             Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,
-            before => SeenEntry::after(before, SeenEntry { revision, entry, at, from_hint }),
+            before => {
+                SeenEntry::after(before, SeenEntry { revision, entry, at, from_hint, max_lease })
+            }
         };
         if !is_me {
             let ends = seen.lease_ends(max_lease, expires);
@@ -117,14 +119,14 @@ impl Evidence {
         }
         self.vacancy = None;
         let Entry { identity, mark, ttl: life, advertisement } = &seen.entry;
-        let lease = mark.as_ref().map_or(*life, |mark| mark.lease);
+        let lease = mark.as_ref().map_or((*life).min(max_lease), |mark| mark.lease);
         let leader = Leader {
             identity: Arc::clone(identity),
             token: seen.term().map(|(_, token)| token),
             since_unix_ms: mark.as_ref().map(|mark| mark.since_unix_ms),
             advertisement: advertisement.clone(),
             last_seen: seen.at,
-            lease: lease.min(max_lease),
+            lease,
             is_me,
         };
         self.last_seen = Some(seen);
@@ -236,7 +238,9 @@ impl Evidence {
     ) -> CoolDownWait {
         // What was reckoned without reading, now that the lock has stated what emptiness shows.
         let Capabilities { can_read: reads, empty_is_proof, max_lease, .. } = *capabilities;
-        if !reads && !empty_is_proof && self.vacancy.is_none() {
+        let is_blind = !reads && !empty_is_proof && self.vacancy.is_none();
+        // A longer lease may have been allowed before this create was sent.
+        if is_blind || max_lease > wait.max_lease {
             wait.after_create = wait.after_create.max(with_drift(max_lease));
         }
         // Both may have been at one instant.

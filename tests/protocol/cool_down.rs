@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Coverage, Hint, LockErrorKind, Request, Revision, StepDownNotice, Token, Tombstone,
+    Capabilities, Content, Coverage, Hint, LockErrorKind, Request, Revision, StepDownNotice, Token,
+    Tombstone,
 };
 use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions, WaitReason};
 
@@ -232,10 +233,56 @@ fn a_wait_that_outlasts_an_expired_entry_is_kept() {
     for beside_choria in [false, true] {
         let proven = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, beside_choria, least);
         proven(longer(Duration::ZERO), Duration::ZERO);
-        proven(longer(SECOND * 5), SECOND * 5);
+        // By the candidate's own clock, from when it read the entry, a second old.
+        proven(longer(SECOND * 5), SECOND * 6);
     }
-    // By the candidate's own clock, from when it read the entry, a second old.
     assert_wait(longer(SECOND * 5), CoolDown::Strict, false, SECOND * 6);
+}
+
+const RAISED: Duration = Duration::from_secs(60);
+
+fn raised() -> Event {
+    Event::Capabilities(Capabilities { max_lease: RAISED, ..capabilities() })
+}
+
+/// An operator has raised the bucket's TTL, of which a standby knows nothing.
+#[test]
+pub fn a_lease_beyond_the_known_ttl_is_waited_for() -> Harness {
+    let mut harness = Harness::standby();
+    harness.server.bucket_ttl = RAISED;
+    let last_write = harness.now;
+    harness.other_writes(RAISED);
+    harness.run(SECOND);
+    harness.admin_deletes();
+    harness.run(RAISED * 2);
+    assert!(harness.begins()[0] >= last_write + RAISED, "{:?}", harness.begins());
+    harness
+}
+
+#[test]
+fn a_ttl_that_is_raised_during_a_create_is_waited_for() {
+    let mut harness = Harness::standby();
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    harness.holds = true;
+    harness.admin_deletes();
+    harness.next_write();
+    harness.event(raised());
+    let stored = harness.now;
+    harness.holds = false;
+    harness.serve();
+    harness.run(RAISED * 2);
+    assert!(harness.begins()[0] >= stored + RAISED, "{:?}", harness.begins());
+}
+
+/// An expiry proves no more than the TTL that was in force when the entry was written.
+#[test]
+fn a_ttl_that_is_raised_makes_no_expiry_prove_more() {
+    let lease = LEASE + SECOND * 5;
+    let (mut harness, last_write) =
+        vacant(Vacancy::ReadExpiry { right: lease }, CoolDown::Proven, false);
+    harness.event(raised());
+    harness.run(RAISED);
+    assert!(harness.begins()[0] >= last_write + lease, "{:?}", harness.begins());
 }
 
 /// The expired entry may have been written in the moment before.

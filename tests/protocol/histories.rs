@@ -82,6 +82,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => cool_down::an_entry_outlives_the_cool_down_of_its_writer,
     "Rule 7. The lease of the holder counts (8 s), not the winner's own (2 s)."
         => cool_down::the_lease_of_the_holder_counts,
+    "Rule 7. An operator has raised the bucket's TTL to 60 s, and a leader relies on that. The standby knows\nof 12 s, and waits by the entry."
+        => cool_down::a_lease_beyond_the_known_ttl_is_waited_for,
     "Rule 7. A create whose reply is lost, and which a hint shows to be stored, waits as long."
         => cool_down::a_create_in_doubt_keeps_its_wait,
     "Rule 7. Refusals of the lock do not shorten a wait."

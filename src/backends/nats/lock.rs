@@ -62,6 +62,30 @@ impl NatsLock {
         Ok((facts, timeout.saturating_sub(start.elapsed())))
     }
 
+    /// Requests the TTL again where it is in doubt, and refuses a create whose writer waits by
+    /// another one, `known_ttl`.
+    async fn prepare_create(
+        &self,
+        known_ttl: Duration,
+        facts: Arc<StreamFacts>,
+        timeout: Duration,
+    ) -> Result<(Arc<StreamFacts>, Duration), LockError> {
+        let start = Instant::now();
+        let facts = match self.state().doubts_ttl() {
+            false => facts,
+            true => {
+                let current = Box::pin(self.state().open(timeout)).await; // rare, and large
+                current.map_err(BucketError::into_lock_error)?
+            }
+        };
+        if facts.lease != known_ttl {
+            let (bucket, ttl) = (&self.0.config.name, facts.lease);
+            let message = format!("bucket {bucket}: its TTL is {ttl:?} now, and was {known_ttl:?}");
+            return Err(LockError::new(LockErrorKind::Unavailable, message));
+        }
+        Ok((facts, timeout.saturating_sub(start.elapsed())))
+    }
+
     /// Converts the failure of a write into an error.
     fn refused(&self, failure: ApiFailure, doing: &str) -> LockError {
         if shows_change(&failure) {
@@ -71,7 +95,11 @@ impl NatsLock {
     }
 
     async fn write_entry(&self, name: &str, write: &Write) -> Result<Revision, LockError> {
-        let (facts, mut left) = self.prepare(name, write.timeout).await?;
+        let known_ttl = self.capabilities().max_lease;
+        let (mut facts, mut left) = self.prepare(name, write.timeout).await?;
+        if write.mark.token.is_none() {
+            (facts, left) = self.prepare_create(known_ttl, facts, left).await?;
+        }
         let advertisement_len = codec::advertisement_len(write);
         let max_len = facts.config.max_identity_len_with(advertisement_len);
         if write.identity.len() > max_len {
@@ -164,6 +192,7 @@ impl NatsLock {
                 let revision = Revision(message.seq);
                 self.state().on_read(name, revision);
                 let content = codec::stored_content(&message, facts.expiry());
+                self.state().note_content(&content);
                 Ok(Reading::Found(Record { revision, content }))
             }
             None => {

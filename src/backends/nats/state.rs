@@ -16,7 +16,7 @@ use super::error::{BucketError, BucketErrorKind};
 use super::stream::{StreamFacts, StreamInfo};
 use super::time::since_epoch;
 use crate::backends::hint_hub::{HINT_DELAY, HintHub, Interest};
-use crate::lock::{Coverage, Hint, Revision};
+use crate::lock::{Content, Coverage, Entry, Hint, Revision, Tombstone};
 use crate::time::timer::deadline_after;
 
 /// How long to wait before a request about the bucket, or its creation, is repeated: a new stream
@@ -43,6 +43,8 @@ pub(super) struct BucketState {
     opening: tokio::sync::Mutex<()>,
     /// Whether a request showed that the known settings are out of date.
     stale: AtomicBool,
+    /// Counts what a create must not rely on the known TTL for.
+    doubts: AtomicU64,
     /// The connection, counted from 1, on which a read was denied; 0: none.
     unreadable: AtomicU64,
     /// The permits of reads in flight.
@@ -66,6 +68,8 @@ pub(super) struct HintNote {
 #[derive(Default)]
 struct Known {
     facts: Option<Arc<StreamFacts>>,
+    /// The doubts that these facts answer.
+    doubts: u64,
     /// The minimum TTL that elections here may rely on.
     promised: Option<Duration>,
     /// The number of finished attempts to open, and the error of the last one.
@@ -86,6 +90,7 @@ impl BucketState {
             server_time: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             stale: AtomicBool::new(false),
+            doubts: AtomicU64::new(0),
             unreadable: AtomicU64::new(0),
             read_permits: tokio::sync::Semaphore::new(MAX_READS),
             first_read: tokio::sync::Mutex::default(),
@@ -152,6 +157,27 @@ impl BucketState {
         self.stale.store(true, Ordering::Relaxed);
     }
 
+    /// Notes what was read or received. An operator may have changed the TTL, and no message says
+    /// so. It counts when a holder's entry is gone that the holder has not released, and an entry
+    /// that states a longer lease shows such a change.
+    pub(super) fn note_content(&self, content: &Content) {
+        let doubtful = match content {
+            Content::Held(Entry { mark: Some(mark), .. }) => {
+                self.known_facts().is_some_and(|facts| mark.lease > facts.lease)
+            }
+            Content::Held(_) | Content::Vacant(Tombstone::Released { .. }) => false,
+            Content::Vacant(Tombstone::Deleted | Tombstone::Expired) => true,
+        };
+        if doubtful {
+            self.doubts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a create must not rely on the known TTL.
+    pub(super) fn doubts_ttl(&self) -> bool {
+        self.known().doubts < self.doubts.load(Ordering::Relaxed)
+    }
+
     /// Checks and records the server's information on the bucket.
     pub(super) fn learn(
         &self,
@@ -180,6 +206,7 @@ impl BucketState {
         facts.empty_is_proof = facts.emptiness_proves(info);
         let facts = Arc::new(facts);
         known.facts = Some(facts.clone());
+        known.doubts = known.doubts.max(info.doubts);
         self.stale.store(false, Ordering::Relaxed);
         Ok(facts)
     }
@@ -187,16 +214,18 @@ impl BucketState {
     /// Requests the bucket's information from the server.
     pub(super) async fn request_info(&self, timeout: Duration) -> Result<StreamInfo, BucketError> {
         let deadline = deadline_after(timeout);
-        let (sent_at, answer) = loop {
+        let (sent_at, doubts, answer) = loop {
             let sent_at = Instant::now();
+            let doubts = self.doubts.load(Ordering::Relaxed);
             let left = deadline.saturating_duration_since(sent_at);
             match self.api.info(left.min(ATTEMPT_TIMEOUT)).await {
                 Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if left > ATTEMPT_TIMEOUT => {
                 }
-                answer => break (sent_at, answer),
+                answer => break (sent_at, doubts, answer),
             }
         };
-        let info = answer.map_err(|e| self.api.bucket_error(e, "cannot be read"))?;
+        let mut info = answer.map_err(|e| self.api.bucket_error(e, "cannot be read"))?;
+        info.doubts = doubts;
         if let Some(time) = info.ts.as_deref().and_then(since_epoch) {
             let at = sent_at + sent_at.elapsed() / 2;
             *self.server_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, time));
@@ -216,6 +245,7 @@ impl BucketState {
     pub(super) async fn open(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
         let deadline = deadline_after(timeout);
         let before = self.known().attempts;
+        let doubts = self.doubts.load(Ordering::Relaxed);
         let waited = tokio::time::timeout_at(deadline, self.opening.lock()).await;
         let Ok(_opening) = waited else {
             return Err(self.known().failure.clone().unwrap_or_else(|| {
@@ -229,8 +259,8 @@ impl BucketState {
             if known.attempts > before {
                 match (&known.failure, &known.facts) {
                     (Some(failure), _) => return Err(failure.clone()),
-                    (None, Some(facts)) => return Ok(facts.clone()),
-                    (None, None) => {}
+                    (None, Some(facts)) if known.doubts >= doubts => return Ok(facts.clone()),
+                    (None, _) => {}
                 }
             }
         }
@@ -281,6 +311,9 @@ impl BucketState {
 
     /// Sends a hint to the subscribers of `name`.
     pub(super) fn send(&self, name: &str, hint: &Hint) {
+        if let Hint::Stored { record, .. } = hint {
+            self.note_content(&record.content);
+        }
         self.hub.send(name, hint, |note| {
             if let Hint::Stored { record, .. } = hint {
                 note.hinted = note.hinted.max(record.revision.0);

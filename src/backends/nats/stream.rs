@@ -25,6 +25,9 @@ pub(super) struct StreamInfo {
     pub(super) cluster: Option<Cluster>,
     #[serde(default)]
     pub(super) did_create: bool,
+    /// How many doubts of its TTL there had been when it was requested.
+    #[serde(skip)]
+    pub(super) doubts: u64,
 }
 
 /// The cluster. A single server reports one without a name, a leaf node alone one of its own name.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use incumbent::Advertisement;
 use incumbent::lock::{Content, Lock, LockErrorKind, Tombstone};
 use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind, Finding, Severity, Storage};
+use incumbent::{Advertisement, new_election};
 use incumbent_test_support::{Cluster, Server, Version, on_versions};
 use serde_json::json;
 
@@ -276,4 +276,67 @@ async fn health_on_a_cluster() {
     let ttl = Duration::from_secs(5);
     let expected = [Finding::ShortTtlOnCluster { ttl }, Finding::OneReplica];
     assert_eq!(bucket.health().await.unwrap(), expected);
+}
+
+/// Changes the TTL of the bucket, as `nats stream edit` does.
+async fn change_ttl(client: &async_nats::Client, ttl: Duration) {
+    let mut config = api(client, "STREAM.INFO.KV_B", json!({})).await["config"].clone();
+    config["max_age"] = json!(ttl.as_nanos() as u64);
+    config["subject_delete_marker_ttl"] = json!(ttl.as_nanos() as u64);
+    let changed = api(client, "STREAM.UPDATE.KV_B", config).await;
+    assert_eq!(changed["error"], json!(null), "{changed}");
+}
+
+on_versions!(#[tokio::test] a_create_over_an_eviction_asks_for_the_ttl: v2_11, v2_15);
+async fn a_create_over_an_eviction_asks_for_the_ttl(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let (standby, client) = (bucket_on(&server).await.lock(), server.connect().await);
+    let leaders = bucket_on(&server).await.lock();
+    let known = leaders.write("a", entry(1, 1, None)).await.unwrap();
+    assert_eq!(found(&standby, "a").await.revision, known);
+    change_ttl(&client, TTL * 2).await;
+    leaders.evict("a", known, TIMEOUT).await.unwrap();
+    let evicted = found(&standby, "a").await.revision;
+
+    let refused = standby.write("a", entry(2, 1, Some(evicted))).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Unavailable, "{refused}");
+    assert!(refused.to_string().ends_with("its TTL is 40s now, and was 20s"), "{refused}");
+    assert_eq!(standby.capabilities().max_lease, TTL * 2);
+    standby.write("a", entry(2, 2, Some(evicted))).await.expect("it waits by the new TTL");
+
+    // Back to what the elections began with.
+    change_ttl(&client, TTL).await;
+    let held = found(&standby, "a").await.revision;
+    leaders.evict("a", held, TIMEOUT).await.unwrap();
+    let evicted = found(&standby, "a").await.revision;
+    standby.write("a", entry(2, 3, Some(evicted))).await.unwrap_err();
+    assert_eq!(standby.capabilities().max_lease, TTL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_waits_for_a_leader_of_a_longer_ttl() {
+    const BRIEF: Duration = Duration::from_secs(2);
+    const RAISED: Duration = Duration::from_secs(8);
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let bucket = Bucket::create(client.clone(), BucketConfig::new("B").ttl(BRIEF)).await.unwrap();
+    let leaders = bucket.lock();
+    let standby =
+        new_election("a", Bucket::open(server.connect().await, "B").await.unwrap().lock());
+    let mut write = entry(1, 1, None);
+    (write.mark.lease, write.ttl) = (BRIEF, BRIEF);
+    leaders.write("a", write).await.unwrap();
+    let standby = standby.start().unwrap();
+    eventually("it sees the leader", async || standby.leader()).await;
+
+    change_ttl(&client, RAISED).await;
+    let revision = found(&leaders, "a").await.revision;
+    let mut write = renewal(1, 2, revision);
+    (write.mark.lease, write.ttl) = (RAISED, RAISED);
+    let sent = std::time::Instant::now();
+    let revision = leaders.write("a", write).await.unwrap();
+    leaders.evict("a", revision, TIMEOUT).await.unwrap();
+    let leadership = tokio::time::timeout(WAIT, standby.won()).await.unwrap().unwrap();
+    assert!(sent.elapsed() >= RAISED, "{:?} after the write", sent.elapsed());
+    assert!(leadership.is_valid());
 }

@@ -142,8 +142,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a watched holder is waited for by one's own lease, not by its",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "let ends = seen.lease_ends(c.max_lease, c.lock_expires);",
-            "let ends = seen.at + c.lease;",
+            "Until::new(seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)",
+            "Until::new(seen.at + c.lease, SeenLease)",
         )],
         noticed_by: &[Simulation],
     },
@@ -202,7 +202,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "an expiry by the server's clock is believed under Strict",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "None if strict => (self.first_seen + unknown, UnknownHolder),",
+            "None if strict => (self.first_seen + c.unknown_holder_leads_for(), UnknownHolder),",
             "None if strict => (c.now, UnknownHolder),",
         )],
         noticed_by: &[Simulation, Scenarios],
@@ -226,20 +226,34 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             ),
             edit(
                 "src/protocol/cool_down.rs",
-                "Some(seen) if strict || seen.from_hint || !c.lock_expires =>",
-                "Some(seen) if strict || seen.from_hint && c.lock_expires =>",
+                "if strict || seen.from_hint || !c.lock_expires || !seen.is_allowed(c.max_lease) =>",
+                "if strict || seen.from_hint && c.lock_expires =>",
             ),
         ],
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "an expired entry proves the end of a right that it could not outlive",
+        edits: &[edit("src/protocol/cool_down.rs", " || !seen.is_allowed(c.max_lease) =>", " =>")],
+        noticed_by: &[Simulation, Scenarios],
+    },
+    Mutation {
+        name: "a watched holder is waited for by no more than the TTL known so far",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "(seen.at + lease).min(self.first_seen + outlived(lease))",
-            "(seen.at + lease).min(self.first_seen)",
+            "Until::new(seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)",
+            "Until::new(seen.at + seen.lease(c.max_lease, true).min(c.max_lease), SeenLease)",
         )],
-        noticed_by: &[Simulation, Scenarios],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a create that was sent before the TTL was raised waits by the old one",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "if is_blind || max_lease > wait.max_lease {",
+            "if is_blind {",
+        )],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a Choria candidate is waited for like one of ours",

@@ -67,6 +67,15 @@ impl CandidateSetup {
     }
 }
 
+fn timing(setup: &CandidateSetup, bucket_ttl: Duration, choria: bool) -> Timing {
+    let options = TimingOptions {
+        lease: Some(Duration::from_millis(u64::from(setup.lease_ms)).min(bucket_ttl)),
+        with_choria: choria,
+        ..TimingOptions::default()
+    };
+    Timing::new(options, bucket_ttl).expect("scenarios have valid timings")
+}
+
 /// A clock with its own rate and origin.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drifting {
@@ -95,6 +104,8 @@ impl Drifting {
 pub struct Candidate {
     pub setup: CandidateSetup,
     pub timing: Timing,
+    /// The bucket's TTL, as its lock knows it.
+    pub known_ttl: Duration,
     /// `None` while the process is down.
     pub machine: Option<Elector>,
     pub drain: Drain,
@@ -142,17 +153,13 @@ impl Candidate {
         bucket_ttl: Duration,
         choria: bool,
     ) -> Self {
-        let options = TimingOptions {
-            lease: Some(Duration::from_millis(u64::from(setup.lease_ms)).min(bucket_ttl)),
-            with_choria: choria,
-            ..TimingOptions::default()
-        };
-        let timing = Timing::new(options, bucket_ttl).expect("scenarios have valid timings");
+        let timing = timing(&setup, bucket_ttl, choria);
         let clock = Drifting { origin, ppm: i64::from(setup.ppm), lost: Duration::ZERO };
         let drain = Drain::new(Duration::from_millis(u64::from(setup.drain_ms)));
         Self {
             setup,
             timing,
+            known_ttl: bucket_ttl,
             machine: None,
             drain,
             mover: None,
@@ -183,6 +190,8 @@ impl Candidate {
     pub fn start(&mut self, now: Time, who: usize, seed: u64, choria: bool, lock: Capabilities) {
         self.life += 1;
         let nonce = Nonce(seed ^ ((who as u64 + 1) << 40) ^ (u64::from(self.life) << 8));
+        self.known_ttl = lock.max_lease;
+        self.timing = timing(&self.setup, lock.max_lease, choria);
         let mut settings = Settings::new(self.name(who), nonce, self.timing);
         settings.cool_down = self.setup.cool_down;
         settings.backoff = self.setup.polling.policy();

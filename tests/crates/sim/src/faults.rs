@@ -87,6 +87,16 @@ impl World {
                 self.after(millis(after_ms), SimEvent::Remade);
             }
             Fault::Outage { for_ms } => self.server.down_until = now + millis(for_ms),
+            Fault::ChangeTtl { factor } => {
+                let running = self.candidates.iter().filter(|it| it.machine.is_some());
+                let leases = running.map(|candidate| candidate.timing.lease()).max();
+                let ttl = self.scenario.bucket_ttl * u32::from(factor);
+                self.server.change_ttl(ttl.max(leases.unwrap_or_default()));
+                if let Some(last) = &self.server.last {
+                    let left = last.expires.saturating_sub(now);
+                    self.after(left, SimEvent::Expire);
+                }
+            }
             Fault::ClockStep { by_ms } => {
                 self.server.step_clock(by_ms);
                 self.after(Duration::ZERO, SimEvent::Expire);

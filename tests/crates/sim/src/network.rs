@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
-use incumbent::protocol::Response;
+use incumbent::protocol::{Event, Response};
 
 use crate::event::SimEvent;
 use crate::scenario::Fault;
 use crate::server::{Keeping, failed, failure};
+use crate::tampering::is_release;
 use crate::trace;
 use crate::world::World;
 
@@ -89,6 +90,15 @@ impl World {
             let after = Duration::from_micros(self.random.u64(1..2000));
             return self.after(after, lost(failed(&request, failure), false));
         }
+        if self.rests_on_another_ttl(who, &request) {
+            // The lock has asked for the TTL, and not sent it.
+            let lock = self.capabilities(who);
+            self.candidates[who].known_ttl = lock.max_lease;
+            let (after, event) = (self.millis(0..20), Event::Capabilities(lock));
+            self.after(after, SimEvent::Inside { who, life, event });
+            let failure = failure(LockErrorKind::Unavailable, "the TTL has changed");
+            return self.after(after, lost(failed(&request, failure), false));
+        }
         if self.store.is_some() && matches!(request, Request::NotifyStepDown(_)) {
             // There is no place for it.
             return self.after(Duration::ZERO, lost(Response::Notified(Ok(())), false));
@@ -108,6 +118,17 @@ impl World {
                 self.after(after, SimEvent::Request { who, life, id, request });
             }
         }
+    }
+
+    /// Whether it is a create over what shows nothing of the last holder's lease, whose writer knows
+    /// another TTL than the bucket's.
+    fn rests_on_another_ttl(&self, who: usize, request: &Request) -> bool {
+        let Request::Write(write) = request else { return false };
+        let released = self.server.last.as_ref().is_some_and(|last| {
+            write.expected == Some(last.record.revision) && is_release(&last.record.content)
+        });
+        let known = self.candidates[who].known_ttl;
+        write.mark.token.is_none() && !released && known != self.server.bucket_ttl
     }
 
     pub(super) fn serve(&mut self, who: usize, life: u32, id: u64, request: Request) {

@@ -22,7 +22,7 @@ use crate::world::World;
 /// the slack of a silent lock, the longest poll, and the time in which what was sent before the
 /// faults ceased still arrives.
 pub fn bound(scenario: &Scenario) -> Duration {
-    let ttl = scenario.bucket_ttl.mul_f64(1.01);
+    let ttl = scenario.longest_ttl().mul_f64(1.01);
     let policy = |cool_down: CoolDown| match cool_down {
         CoolDown::For(duration) => duration,
         CoolDown::Choria => ttl,
@@ -151,7 +151,7 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
             world.checker.fail("no leader after the last fault".to_owned());
         }
         let before = world.checker.terms;
-        world.run(end + scenario.bucket_ttl * 4);
+        world.run(end + scenario.longest_ttl() * 4);
         if world.checker.terms != before || !world.checker.has_leader() {
             world.checker.fail("the leader does not stay though all is well".to_owned());
         }

@@ -85,6 +85,11 @@ pub enum Fault {
     Outage {
         for_ms: u16,
     },
+    /// An operator changes the bucket's TTL to so many times what it was at first, and to no less
+    /// than the leases of all processes that run.
+    ChangeTtl {
+        factor: u8,
+    },
     /// The server's wall clock is stepped.
     ClockStep {
         by_ms: i16,
@@ -220,6 +225,15 @@ impl Scenario {
             further_elections: None,
             faults: Vec::new(),
         }
+    }
+
+    /// The longest TTL that the bucket ever has.
+    pub fn longest_ttl(&self) -> Duration {
+        let factors = self.faults.iter().filter_map(|(_, fault)| match fault {
+            Fault::ChangeTtl { factor } => Some(u32::from(*factor)),
+            _ => None,
+        });
+        self.bucket_ttl * factors.max().unwrap_or(1).max(1)
     }
 
     /// Whether candidates hand over.

@@ -57,6 +57,8 @@ pub struct Stored {
     /// two.
     pub previous: Option<Option<Revision>>,
     pub expires: Time,
+    /// The life that its writer requested.
+    life: Duration,
     /// Whether it leaves no marker when its time has come.
     unmarked: bool,
     /// On which history of the server its last candidate wrote.
@@ -267,8 +269,18 @@ impl Server {
         }
         let record = Record { revision, content };
         let expires = now + self.kept_for(life);
-        self.last = Some(Stored { record, previous, expires, unmarked: false, history });
+        self.last = Some(Stored { record, previous, expires, life, unmarked: false, history });
         revision
+    }
+
+    /// An operator changes the bucket's TTL, which counts for what is stored already.
+    pub fn change_ttl(&mut self, ttl: Duration) {
+        let before = self.last.as_ref().map(|stored| self.kept_for(stored.life));
+        self.bucket_ttl = ttl;
+        let after = self.last.as_ref().map(|stored| self.kept_for(stored.life));
+        if let (Some(stored), Some(before), Some(after)) = (&mut self.last, before, after) {
+            stored.expires = (stored.expires + after).saturating_sub(before);
+        }
     }
 
     /// How long a message stays whose writer requests `life`: a bucket keeps none for longer than

@@ -196,7 +196,7 @@ impl World {
         network::millis(&mut self.random, range)
     }
 
-    fn capabilities(&self, who: usize) -> Capabilities {
+    pub(super) fn capabilities(&self, who: usize) -> Capabilities {
         Capabilities {
             max_lease: self.server.bucket_ttl,
             can_read: self.candidates[who].setup.reads,

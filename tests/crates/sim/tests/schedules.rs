@@ -71,6 +71,11 @@ fn a_mixed_fleet_has_at_most_one_leader() {
 }
 
 #[test]
+fn at_most_one_leads_while_the_ttl_is_changed() {
+    check(Fleet::ChangedTtl);
+}
+
+#[test]
 fn at_most_one_leads_beside_choria_candidates() {
     check(Fleet::Choria);
 }

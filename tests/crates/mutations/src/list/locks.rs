@@ -1,9 +1,18 @@
 //! The ways to break a rule of several locks at once, of a quorum of peers, and of object storage.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Several, Simulation, Stores, Voters};
+use crate::instrument::Instrument::{Locks, Several, Simulation, Stores, Voters};
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
+    Mutation {
+        name: "a NATS create waits by the TTL that was known before an eviction",
+        edits: &[edit(
+            "src/backends/nats/lock.rs",
+            "let facts = match self.state().doubts_ttl() {",
+            "let facts = match false && self.state().doubts_ttl() {",
+        )],
+        noticed_by: &[Locks],
+    },
     Mutation {
         name: "several locks are given back in the order in which they were taken",
         edits: &[edit(

@@ -27,6 +27,17 @@ pub(super) fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
     match fleet {
         Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
         Fleet::Mixed | Fleet::Judged => one(common_fault().boxed()),
+        Fleet::ChangedTtl => {
+            let ttl = (1..=5u8).prop_map(|factor| Fault::ChangeTtl { factor });
+            let cut = (who(), span()).prop_map(|(who, for_ms)| Fault::Cut {
+                who,
+                out: true,
+                back: true,
+                for_ms,
+            });
+            let deleted = Just(Fault::AdminDelete);
+            prop_oneof![4 => common_fault(), 2 => cut, 2 => deleted, 1 => ttl].boxed()
+        }
         Fleet::Choria => one(peer()),
         Fleet::ClientGo => {
             let stop = (0..2usize).prop_map(|which| Fault::PeerStop { which });

@@ -24,6 +24,8 @@ pub enum Fleet {
     Plain,
     /// Leases, policies, rights and hearing of all kinds.
     Mixed,
+    /// An operator changes the bucket's TTL.
+    ChangedTtl,
     /// Two of Choria's candidates among ours.
     Choria,
     /// The same with a back-off, which lets them win sooner. The entry is never deleted: no rule of
@@ -69,9 +71,10 @@ pub enum Fleet {
 }
 
 impl Fleet {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Plain,
         Self::Mixed,
+        Self::ChangedTtl,
         Self::Choria,
         Self::ChoriaBackOff,
         Self::SteppedClock,
@@ -95,7 +98,7 @@ impl Fleet {
     /// Terms in a storm, at the least on the average: fewer would show little.
     pub fn least_terms(self) -> u64 {
         match self {
-            Self::Plain | Self::Mixed | Self::SteppedClock => 5,
+            Self::Plain | Self::Mixed | Self::ChangedTtl | Self::SteppedClock => 5,
             Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
@@ -145,6 +148,7 @@ impl fmt::Display for Fleet {
         f.write_str(match self {
             Self::Plain => "plain",
             Self::Mixed => "mixed",
+            Self::ChangedTtl => "changed-ttl",
             Self::Choria => "choria",
             Self::ChoriaBackOff => "choria-back-off",
             Self::SteppedClock => "stepped-clock",
