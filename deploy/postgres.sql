@@ -54,11 +54,14 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
     -- The revision before this one, if nothing can have been lost between the two.
     previous       bigint,
     -- The step-down notice of the last superseded leader, in JSON: a role without UPDATE cannot send one.
-    conceded       text
+    conceded       text,
+    -- When the server was started that wrote this: a server started since may run on files of before the row's last write.
+    started        timestamptz
 );
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS previous bigint;
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS conceded text;
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS released_to text;
+ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS started timestamptz;
 
 -- With the rights of the tables' owner, so that it answers all roles alike: those that differ would take each other's rows for
 -- those of another server.
@@ -77,8 +80,15 @@ EXCEPTION
 END $$;
 
 -- Makes a change by hand a write as well: it gets a revision of its own, and loses the candidate's mark, which belongs to
--- another write.
+-- another write. Numbers a write above all that may have been lost.
 CREATE OR REPLACE FUNCTION incumbent_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    history  text;
+    timeline bigint;
+    -- Greater than all earlier revisions, as long as the writes to an election have not averaged a thousand per second or
+    -- more. Each server that takes over adds the amount by which its clock may be behind its predecessor's: 11 days.
+    above    bigint;
+    begins   boolean;
 BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         -- What is acknowledged must not be forgotten.
@@ -105,12 +115,29 @@ BEGIN
         NEW.released_cause := NULL;
         NEW.released_to := NULL;
     END IF;
+    EXECUTE format('SELECT %I.incumbent_incarnation()', TG_TABLE_SCHEMA) INTO history;
+    timeline := coalesce(('x' || nullif(right(history, 8), ''))::bit(32)::bigint, 1);
+    above := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 1000000000 * (timeline - 1);
+    -- The token of a term is the revision of its first write.
+    begins := NEW.token = NEW.revision;
     NEW.previous := NULL;
-    -- Another history may have writes between the two.
-    IF TG_OP = 'UPDATE' AND NEW.incarnation IS NOT DISTINCT FROM OLD.incarnation
-        AND NEW.revision = OLD.revision + 1 THEN
-        NEW.previous := OLD.revision;
+    IF TG_OP = 'INSERT' THEN
+        NEW.revision := greatest(NEW.revision, above);
+    ELSIF NEW.incarnation IS NOT NULL AND OLD.incarnation = history AND OLD.started = pg_postmaster_start_time() THEN
+        IF NEW.revision = OLD.revision + 1 THEN
+            NEW.previous := OLD.revision;
+        END IF;
+    ELSE
+        -- The server has taken over, or was started anew, on files that may lack the last writes: a thousand revisions for
+        -- each second since, and a million of its own for each server of the history.
+        NEW.revision := greatest(NEW.revision, above, OLD.revision + 1000000 * timeline
+            + greatest(0, floor(extract(epoch FROM clock_timestamp() - OLD.renewed_at) * 1000)::bigint));
     END IF;
+    IF begins THEN
+        NEW.token := NEW.revision;
+    END IF;
+    NEW.incarnation := history;
+    NEW.started := pg_postmaster_start_time();
     RETURN NEW;
 END $$;
 
@@ -140,6 +167,23 @@ BEGIN
     END IF;
     PERFORM pg_notify('incumbent.' || TG_TABLE_SCHEMA, told);
     RETURN NULL;
+END $$;
+
+-- For an operator: run it after the server's files were restored from a base backup or a snapshot, before candidates return
+-- or after:
+--
+--     SELECT incumbent_restored();
+--
+-- From then on nothing counts that the tables say of leaders: each term ends, the next leader waits for the longest lease, and
+-- tokens continue above all that may have been given out. Returns the number of elections.
+CREATE OR REPLACE FUNCTION incumbent_restored() RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    elections bigint;
+BEGIN
+    UPDATE incumbent_settings SET created_at = clock_timestamp(), incarnation = incumbent_incarnation();
+    UPDATE incumbent_elections SET holder = NULL, advertised = NULL, incarnation = NULL;
+    GET DIAGNOSTICS elections = ROW_COUNT;
+    RETURN elections;
 END $$;
 
 CREATE OR REPLACE FUNCTION incumbent_refuse() RETURNS trigger LANGUAGE plpgsql AS $$

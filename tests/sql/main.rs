@@ -10,6 +10,7 @@ mod listening;
 mod listening_suite;
 mod names;
 mod postgres;
+mod restored;
 mod sqlite;
 mod suite;
 mod synchronous;

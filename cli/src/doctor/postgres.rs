@@ -94,6 +94,12 @@ fn check_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
         (Some(schema), _) if found.complete => {
             let schema = printable(schema);
             report.ok(TABLES, format!("complete, in schema {schema}"));
+            if let Some(older @ 1..) = found.older_than_start {
+                report.ok(
+                    TABLES,
+                    format!("{older} elections were last written before the server was started; if its files were restored from a base backup or a snapshot, have their owner run SELECT incumbent_restored()"),
+                );
+            }
             if found.reports_history == Some(false) {
                 report.warning(
                     TABLES,

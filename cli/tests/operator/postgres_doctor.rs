@@ -75,6 +75,18 @@ async fn database_is_checked_for_the_needs_of_elections() {
     );
     expect_line(&report, "ok       rights ", "all rights of an observer");
     doctor(&shell, &["--lock", &candidate, "--role", "observer"], 0);
+    server.sql(
+        "postgres",
+        &["INSERT INTO incumbent_elections (name, lease_duration) VALUES ('my_app', '1s')"],
+    );
+    server.kill();
+    server.restart().await;
+    let report = doctor(&shell, &["--lock", &candidate, "--role", "observer"], 0);
+    expect_line(
+        &report,
+        "ok       tables ",
+        "1 elections were last written before the server was started; if",
+    );
     let report = doctor(&shell, &["--lock", &admin, "--lease", "2m"], 2);
     expect_line(&report, "error    round trip ", "see --lease");
 

@@ -45,7 +45,8 @@ impl Emptiness {
             if state.refused.len() < MAX_ELECTORS {
                 state.refused.insert(campaign.0);
             }
-            let what = "another server has taken over since it was found empty";
+            let what =
+                "the server was started anew, or another one took over, since it was found empty";
             return Err(LockError::new(LockErrorKind::Conflict, what));
         }
         Ok(state.history.clone())

@@ -33,6 +33,7 @@ const SERVER: &str = "SELECT current_setting('server_version') AS version,
 const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text AS first_schema,
         coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create,
         to_regclass('incumbent_settings') IS NOT NULL
+            AND to_regprocedure('incumbent_restored()') IS NOT NULL
             AND to_regprocedure('incumbent_incarnation()') IS NOT NULL AS complete,
         (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgenabled IN ('O', 'A')
             AND t.tgname IN ('incumbent_guard', 'incumbent_tell', 'incumbent_refuse')) AS triggers,
@@ -44,6 +45,7 @@ const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text A
         LEFT JOIN pg_class c ON c.oid = found.oid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace";
 
 const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS reports_history,
+        (SELECT count(*) FROM incumbent_elections WHERE started IS DISTINCT FROM pg_postmaster_start_time()) AS older,
         (SELECT incarnation IS NOT DISTINCT FROM incumbent_incarnation() FROM incumbent_settings) AS created_here";
 
 /// The number of triggers on the tables.
@@ -103,6 +105,9 @@ pub struct TableFacts {
     /// a restore or an imported dump, a missing row proves nothing, and the first term of each
     /// new election waits. `None` if unknown.
     pub created_here: Option<bool>,
+    /// The number of elections that were last written before the server's present start, which may
+    /// be on files that were restored from a backup; `None` if unknown.
+    pub older_than_start: Option<u64>,
 }
 
 /// A right on a table.
@@ -165,11 +170,13 @@ impl PostgresProbe {
         let may_read = facts.lacking.iter().all(|right| right.verb != "SELECT");
         if facts.schema.is_some() && facts.complete && may_read {
             let left = || by.saturating_duration_since(Instant::now());
-            facts.max_lease = Some(tables::max_lease(&self.connections, left()).await?);
+            facts.max_lease = Some(tables::settings(&self.connections, left()).await?.0);
             let row = self.one(HISTORY, left()).await?;
             facts.reports_history =
                 row.try_get("reports_history").map_err(|error| self.odd(error))?;
             facts.created_here = row.try_get("created_here").map_err(|error| self.odd(error))?;
+            let older: i64 = row.try_get("older").map_err(|error| self.odd(error))?;
+            facts.older_than_start = Some(older.unsigned_abs());
         }
         Ok(facts)
     }
@@ -260,6 +267,7 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
         max_lease: None,
         reports_history: None,
         created_here: None,
+        older_than_start: None,
     })
 }
 

@@ -44,14 +44,14 @@ pub(super) struct Found {
     pub conceded: Option<String>,
     /// Whether the row was written on the server's present history.
     pub same_history: bool,
-    /// Whether the tables are older than the maximum lease.
+    /// Whether the tables, and the server's present start, are older than the maximum lease.
     settled: bool,
     /// Whether the tables are older than the maximum lease by an hour or more, which exceeds the
     /// difference of any two servers' clocks.
     old: bool,
     /// Whether the tables were created on the server's present history.
     same_tables: bool,
-    /// That history; `None` if the server is a replica.
+    /// The history of the server and of the tables.
     history: Option<String>,
 }
 
@@ -143,12 +143,13 @@ impl LockState {
                 Reading::Found(record)
             }
             // A row is never deleted, so the election had no holder yet, unless the tables were
-            // created again, or the row is missing on a server that took over or into which a dump
-            // was imported.
+            // created again, or the row is missing on a server that took over, into which a dump
+            // was imported, or that was started on restored files.
             None => {
                 let is_whole = found.same_tables || (self.synchronous && found.old);
+                let created = found.history.is_some() && found.history == self.opened.created_on;
                 self.empty.get(name).was_seen_on(found.history);
-                let proof = (self.opened.created || found.settled) && is_whole;
+                let proof = (created || found.settled) && is_whole;
                 Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
             }
         })

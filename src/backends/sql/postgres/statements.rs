@@ -33,66 +33,46 @@ impl Display for Millis {
     }
 }
 
-/// The number of successive servers in the history; 1 if the server does not report it.
-macro_rules! timeline {
-    () => {
-        "coalesce(('x' || nullif(right(incumbent_incarnation(), 8), ''))::bit(32)::bigint, 1)"
-    };
-}
+/// The history of the server and of its tables, its present start included. Once it is another one,
+/// what was read before may be lost.
+const HISTORY: &str = "(SELECT concat_ws('/', incumbent_incarnation(),
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+    (extract(epoch FROM created_at) * 1000000)::bigint) FROM incumbent_settings)";
 
-/// The revision of a first write, or of one after which the past is unknown: greater than all
-/// earlier ones, as long as the writes to an election have not averaged a thousand per second or
-/// more. Each server that takes over adds the amount by which its clock may be behind its
-/// predecessor's: 11 days.
-const AFTER_ALL: &str = concat!(
-    "(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 1000000000 * (",
-    timeline!(),
-    " - 1))"
-);
-
-/// The revision of a write over another one. If that one has another history, the previous server
-/// may have assigned the next revisions too, and so may a server between the two whose writes were
-/// all lost. Each history therefore has its own million.
-const NEXT: &str = concat!(
-    "revision + CASE WHEN incarnation IS NOT DISTINCT FROM incumbent_incarnation()
-    THEN 1 ELSE 1000000 * ",
-    timeline!(),
-    " END"
-);
-
+/// A server that was started since a row was written may run on files that lack later writes. What
+/// such a row says is trusted only once every lease of before the start is over.
 pub(super) fn read(name: &str) -> String {
     format!(
         "SELECT pg_is_in_recovery() AS replica, s.version,
             ceil(extract(epoch FROM s.longest_lease) * 1000)::bigint AS longest_ms,
-            s.created_at + s.longest_lease < clock_timestamp() AS settled,
+            t.trusted AND s.created_at + s.longest_lease < clock_timestamp() AS settled,
             s.created_at + s.longest_lease + interval '1 hour' < clock_timestamp() AS old,
             s.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_tables,
-            incumbent_incarnation() AS history,
-            e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write, e.released_by,
-            e.released_cause, e.released_to,
+            {HISTORY} AS history,
+            e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write,
+            CASE WHEN t.trusted THEN e.released_by END AS released_by, e.released_cause, e.released_to,
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,
             ceil(extract(epoch FROM e.released_left) * 1000)::bigint AS left_ms,
-            e.renewed_at + e.lease_duration < clock_timestamp()
+            e.renewed_at + e.lease_duration < clock_timestamp() AND t.trusted
                 AND e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS expired,
             e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_history
-        FROM incumbent_settings s LEFT JOIN incumbent_elections e ON e.name = {name}",
+        FROM incumbent_settings s LEFT JOIN incumbent_elections e ON e.name = {name}
+            CROSS JOIN LATERAL (SELECT coalesce(e.started = pg_postmaster_start_time(), false)
+                OR pg_postmaster_start_time() + s.longest_lease < clock_timestamp() AS trusted) t",
         name = Text(name)
     )
 }
 
-/// The row was written before a replica took over or a backup was restored, so later writes may be
-/// lost, such as one that was `seen`. From here on, only one fact of the past counts: another
-/// process may lead. The revision grows by more with every history, since a further failover may
-/// also lose this write.
+/// Writes may be lost, such as one that was `seen`. From here on, only one fact of the past counts:
+/// another process may lead.
 pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
-            revision = greatest(revision + 1000000 * {timeline}, {after}, {AFTER_ALL}), token = NULL, nonce = NULL,
+            revision = greatest(revision + 1, {after}), token = NULL, nonce = NULL,
             write = NULL, released_by = NULL, released_left = NULL, released_cause = NULL,
-            released_to = NULL, advertised = NULL, incarnation = incumbent_incarnation()
+            released_to = NULL, advertised = NULL, incarnation = NULL
         WHERE name = {name} AND revision = {revision}",
-        timeline = timeline!(),
         name = Text(name),
         revision = column(revision),
         after = column(seen.saturating_add(1)),
@@ -119,16 +99,14 @@ pub(super) fn write(
         // On another history there may have been a row, which is lost.
         (None, _) => format!(
             "INSERT INTO incumbent_elections (name, holder, acquired_at, lease_duration,
-                revision, token, nonce, write, advertised, incarnation)
-            SELECT {name}, {holder}, clock_timestamp(), {lease}, first.revision, first.revision,
-                '{nonce}', {number}, {advertised}, incumbent_incarnation()
-            FROM (SELECT greatest({AFTER_ALL}, {after}) AS revision) first{history}
+                revision, token, nonce, write, advertised)
+            SELECT {name}, {holder}, clock_timestamp(), {lease}, {after}, {after},
+                '{nonce}', {number}, {advertised}{history}
             ON CONFLICT (name) DO NOTHING RETURNING revision",
             after = column(seen.saturating_add(1)),
-            history = empty_on.filter(|_| sure).map_or(String::new(), |history| format!(
-                " WHERE incumbent_incarnation() IS NOT DISTINCT FROM {}",
-                Text(history)
-            )),
+            history = empty_on
+                .filter(|_| sure)
+                .map_or(String::new(), |history| format!(" WHERE {HISTORY} = {}", Text(history))),
         ),
         (Some(expected), token) => {
             let term = match token {
@@ -136,16 +114,16 @@ pub(super) fn write(
                 // A term that its holder does not know of begins again, without a change of the
                 // leader.
                 None => format!(
-                    "token = {NEXT}, acquired_at = clock_timestamp(),
+                    "token = revision + 1, acquired_at = clock_timestamp(),
                     transitions = transitions + (nonce IS DISTINCT FROM '{nonce}')::integer"
                 ),
             };
             format!(
                 "UPDATE incumbent_elections SET holder = {holder}, {term},
                     renewed_at = clock_timestamp(), lease_duration = {lease},
-                    revision = {NEXT}, nonce = '{nonce}', write = {number},
+                    revision = revision + 1, nonce = '{nonce}', write = {number},
                     released_by = NULL, released_left = NULL, released_cause = NULL,
-                    released_to = NULL, advertised = {advertised}, incarnation = incumbent_incarnation()
+                    released_to = NULL, advertised = {advertised}
                 WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
                 expected = column(expected.0),
                 history = on_same_history(sure),
@@ -157,9 +135,9 @@ pub(super) fn write(
 pub(super) fn release(name: &str, release: &Release, sure: bool) -> String {
     format!(
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
-            revision = {NEXT}, token = NULL, nonce = NULL, write = NULL,
+            revision = revision + 1, token = NULL, nonce = NULL, write = NULL,
             released_by = '{by}', released_left = {left}, released_cause = {cause}, released_to = {to},
-            advertised = NULL, incarnation = incumbent_incarnation()
+            advertised = NULL
         WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
         by = release.by,
         left = Millis(millis(release.left)),

@@ -26,8 +26,8 @@ const MAX_CHANNEL_LEN: usize = 63;
 #[derive(Debug, Clone)]
 pub(super) struct Opened {
     pub max_lease: Duration,
-    /// Whether this process has created them, and so knows that no election had a holder before.
-    pub created: bool,
+    /// The history on which this process created them: then no election had a holder before.
+    pub created_on: Option<String>,
     /// The channel of notifications.
     pub channel: String,
 }
@@ -92,15 +92,16 @@ async fn find_tables(
         let what = format!("the name of the tables' schema is limited to {limit} bytes");
         return Err(LockError::new(LockErrorKind::Misconfigured, what));
     }
-    let max_lease = max_lease(connections, timeout).await?;
-    Ok(Some(Opened { max_lease, created, channel }))
+    let (max_lease, history) = settings(connections, timeout).await?;
+    Ok(Some(Opened { max_lease, created_on: history.filter(|_| created), channel }))
 }
 
-/// Returns the maximum lease of the tables, which must be of the supported version.
-pub(super) async fn max_lease(
+/// Returns the maximum lease of the tables, which must be of the supported version, and their
+/// history.
+pub(super) async fn settings(
     connections: &Connections,
     timeout: Duration,
-) -> Result<Duration, LockError> {
+) -> Result<(Duration, Option<String>), LockError> {
     let odd = |error| errors::failed(error, Effect::Read, connections.place());
     let rows = connections.execute(&statements::read("any"), Effect::Read, timeout).await?;
     let misconfigured = |what| LockError::new(LockErrorKind::Misconfigured, what);
@@ -116,7 +117,8 @@ pub(super) async fn max_lease(
         );
         return Err(misconfigured(what));
     }
-    Ok(span(row.try_get("longest_ms").map_err(odd)?))
+    let max_lease = span(row.try_get("longest_ms").map_err(odd)?);
+    Ok((max_lease, row.try_get("history").map_err(odd)?))
 }
 
 /// Returns whether this process created them.

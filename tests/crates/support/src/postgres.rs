@@ -102,6 +102,24 @@ impl PostgresServer {
         Self { programs, settings, state: Mutex::new(None), port, directory }
     }
 
+    /// Makes a base backup of the running server: [`restore`](Self::restore) puts it back.
+    pub fn back_up(&self) {
+        let port = self.port.number().to_string();
+        self.run("pg_basebackup", |command| {
+            command.args(["--host=127.0.0.1", "--username", ADMIN, "--port", &port]);
+            command.args(["--no-sync", "--checkpoint=fast", "--pgdata"]);
+            command.arg(self.directory.path().join("backup"));
+        });
+    }
+
+    /// Kills it, and starts it on its base backup, with the same identifier and timeline.
+    pub async fn restore(&self) {
+        self.kill();
+        fs::remove_dir_all(self.data()).expect("no data");
+        fs::rename(self.directory.path().join("backup"), self.data()).expect("the backup");
+        self.restart().await;
+    }
+
     /// Starts it again after [`kill`](Self::kill), with the same data, and waits until it answers.
     pub async fn restart(&self) {
         drop(self.state().take());

@@ -8,8 +8,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a write is unconditional",
         edits: &[edit(
             "src/backends/sql/postgres/statements.rs",
-            "advertised = {advertised}, incarnation = incumbent_incarnation()\n                WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
-            "advertised = {advertised}, incarnation = incumbent_incarnation()\n                WHERE name = {name} AND {expected} > 0{history} RETURNING revision",
+            "advertised = {advertised}\n                WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
+            "advertised = {advertised}\n                WHERE name = {name} AND {expected} > 0{history} RETURNING revision",
         )],
         noticed_by: &[Databases],
     },
@@ -26,8 +26,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a row that is missing after a failover proves that there was none",
         edits: &[edit(
             "src/backends/sql/postgres/state.rs",
-            "let proof = (self.opened.created || found.settled) && is_whole;",
-            "let proof = (self.opened.created || found.settled) && (is_whole || self.listens);",
+            "let proof = (created || found.settled) && is_whole;",
+            "let proof = (created || found.settled) && (is_whole || self.listens);",
         )],
         noticed_by: &[Databases],
     },
@@ -115,16 +115,12 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     },
     Mutation {
         name: "PostgreSQL: a server that takes over numbers first writes by its clock alone",
-        edits: &[edit("src/backends/sql/postgres/statements.rs", "+ 1000000000 *", "+ 0 *")],
+        edits: &[edit("deploy/postgres.sql", "+ 1000000000 *", "+ 0 *")],
         noticed_by: &[Databases],
     },
     Mutation {
         name: "PostgreSQL: two primaries give out one revision",
-        edits: &[edit(
-            "src/backends/sql/postgres/statements.rs",
-            "THEN 1 ELSE 1000000 * ",
-            "THEN 1 ELSE 0 * ",
-        )],
+        edits: &[edit("deploy/postgres.sql", "OLD.revision + 1000000 *", "OLD.revision + 0 *")],
         noticed_by: &[Databases],
     },
     Mutation {
@@ -133,6 +129,33 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
             "src/backends/sql/postgres/statements.rs",
             "AND e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS expired,",
             "AS expired,",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a row of before the server's start counts at once",
+        edits: &[edit(
+            "src/backends/sql/postgres/statements.rs",
+            "OR pg_postmaster_start_time() + s.longest_lease < clock_timestamp() AS trusted",
+            "OR true AS trusted",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a restored server gives out the revisions of before again",
+        edits: &[edit(
+            "deploy/postgres.sql",
+            " AND OLD.started = pg_postmaster_start_time() THEN",
+            " THEN",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a restore that an operator states moves no revision on",
+        edits: &[edit(
+            "deploy/postgres.sql",
+            "advertised = NULL, incarnation = NULL;",
+            "advertised = NULL;",
         )],
         noticed_by: &[Databases],
     },
