@@ -141,31 +141,10 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- A notification is a reason to read the row: any role that may connect can send one.
 CREATE OR REPLACE FUNCTION incumbent_tell() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    told text;
 BEGIN
-    told := json_build_object(
-        'name', NEW.name,
-        'revision', NEW.revision,
-        'previous', NEW.previous,
-        'stepped_down', TG_OP = 'UPDATE' AND NEW.conceded IS DISTINCT FROM OLD.conceded,
-        'holder', NEW.holder,
-        'acquired_ms', floor(extract(epoch FROM NEW.acquired_at) * 1000)::bigint,
-        'lease_ms', ceil(extract(epoch FROM NEW.lease_duration) * 1000)::bigint,
-        'token', NEW.token,
-        'nonce', NEW.nonce,
-        'write', NEW.write,
-        'released_by', NEW.released_by,
-        'left_ms', ceil(extract(epoch FROM NEW.released_left) * 1000)::bigint,
-        'released_cause', NEW.released_cause,
-        'released_to', NEW.released_to,
-        'advertised', NEW.advertised
-    )::text;
-    IF octet_length(told) > 7900 THEN
-        told := json_build_object('name', NEW.name)::text;
-    END IF;
-    PERFORM pg_notify('incumbent.' || TG_TABLE_SCHEMA, told);
+    PERFORM pg_notify('incumbent.' || TG_TABLE_SCHEMA, json_build_object('name', NEW.name)::text);
     RETURN NULL;
 END $$;
 

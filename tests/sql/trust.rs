@@ -68,6 +68,9 @@ async fn a_forged_notification_ends_no_term() {
             r#"{{"name":"my_app","stepped_down":{{"by":"{by}","token":{revision},"revision":{revision},"left_ms":0}}}}"#
         ),
         format!(r#"{{"name":"my_app","stepped_down":true,"revision":{next}}}"#),
+        r#"{"name":"my_app","revision":9000000000000000000,"holder":"forger","lease_ms":7200000,
+            "token":9,"nonce":"00000000000000aa","write":1,"acquired_ms":1}"#
+            .to_owned(),
     ] {
         run(&url, &format!("SELECT pg_notify('incumbent.public', '{forged}')")).await;
     }

@@ -11,33 +11,20 @@ use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, Writ
 
 /// The columns of an election's state. Any client may have written them by hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "postgres", derive(serde::Deserialize))]
 pub(super) struct Row {
     pub revision: u64,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub holder: Option<String>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub acquired_ms: Option<i64>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub lease_ms: i64,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub token: Option<i64>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub nonce: Option<String>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub write: Option<i64>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub released_by: Option<String>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub left_ms: Option<i64>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub released_cause: Option<String>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub released_to: Option<String>,
-    #[cfg_attr(feature = "postgres", serde(default))]
     pub advertised: Option<String>,
     /// Whether the database reports that the lease has passed since the row was written.
-    #[cfg_attr(feature = "postgres", serde(skip))]
     pub expired: bool,
 }
 

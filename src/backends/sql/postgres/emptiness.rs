@@ -53,25 +53,6 @@ impl Emptiness {
     }
 }
 
-/// Electors by their nonces.
-#[derive(Debug, Default)]
-pub(super) struct Nonces(Mutex<HashSet<u64>>);
-
-impl Nonces {
-    pub fn add(&self, campaign: Nonce) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < MAX_ELECTORS {
-            all.insert(campaign.0);
-        }
-    }
-
-    /// Whether the nonce is one of these, or may be.
-    pub fn may_have(&self, campaign: Nonce) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.len() >= MAX_ELECTORS || all.contains(&campaign.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,13 +9,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 use super::errors::{self, Effect};
+use super::probe::probe_channel;
 use super::roll_call::Call;
 use super::state::{Found, LockState};
 use super::statements;
 use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY};
-use crate::backends::sql::row::{Row, span};
+use crate::backends::sql::row::span;
 use crate::lock::codec::parse_nonce;
-use crate::lock::{Content, Coverage, Hint, Record, Revision, StepDownNotice, Token};
+use crate::lock::{Coverage, Hint, Revision, StepDownNotice, Token};
 use crate::util::retry::BackendRetries;
 
 /// The pause before the next attempt when no notification arrives at all, as behind a pooler.
@@ -28,9 +29,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Deserialize)]
 struct Notification {
     name: String,
-    previous: Option<u64>,
-    #[serde(default)]
-    stepped_down: bool,
 }
 
 /// The step-down notice that a former leader has written into the row.
@@ -87,10 +85,11 @@ async fn begin(lock: &LockState) -> Result<PgListener, ListenError> {
     let pool = lock.connections.for_listener();
     let mut listener = PgListener::connect_with(&pool).await.map_err(ListenError::Unconnected)?;
     listener.eager_reconnect(false);
-    let channel = &lock.opened.channel;
-    listener.listen(channel).await.map_err(ListenError::Unconnected)?;
-    let probe = format!("{:016x}", fastrand::u64(..));
-    let statement = statements::notify(channel, &probe);
+    // On a channel of its own, once: a shared one would deliver each listener's to all others.
+    let probe = probe_channel();
+    let channels = [&*lock.opened.channel, &*probe];
+    listener.listen_all(channels).await.map_err(ListenError::Unconnected)?;
+    let statement = statements::notify(&probe, "");
     let sent = lock.connections.execute(&statement, Effect::Read, BEGINS_WITHIN).await;
     sent.map_err(|failed| match errors::is_out_of_turn(&failed) {
         true => ListenError::NoNotifications,
@@ -99,7 +98,7 @@ async fn begin(lock: &LockState) -> Result<PgListener, ListenError> {
     let received = async {
         loop {
             match listener.try_recv().await {
-                Ok(Some(notification)) if notification.payload() == probe => return Ok(()),
+                Ok(Some(notification)) if notification.channel() == probe => return Ok(()),
                 Ok(Some(notification)) => on_notification(lock, &notification).await,
                 Ok(None) => return Err(ListenError::Unconnected(sqlx::Error::PoolClosed)),
                 Err(error) => return Err(ListenError::Unconnected(error)),
@@ -107,9 +106,11 @@ async fn begin(lock: &LockState) -> Result<PgListener, ListenError> {
         }
     };
     match timeout(HINT_DELAY, received).await {
-        Ok(received) => received.map(|()| listener),
-        Err(_) => Err(ListenError::NoNotifications),
+        Ok(received) => received?,
+        Err(_) => return Err(ListenError::NoNotifications),
     }
+    listener.unlisten(&probe).await.map_err(ListenError::Unconnected)?;
+    Ok(listener)
 }
 
 /// Passes notifications on until the connection is lost, or a notification is missing.
@@ -150,35 +151,13 @@ async fn receive(
     (listener, notification)
 }
 
-/// Any client that may connect can send a notification. The row is therefore read before anything
-/// that could begin a term: that an election has no leader, that its holder has stopped, that an
-/// entry belongs to this process.
+/// Any client that may connect can send a notification: it is a reason to read the row, and no fact.
 async fn on_notification(lock: &LockState, notification: &PgNotification) {
     let payload = notification.payload();
     if let Some((name, call)) = Call::parse(payload) {
         lock.subscribers.deliver(&name, &Hint::RollCall(call));
-        return;
-    }
-    let Ok(Notification { name, previous, stepped_down }) = serde_json::from_str(payload) else {
-        return;
-    };
-    let row = serde_json::from_str::<Row>(payload).ok().filter(|_| !stepped_down);
-    let held = row.map(|row| row.record()).filter(|record| is_of_another(lock, record));
-    match held {
-        Some(record) => {
-            let previous = previous.map(|previous| Some(Revision(previous)));
-            lock.subscribers.deliver(&name, &Hint::Stored { record, previous, age: None });
-        }
-        None => deliver_row(lock, &name).await,
-    }
-}
-
-fn is_of_another(lock: &LockState, record: &Record) -> bool {
-    match &record.content {
-        Content::Held(entry) => {
-            entry.mark.as_ref().is_none_or(|mark| !lock.own.may_have(mark.write.nonce))
-        }
-        Content::Vacant(_) => false,
+    } else if let Ok(Notification { name }) = serde_json::from_str(payload) {
+        deliver_row(lock, &name).await;
     }
 }
 

@@ -94,7 +94,6 @@ impl Database for LockState {
     fn write(&self, name: &str, write: &Write) -> Result<String, LockError> {
         let sure = !self.synchronous;
         let nonce = write.mark.write.nonce;
-        self.own.add(nonce);
         let empty_on = match write.expected {
             None if sure => self.empty.get(name).rests_on(nonce)?,
             _ => None,

@@ -20,6 +20,10 @@ use crate::time::timer::deadline_after;
 /// pooler may leave another client's connection listening.
 const CHANNEL: &str = "incumbent_probe_";
 
+pub(super) fn probe_channel() -> String {
+    format!("{CHANNEL}{:016x}", fastrand::u64(..))
+}
+
 const SERVER: &str = "SELECT current_setting('server_version') AS version,
         current_setting('server_version_num')::integer AS version_number,
         pg_is_in_recovery() AS replica,
@@ -190,7 +194,7 @@ impl PostgresProbe {
     pub async fn receives_notifications(&self, timeout: Duration) -> Result<bool, SqlError> {
         let by = deadline_after(timeout);
         let place = self.connections.place();
-        let channel = format!("{CHANNEL}{:016x}", fastrand::u64(..));
+        let channel = probe_channel();
         let begun = timeout_at(by, async {
             let pool = self.connections.for_listener();
             let mut listener = PgListener::connect_with(&pool).await?;

@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
 use super::connections::Connections;
-use super::emptiness::{Emptiness, Nonces};
+use super::emptiness::Emptiness;
 use super::errors::{self, Effect};
 use super::statements;
 use super::tables::Opened;
@@ -28,8 +28,6 @@ pub struct LockState {
     pub(super) subscribers: Subscribers,
     pub(super) seen: NewestRevisions,
     pub(super) empty: PerKey<Emptiness>,
-    /// The electors that have written through this lock.
-    pub(super) own: Nonces,
     pub(super) listens: bool,
     /// Whether acknowledged writes survive a failover.
     pub(super) synchronous: bool,
@@ -64,7 +62,6 @@ impl LockState {
             subscribers: Subscribers::default(),
             seen: NewestRevisions::default(),
             empty: PerKey::default(),
-            own: Nonces::default(),
             listens: true,
             synchronous: false,
         }

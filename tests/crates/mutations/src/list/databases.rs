@@ -82,15 +82,6 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
-        name: "PostgreSQL: a notification that an entry is free is believed",
-        edits: &[edit(
-            "src/backends/sql/postgres/listener.rs",
-            "Content::Vacant(_) => false,",
-            "Content::Vacant(_) => true,",
-        )],
-        noticed_by: &[Databases],
-    },
-    Mutation {
         name: "PostgreSQL: each role sees the server by its own rights",
         edits: &[edit("deploy/postgres.sql", "SECURITY DEFINER", "SECURITY INVOKER")],
         noticed_by: &[Databases],
