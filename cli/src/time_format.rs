@@ -107,7 +107,13 @@ pub fn whole_seconds(exact: Duration) -> String {
 
 /// A size, as in `1.5 KiB`.
 pub fn size(bytes: u64) -> String {
-    indicatif::HumanBytes(bytes).to_string()
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let unit = bytes.max(1).ilog2() / 10;
+    let name = UNITS.get(unit as usize).copied().unwrap_or_default();
+    match unit {
+        0 => format!("{bytes} {name}"),
+        _ => format!("{:.2} {name}", bytes as f64 / f64::from(1_u32 << 10).powi(unit as i32)),
+    }
 }
 
 #[cfg(test)]

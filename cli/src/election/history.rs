@@ -92,7 +92,7 @@ fn reach(bucket: &str, limit: i64, count: usize, ttl: Option<Duration>) -> Strin
     if limit == 1 {
         return format!(
             "bucket {bucket} stores the last write only: `incumbent record` keeps a history; \
-             `kv edit {bucket} --history 64` would store 64 writes, renewals included{ttl}"
+             `nats kv edit {bucket} --history 64` would store 64 writes, renewals included{ttl}"
         );
     }
     format!(

@@ -1,8 +1,8 @@
-//! `kv add`, `list`, `status` and `edit`.
+//! `kv add`, `list` and `status`.
 
 use clap::{Args, ValueEnum};
 use incumbent::nats::{Bucket, Storage};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::settings::{BucketSettings, Settings};
 use crate::error::{CliError, Code};
@@ -50,15 +50,6 @@ pub struct Status {
     bucket: String,
 }
 
-/// Change settings of a bucket; others keep their values.
-#[derive(Args)]
-pub struct Edit {
-    /// The bucket.
-    bucket: String,
-    #[command(flatten)]
-    settings: Settings,
-}
-
 impl Add {
     pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
         let bucket = &self.bucket;
@@ -91,7 +82,7 @@ impl Add {
 
     async fn add_plain(&self, session: &Session) -> Result<(), CliError> {
         let bucket = &self.bucket;
-        check_absent(session, bucket, "change it with `kv edit`").await?;
+        check_absent(session, bucket).await?;
         let mut config = json!({
             "name": format!("KV_{bucket}"),
             "subjects": [format!("$KV.{bucket}.>")],
@@ -166,28 +157,6 @@ impl Status {
     }
 }
 
-impl Edit {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
-        let bucket = &self.bucket;
-        if self.settings.is_empty() {
-            let message = "nothing to change: set an option, such as --ttl 30s";
-            return Err(CliError::new(Code::Usage, message));
-        }
-        let mut info = session.info(bucket).await?;
-        let doing = format!("change of bucket {bucket}");
-        // The server's whole configuration is sent back, with fields unknown to the client.
-        let config: &mut Map<String, Value> =
-            info.get_mut("config").and_then(Value::as_object_mut).ok_or_else(|| {
-                CliError::new(Code::Failed, format!("{doing}: the response has no settings"))
-            })?;
-        self.settings.apply(bucket, config);
-        let subject = format!("STREAM.UPDATE.KV_{bucket}");
-        let _: Value = session.api(&doing, &subject, config).await?;
-        output::note(format!("changed bucket {bucket}"));
-        show(bucket, &session.info(bucket).await?, format)
-    }
-}
-
 /// The server's description of every stream of a bucket, page by page.
 async fn all(session: &Session) -> Result<Vec<Value>, CliError> {
     let mut streams: Vec<Value> = Vec::new();
@@ -216,7 +185,7 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), CliError> {
         Some(bytes) if bytes >= 0 => time_format::size(bytes.unsigned_abs()),
         _ => "no limit".to_owned(),
     };
-    let span = |pointer| info.span(pointer).map_or("for ever".to_owned(), time_format::span);
+    let span = |pointer| info.span(pointer).map_or("forever".to_owned(), time_format::span);
     let text = |pointer| info.text(pointer).unwrap_or("-").to_owned();
     let mut rows = vec![
         ("Bucket", bucket.to_owned()),
@@ -253,9 +222,12 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), CliError> {
 }
 
 /// Refuses a bucket that exists.
-pub async fn check_absent(session: &Session, bucket: &str, hint: &str) -> Result<(), CliError> {
+async fn check_absent(session: &Session, bucket: &str) -> Result<(), CliError> {
     match session.info(bucket).await {
-        Ok(_) => Err(CliError::new(Code::Failed, format!("bucket {bucket} exists; {hint}"))),
+        Ok(_) => {
+            let message = format!("bucket {bucket} exists; `nats kv edit` changes its settings");
+            Err(CliError::new(Code::Failed, message))
+        }
         Err(CliError::Message { code: Code::NotFound, .. }) => Ok(()),
         Err(failure) => Err(failure),
     }

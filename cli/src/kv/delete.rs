@@ -1,4 +1,4 @@
-//! `kv del` and `purge`.
+//! `kv del`.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -23,18 +23,6 @@ pub struct Del {
     force: bool,
 }
 
-/// Delete a key with all its stored values.
-#[derive(Args)]
-pub struct Purge {
-    /// The bucket.
-    bucket: String,
-    /// The key.
-    pub key: String,
-    /// Do not ask for confirmation.
-    #[arg(short, long)]
-    force: bool,
-}
-
 impl Del {
     pub async fn run(self, session: &Session) -> Result<(), CliError> {
         let Self { bucket, key, force } = self;
@@ -51,18 +39,6 @@ impl Del {
         prompt::confirm(&format!("Delete {doing}"), force)?;
         session.request(&format!("deletion of {doing}"), store.delete(&key)).await?;
         output::note(format!("deleted {doing}"));
-        Ok(())
-    }
-}
-
-impl Purge {
-    pub async fn run(self, session: &Session) -> Result<(), CliError> {
-        let Self { bucket, key, force } = self;
-        let doing = format!("{bucket} > {key}");
-        let store = session.store(&bucket).await?;
-        prompt::confirm(&format!("Delete {doing} and all its history"), force)?;
-        session.request(&format!("purge of {doing}"), store.purge(&key)).await?;
-        output::note(format!("purged {doing}"));
         Ok(())
     }
 }

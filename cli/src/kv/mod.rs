@@ -1,6 +1,5 @@
 //! `incumbent kv`: buckets and their entries.
 
-mod backup;
 mod bucket;
 mod delete;
 mod entry;
@@ -19,7 +18,8 @@ use crate::output::Format;
 /// Read and change key-value buckets.
 ///
 /// An election is a key in a bucket, and its value is the leader: `incumbent kv get
-/// CHORIA_LEADER_ELECTION my_app` shows the leader. Buckets of any kind are supported.
+/// CHORIA_LEADER_ELECTION my_app` shows the leader. Buckets of any kind are supported; what is not
+/// here, as history, purge and backup, `nats kv` of the NATS command line does.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Kv {
@@ -39,19 +39,12 @@ enum Verb {
     List(bucket::List),
     #[command(visible_alias = "info")]
     Status(bucket::Status),
-    Edit(bucket::Edit),
     Get(read::Get),
     Put(write::Put),
-    Create(write::Create),
-    Update(write::Update),
     #[command(visible_alias = "rm")]
     Del(delete::Del),
-    Purge(delete::Purge),
     Keys(read::Keys),
-    History(read::History),
     Watch(watch::Watch),
-    Backup(backup::Backup),
-    Restore(backup::Restore),
 }
 
 impl Kv {
@@ -64,20 +57,13 @@ impl Kv {
             Verb::Add(verb) => verb.run(&session, format).await,
             Verb::List(verb) => verb.run(&session, format).await,
             Verb::Status(verb) => verb.run(&session, format).await,
-            Verb::Edit(verb) => verb.run(&session, format).await,
             Verb::Get(verb) => verb.run(&session, format).await,
             Verb::Put(verb) => verb.run(&session, format).await,
-            Verb::Create(verb) => verb.run(&session, format).await,
-            Verb::Update(verb) => verb.run(&session, format).await,
             Verb::Del(verb) => verb.run(&session).await,
-            Verb::Purge(verb) => verb.run(&session).await,
             Verb::Keys(verb) => verb.run(&session, format).await,
-            Verb::History(verb) => verb.run(&session, format).await,
             Verb::Watch(verb) => {
                 verb.run(&session, format, self.connection.explicit_timeout()).await
             }
-            Verb::Backup(verb) => verb.run(&session).await,
-            Verb::Restore(verb) => verb.run(&session).await,
         }
     }
 }
@@ -86,11 +72,7 @@ impl Verb {
     fn check(&self) -> Result<(), CliError> {
         match self {
             Self::Get(read::Get { key, .. })
-            | Self::History(read::History { key, .. })
             | Self::Put(write::Put { key, .. })
-            | Self::Create(write::Create { key, .. })
-            | Self::Update(write::Update { key, .. })
-            | Self::Purge(delete::Purge { key, .. })
             | Self::Del(delete::Del { key: Some(key), .. }) => check_key(key),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! `kv get`, `keys` and `history`.
+//! `kv get` and `keys`.
 
 use clap::Args;
 use futures_util::TryStreamExt;
@@ -30,15 +30,6 @@ pub struct Get {
 pub struct Keys {
     /// The bucket.
     bucket: String,
-}
-
-/// Show the stored values of a key.
-#[derive(Args)]
-pub struct History {
-    /// The bucket.
-    bucket: String,
-    /// The key.
-    pub key: String,
 }
 
 impl Get {
@@ -103,33 +94,5 @@ impl Keys {
             return output::json(&keys);
         }
         keys.iter().try_for_each(|key| output::line(text::printable(key)))
-    }
-}
-
-impl History {
-    pub async fn run(self, session: &Session, format: Format) -> Result<(), CliError> {
-        let doing = format!("{} > {}", self.bucket, self.key);
-        let store = session.store(&self.bucket).await?;
-        let entries: Vec<_> = session
-            .wait(&doing, Bounded::No, async {
-                let history = store.history(&self.key).await;
-                let history = history.map_err(|e| CliError::from_request(&doing, &e))?;
-                history.try_collect().await.map_err(|e| CliError::from_request(&doing, &e))
-            })
-            .await?;
-        let entries: Vec<Entry> = entries.into_iter().map(Entry::from).collect();
-        if entries.is_empty() {
-            return Err(CliError::new(Code::NotFound, format!("{doing}: no such entry")));
-        }
-        if format == Format::Json {
-            return output::json(&entries.iter().map(Entry::json).collect::<Vec<_>>());
-        }
-        output::table(
-            ["revision", "operation", "created", "value"],
-            entries.iter().map(|entry| {
-                let created = time_format::rfc822(entry.created);
-                [entry.revision.to_string(), entry.operation.to_owned(), created, entry.text()]
-            }),
-        )
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-/// Settings for `kv add` and `kv edit`.
+/// Settings for `kv add`.
 #[derive(Debug, Args)]
 pub struct Settings {
     /// The lifetime of an entry that is not written again; 0s: unlimited.
@@ -60,12 +60,6 @@ impl Settings {
         if let Some(ttl) = self.ttl.filter(|ttl| !ttl.is_zero()) {
             set("duplicate_window", Some(nanoseconds(ttl.min(Duration::from_secs(120)))));
         }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        let mut config = Map::new();
-        self.apply("", &mut config);
-        config.is_empty()
     }
 }
 

@@ -19,10 +19,12 @@ async fn bucket_shows_as_much_as_it_stores() {
     assert!(output.stderr.contains("stores the last write only"), "{output:?}");
     assert!(output.stderr.contains("`incumbent record` keeps a history"), "{output:?}");
 
-    shell.out(&["kv", "edit", "B", "--history", "5", "-q"]);
-    shell.out(&["kv", "put", "B", "e", "two"]);
-    shell.out(&["kv", "del", "B", "e", "--force"]);
-    shell.out(&["kv", "put", "B", "e", "three"]);
+    shell.out(&["kv", "add", "C", "--history", "5", "-q"]);
+    shell.out(&["kv", "put", "C", "e", "one"]);
+    let history = ["election", "history", "e", "--bucket", "C"];
+    shell.out(&["kv", "put", "C", "e", "two"]);
+    shell.out(&["kv", "del", "C", "e", "--force"]);
+    shell.out(&["kv", "put", "C", "e", "three"]);
     let json = [&history[..], &["-o", "json"]].concat();
     let output = shell.run(&json);
     assert!(output.stderr.contains("has 4 writes of this election"), "{output:?}");
@@ -33,7 +35,7 @@ async fn bucket_shows_as_much_as_it_stores() {
     assert!(all["statistics"]["longest_gap"]["ms"].is_u64(), "{all}");
     // The renewals of a leader take the place of what was before.
     for _ in 0..4 {
-        shell.out(&["kv", "put", "B", "e", "three"]);
+        shell.out(&["kv", "put", "C", "e", "three"]);
     }
     assert_eq!(spans(&shell.json(&json)), ["term three -"]);
     let none = shell.json(&[&json[..], &["--since", "0s"]].concat());

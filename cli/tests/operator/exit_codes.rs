@@ -22,7 +22,7 @@ async fn each_kind_of_failure_has_its_own_exit_code() {
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
     assert_eq!(shell.run(&["kv", "put", "B", "k", "v"]).code, Some(0));
-    assert_eq!(shell.refusal(&["kv", "create", "B", "k", "v"]).1, 1);
+    assert_eq!(shell.refusal(&["kv", "add", "B"]).1, 1);
     assert_eq!(shell.run(&["kv", "gett"]).code, Some(2));
     assert_eq!(shell.refusal(&["kv", "get", "not a bucket", "k"]).1, 2);
     assert_eq!(shell.refusal(&["kv", "get", "B", "absent"]).1, 3);

@@ -35,7 +35,6 @@ async fn no_command_prints_control_characters() {
         &["election", "list", "--bucket", "B", "-o", "json"],
         &["kv", "get", "B", "e"],
         &["kv", "get", "B", "e", "-o", "json"],
-        &["kv", "history", "B", "e"],
         &["kv", "keys", "B"],
         &["kv", "ls"],
         &["kv", "status", "B"],

@@ -1,4 +1,4 @@
-//! `kv get`, `put`, `create`, `update`, `keys` and `history`.
+//! `kv get`, `put` and `keys`.
 
 use incumbent_test_support::Server;
 
@@ -51,21 +51,15 @@ async fn values_are_kept_byte_for_byte() {
     assert!(shown.ends_with("\nG1szMW1yZWQAw6k=\n"), "{shown}");
     assert_eq!(shell.run_with_input(&["kv", "put", B, "k", "-"], b"\xff").code, Some(0));
     assert_eq!(shell.json(&["kv", "get", B, "k", "-o", "json"])["value_base64"], "/w==");
-    assert_eq!(shell.run_with_input(&["kv", "create", B, "new"], b"").code, Some(0));
+    assert_eq!(shell.run_with_input(&["kv", "put", B, "new"], b"").code, Some(0));
     assert_eq!(shell.out(&["kv", "get", B, "new", "--raw"]), "");
 }
 
 #[tokio::test]
-async fn update_requires_the_expected_revision() {
+async fn get_reads_the_revision_asked_for() {
     let (_server, shell) = start_env().await;
-    assert_eq!(shell.out(&["kv", "create", B, "k", "one"]), "1\n");
-    let (line, code) = shell.refusal(&["kv", "create", B, "k", "two"]);
-    assert!(line.contains("already exists"), "{line}");
-    assert_eq!(code, 1);
-    assert_eq!(shell.json(&["kv", "update", B, "k", "two", "1", "-o", "json"])["revision"], 2);
-    let (line, code) = shell.refusal(&["kv", "update", B, "k", "three", "1"]);
-    assert!(line.contains("wrong last sequence: 2"), "{line}");
-    assert_eq!(code, 1);
+    shell.out(&["kv", "put", B, "k", "one"]);
+    shell.out(&["kv", "put", B, "k", "two"]);
     assert_eq!(shell.out(&["kv", "get", B, "k", "--raw"]), "two");
     assert_eq!(shell.out(&["kv", "get", B, "k", "--raw", "--revision", "1"]), "one");
     shell.out(&["kv", "put", B, "other", "x"]);
@@ -77,26 +71,18 @@ async fn update_requires_the_expected_revision() {
 }
 
 #[tokio::test]
-async fn keys_and_history_show_the_kept_entries() {
+async fn keys_lists_what_has_a_value() {
     let (_server, shell) = start_env().await;
     assert_eq!(shell.out(&["kv", "keys", B]), "");
-    for (key, value) in [("b", "1"), ("a", "1"), ("a", "2"), ("a", "3"), ("a", "4")] {
+    for (key, value) in [("b", "1"), ("a", "1")] {
         shell.out(&["kv", "put", B, key, value]);
     }
     assert_eq!(shell.out(&["kv", "keys", B]), "a\nb\n");
     shell.out(&["kv", "del", B, "b", "--force"]);
     assert_eq!(shell.json(&["kv", "keys", B, "-o", "json"]), serde_json::json!(["a"]));
-    let history = shell.json(&["kv", "history", B, "a", "-o", "json"]);
-    let values: Vec<_> = history.as_array().unwrap().iter().map(|e| e["value"].clone()).collect();
-    assert_eq!(values, ["2", "3", "4"]);
-    let table = shell.out(&["kv", "history", B, "b"]);
-    let lines: Vec<Vec<&str>> = table.lines().map(|l| l.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["REVISION", "OPERATION", "CREATED", "VALUE"]);
-    assert_eq!((lines[1][1], lines[2][1]), ("PUT", "DEL"));
     let (line, code) = shell.refusal(&["kv", "get", B, "b"]);
     assert!(line.contains("it was deleted"), "{line}");
     assert_eq!(code, 3);
-    assert_eq!(shell.refusal(&["kv", "history", B, "absent"]).1, 3);
 }
 
 #[tokio::test]
@@ -104,7 +90,7 @@ async fn invalid_key_is_refused() {
     let (_server, shell) = start_env().await;
     for key in ["", ".", "a..b", "a b", "a*", ">", "é"] {
         for args in
-            [&["kv", "get", B, key][..], &["kv", "put", B, key, "v"], &["kv", "purge", B, key]]
+            [&["kv", "get", B, key][..], &["kv", "put", B, key, "v"], &["kv", "del", B, key]]
         {
             let (line, code) = shell.refusal(args);
             assert!(line.contains("is not a valid key"), "{line}");

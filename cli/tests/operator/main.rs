@@ -16,7 +16,6 @@ mod exit_codes;
 mod extreme_values;
 mod hostile_names;
 mod kubernetes;
-mod kv_backup;
 mod kv_buckets;
 mod kv_delete;
 mod kv_entries;

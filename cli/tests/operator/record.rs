@@ -259,8 +259,8 @@ async fn time_of_messages_that_were_lost_is_unknown() {
 #[tokio::test]
 async fn recorder_needs_only_the_rights_of_an_observer() {
     let (_server, admin, observer) = Shell::with_observer(&[]).await;
-    admin.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
-    admin.out(&["kv", "edit", "B", "--history", "10", "-q"]);
+    let election = ["--ttl", "1h", "--marker-ttl", "1h", "--republish", "incumbent.B"];
+    admin.out(&[&["kv", "add", "B", "--history", "10", "-q"], &election[..]].concat());
     let _recorder = record(&observer, &["--bucket", "B"]);
     admin.out(&["kv", "put", "B", "e", "one"]);
     admin.out(&["kv", "put", "B", "e", "two"]);
