@@ -1,6 +1,5 @@
 //! `incumbent campaign`: take part in an election and print each transition.
 
-mod for_life;
 mod output;
 
 use std::io;
@@ -12,7 +11,7 @@ use serde_json::json;
 use self::output::Output;
 use crate::candidate::{CandidateArgs, MoveArgs, StopSignals, describe, standing};
 use crate::error::{CliError, EXIT_CODES};
-use crate::lock_args::{LockArgs, SelectedLock};
+use crate::lock_args::LockArgs;
 
 /// Campaign in the election NAME, and print each transition until interrupted.
 ///
@@ -20,10 +19,6 @@ use crate::lock_args::{LockArgs, SelectedLock};
 /// failures of the lock, and whether it is ready. SIGINT and SIGTERM release the lock before the
 /// program ends. While the server is unreachable it retries, unless `--timeout` is given. A systemd
 /// service of Type=notify is ready once it campaigns, and its status shows the leader.
-///
-/// With --kind for-life it campaigns as `incumbent life` does, for the pod that it runs in or that
-/// --identity names: it prints waiting, won and lost, and the lock stays with the pod when the
-/// program ends.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Campaign {
@@ -42,9 +37,6 @@ impl Campaign {
     pub async fn run(mut self) -> Result<(), CliError> {
         self.candidate.moves = std::mem::take(&mut self.moves);
         let mut signals = StopSignals::listen()?;
-        if let SelectedLock::ForLife(locks) = self.lock.at().await? {
-            return for_life::run(&self.candidate, &locks, self.output, &mut signals).await;
-        }
         let started = self.candidate.start(&self.lock, signals.next(), |_| Ok(None)).await?;
         let (mut candidate, mut changes) = started.map_err(CliError::Signal)?;
         let end = loop {

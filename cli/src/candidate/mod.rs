@@ -19,13 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::kubernetes::{LeaderForLife, leader_for_life};
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Advertisement, Changes, Election, HealthCheck, StartError, new_election};
 
 use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
-use crate::lock_args::{LeaseArgs, LifeObjects, LockArgs, OpenedLock, not_for_life};
+use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock};
 
 pub use check::CheckProcesses;
 pub use health::Health;
@@ -153,34 +152,6 @@ impl CandidateArgs {
     /// Whether an address is advertised.
     pub fn advertises(&self) -> bool {
         self.advertise.is_some()
-    }
-
-    /// Refuses flags that only apply to elections with leases; `more` are those of the command.
-    pub fn refuse_lease_flags(&self, more: &[(&str, bool)]) -> Result<(), CliError> {
-        let flags = [("--http", self.http.is_some()), ("--advertise", self.advertise.is_some())];
-        let moves = self.moves.given();
-        let given = more
-            .iter()
-            .chain(&flags)
-            .chain(&moves)
-            .find(|(_, given)| *given)
-            .map(|(flag, _)| *flag);
-        match given.or_else(|| self.lease.given()) {
-            Some(flag) => Err(not_for_life(flag)),
-            None => Ok(()),
-        }
-    }
-
-    /// A candidate for life, for the pod of `--identity`.
-    pub fn for_life(&self, locks: &LifeObjects) -> Result<LeaderForLife, CliError> {
-        self.refuse_lease_flags(&[])?;
-        locks.check_name(&self.name)?;
-        let candidate =
-            leader_for_life(&self.name, &locks.cluster).resource(locks.kind.life_resource());
-        Ok(match self.identity() {
-            Some(pod) => candidate.pod(pod),
-            None => candidate,
-        })
     }
 
     /// Opens the lock once its server is reachable, and starts the campaign. `grace` derives the

@@ -70,11 +70,6 @@ fn parse_interval(word: &str) -> Result<Duration, String> {
 }
 
 impl CheckArgs {
-    /// Whether there is a check.
-    pub fn is_given(&self) -> bool {
-        self.check.is_some()
-    }
-
     /// The check, before the campaign. Its command does not inherit the secrets of `lock`.
     pub fn start(
         &self,
@@ -101,21 +96,12 @@ impl MoveArgs {
 
     /// The first given flag of the priority.
     pub fn priority_flag(&self) -> Option<&'static str> {
-        let flags = self.given();
-        let of_priority = |flag: &str| ["--priority", "--prefer", "--prefer-after"].contains(&flag);
-        flags.into_iter().find(|(flag, given)| *given && of_priority(flag)).map(|(flag, _)| flag)
-    }
-
-    /// The flags, and whether they are given.
-    pub fn given(&self) -> [(&'static str, bool); 6] {
-        [
+        let flags = [
             ("--priority", self.priority.is_some()),
-            ("--site", self.site.is_some()),
-            ("--check", self.check.is_given()),
             ("--prefer", self.prefer),
             ("--prefer-after", self.prefer_after.is_some()),
-            ("--stand-aside", self.stand_aside),
-        ]
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
     /// The check, before the campaign. Its command does not inherit the secrets of `lock`.

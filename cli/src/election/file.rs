@@ -10,13 +10,9 @@ use time::OffsetDateTime;
 
 use crate::candidate::{CandidateArgs, StopSignals};
 use crate::error::{CliError, Code};
-use crate::lock_args::check_name;
-use crate::lock_args::{LifeObjects, LockArgs, SelectedLock};
+use crate::lock_args::{LockArgs, check_name};
 use crate::text;
 use crate::{output, time_format};
-
-/// The interval of writes for a leader for life, which has no lease.
-const INTERVAL_FOR_LIFE: Duration = Duration::from_secs(5);
 
 /// The minimum interval, however short the lease is.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -25,8 +21,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 ///
 /// The file is JSON: election, leader, timestamp, count. Each write replaces it atomically. It is
 /// removed when the leadership is lost; an existing file is removed at the start. While the server
-/// is unreachable it retries, unless `--timeout` is given. With --kind for-life the file is kept
-/// while this pod owns the lock; --identity is the pod's name.
+/// is unreachable it retries, unless `--timeout` is given.
 ///
 /// With --check no file is kept: one line reports whether the file is fresh, for monitoring. Exit
 /// code 0: written within MAX_AGE; 1: older, or of another election; 3: no file.
@@ -38,7 +33,7 @@ pub struct KeepFile {
     /// Only check whether the file was written within this time.
     #[arg(long, value_name = "MAX_AGE", value_parser = humantime::parse_duration)]
     check: Option<Duration>,
-    /// The interval of writes [default: a quarter of the lease; for life 5s].
+    /// The interval of writes [default: a quarter of the lease].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
     #[command(flatten)]
@@ -77,9 +72,6 @@ impl KeepFile {
         };
         drop(output::temporary_beside(&self.path).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
-        if let SelectedLock::ForLife(locks) = lock.at().await? {
-            return self.keep_for_life(&locks, &mut signals).await;
-        }
         let started = self.candidate.start(lock, signals.next(), |_| Ok(None)).await?;
         let (mut candidate, _) = started.map_err(CliError::Signal)?;
         let interval = self.interval.unwrap_or(candidate.lease / 4).max(MIN_INTERVAL);
@@ -101,36 +93,6 @@ impl KeepFile {
         };
         candidate.stop().await;
         Err(end)
-    }
-
-    /// Keeps the file while this pod leads for life.
-    async fn keep_for_life(
-        &self,
-        locks: &LifeObjects,
-        signals: &mut StopSignals,
-    ) -> Result<(), CliError> {
-        let name = &*self.candidate.name;
-        let candidate = self.candidate.for_life(locks)?;
-        let keep = async {
-            let leadership = candidate.await?;
-            output::note(format!("won: keeping {}", self.path.display()));
-            let interval = self.interval.unwrap_or(INTERVAL_FOR_LIFE).max(MIN_INTERVAL);
-            let error = tokio::select! {
-                () = leadership.lost() => {
-                    let message = format!("{name}: the lock was taken from pod {}", leadership.pod());
-                    CliError::new(Code::NotFound, message)
-                }
-                error = self.keep(leadership.pod(), interval) => {
-                    let message = format!("cannot keep {}: {error}", self.path.display());
-                    CliError::new(Code::Failed, message)
-                }
-            };
-            Err(error)
-        };
-        tokio::select! {
-            end = keep => end,
-            signal = signals.next() => Err(CliError::Signal(signal)),
-        }
     }
 
     /// Writes the file until dropped, or until a write fails.

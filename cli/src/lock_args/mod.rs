@@ -296,10 +296,9 @@ impl SelectedLock<'_> {
                 let lease_override = args.lease.filter(|lease| known != Some(*lease));
                 Ok(OpenedLock { lock, lease, lease_override, with_choria: false })
             }
-            // Candidates for life are started elsewhere.
             Self::ForLife(_) => Err(CliError::new(
                 Code::Usage,
-                "a leader for life has no lease: use a command that supports --kind for-life",
+                "a leader for life has no lease: use `incumbent life`, or another --kind",
             )),
         }
     }
@@ -319,18 +318,6 @@ impl LeaseArgs {
         }
         self.is_set = true;
         Ok(self)
-    }
-
-    /// The first given flag that only applies to leases.
-    pub fn given(&self) -> Option<&'static str> {
-        let flags = [
-            ("--lease", self.lease.is_some()),
-            ("--no-create", self.no_create),
-            ("--object", self.object.is_some()),
-            ("--with-choria", self.with_choria),
-            ("--queue-groups", self.queue_groups.is_some()),
-        ];
-        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 }
 

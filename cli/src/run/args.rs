@@ -28,9 +28,6 @@ pub struct Program {
 /// then campaigns again. Of all processes that run this with one NAME, on any number of hosts, at
 /// most one has COMMAND running. While the server is unreachable it retries, unless `--timeout` is
 /// given.
-///
-/// With --kind for-life it behaves as `incumbent life`, whose manual describes the differences:
-/// there is no lease, and COMMAND runs once.
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
 pub struct Run {

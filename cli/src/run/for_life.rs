@@ -99,14 +99,14 @@ Examples:
   incumbent life my-app --namespace prod --life-kind lease -- my-daemon";
 
 /// A leader for life and its program.
-pub(super) struct ForLife {
-    pub name: String,
-    pub program: Program,
-    pub grace: Duration,
-    pub cluster: Cluster,
-    pub life_kind: LifeKind,
-    pub pod: Option<String>,
-    pub poll: Duration,
+struct ForLife {
+    name: String,
+    program: Program,
+    grace: Duration,
+    cluster: Cluster,
+    life_kind: LifeKind,
+    pod: Option<String>,
+    poll: Duration,
 }
 
 impl Life {
@@ -123,12 +123,7 @@ impl Life {
 }
 
 impl ForLife {
-    /// The default grace.
-    pub const GRACE: Duration = Duration::from_secs(10);
-    /// The default poll interval.
-    pub const POLL: Duration = Duration::from_secs(15);
-
-    pub async fn run(self, signals: &mut Signals) -> Result<ExitCode, CliError> {
+    async fn run(self, signals: &mut Signals) -> Result<ExitCode, CliError> {
         check_life_name(&self.cluster, self.life_kind, &self.name)?;
         let leadership = match self.elected(signals).await? {
             Ok(Ok(leadership)) => leadership,

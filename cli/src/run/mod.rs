@@ -29,7 +29,6 @@ use incumbent::sentinel::Sentinel;
 pub use self::args::{OnExit, Program, Run};
 use self::candidate::CommandCandidate;
 pub use self::deadline::{DEADLINE_FILE, DeadlineFile};
-use self::for_life::ForLife;
 pub use self::for_life::Life;
 pub use self::grace::Grace;
 pub use self::guard::{
@@ -41,7 +40,6 @@ pub use self::timer::sleep_until;
 pub use self::uptime::check as check_uptime;
 pub use self::watchdog::Watchdog;
 use crate::error::CliError;
-use crate::lock_args::{LifeObjects, SelectedLock};
 
 /// For tests: the arithmetic of a lease and a grace.
 #[cfg(test)]
@@ -76,9 +74,6 @@ impl Run {
             Err(code) => return Ok(code),
         };
         self.candidate.moves = std::mem::take(&mut self.moves);
-        if let SelectedLock::ForLife(locks) = self.lock.at().await? {
-            return self.for_life(locks)?.run(&mut signals).await;
-        }
         let mut wait_limit = self.waiting.begin(self.lock.request_timeout());
         self.candidate.reach = wait_limit.reach();
         let file = DeadlineFile::create()?;
@@ -119,26 +114,5 @@ impl Run {
         };
         running.candidate.stop().await;
         code.map(ExitCode::from)
-    }
-
-    /// The same for a leader for life, which has fewer flags.
-    fn for_life(self, locks: LifeObjects) -> Result<ForLife, CliError> {
-        let flags = [
-            ("--try", self.waiting.given() == Some("--try")),
-            ("--wait", self.waiting.given() == Some("--wait")),
-            ("--keep-running", self.keep_running),
-            ("--on-exit", self.on_exit != OnExit::Resign),
-            ("--drain", self.drain.is_some()),
-        ];
-        self.candidate.refuse_lease_flags(&flags)?;
-        Ok(ForLife {
-            pod: self.candidate.identity().map(str::to_owned),
-            name: self.candidate.name,
-            program: self.program,
-            grace: self.grace.unwrap_or(ForLife::GRACE),
-            cluster: locks.cluster,
-            life_kind: locks.kind,
-            poll: ForLife::POLL,
-        })
     }
 }

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use super::member::MemberOptions;
 use super::work::{Form, Naming, OnShardExit};
 use crate::error::{CliError, Code};
-use crate::lock_args::SelectedLock;
 use crate::run::{OnExit, Run};
 
 /// Runs COMMAND while this process holds one of the seats.
@@ -26,9 +25,6 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
     }
     if let Some(flag) = run.waiting.given().or(run.moves.priority_flag()) {
         return refused(flag);
-    }
-    if let SelectedLock::ForLife(_) = run.lock.at().await? {
-        return refused("--kind for-life");
     }
     let withheld = run.withheld().into_iter().map(str::to_owned).collect();
     let identity = run.candidate.identity().map(str::to_owned);

@@ -1,6 +1,5 @@
-//! Leaders for life in the commands `election`, `run` and `campaign`.
+//! Leaders for life in the command `election`, and where they are refused.
 
-use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
 use super::env::{SERVE, TestEnv, cells};
@@ -61,68 +60,17 @@ async fn leaders_for_life_are_shown_watched_and_evicted() {
     env.shell.expect_refusal(&evict, "election my-app: no leader", 3);
 }
 
-/// `run` and `campaign` with `--kind for-life`.
 #[tokio::test(flavor = "multi_thread")]
-async fn run_and_campaign_take_part_for_life() {
+async fn only_life_takes_part_for_life() {
     let env = TestEnv::new().await;
-    env.create_pod("first").await;
-    env.create_pod("second").await;
-    let first = env.for_life_args(&["run", "my-app", "--identity", "first"]);
-    let mut first = env.shell.start(&[&*first, &["--", "/bin/sh", "-c", SERVE]].concat());
-    first.line_with("serves my-app first");
-    let campaign = env.for_life_args(&["campaign", "my-app", "--identity", "second"]);
-    let mut second = env.shell.start(&campaign);
-    second.line_with("waiting: pod first leads");
-    env.delete_pod("first").await;
-    second.line_with("won: leading with token ");
-    let evict = env.for_life_args(&["election", "evict", "my-app", "--force", "--wait", "0s"]);
-    env.shell.out(&evict);
-    second.line_with("lost: the lock was taken");
-    second.line_with("won: leading with token ");
-    assert_eq!(second.end_with("TERM"), Some(15));
-    assert_eq!(env.get_lock().await["metadata"]["ownerReferences"][0]["name"], "second");
-
-    let mut json = env.shell.start(&[&*campaign, &["-o", "json"]].concat());
-    json.line_with(r#"{"event":"won","resumed":true,"token":"#);
-    assert_eq!(json.end_with("TERM"), Some(15));
-    for flags in [["--lease", "5s"], ["--http", "0"], ["--priority", "1"], ["--check", "true"]] {
-        env.shell.expect_refusal(
-            &[&*campaign, &flags].concat(),
-            &format!("{} cannot be used with --kind for-life", flags[0]),
-            2,
-        );
+    for command in [
+        &["run", "my-app", "--", "true"][..],
+        &["run", "my-app", "--seats", "2", "--", "true"],
+        &["campaign", "my-app"],
+        &["election", "file", "my-app", "leads.json"],
+    ] {
+        let (verb, rest) = command.split_at(1);
+        let args = [verb, &["--lock", "kubernetes", "--kind", "for-life"], rest].concat();
+        env.shell.expect_refusal(&args, "use `incumbent life`", 2);
     }
-    let run = env.for_life_args(&["run", "my-app"]);
-    for flags in [&["--try"][..], &["--wait", "5s"]] {
-        env.shell.expect_refusal(
-            &[&*run, flags, &["--", "true"]].concat(),
-            &format!("{} cannot be used with --kind for-life", flags[0]),
-            2,
-        );
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn file_exists_while_the_pod_of_its_candidate_owns_the_lock() {
-    let env = TestEnv::new().await;
-    env.create_pod("first").await;
-    let file = env.shell.home().join("leads.json");
-    let args = ["election", "file", "my-app", "leads.json", "--identity", "first"];
-    let args = env.for_life_args(&args);
-    let read = async || serde_json::from_str::<Value>(&std::fs::read_to_string(&file).ok()?).ok();
-    let candidate = env.shell.start(&args);
-    assert_eq!(eventually("a file", read).await["leader"], "first");
-    assert_eq!(candidate.end_with("TERM"), Some(15));
-    assert!(!file.exists());
-    let candidate = env.shell.start_with_errors(&args); // as in a restarted container
-    eventually("a file", read).await;
-    let evict = env.for_life_args(&["election", "evict", "my-app", "--force", "--wait", "0s"]);
-    env.shell.out(&evict);
-    assert_eq!(candidate.wait(), Some(3));
-    assert!(!file.exists());
-    env.shell.expect_refusal(
-        &[&*args, &["--lease", "5s"]].concat(),
-        "--lease cannot be used with --kind for-life",
-        2,
-    );
 }
