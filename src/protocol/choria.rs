@@ -17,8 +17,3 @@ pub(super) fn may_lead_for(bucket_ttl: Duration) -> Duration {
     let next_renewal = three_quarters(bucket_ttl).max(REQUEST_TIMEOUT + MAX_BACK_OFF);
     with_drift(next_renewal.saturating_add(REQUEST_TIMEOUT))
 }
-
-/// The pause of Choria's candidates between winning and leading: a campaign interval and 200 ms.
-pub(super) fn cool_down(lease: Duration) -> Duration {
-    three_quarters(lease) + Duration::from_millis(200)
-}

@@ -36,8 +36,6 @@ pub enum CoolDown {
     /// The same without trusting the lock's clock: an expiry that the winner has not watched earns
     /// a full lease.
     Strict,
-    /// At least one campaign interval, 0.75 of the lease and 200 ms, as Choria's candidates wait.
-    Choria,
     /// At least this long.
     For(Duration),
 }
@@ -112,7 +110,6 @@ pub(super) struct CoolDownInputs<'a> {
     pub now: Instant,
     pub nonce: Nonce,
     pub max_lease: Duration,
-    pub lease: Duration,
     pub policy: CoolDown,
     pub with_choria: bool,
     /// Whether the lock frees entries by its own clock.
@@ -199,7 +196,6 @@ impl Vacancy {
         let mut wait = self.proven(c);
         let policy = match c.policy {
             CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
-            CoolDown::Choria => choria::cool_down(c.lease),
             CoolDown::For(duration) => duration,
         };
         wait.floor = wait.floor.max(Until::new(c.now + policy, WaitReason::Policy));

@@ -199,7 +199,6 @@ impl Evidence {
             now,
             nonce: settings.nonce,
             max_lease: capabilities.max_lease,
-            lease: settings.timing.lease(),
             policy: settings.cool_down,
             with_choria: settings.with_choria,
             lock_expires: capabilities.expires_entries,

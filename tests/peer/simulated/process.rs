@@ -73,13 +73,9 @@ impl Process {
         };
         let nonce = Nonce(random.u64(..));
         let mut settings = Settings::new(id.as_str(), nonce, timing);
-        settings.cool_down = [
-            CoolDown::Proven,
-            CoolDown::Proven,
-            CoolDown::Strict,
-            CoolDown::Choria,
-            CoolDown::For(LEASE * 3 / 2),
-        ][random.usize(..5)];
+        settings.cool_down =
+            [CoolDown::Proven, CoolDown::Proven, CoolDown::Strict, CoolDown::For(LEASE * 3 / 2)]
+                [random.usize(..4)];
         let campaign = Elector::new(settings, capabilities);
         Self {
             voter,

@@ -25,7 +25,6 @@ pub fn bound(scenario: &Scenario) -> Duration {
     let ttl = scenario.longest_ttl().mul_f64(1.01);
     let policy = |cool_down: CoolDown| match cool_down {
         CoolDown::For(duration) => duration,
-        CoolDown::Choria => ttl,
         _ => Duration::ZERO,
     };
     let fleet = &scenario.candidates;

@@ -194,8 +194,7 @@ fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
         Fleet::Mixed => prop_oneof![
             4 => Just(CoolDown::Proven),
             1 => Just(CoolDown::Strict),
-            1 => Just(CoolDown::Choria),
-            1 => (0..3000u64).prop_map(|ms| CoolDown::For(Duration::from_millis(ms))),
+            2 => (0..3000u64).prop_map(|ms| CoolDown::For(Duration::from_millis(ms))),
         ]
         .boxed(),
         _ => Just(CoolDown::Proven).boxed(),
