@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 pub use advertisement::{Advertisement, AdvertisementError};
 #[cfg(feature = "_json")]
@@ -47,6 +48,7 @@ pub use types::{
     Capabilities, Content, Entry, Mark, Nonce, Reading, Record, Revision, Token, Tombstone, WriteId,
 };
 
+use crate::time::timer::deadline_after;
 use crate::time::timing::TimingOptions;
 
 /// What a backend implements: conditional writes on one entry per election.
@@ -166,16 +168,32 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         Err(unable("this lock cannot list its elections: name one"))
     }
 
-    /// Evicts the holder, as an operator does, if the last revision is the expected one. Leaves a
-    /// [`Tombstone::Deleted`]. Default: the lock cannot ([`LockErrorKind::Misconfigured`]).
+    /// Evicts the holder, as an operator does, if the last revision is the expected one, by
+    /// [`Release::evicting`]: its successor waits for as long as the evicted holder may lead,
+    /// unless the step-down notice of the holder comes. Does nothing where there is no holder.
+    ///
+    /// No lock has an eviction of its own: this default is the one for all.
     async fn evict(
         &self,
         name: &str,
         expected: Revision,
         timeout: Duration,
     ) -> Result<(), LockError> {
-        let _ = (name, expected, timeout);
-        Err(unable("this lock knows no eviction: stop the leader"))
+        let deadline = deadline_after(timeout);
+        self.check_name(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))?;
+        let record = match self.read(name, timeout).await? {
+            Reading::Found(record) if record.revision == expected => record,
+            Reading::Found(_) | Reading::Empty { .. } => {
+                let message = format!("eviction from {name}: the entry was written by another");
+                return Err(LockError::new(LockErrorKind::Conflict, message));
+            }
+        };
+        let Capabilities { max_lease, expires_entries, .. } = self.capabilities();
+        let left = deadline.saturating_duration_since(Instant::now());
+        match Release::evicting(&record, max_lease, expires_entries, left) {
+            Some(eviction) => self.release(name, eviction).await,
+            None => Ok(()),
+        }
     }
 
     /// Calls the roll of an election: sends a request to its candidates, by [`Hint::RollCall`], and
@@ -283,15 +301,6 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
 
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         (**self).names(timeout).await
-    }
-
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        (**self).evict(name, expected, timeout).await
     }
 
     async fn call_roll(

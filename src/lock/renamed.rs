@@ -75,10 +75,6 @@ impl Lock for Renamed {
         self.lock.notify_step_down(&self.name, notice).await
     }
 
-    async fn evict(&self, _: &str, expected: Revision, timeout: Duration) -> Result<(), LockError> {
-        self.lock.evict(&self.name, expected, timeout).await
-    }
-
     async fn call_roll(
         &self,
         _: &str,

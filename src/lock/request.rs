@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Mark;
-use super::Nonce;
-use super::Revision;
-use super::Token;
+use super::{Content, Mark, Nonce, Record, Revision, Token};
 use crate::lock::Advertisement;
 
 /// A conditional write of an entry.
@@ -34,9 +31,9 @@ pub struct Write {
 pub struct Release {
     /// The revision that must still be the last one.
     pub expected: Revision,
-    /// The holder.
+    /// The holder; [`Nonce::NOBODY`]: somebody else in its place.
     pub by: Nonce,
-    /// What is left of the holder's own cool-down.
+    /// What is left of the holder's own cool-down; by nobody, of the time that the holder may lead.
     pub left: Duration,
     /// Why, in one word, for people.
     pub cause: &'static str,
@@ -44,6 +41,22 @@ pub struct Release {
     pub to: Option<Nonce>,
     /// How long to wait for the response.
     pub timeout: Duration,
+}
+
+impl Release {
+    /// The eviction of the holder of this entry, as an operator does it: a release that leaves as
+    /// much time as the holder, and all that it waited for, may lead. `None`: there is no holder.
+    pub fn evicting(
+        record: &Record,
+        max_lease: Duration,
+        lock_expires: bool,
+        timeout: Duration,
+    ) -> Option<Self> {
+        let Content::Held(entry) = &record.content else { return None };
+        let left = entry.lease(max_lease, lock_expires);
+        let (expected, by) = (record.revision, Nonce::NOBODY);
+        Some(Self { expected, by, left, cause: "evicted", to: None, timeout })
+    }
 }
 
 /// The notice of a former holder that its work has stopped and that it does not lead in this term

@@ -43,6 +43,12 @@ impl From<Revision> for Token {
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nonce(pub u64);
 
+impl Nonce {
+    /// No candidate: of a release that somebody else wrote in the place of the holder, whose work
+    /// may continue for the time that the release leaves.
+    pub const NOBODY: Self = Self(0);
+}
+
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -90,16 +96,29 @@ pub struct Entry {
     pub advertisement: Option<Arc<Advertisement>>,
 }
 
+impl Entry {
+    /// How long after its write its writer, and all that its writer waited for, may lead.
+    pub fn lease(&self, max_lease: Duration, lock_expires: bool) -> Duration {
+        match &self.mark {
+            Some(mark) => mark.lease,
+            // Where the lock frees nothing, every holder states how long it must be waited for.
+            None if !lock_expires => self.ttl,
+            None => max_lease,
+        }
+    }
+}
+
 /// How an entry came to be gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub enum Tombstone {
-    /// Its holder released it, after its work had stopped.
+    /// Its holder released it, after its work had stopped; or somebody else did in its place.
     Released {
-        /// The holder.
+        /// The holder; [`Nonce::NOBODY`]: somebody else, as in an eviction.
         by: Nonce,
         /// How long, from now, an even earlier holder may still be leading: what was left of the
-        /// holder's cool-down.
+        /// holder's cool-down. By nobody: how long the holder itself may, unless its step-down
+        /// notice comes.
         left: Duration,
         /// Why, in one word, for people: never decided upon. `None` where the lock does not store
         /// it.

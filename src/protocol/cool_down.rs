@@ -180,7 +180,9 @@ impl Vacancy {
     pub fn is_unknown(&self, c: &CoolDownInputs<'_>) -> bool {
         match &self.tombstone {
             None => !self.empty_is_proof,
-            Some((_, Tombstone::Deleted)) => self.watched(c).is_none(),
+            Some((_, Tombstone::Deleted | Tombstone::Released { by: Nonce::NOBODY, .. })) => {
+                self.watched(c).is_none()
+            }
             Some(_) => false,
         }
     }
@@ -222,7 +224,9 @@ impl Vacancy {
             |by| watched.is_none_or(|seen| seen.term().is_some_and(|(holder, _)| holder == by));
         match &self.tombstone {
             // What the holder vouches for counts from its release, which we saw no earlier.
-            Some((_, Tombstone::Released { by, left, cause: _, to: _ })) if its_own(*by) => {
+            Some((_, Tombstone::Released { by, left, cause: _, to: _ }))
+                if *by != Nonce::NOBODY && its_own(*by) =>
+            {
                 let reason = if *by == c.nonce { OwnEarlierTerm } else { PassedOn };
                 let until = Until::new(self.first_seen + with_drift(*left), reason);
                 CoolDownWait { until, ..none }
@@ -231,7 +235,7 @@ impl Vacancy {
                 let until = self.expiry_proves_until(c, watched);
                 CoolDownWait { until, floor: until, ..none }
             }
-            Some((_, Tombstone::Deleted | Tombstone::Released { .. })) => {
+            Some((_, gone @ (Tombstone::Deleted | Tombstone::Released { .. }))) => {
                 let foreign = match watched {
                     Some(SeenEntry { entry: Entry { mark: Some(_), .. }, .. }) => c.now,
                     Some(_) if !c.lock_expires => c.now, // it stated how long to wait
@@ -240,13 +244,17 @@ impl Vacancy {
                     None => c.now,
                 };
                 let foreign = Until::new(foreign, ChoriaCandidate);
-                // By the lease that the entry states, which may be longer than the lock allowed
-                // when this candidate last learned of that.
-                let mut until = match watched {
-                    Some(seen) => {
+                let mut until = match (watched, gone) {
+                    // By the lease that the entry states, which may be longer than the lock allowed
+                    // when this candidate last learned of that.
+                    (Some(seen), _) => {
                         Until::new(seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)
                     }
-                    None => {
+                    // Who releases in the place of the holder states how long it may lead.
+                    (None, Tombstone::Released { by: Nonce::NOBODY, left, .. }) => {
+                        Until::new(self.first_seen + with_drift(*left), SeenLease)
+                    }
+                    (None, _) => {
                         Until::new(self.first_seen + c.unknown_holder_leads_for(), UnknownHolder)
                     }
                 };

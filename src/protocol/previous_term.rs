@@ -2,7 +2,7 @@
 //! depends on it.
 
 use super::crash_release::CRASHED;
-use crate::lock::Tombstone;
+use crate::lock::{Nonce, Tombstone};
 
 /// How the term before ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum PreviousTerm {
     Crashed,
     /// The entry was not renewed.
     Expired,
-    /// The entry was deleted, or nothing is left of it.
+    /// The holder was evicted, or the entry deleted, or nothing is left of it.
     Deleted,
 }
 
@@ -23,6 +23,7 @@ impl PreviousTerm {
     /// The meaning of what is left of its entry.
     pub(super) fn of(tombstone: Option<&Tombstone>) -> Self {
         match tombstone {
+            Some(Tombstone::Released { by: Nonce::NOBODY, cause: Some(_), .. }) => Self::Deleted,
             Some(Tombstone::Released { cause, .. }) if cause.as_deref() == Some(CRASHED) => {
                 Self::Crashed
             }

@@ -54,12 +54,9 @@ impl SeenEntry {
     /// For how long after its write its writer, and everyone its writer waited for, may lead at the
     /// most.
     pub fn lease(&self, max_lease: Duration, lock_expires: bool) -> Duration {
-        match &self.entry.mark {
-            Some(mark) => mark.lease,
-            // Where the lock frees nothing, every holder states how long it must be waited for.
-            None if !lock_expires => self.entry.ttl,
-            None => choria::may_lead_for(max_lease).max(max_lease),
-        }
+        let lease = self.entry.lease(max_lease, lock_expires);
+        let may_be_of_choria = self.entry.mark.is_none() && lock_expires;
+        if may_be_of_choria { choria::may_lead_for(max_lease).max(lease) } else { lease }
     }
 
     /// On a lock that expires entries, whether that lease was no longer than its longest one, and
@@ -140,8 +137,8 @@ impl Vacancy {
         writer.each(tombstone, |writer, (revision, kind)| {
             writer.revision(revision);
             writer.to.word(match kind {
-                Tombstone::Released { by: _, left, cause: _, to: _ } => {
-                    FingerprintWriter::nanos(*left)
+                Tombstone::Released { by, left, cause: _, to: _ } => {
+                    FingerprintWriter::nanos(*left) << 1 | u64::from(*by == Nonce::NOBODY)
                 }
                 Tombstone::Expired => u64::MAX,
                 Tombstone::Deleted => u64::MAX - 1,

@@ -151,6 +151,26 @@ async fn a_suspended_client_go_leader_does_not_overlap_its_successor() {
     }
 }
 
+/// An evicted leader of client-go's learns of it at its next renewal, and its work may continue
+/// until its renew deadline: neither its peer nor ours leads before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_evicted_client_go_leader_is_waited_for_by_all() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let mut first = Peer::start(&env, "first").await;
+    first.wait_for_line("won").await;
+    let mut second = Peer::start(&env, "second").await;
+    second.wait_for_line("sees first").await;
+    let ours = env.campaign("ours").await;
+    sees(&ours, "first").await;
+    let before = transitions(&env).await;
+    let lock = env.cluster().await.lease_lock();
+    let evicted = tokio::time::Instant::now();
+    crate::status::evict(&lock).await;
+    first.wait_for_line("lost").await;
+    eventually("a successor", async || (transitions(&env).await > before).then_some(())).await;
+    assert!(evicted.elapsed() >= LEASE, "{:?}", evicted.elapsed());
+}
+
 /// An administrator who empties the holder of one of ours evicts it, and the next leader waits
 /// until its lease is out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::Cause;
 use incumbent::kubernetes::{ElectionEvent, HolderStatus};
-use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Release, Tombstone};
+use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Revision, Tombstone};
 use kube::api::DeleteParams;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_secs(5);
 
 /// Only what was looked at is evicted: a holder that has renewed, or another one, is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_eviction_applies_to_the_version_that_was_read() {
+async fn an_eviction_is_conditional_and_counts_as_a_term() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
@@ -26,24 +26,26 @@ async fn an_eviction_applies_to_the_version_that_was_read() {
     assert_eq!((&*holder.identity, holder.token), ("ours", Some(leadership.token())));
     assert_eq!(before.transitions, 0);
     env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
-    let refused = lock.evict(OBJECT, before.resource_version, LEASE).await.unwrap_err();
+    let stale = Revision(before.resource_version - 1);
+    let refused = lock.evict(OBJECT, stale, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     assert!(leadership.is_valid());
 
-    soon("an eviction between two renewals", async {
-        while lock.evict(OBJECT, read().await.resource_version, LEASE).await.is_err() {}
-    })
-    .await;
+    soon("an eviction between two renewals", evict(&lock)).await;
     assert_eq!(leadership.ended().await.cause, Cause::Evicted);
+    let evicted = read().await.holding;
+    assert_eq!(evicted, HolderStatus::Released(Some("evicted".to_owned())));
     drop(leadership);
     let leadership = leads(&ours).await;
     let after = read().await;
     let HolderStatus::Held(holder) = &after.holding else { panic!("{after:?}") };
     assert_eq!((holder.token, after.transitions), (Some(leadership.token()), 1), "of one term");
     env.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
-    let refused = lock.evict(OBJECT, 1, LEASE).await.unwrap_err();
+    let refused = lock.evict(OBJECT, Revision(1), LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     for path in ["../configmaps/x", "a?b", ""] {
+        let refused = lock.evict(path, Revision(1), LEASE).await.unwrap_err();
+        assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
         assert_eq!(
             lock.status(path, LEASE).await.unwrap_err().kind(),
             LockErrorKind::Misconfigured
@@ -51,43 +53,46 @@ async fn an_eviction_applies_to_the_version_that_was_read() {
     }
 }
 
-/// Of a lock, what counts is the record: others may write to the rest of the object.
+/// Evicts whoever leads.
+pub async fn evict(lock: &impl Lock) {
+    loop {
+        let Reading::Found(record) = lock.read(OBJECT, LEASE).await.unwrap() else { panic!() };
+        match lock.evict(OBJECT, record.revision, LEASE).await {
+            Ok(()) => return,
+            Err(error) => assert_eq!(error.kind(), LockErrorKind::Conflict, "{error}"), // renewed
+        }
+    }
+}
+
+/// Others may write to the rest of the object. client-go's candidates read no mark: they have to
+/// see a holder that is not renewed, for as long as the evicted one may lead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_eviction_by_a_lock_applies_to_the_record_that_was_read() {
+async fn an_eviction_leaves_a_holder_that_nobody_renews() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = env.cluster().await.lease_lock();
     let read = async || match lock.read(OBJECT, LEASE).await.unwrap() {
         Reading::Found(record) => record,
         Reading::Empty { .. } => panic!("no Lease"),
     };
-    let held = json!({ "metadata": { "name": OBJECT }, "spec": { "holderIdentity": "theirs" } });
+    let spec = json!({ "holderIdentity": "theirs", "leaseDurationSeconds": 60 });
+    let held = json!({ "metadata": { "name": OBJECT }, "spec": spec });
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", env.namespace);
     env.post(&leases, &held).await;
     let before = read().await.revision;
     env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
     assert_eq!(read().await.revision, before);
-    Lock::evict(&lock, OBJECT, before, LEASE).await.unwrap();
-    assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
-    let refused = Lock::evict(&lock, OBJECT, before, LEASE).await.unwrap_err();
+    lock.evict(OBJECT, before, LEASE).await.unwrap();
+    let record = env.record().await.unwrap();
+    assert_eq!(record["holderIdentity"], "evicted: theirs");
+    assert_eq!(record["leaseDurationSeconds"], 60);
+    let (by, left) = (Nonce::NOBODY, Duration::from_secs(60));
+    let evicted = Tombstone::Released { by, left, cause: Some("evicted".into()), to: None };
+    let now = read().await;
+    assert_eq!(now.content, Content::Vacant(evicted));
+    let refused = lock.evict(OBJECT, before, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
-
-    // A released record, which names no holder either.
-    let (expected, left) = (read().await.revision, Duration::from_secs(3));
-    let release =
-        Release { expected, by: Nonce(7), left, cause: "stopped", to: None, timeout: LEASE };
-    lock.release(OBJECT, release).await.unwrap();
-    let released = read().await;
-    assert_eq!(
-        released.content,
-        Content::Vacant(Tombstone::Released {
-            by: Nonce(7),
-            left,
-            cause: Some("stopped".into()),
-            to: None
-        })
-    );
-    Lock::evict(&lock, OBJECT, released.revision, LEASE).await.unwrap();
-    assert_eq!(read().await.content, Content::Vacant(Tombstone::Deleted));
+    lock.evict(OBJECT, now.revision, LEASE).await.unwrap();
+    assert_eq!(read().await, now, "there is no holder to evict");
 }
 
 /// A watch begins with what is there, and reports deletions; of ConfigMaps it requests the metadata

@@ -1,6 +1,7 @@
 //! Datagrams of strangers.
 
 use incumbent::clock::Instant;
+use incumbent::lock::{Nonce, Release, Revision};
 use incumbent::peer::protocol::{Action, Event, Group, Settings};
 use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
 use serde_json::{Value, json};
@@ -149,7 +150,16 @@ fn no_message_makes_a_voter_panic() {
     let (mut answers, mut heard) = (0, 0);
     for ticket in 0..4_000 {
         now = now + Duration::from_micros(random.u64(0..200_000));
-        let operation = if random.bool() { Operation::Read } else { Operation::Evict(None) };
+        let expected = Revision(random.u64(0..3));
+        let release = Release {
+            expected,
+            by: Nonce::NOBODY,
+            left: lease,
+            cause: "evicted",
+            to: None,
+            timeout: lease,
+        };
+        let operation = if random.bool() { Operation::Read } else { Operation::Release(release) };
         let name = format!("e{}", random.u8(0..3)).into();
         let asks = random.usize(..3);
         let ask = VoterEvent::Propose { ticket, name, operation, timeout: lease / 2 };

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{Coverage, Hint, Request};
-use incumbent::peer::quorum::{Operation, VoterAction, VoterEvent};
+use incumbent::lock::{Coverage, Hint, Reading, Release, Request};
+use incumbent::peer::quorum::{Operation, Outcome, VoterAction, VoterEvent};
 use incumbent::protocol::{Action, Event, Response};
 use serde_json::Value;
 
@@ -27,6 +27,8 @@ const LENGTH: Duration = Duration::from_secs(40);
 /// How long after the last fault there is a leader at the latest.
 const RECOVERY: Duration = Duration::from_secs(15);
 const NAME: &str = "my_app";
+/// The ticket of an operator's read, and of the eviction that follows.
+const EVICTION: u64 = u64::MAX;
 
 /// What the simulated voters get wrong, to see that it shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -300,6 +302,16 @@ impl World {
             }
             VoterAction::Answer { ticket, answer } => {
                 let process = &mut self.processes[index];
+                if let (EVICTION, Ok(Outcome::Read(Reading::Found(record)))) = (ticket, &answer) {
+                    let eviction = Release::evicting(record, LEASE, true, LEASE);
+                    let evict = eviction.map(|eviction| VoterEvent::Propose {
+                        ticket: EVICTION,
+                        name: NAME.into(),
+                        operation: Operation::Release(eviction),
+                        timeout: LEASE,
+                    });
+                    return evict.into_iter().for_each(|evict| process.voter.handle(now, evict));
+                }
                 let Some((id, kind)) = process.tickets.remove(&ticket) else { return };
                 let answer = answer_of(kind, answer);
                 process.campaign.handle(now, Event::Response { id, response: answer });

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Capabilities, Content, Coverage, Hint, LockErrorKind, Request, Revision, StepDownNotice, Token,
-    Tombstone,
+    Capabilities, Content, Coverage, Hint, LockErrorKind, Release, Request, Revision,
+    StepDownNotice, Token, Tombstone,
 };
 use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions, WaitReason};
 
@@ -306,6 +306,33 @@ pub fn a_step_down_notice_ends_a_running_cool_down() -> Harness {
     harness.event(says(OTHER, Token(1), revision));
     assert_eq!(harness.begins(), [harness.now]);
     harness
+}
+
+/// A candidate that has not received the last write of an evicted holder, whose lease is longer than
+/// the longest that the candidate knows of.
+#[test]
+fn an_evicted_holder_is_waited_for_unless_its_notice_comes() {
+    for stepped_down in [false, true] {
+        let mut harness = Harness::standby();
+        let revision = harness.server.store(harness.now, of_other(LEASE * 2), LEASE * 2);
+        let held = &harness.server.last.as_ref().expect("the other leads").record;
+        let eviction = Release::evicting(held, LEASE, true, LEASE).expect("a holder");
+        let (by, left) = (eviction.by, eviction.left);
+        harness.stores(Content::Vacant(Tombstone::Released { by, left, cause: None, to: None }));
+        let evicted = harness.now;
+        harness.run(SECOND);
+        assert!(harness.begins().is_empty());
+        if stepped_down {
+            let (by, token, left) = (OTHER, Token(1), Duration::ZERO);
+            let notice = StepDownNotice { by, token, revision, left };
+            harness.event(Event::Hint(Hint::SteppedDown(notice)));
+            assert_eq!(harness.begins(), [harness.now]);
+        } else {
+            harness.run(LEASE * 3);
+            let waited = harness.begins()[0] - evicted;
+            assert!(waited >= LEASE * 2 && waited <= LEASE.mul_f64(2.02), "{waited:?}");
+        }
+    }
 }
 
 /// Rule 6: a holder that ends while it cools down passes on what it had left to wait.

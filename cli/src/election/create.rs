@@ -12,9 +12,9 @@ use crate::text::one_line;
 /// Create what a new election needs before its first candidate campaigns.
 ///
 /// With Kubernetes this creates the object, a Lease by default, marked as new: its first leader
-/// does not wait for a lease. You confirm that no leader of an earlier object of this name is left;
-/// candidates also check whether the API server remembers one. With another lock this creates a
-/// missing bucket or missing tables. The election itself needs nothing there.
+/// does not wait for a lease. You confirm that no leader of an earlier object of this name is left.
+/// With another lock this creates a missing bucket or missing tables. The election itself needs
+/// nothing there.
 #[derive(Args)]
 pub struct Create {
     /// The election; with Kubernetes its object.

@@ -21,11 +21,10 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 /// Fails with exit code 1 if no other candidate takes over in time; the leader is evicted
 /// nevertheless.
 ///
-/// Only the leader that was read first is evicted, not a later one. With NATS its entry is deleted.
-/// With Kubernetes its holder is emptied, and the successor waits for a lease before it acts; a
-/// leader of client-go takes the Lease back. With --kind for-life the lock is deleted: the
-/// successor does not wait until the pod has stopped, and may be the same pod, so delete the pod
-/// instead where you can.
+/// Only the leader that was read first is evicted, not a later one. Its entry is released in its
+/// place: the successor waits for its lease before it acts, or until the leader says that its work
+/// has stopped. With --kind for-life the lock is deleted: the successor does not wait until the pod
+/// has stopped, and may be the same pod, so delete the pod instead where you can.
 #[derive(Args)]
 pub struct Evict {
     /// The election; with Kubernetes its object.

@@ -31,7 +31,7 @@ impl Elections<'_> {
     ) -> Result<u64, CliError> {
         let doing = format!("eviction from {}", status.election);
         for _ in 0..ATTEMPTS {
-            if let Some(revision) = self.evict(&status, &doing).await? {
+            if let Some(revision) = self.evict(&status).await? {
                 return Ok(revision);
             }
             status = match self.read(&status.election).await? {

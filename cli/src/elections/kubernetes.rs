@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::CandidateInfo;
 use incumbent::kubernetes::{self, ElectionEvent, ElectionWatch};
-use incumbent::lock::{CandidateRequest, LockError, LockErrorKind};
+use incumbent::lock::{CandidateRequest, LockError};
 use time::OffsetDateTime;
 
 use super::status::{ElectionStatus, Holder, LeaderStatus};
@@ -63,16 +63,6 @@ impl KubernetesElections {
             self.0.check_namespace().await?;
         }
         Ok(found)
-    }
-
-    /// Empties the holder if the object still has this version. Returns the new version, or `None`
-    /// if the object was written meanwhile.
-    pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
-        match self.0.records.evict(&status.election, status.revision, self.0.timeout).await {
-            Ok(version) => Ok(Some(version)),
-            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 }
 

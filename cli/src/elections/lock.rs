@@ -6,11 +6,11 @@ use std::time::Duration;
 use backon::{ConstantBuilder, Retryable};
 use futures_util::future::BoxFuture;
 use incumbent::CandidateInfo;
+use incumbent::lock::Tombstone;
 use incumbent::lock::{
     CandidateRequest, Content, HintSink, Lock, LockError, LockErrorKind, Reading, Record,
     Subscription,
 };
-use incumbent::lock::{Revision, Tombstone};
 use tokio::sync::mpsc;
 
 use super::status::{ElectionStatus, Holder, LeaderStatus};
@@ -89,16 +89,6 @@ impl LockElections {
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
         Ok(self.retrying(|| self.lock.call_roll(name, request.clone(), within)).await?)
-    }
-
-    /// Returns `None` if the entry was written meanwhile.
-    pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
-        let revision = status.revision;
-        match self.lock.evict(&status.election, Revision(revision), self.timeout).await {
-            Ok(()) => Ok(Some(revision)),
-            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn status_of(&self, name: &str, record: Record) -> ElectionStatus {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{self, UpdateErrorKind};
+use async_nats::jetstream::kv;
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use incumbent::lock::{CandidateRequest, Lock, read_cause};
@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use super::status::{ElectionStatus, Holder, LeaderStatus, Position};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
-use crate::nats::{Bounded, BucketArgs, Session};
+use crate::nats::{BucketArgs, Session};
 use crate::text::one_line;
 use crate::time_format;
 
@@ -91,8 +91,12 @@ impl<'a> NatsElections<'a> {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
-        let lock = self.bucket.deferred(&self.session)?.lock();
-        Ok(lock.call_roll(name, request, within).await?)
+        Ok(self.lock()?.call_roll(name, request, within).await?)
+    }
+
+    /// The lock, for what changes an election.
+    pub fn lock(&self) -> Result<Arc<dyn Lock>, CliError> {
+        Ok(Arc::new(self.bucket.deferred(&self.session)?.lock()))
     }
 
     /// The names that have or had an entry.
@@ -189,25 +193,6 @@ impl<'a> NatsElections<'a> {
             CliError::new(Code::Failed, format!("watch of bucket {bucket}: {}", one_line(&error)))
         })?;
         Ok(NatsWatcher { messages, stream: format!("KV_{bucket}"), prefix, stored })
-    }
-
-    /// Deletes the entry if it still has this revision. Returns the revision, or `None` if the
-    /// entry was written meanwhile.
-    pub async fn evict(
-        &self,
-        status: &ElectionStatus,
-        doing: &str,
-    ) -> Result<Option<u64>, CliError> {
-        let revision = status.revision;
-        let delete = async {
-            let deleted = self.store.delete_expect_revision(&status.election, Some(revision)).await;
-            let Err(error) = deleted else { return Ok(Some(revision)) };
-            // A cluster has a second error for a changed entry, which the client does not know.
-            let renewed = error.kind() == UpdateErrorKind::WrongLastRevision
-                || one_line(&error).contains("error code 10164");
-            if renewed { Ok(None) } else { Err(CliError::from_request(doing, &error)) }
-        };
-        self.session.wait(doing, Bounded::No, delete).await
     }
 }
 

@@ -1,9 +1,10 @@
 //! The elections of the lock that the flags select.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, Lock};
+use incumbent::lock::{CandidateRequest, Lock, LockErrorKind, Revision};
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
@@ -161,16 +162,19 @@ impl<'a> Elections<'a> {
 
     /// Ends the holder's term. Returns a revision below those of later terms, or `None` if the
     /// entry was written meanwhile.
-    pub async fn evict(
-        &self,
-        status: &ElectionStatus,
-        doing: &str,
-    ) -> Result<Option<u64>, CliError> {
-        match self {
-            Self::Nats(elections) => elections.evict(status, doing).await,
-            Self::Kubernetes(elections) => elections.evict(status).await,
-            Self::ForLife(elections) => elections.evict(status).await,
-            Self::Lock(elections) => elections.evict(status).await,
+    pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
+        let revision = status.revision;
+        let (lock, timeout) = match self {
+            Self::Nats(elections) => (elections.lock()?, elections.session.timeout()),
+            // One that knows no object yet: there the version of the object is the revision.
+            Self::Kubernetes(KubernetesElections(objects)) => (objects.lock(), objects.timeout),
+            Self::Lock(elections) => (Arc::clone(&elections.lock), elections.timeout),
+            Self::ForLife(elections) => return elections.evict(status).await,
+        };
+        match lock.evict(&status.election, Revision(revision), timeout).await {
+            Ok(()) => Ok(Some(revision)),
+            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -89,8 +89,6 @@ pub trait Records: Send + Sync {
         timeout: Duration,
     ) -> Result<ElectionWatch, LockError>;
 
-    async fn evict(&self, name: &str, version: u64, timeout: Duration) -> Result<u64, LockError>;
-
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError>;
 
     async fn call_roll(
@@ -128,10 +126,6 @@ impl<C: ResourceKind> Records for ResourceLock<C> {
         timeout: Duration,
     ) -> Result<ElectionWatch, LockError> {
         self.watch(only, timeout).await
-    }
-
-    async fn evict(&self, name: &str, version: u64, timeout: Duration) -> Result<u64, LockError> {
-        self.evict(name, version, timeout).await
     }
 
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
@@ -263,6 +257,15 @@ impl ElectionObjects {
 
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// The lock, which knows no object yet.
+    pub fn lock(&self) -> Arc<dyn Lock> {
+        match self.kind {
+            Kind::Lease | Kind::ForLife => Arc::new(self.cluster.lease_lock()),
+            Kind::ConfigMap => Arc::new(self.cluster.config_map_lock()),
+            Kind::Endpoints => Arc::new(self.cluster.endpoints_lock()),
+        }
     }
 
     pub fn kind(&self) -> Kind {

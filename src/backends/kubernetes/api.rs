@@ -87,11 +87,6 @@ impl Objects {
         Self { access, request, kind, namespace: namespace.to_owned() }
     }
 
-    /// Returns the objects of another kind, or of another namespace, of the same API server.
-    pub(super) fn elsewhere(&self, url_path: String, kind: &'static str, namespace: &str) -> Self {
-        Self::new(self.access.clone(), url_path, kind, namespace)
-    }
-
     pub(super) fn kind(&self) -> &str {
         &self.kind
     }
@@ -190,12 +185,6 @@ impl Objects {
         let params =
             WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
         self.events(self.request.watch(&params, from.unwrap_or_default()), by).await
-    }
-
-    /// Watches all objects from this version on.
-    pub(super) async fn watch_from(&self, version: u64, by: Instant) -> Result<Events, ApiFailure> {
-        let params = WatchParams::default().timeout(WATCH_SECONDS);
-        self.events(self.request.watch(&params, &version.to_string()), by).await
     }
 
     /// Watches the object `only`, or all objects, beginning with the existing ones. Of all objects,

@@ -20,8 +20,6 @@ use crate::lock::{Content, Entry, Mark, Nonce, Tombstone};
 
 pub(super) const ANNOTATION: &str = "incumbent/mark";
 const CURRENT: u32 = 1;
-/// The nonce of a release without a mark.
-pub(super) const FOREIGN: Nonce = Nonce(0);
 /// The nonce of the client that created the object for a new election.
 const MAKER: Nonce = Nonce(u64::MAX);
 /// The content of an object that had no holder yet, as the client that created it asserts.
@@ -29,7 +27,8 @@ pub(super) const UNUSED: Content =
     Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO, cause: None, to: None });
 
 /// The annotation by which the creator of an object asserts that no process leads by an earlier
-/// object of this name.
+/// object of this name. It stays, as a tool that applies manifests would restore it: once there is
+/// a trace of a holder, it means nothing.
 pub(super) const NEW: &str = "incumbent/new";
 
 /// The annotation that calls the roll. The leader's next renewal removes it.
@@ -38,7 +37,7 @@ pub(super) const CALL: &str = "incumbent/roll-call";
 pub(super) const ANSWERS_OF: &str = "incumbent/roll-call-of";
 
 /// Whether the object is declared new, and shows no trace of a holder.
-pub(super) fn claims_to_be_new(place: RecordLocation, object: &Value) -> bool {
+fn is_new(place: RecordLocation, object: &Value) -> bool {
     annotation(object, NEW).is_some() && !was_held(place, object)
 }
 
@@ -71,7 +70,6 @@ pub(super) fn write(
     mark: EncodedMark,
 ) {
     place.write(object, record);
-    unannotate(object, NEW);
     unannotate(object, CALL); // every watch has reported it
     let annotation = Annotation { version: CURRENT, mark, of: record.clone() };
     annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
@@ -92,6 +90,7 @@ pub(super) fn read(place: RecordLocation, object: &Value, default_lease: Duratio
         .filter(|annotation| annotation.version == CURRENT);
     let content = match &ours {
         Some(Annotation { mark, of, .. }) if *of == record => decode(mark, &record, default_lease),
+        None if is_new(place, object) => Some(UNUSED),
         _ => None,
     };
     let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), default_lease));
@@ -133,7 +132,9 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Dura
     let of_ours = ours.is_some_and(|ours| ours.of.leader_transitions == record.leader_transitions);
     let released = record.lease_duration_seconds == RELEASED_SECONDS && record.renew_time.is_some();
     Content::Vacant(match released && !of_ours {
-        true => Tombstone::Released { by: FOREIGN, left: default_lease, cause: None, to: None },
+        true => {
+            Tombstone::Released { by: Nonce::NOBODY, left: default_lease, cause: None, to: None }
+        }
         false => Tombstone::Deleted,
     })
 }

@@ -95,7 +95,8 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
         ..record("", 9, transitions)
     };
     RecordLocation::Spec.write(&mut object, &empty(5));
-    let released = Tombstone::Released { by: FOREIGN, left: DEFAULT_LEASE, cause: None, to: None };
+    let released =
+        Tombstone::Released { by: Nonce::NOBODY, left: DEFAULT_LEASE, cause: None, to: None };
     assert_eq!(
         read(RecordLocation::Spec, &object, DEFAULT_LEASE).content,
         Content::Vacant(released)
@@ -135,4 +136,31 @@ fn every_content_has_a_meaning() {
         panic!()
     };
     assert_eq!(entry.ttl, crate::lock::codec::MAX_DURATION, "the wait is bounded");
+}
+
+#[test]
+fn an_object_with_a_trace_of_a_holder_is_not_new() {
+    let content = |spec: Value, annotations: Value| {
+        let object = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+        read(RecordLocation::Spec, &object, DEFAULT_LEASE).content
+    };
+    let new = || json!({ NEW: "true" });
+    for unused in
+        [Value::Null, json!({}), json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })]
+    {
+        assert_eq!(content(unused, new()), UNUSED);
+    }
+    for used in [
+        json!({ "holderIdentity": "a" }),
+        json!({ "renewTime": "2026-01-01T00:00:00.000001Z" }),
+        json!("junk"),
+    ] {
+        assert_ne!(content(used, new()), UNUSED);
+    }
+    assert_ne!(content(json!({}), Value::Null), UNUSED);
+    assert_ne!(content(json!({}), json!({ NEW: "true", ANNOTATION: "x" })), UNUSED);
+    let mut written = json!({ "metadata": { "annotations": new() } });
+    write(RecordLocation::Spec, &mut written, &record("", 2, 1), EncodedMark::held(&mark(), None));
+    assert_eq!(annotation(&written, NEW), Some("true"), "what a manifest declares stays");
+    assert_ne!(read(RecordLocation::Spec, &written, DEFAULT_LEASE).content, UNUSED);
 }

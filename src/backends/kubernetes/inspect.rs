@@ -10,9 +10,7 @@ use serde_json::Value;
 use super::answers::Events;
 use super::api::{ApiFailure, EVERY, Objects};
 use super::codec;
-use super::record::{
-    self, RELEASED_SECONDS, RecordLocation, annotation, resource_version, unannotate,
-};
+use super::record::{self, RecordLocation, annotation, resource_version};
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use crate::lock::Advertisement;
@@ -49,9 +47,10 @@ pub struct ElectionStatus {
 pub enum HolderStatus {
     /// The record names a holder.
     Held(Holder),
-    /// The holder released the lock, with the cause if the record states it, as in `stopped`.
+    /// The lock was released, with the cause if the record states it, as in `stopped`; `evicted`:
+    /// by an operator.
     Released(Option<String>),
-    /// A client other than the holder emptied the record.
+    /// A client of another program emptied the record.
     Evicted,
     /// The election had no holder yet.
     New,
@@ -168,60 +167,6 @@ impl<C: ResourceKind> ResourceLock<C> {
             default_lease: self.default_lease(),
         })
     }
-
-    /// Evicts the holder: empties `holderIdentity` of the object `name` if its version is still
-    /// `resource_version`. Returns the new version.
-    ///
-    /// A leader of this library steps down when it observes the change, with the cause
-    /// [`Evicted`](crate::Cause::Evicted), and its successor waits out a lease. client-go's
-    /// candidates do not wait, and a leader among them takes the lock back at its next renewal.
-    ///
-    /// Requires the rights to `get` and `update`. With the right to create Events, writes an Event,
-    /// and waits for it at most 2 s.
-    ///
-    /// # Errors
-    /// [`Conflict`](LockErrorKind::Conflict) if the object was written meanwhile or is gone:
-    /// nothing was changed. [`OutcomeUnknown`](LockErrorKind::OutcomeUnknown) if the eviction may
-    /// have taken place. [`Misconfigured`](LockErrorKind::Misconfigured) if the API server chooses
-    /// the holder (`spec.strategy`). Otherwise as [`status`](Self::status).
-    ///
-    /// # Cancel safety
-    /// If dropped, the eviction may have taken place or not.
-    pub async fn evict(
-        &self,
-        name: &str,
-        resource_version: u64,
-        timeout: Duration,
-    ) -> Result<u64, LockError> {
-        check(name)?;
-        let (objects, by) = (self.objects(), deadline_after(timeout));
-        let found = objects.get(name, by).await;
-        let found =
-            found.map_err(|failure| objects.lock_error(failure, name, "read", "get", false))?;
-        let mut object = found
-            .filter(|object| self::resource_version(object) == Some(resource_version))
-            .ok_or_else(|| objects.written_by_another(name))?;
-        let mut record = C::PLACE.read(&object).unwrap_or_default();
-        if record.strategy.is_some() {
-            return Err(objects.coordinated(name));
-        }
-        let holder = std::mem::take(&mut record.holder_identity);
-        // The duration differs from that of a release, which candidates of client-go do not wait
-        // for.
-        record.lease_duration_seconds = record.lease_duration_seconds.max(RELEASED_SECONDS + 1);
-        C::PLACE.write(&mut object, &record);
-        // If there was no holder, the record may be unchanged, and the mark of its last holder
-        // would still be valid.
-        unannotate(&mut object, codec::ANNOTATION);
-        match objects.replace(name, &object, by).await {
-            Ok(object) => {
-                self.record_eviction(name, &object, &holder).await;
-                Ok(self::resource_version(&object).unwrap_or(resource_version))
-            }
-            Err(failure) if failure.is_change_of(name) => Err(objects.written_by_another(name)),
-            Err(failure) => Err(objects.lock_error(failure, name, "write", "update", true)),
-        }
-    }
 }
 
 impl ElectionWatch {
@@ -277,10 +222,10 @@ fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Optio
             lease: entry.ttl,
             advertisement: entry.advertisement,
         }),
+        Content::Vacant(_) if record.renew_time.is_none() => HolderStatus::New,
         Content::Vacant(Tombstone::Released { .. }) => {
             HolderStatus::Released(codec::release_cause(object, &record))
         }
-        Content::Vacant(_) if record.renew_time.is_none() => HolderStatus::New,
         Content::Vacant(_) => HolderStatus::Evicted,
     };
     let time = |text: Option<String>| record::parse_time(&text?);
@@ -292,16 +237,6 @@ fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Optio
         renewed: time(record.renew_time),
         transitions: record.leader_transitions,
     })
-}
-
-impl Objects {
-    fn coordinated(&self, name: &str) -> LockError {
-        let message = format!(
-            "the {} has spec.strategy, so the API server chooses its holder (coordinated leader election): delete the LeaseCandidate of the holder to evict",
-            self.describe(name)
-        );
-        LockError::new(LockErrorKind::Misconfigured, message)
-    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::codec::{FOREIGN, Found, UNUSED};
+use super::codec::{Found, UNUSED};
 use super::record::ElectionRecord;
 use crate::backends::hint_hub::HintHub;
-use crate::lock::{Content, Record, Revision, Tombstone};
+use crate::lock::{Content, Nonce, Record, Revision, Tombstone};
 
 /// An object as last seen.
 #[derive(Debug, Clone)]
@@ -46,8 +46,8 @@ struct State {
     known: Option<KnownObject>,
     /// The number of the last term that was seen, and how long its holder must be waited for.
     last_term: Option<(i32, Duration)>,
-    /// The API server remembers everything after this version, which is older than a lease.
-    remembered_since: Option<u64>,
+    /// Whether an object of this name was seen that is not declared new, or no longer.
+    has_past: bool,
 }
 
 impl Default for ObjectState {
@@ -71,40 +71,30 @@ impl ObjectState {
 
     pub(super) fn learn(&self, version: u64, object: Value, found: Found) -> KnownObject {
         let Found { record, mut content } = found;
+        let is_unused = content == UNUSED;
         let mut state = self.state();
         match &mut content {
             Content::Held(entry) => state.last_term = Some((record.leader_transitions, entry.ttl)),
-            Content::Vacant(Tombstone::Released { by: FOREIGN, left, .. }) => match state.last_term
-            {
+            // Of client-go: it does not state how long.
+            Content::Vacant(Tombstone::Released {
+                by: Nonce::NOBODY, cause: None, left, ..
+            }) => match state.last_term {
                 Some((term, lease)) if term == record.leader_transitions => *left = lease,
                 Some((_, lease)) => *left = lease.max(*left),
                 None => {}
             },
+            // Its creator was wrong: an applied manifest recreates a deleted object.
+            Content::Vacant(tombstone) if is_unused && state.has_past => {
+                *tombstone = Tombstone::Deleted;
+            }
             Content::Vacant(_) => {}
         }
+        state.has_past |= !is_unused;
         let same = |known: &&KnownObject| known.record == record && known.content == content;
         let revision =
             state.known.as_ref().filter(same).map_or(Revision(version), |known| known.revision);
         let known = KnownObject { object: Arc::new(object), version, revision, record, content };
         state.known = Some(known.clone());
-        known
-    }
-
-    /// Sets the version since which the API server remembers everything, which is more than a lease
-    /// ago.
-    pub(super) fn set_remembered_since(&self, version: u64) {
-        self.state().remembered_since = Some(version);
-    }
-
-    /// Returns the version set by `set_remembered_since`, if any.
-    pub(super) fn remembered_since(&self) -> Option<u64> {
-        self.state().remembered_since
-    }
-
-    /// Replaces the known content by [`UNUSED`]: no candidate has held this object yet.
-    pub(super) fn set_unused(&self, known: KnownObject) -> KnownObject {
-        let known = KnownObject { content: UNUSED, ..known };
-        self.state().known = Some(known.clone());
         known
     }
 
@@ -148,7 +138,7 @@ mod tests {
         } });
         let found = codec::read(RecordLocation::Spec, &released, OURS);
         match election.learn(version, released, found).content {
-            Content::Vacant(Tombstone::Released { by: FOREIGN, left, .. }) => left,
+            Content::Vacant(Tombstone::Released { by: Nonce::NOBODY, left, .. }) => left,
             other => panic!("{other:?}"),
         }
     }
@@ -171,5 +161,21 @@ mod tests {
         assert_eq!(left(&election, 4, 4), OURS, "another term, whose holder was not seen");
         holds(&election, 5, 5, 60);
         assert_eq!(left(&election, 6, 6), Duration::from_secs(60));
+    }
+
+    /// Applying a manifest again recreates a deleted object, under a living leader.
+    #[test]
+    fn a_recreated_object_is_not_new_to_one_that_saw_its_holder() {
+        let new = json!({ "metadata": { "annotations": { codec::NEW: "true" } } });
+        let learn = |election: &ObjectState, version| {
+            let found = codec::read(RecordLocation::Spec, &new, OURS);
+            election.learn(version, new.clone(), found).content
+        };
+        let election = ObjectState::default();
+        assert_eq!([learn(&election, 1), learn(&election, 1)], [UNUSED, UNUSED], "read again");
+        holds(&election, 2, 0, 15);
+        election.forget();
+        assert_eq!(learn(&election, 4), Content::Vacant(Tombstone::Deleted));
+        assert_eq!(learn(&election, 5), Content::Vacant(Tombstone::Deleted), "for good");
     }
 }

@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use super::watch;
 use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
-    Reading, Release, Revision, RollCall, Subscription, Write, check_not_empty,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, Reading, Release,
+    Revision, RollCall, Subscription, Write, check_not_empty,
 };
 use crate::protocol::TimingOptions;
-use crate::time::timer::deadline_after;
 
 #[async_trait]
 impl<C: ResourceKind> Lock for ResourceLock<C> {
@@ -69,20 +67,6 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
     /// Returns the names of the objects that have a record. Requires the right to `list`.
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         Ok(self.list(timeout).await?.into_iter().map(|status| status.object).collect())
-    }
-
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        let by = deadline_after(timeout);
-        self.check_name(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))?;
-        let object = self.inner.object_of(name);
-        let version = self.inner.version_of(object, expected, by).await?;
-        let left = by.saturating_duration_since(Instant::now());
-        ResourceLock::evict(self, object, version, left).await.map(drop)
     }
 
     /// Requires the rights to `get` and `patch`, and at the first call of an election to `create`.

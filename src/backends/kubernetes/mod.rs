@@ -32,8 +32,8 @@
 //!
 //! # Deleting the object
 //! A deleted object leaves nothing behind. The candidate that creates it again therefore waits out
-//! a full lease before it leads, also when there has never been a leader; client-go's candidates do
-//! not wait. To move the leadership, release the lock instead, or empty `holderIdentity`: a leader
+//! a full lease before it leads, also when there has never been a leader, unless an operator
+//! declared the object new ([`ResourceLock::create`]); client-go's candidates do not wait. To move the leadership, release the lock instead, or empty `holderIdentity`: a leader
 //! that observes the change steps down, and its successor waits out a lease.
 //!
 //! # Leader for life
@@ -51,7 +51,6 @@ mod cluster;
 mod codec;
 mod connection;
 mod events;
-mod fresh;
 mod health;
 mod inspect;
 mod known;
@@ -67,7 +66,6 @@ mod state;
 mod store;
 mod timing;
 mod watch;
-mod witness;
 
 pub use crate::backends::health::Severity;
 pub use cluster::{Cluster, ClusterError};

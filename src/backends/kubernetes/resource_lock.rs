@@ -5,17 +5,19 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::api::Objects;
 use super::cluster::Cluster;
+use super::codec::NEW;
 use super::events::Recorder;
-use super::resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind};
+use super::record::{annotate, resource_version};
+use super::resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind, check_object_name};
 use super::state::ResourceLockState;
 use super::timing::LeaseTiming;
-use crate::lock::codec::MAX_IDENTITY_LEN;
+use crate::lock::{LockError, LockErrorKind};
+use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
-use crate::util::text::truncate;
 
 /// The lock on a Lease of `coordination.k8s.io/v1`.
 pub type LeaseLock = ResourceLock<LeaseKind>;
@@ -82,15 +84,39 @@ impl<C: ResourceKind> ResourceLock<C> {
         self.change(|inner| inner.recorder = None)
     }
 
-    pub(super) fn objects(&self) -> &Objects {
-        &self.inner.objects
+    /// Creates the object `name` for a new election, so that its first leader does not wait out a
+    /// lease. Returns its resourceVersion.
+    ///
+    /// The caller asserts that no process leads by an earlier object of this name: a candidate
+    /// believes it unless it has seen such an object itself.
+    ///
+    /// Requires the right to `create`. `name` is the object's own name, regardless of
+    /// [`object`](Self::object).
+    ///
+    /// # Errors
+    /// [`Conflict`](LockErrorKind::Conflict) if the object exists; otherwise as
+    /// [`status`](Self::status).
+    ///
+    /// # Cancel safety
+    /// If dropped, the object may have been created or not.
+    pub async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
+        check_object_name(name)
+            .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        let objects = self.objects();
+        let mut object = json!({
+            "apiVersion": C::API_VERSION,
+            "kind": C::KIND,
+            "metadata": { "name": name, "namespace": objects.namespace() },
+        });
+        annotate(&mut object, NEW, "true".to_owned());
+        let created = objects.create(&object, deadline_after(timeout)).await;
+        let created = created
+            .map_err(|failure| objects.lock_error(failure, name, "create", "create", true))?;
+        Ok(resource_version(&created).unwrap_or_default())
     }
 
-    pub(super) async fn record_eviction(&self, name: &str, object: &Value, holder: &str) {
-        if let Some(recorder) = &self.inner.recorder {
-            let reference = self.inner.objects.reference(self.inner.api_version, name, object);
-            recorder.record_eviction(reference, truncate(holder, MAX_IDENTITY_LEN / 2)).await;
-        }
+    pub(super) fn objects(&self) -> &Objects {
+        &self.inner.objects
     }
 
     /// Returns how long to wait for a holder whose record states no duration.

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::codec;
-use super::codec::claims_to_be_new;
 use super::known::{KnownObject, ObjectState};
 use super::record::{ElectionRecord, RELEASED_SECONDS, later, resource_version};
 use super::state::ResourceLockState;
-use crate::lock::codec::ceil_seconds;
 use crate::lock::codec::mark::EncodedMark;
-use crate::lock::{Content, LockError, LockErrorKind, Reading, Release, Revision, Write};
+use crate::lock::codec::{MAX_IDENTITY_LEN, ceil_seconds};
+use crate::lock::{Content, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write};
 use crate::time::timer::deadline_after;
+use crate::util::text::truncate;
 
 impl ResourceLockState {
     /// Records an object that the server returned, and returns the resulting state.
@@ -48,12 +48,7 @@ impl ResourceLockState {
         by: Instant,
     ) -> Result<Option<KnownObject>, LockError> {
         match self.objects.get(name, by).await {
-            Ok(Some(object)) => {
-                let unused = claims_to_be_new(self.place, &object)
-                    && self.objects.has_no_past(self.place, name, &object, by).await;
-                let known = self.learn(election, name, object)?;
-                Ok(Some(if unused { election.set_unused(known) } else { known }))
-            }
+            Ok(Some(object)) => self.learn(election, name, object).map(Some),
             Ok(None) => {
                 election.forget();
                 Ok(None)
@@ -70,14 +65,8 @@ impl ResourceLockState {
                 election.record_read(known.revision);
                 Ok(Reading::Found(known.record()))
             }
-            // A deleted object leaves nothing behind, so its absence alone proves nothing.
-            None => {
-                let lease = self.timing.lease();
-                let since = self.objects.remembers(name, lease + lease / 100, by).await;
-                since.into_iter().for_each(|since| election.set_remembered_since(since));
-                // The write that creates the object checks that no other object came before it.
-                Ok(Reading::Empty { proof: since.is_some() })
-            }
+            // A deleted object leaves nothing behind, so its absence proves nothing.
+            None => Ok(Reading::Empty { proof: false }),
         }
     }
 
@@ -106,15 +95,6 @@ impl ResourceLockState {
         };
         let mark = EncodedMark::held(&write.mark, write.advertisement.as_deref());
         let known = self.put(name, write.expected, by, describe, &mark).await?;
-        if write.expected.is_none()
-            && let Some(since) = self.elections.get(name).remembered_since()
-            && !self.objects.is_the_first_since(since, name, &known.object, by).await
-        {
-            // The protocol finds the object, and waits for a possible earlier holder.
-            let message =
-                format!("create of {name}: another object of this name may just have been deleted");
-            return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
-        }
         if write.expected.is_some_and(|replaced| known.revision <= replaced) {
             // A write that replaced another one cannot precede it: the server's store was set back.
             let message =
@@ -128,31 +108,21 @@ impl ResourceLockState {
         Ok(known.revision)
     }
 
-    /// Returns the version of the object if its record still has this revision. Other clients may
-    /// have changed the rest of the object.
-    pub(super) async fn version_of(
-        &self,
-        name: &str,
-        revision: Revision,
-        by: Instant,
-    ) -> Result<u64, LockError> {
-        let known = self.fetch(&self.elections.get(name), name, by).await?;
-        let known = known.filter(|known| known.revision == revision);
-        known.map(|known| known.version).ok_or_else(|| self.objects.written_by_another(name))
-    }
-
     pub(super) async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let (by, name) = (deadline_after(release.timeout), self.object_of(name));
         let Release { expected, left, .. } = release;
+        let evicts = release.by == Nonce::NOBODY;
         let mut identity = String::new();
         let describe = |old: Option<&KnownObject>, now: String| {
             let old = old.map(|known| known.record.clone()).unwrap_or_default();
             identity.clone_from(&old.holder_identity);
             // client-go's candidates do not read the remaining wait, but wait for a holder that
-            // does not renew.
+            // does not renew: an evicted one of theirs would renew under its own identity.
             let keep = !left.is_zero();
+            let evicted = format!("evicted: {}", truncate(&identity, MAX_IDENTITY_LEN));
+            let holder = if evicts { evicted } else { old.holder_identity };
             ElectionRecord {
-                holder_identity: if keep { old.holder_identity } else { String::new() },
+                holder_identity: if keep { holder } else { String::new() },
                 lease_duration_seconds: if keep { whole_seconds(left) } else { RELEASED_SECONDS },
                 acquire_time: Some(now.clone()),
                 renew_time: Some(now),
@@ -164,7 +134,11 @@ impl ResourceLockState {
         let known = self.put(name, Some(expected), by, describe, &mark).await?;
         if let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);
-            recorder.record_event(object, &format!("{identity} stopped leading"));
+            if evicts {
+                recorder.record_eviction(object, truncate(&identity, MAX_IDENTITY_LEN / 2)).await;
+            } else {
+                recorder.record_event(object, &format!("{identity} stopped leading"));
+            }
         }
         Ok(())
     }
@@ -255,7 +229,7 @@ fn whole_seconds(span: Duration) -> i32 {
 
 impl KnownObject {
     /// Whether this is the first write of a term, and its writer does not know that it succeeded.
-    fn is_unbegun_term_of(&self, nonce: crate::lock::Nonce) -> bool {
+    fn is_unbegun_term_of(&self, nonce: Nonce) -> bool {
         matches!(&self.content, Content::Held(entry) if entry.mark.as_ref().is_some_and(
             |mark| mark.write.nonce == nonce && mark.token.is_none()
         ))

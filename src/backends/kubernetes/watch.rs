@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
 use super::answers::Events;
-use super::codec::claims_to_be_new;
 use super::known::ObjectState;
 use super::record::{RecordLocation, resource_version};
 use super::roll_call::SeenCalls;
@@ -177,9 +176,6 @@ impl Watcher {
         let Some(version) = self.advance_to(&object) else { return };
         if self.election.is_old(version) {
             return;
-        }
-        if claims_to_be_new(self.lock.place, &object) {
-            return self.election.hub.send_all(&Hint::Recheck); // a read checks for earlier objects
         }
         match self.lock.learn(&self.election, &self.name, object) {
             Ok(known) => {

@@ -225,19 +225,6 @@ impl Lock for MemoryLock {
         self.candidate_request(|state, _| Ok(state.bucket.names()))
     }
 
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        _timeout: Duration,
-    ) -> Result<(), LockError> {
-        self.candidate_request(|state, now| {
-            state.expect(name, Some(expected))?;
-            state.store(name, Content::Vacant(Tombstone::Deleted), Duration::ZERO, now);
-            Ok(())
-        })
-    }
-
     async fn call_roll(
         &self,
         name: &str,

@@ -163,20 +163,14 @@ pub(super) fn advertisement_len(write: &Write) -> usize {
     write.advertisement.as_ref().map_or(0, line)
 }
 
-/// Returns the headers of a delete by an operator. `ttl`: how long the tombstone must stay, if the
-/// bucket has no age.
-pub(super) fn delete_headers(expected: Revision, ttl: Option<Duration>) -> HeaderMap {
-    let mut headers = expecting(Some(expected));
+/// Returns the headers of a delete by the holder, or in its place. `ttl`: how long the tombstone
+/// must stay, if the bucket has no age.
+pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
+    let mut headers = expecting(Some(release.expected));
     if let Some(ttl) = ttl {
         put(&mut headers, TTL, ceil_seconds(ttl).to_string());
     }
     put(&mut headers, OPERATION, "DEL");
-    headers
-}
-
-/// Returns the headers of a delete by the holder.
-pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> HeaderMap {
-    let mut headers = delete_headers(release.expected, ttl);
     put(&mut headers, VERSION, CURRENT);
     put(&mut headers, RELEASE, cause_label(release.cause));
     put(&mut headers, BY, release.by.to_string());

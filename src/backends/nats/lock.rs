@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -141,35 +140,15 @@ impl NatsLock {
         }
     }
 
+    /// If the bucket has no age, the tombstone stays as long as a lease, or what is left of one.
     async fn release_entry(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let headers = |ttl| codec::release_headers(&release, ttl);
-        self.delete(name, headers, "release", release.timeout).await
-    }
-
-    async fn evict_entry(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        let headers = |ttl| codec::delete_headers(expected, ttl);
-        self.delete(name, headers, "eviction", timeout).await
-    }
-
-    /// Deletes an entry. `headers`: of a delete whose tombstone stays for the given time, if the
-    /// bucket has no age.
-    async fn delete(
-        &self,
-        name: &str,
-        headers: impl FnOnce(Option<Duration>) -> HeaderMap + Send,
-        doing: &str,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        let (facts, left) = self.prepare(name, timeout).await?;
-        let ttl = if facts.config.max_age().is_none() { Some(facts.lease) } else { None };
-        match self.state().api.publish(name, headers(ttl), Bytes::new(), left).await {
+        let (facts, left) = self.prepare(name, release.timeout).await?;
+        let lives = facts.lease.max(release.left);
+        let ttl = if facts.config.max_age().is_none() { Some(lives) } else { None };
+        let headers = codec::release_headers(&release, ttl);
+        match self.state().api.publish(name, headers, Bytes::new(), left).await {
             Ok(_) => Ok(()),
-            Err(failure) => Err(self.refused(failure, &format!("{doing} of {name}"))),
+            Err(failure) => Err(self.refused(failure, &format!("release of {name}"))),
         }
     }
 
@@ -379,15 +358,6 @@ impl Lock for NatsLock {
     /// Requires only the permissions of an observer.
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         self.entry_names(timeout).await
-    }
-
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        self.evict_entry(name, expected, timeout).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -19,7 +19,7 @@ use super::vimeo_timing::VimeoTiming;
 use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{
-    Capabilities, Lock, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write,
+    Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
     check_not_empty,
 };
 use crate::time::timer::deadline_after;
@@ -166,27 +166,6 @@ impl LockState {
         }
     }
 
-    /// Leaves an entry without a leader. Go's candidates wait until an evicted leader must have
-    /// noticed; candidates of this library wait for the maximum lease, or for as long as the entry
-    /// states.
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        let by = deadline_after(timeout);
-        let left = self.terms.eviction_expiry();
-        let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
-        let (path, election) = (self.path_of(name)?, self.elections.get(name));
-        let known = self.replaced(&election, &path, Some(expected), by).await?;
-        let left = known.and_then(|known| self.terms.left_of(&known.content));
-        let mark = left
-            .and_then(|left| codec::mark(EncodedMark::released(Nonce(0), left, "evicted", None)));
-        let entry = RaceEntry { term_expiry, mark, ..RaceEntry::default() };
-        self.put(name, Some(expected), entry, by).await.map(drop)
-    }
-
     /// Returns the object that a write replaces, if it has the expected revision.
     async fn replaced(
         &self,
@@ -263,7 +242,7 @@ impl LockState {
         number: u64,
         by: Instant,
     ) -> Result<(), LockError> {
-        let left = self.terms.eviction_expiry();
+        let left = self.terms.expiry(self.terms.longest.saturating_mul(2));
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
         let body = Bytes::from(entry.encode());
@@ -358,15 +337,6 @@ impl Lock for ObjectStorageLock {
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         let by = deadline_after(timeout);
         self.inner.store.list(&self.inner.prefix, by).await
-    }
-
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        self.inner.evict(name, expected, timeout).await
     }
 }
 

@@ -26,24 +26,6 @@ impl VimeoTiming {
         }
     }
 
-    /// Returns the same for an entry without a holder: the evicted leader may be one of Go's, and
-    /// may not have noticed.
-    pub(super) fn eviction_expiry(self) -> Duration {
-        self.expiry(self.longest.saturating_mul(2))
-    }
-
-    /// Returns how long to wait for an evicted holder, if that is longer than the wait for an
-    /// unknown holder: it is for a candidate of Go's, or for one of this library that waits for
-    /// such a candidate.
-    pub(super) fn left_of(self, evicted: &Content) -> Option<Duration> {
-        let left = match evicted {
-            Content::Held(entry) => entry.ttl,
-            Content::Vacant(Tombstone::Released { left, .. }) => *left,
-            Content::Vacant(_) => Duration::ZERO,
-        };
-        Some(left).filter(|left| *left > self.longest)
-    }
-
     /// Returns how long to wait for a Go candidate from when its entry was first seen. `stated`:
     /// the wait that the entry states, by the wall clock.
     ///

@@ -107,15 +107,6 @@ impl Lock for QuorumLock {
         }
     }
 
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        self.request(name, Operation::Evict(Some(expected)), timeout).await.map(drop)
-    }
-
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         self.peer.shared().send(Input::NotifyStepDown(name.into(), notice));
         Ok(())

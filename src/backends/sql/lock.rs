@@ -73,8 +73,6 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
 
     fn release(&self, name: &str, release: &Release) -> Self::Statement;
 
-    fn evict(&self, name: &str, expected: Revision) -> Self::Statement;
-
     /// Default: the database carries no roll calls.
     fn call_roll(
         &self,
@@ -195,17 +193,6 @@ impl<D: Database> Lock for SqlLock<D> {
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         let names = self.database.names(timeout).await;
         names.map_err(|error| of(error, "listing", "elections"))
-    }
-
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        let statement = self.database.evict(name, expected);
-        let put = put(&*self.database, name, statement, timeout).await;
-        put.map(drop).map_err(|error| of(error, "eviction", name))
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -6,7 +6,7 @@ use incumbent::peer::quorum::{Operation, VoterEvent};
 use incumbent::protocol::Event;
 
 use super::process::Process;
-use super::{Due, LEASE, NAME, World};
+use super::{Due, EVICTION, LEASE, NAME, World};
 
 impl World {
     pub fn fault(&mut self) {
@@ -46,9 +46,9 @@ impl World {
                 if process.up && process.paused_until <= self.now {
                     let now = process.local(self.now);
                     let evict = VoterEvent::Propose {
-                        ticket: u64::MAX,
+                        ticket: EVICTION,
                         name: NAME.into(),
-                        operation: Operation::Evict(None),
+                        operation: Operation::Read,
                         timeout: LEASE,
                     };
                     process.voter.handle(now, evict);

@@ -17,8 +17,6 @@ pub enum Operation {
     Write(Write),
     /// A conditional release.
     Release(Release),
-    /// Deletes the entry if this is its revision; `None`: at any revision.
-    Evict(Option<Revision>),
     /// The elections that this member received messages about recently.
     Names,
 }
@@ -28,10 +26,8 @@ pub enum Operation {
 pub enum Outcome {
     /// The content of the register.
     Read(Reading),
-    /// The revision of the write, the release or the deletion.
+    /// The revision of the write or the release.
     Written(Revision),
-    /// No entry to delete.
-    Nothing,
     /// The elections.
     Names(Vec<String>),
 }
@@ -206,13 +202,6 @@ impl Operation {
             }
             Self::Release(request) => conflict(Some(request.expected)),
             Self::Names => Decision::End(Ok(Outcome::Names(Vec::new()))),
-            Self::Evict(Some(expected)) if Some(expected.0) != revision => {
-                conflict(Some(*expected))
-            }
-            Self::Evict(_) => match current.as_ref().map(|value| &value.holds) {
-                Some(Holds::Held { .. }) => write(Holds::Deleted),
-                _ => Decision::End(Ok(Outcome::Nothing)),
-            },
         }
     }
 }

@@ -16,8 +16,7 @@ use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, LockError, Reading, Release, Revision, RollCall,
-    StepDownNotice, Write,
+    CandidateInfo, CandidateRequest, LockError, Reading, Release, RollCall, StepDownNotice, Write,
 };
 
 /// The lock in a PostgreSQL database.
@@ -104,10 +103,6 @@ impl Database for LockState {
 
     fn release(&self, name: &str, release: &Release) -> String {
         statements::release(name, release, !self.synchronous)
-    }
-
-    fn evict(&self, name: &str, expected: Revision) -> String {
-        statements::evict(name, expected.0)
     }
 
     async fn call_roll(

@@ -151,16 +151,6 @@ pub(super) fn release(name: &str, release: &Release, sure: bool) -> String {
 
 pub(super) const NAMES: &str = "SELECT name FROM incumbent_elections ORDER BY name";
 
-/// Does what an administrator does by hand: a trigger completes the write.
-pub(super) fn evict(name: &str, expected: u64) -> String {
-    format!(
-        "UPDATE incumbent_elections SET holder = NULL, advertised = NULL
-        WHERE name = {name} AND revision = {expected} RETURNING revision",
-        name = Text(name),
-        expected = column(expected),
-    )
-}
-
 fn on_same_history(sure: bool) -> &'static str {
     if sure { " AND incarnation IS NOT DISTINCT FROM incumbent_incarnation()" } else { "" }
 }

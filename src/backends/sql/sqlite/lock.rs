@@ -17,7 +17,7 @@ use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::row::{column, millis};
 use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::codec::cause_label;
-use crate::lock::{LockError, Reading, Release, Revision, Write};
+use crate::lock::{LockError, Reading, Release, Write};
 
 /// The lock in a SQLite file.
 ///
@@ -93,10 +93,6 @@ impl Database for LockState {
             .bind(now.as_ref().map(|now| now.boot.clone()))
             .bind(now.map(|now| now.ms))
             .bind(release.to.map(|to| to.to_string()))
-    }
-
-    fn evict(&self, name: &str, expected: Revision) -> Statement {
-        sqlx::query(statements::EVICT).bind(name.to_owned()).bind(column(expected.0))
     }
 }
 

@@ -81,7 +81,3 @@ pub(super) const FORGET: &str = concat!(
 );
 
 pub(super) const NAMES: &str = "SELECT name FROM incumbent_elections ORDER BY name";
-
-/// Does what an administrator does by hand: a trigger completes the write. Values: name, expected.
-pub(super) const EVICT: &str = "UPDATE incumbent_elections SET holder = NULL, advertised = NULL
-    WHERE name = ?1 AND revision = ?2 RETURNING revision";

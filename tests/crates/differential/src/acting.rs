@@ -1,8 +1,8 @@
 //! What was done to an election, and what the model makes of it.
 
-use incumbent::lock::{
-    Content, LockErrorKind, Reading, Release, Request, Revision, Tombstone, Write,
-};
+use std::time::Duration;
+
+use incumbent::lock::{Content, LockErrorKind, Reading, Release, Request, Revision, Write};
 use incumbent::protocol::Response;
 use incumbent_sim::{Keeping, Time};
 
@@ -21,7 +21,7 @@ pub enum Act {
     Write(Write),
     /// A conditional delete by the holder.
     Release(Release),
-    /// A conditional delete by an operator.
+    /// An eviction by an operator.
     Evict(Revision),
     /// A delete by an administrator.
     Delete,
@@ -68,25 +68,18 @@ impl Branch {
                 let expected = self.known(release.expected);
                 Request::Release(Release { expected, ..release.clone() })
             }
+            Act::Evict(expected) => match self.eviction(at, self.known(*expected))? {
+                Some(eviction) => Request::Release(eviction),
+                None => return Ok(false),
+            },
             _ if self.object.is_some() => return self.act_on_object(at, act),
             _ if !self.server.exists(at) => return Err(LockErrorKind::Unavailable),
-            Act::Evict(expected) | Act::Put(_, Some(expected))
+            Act::Put(_, Some(expected))
                 if self.server.last_revision() != Some(self.known(*expected)) =>
             {
                 return Err(LockErrorKind::Conflict);
             }
-            // The object stays, and its record names no holder; without a holder nothing changes.
-            Act::Evict(_) if self.server.keeping == Keeping::Forever => {
-                let deleted = Content::Vacant(Tombstone::Deleted);
-                let last = self.server.last.as_ref().map(|last| &last.record.content);
-                let changes = last != Some(&deleted);
-                if changes {
-                    self.server.store(at, deleted, self.server.bucket_ttl);
-                    self.will_deliver();
-                }
-                return Ok(changes);
-            }
-            Act::Evict(_) | Act::Delete | Act::Purge => {
+            Act::Delete | Act::Purge => {
                 let before = self.server.last_revision();
                 match act {
                     Act::Purge => self.server.purge(at),
@@ -125,15 +118,22 @@ impl Branch {
         }
     }
 
-    fn act_on_object(&mut self, at: Time, act: &Act) -> Result<bool, LockErrorKind> {
-        let expected = match act {
-            Act::Evict(expected) => Some(self.known(*expected)),
-            _ => None,
+    /// What an eviction stores; `None`: there is no holder.
+    fn eviction(&mut self, at: Time, expected: Revision) -> Result<Option<Release>, LockErrorKind> {
+        let (found, _) = self.apply(at, &Request::Read { timeout: Duration::ZERO });
+        let record = match found {
+            Response::Read(Ok(Reading::Found(record))) if record.revision == expected => record,
+            Response::Read(Err(failure)) => return Err(failure.kind),
+            _ => return Err(LockErrorKind::Conflict),
         };
+        let expires = self.object.is_none() && self.server.keeping.frees();
+        Ok(Release::evicting(&record, self.server.bucket_ttl, expires, Duration::ZERO))
+    }
+
+    fn act_on_object(&mut self, at: Time, act: &Act) -> Result<bool, LockErrorKind> {
         let Some(object) = &mut self.object else { return Ok(false) };
         let term = self.server.bucket_ttl;
         match act {
-            Act::Evict(_) => object.evict(at, expected.unwrap_or(Revision(u64::MAX)))?,
             Act::Delete => object.delete(),
             Act::ToObject(Deed::PutNumbered(number)) => {
                 object.overwrite(at, *number, FOREIGN, term);

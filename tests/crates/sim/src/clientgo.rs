@@ -3,9 +3,9 @@
 //! It reads every retry period. A record that it has not seen before begins a wait of as many whole
 //! seconds as the record states, on its own clock; then it writes over it, and leads from the
 //! answer on. When it could not renew for a retry period and its renew deadline after the last
-//! response, it reads once more, and empties the record. Its work continues until that is answered,
-//! or has hung for another renew deadline. When it is stopped, its work ends first, and it releases
-//! what it holds. What is not there it makes, at once.
+//! response, it reads once more, and empties the record, unless the last that it saw was another's.
+//! Its work continues until that is answered, or has hung for another renew deadline. When it is
+//! stopped, its work ends first, and it releases what it holds. What is not there it makes, at once.
 //!
 //! The retry period is a fifteenth of the lease, the renew deadline a third, and an answer that
 //! takes longer than 0.15 of it counts as lost: as client-go reckons from the answer and waits for
@@ -33,6 +33,8 @@ pub struct ClientGo {
     ppm: i64,
     /// What it has seen last, and when.
     observed: Option<(Revision, Time)>,
+    /// Whether it has seen its own record last.
+    is_leader: bool,
     /// Its own last write that it knows of.
     held: Option<Revision>,
     pub leads_until: Option<Time>,
@@ -113,9 +115,6 @@ impl ClientGo {
     }
 }
 
-/// Who releases without a mark.
-const FOREIGN: Nonce = Nonce(0);
-
 /// In whole seconds, as in a Lease.
 fn seconds(span: Duration) -> Duration {
     Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0))
@@ -178,6 +177,9 @@ impl World {
         let release = go.request;
         (go.leads_until, go.held, go.releasing) = (None, None, Some(release));
         self.log(|| format!("go-{which} gives up"));
+        if !self.client_gos[which].is_leader {
+            return self.go_later(which, Duration::ZERO, Step::Stopped { release });
+        }
         self.go_posts(which, Step::ReleaseReads { release });
         let hangs = self.server.bucket_ttl / 3;
         self.go_later(which, hangs, Step::Stopped { release });
@@ -224,15 +226,17 @@ impl World {
                 {
                     go.observed = Some((revision, now));
                 }
+                go.is_leader = matches!(
+                    record.as_ref().map(|record| &record.content),
+                    Some(Content::Held(entry)) if *entry.identity == *Self::go_name(which)
+                );
                 let wait = match record.map(|record| record.content) {
                     Some(Content::Held(entry)) if *entry.identity != *Self::go_name(which) => {
                         seconds(entry.ttl)
                     }
-                    // Where something is left to wait, our release keeps the holder and states how
-                    // long.
-                    Some(Content::Vacant(Tombstone::Released { by, left, .. }))
-                        if by != FOREIGN =>
-                    {
+                    // Where something is left to wait, our release keeps a holder and states how
+                    // long, and so does an eviction.
+                    Some(Content::Vacant(Tombstone::Released { cause: Some(_), left, .. })) => {
                         seconds(left)
                     }
                     _ => Duration::ZERO,
@@ -267,6 +271,7 @@ impl World {
                 go.held = answer;
                 if let Some(revision) = answer {
                     go.observed = Some((revision, now));
+                    go.is_leader = true;
                     let began = go.leads_until.is_none();
                     // The next renewal begins a retry period later, and is tried until the renew
                     // deadline.
@@ -300,7 +305,8 @@ impl World {
                 if self.server.last_revision() == Some(expected) {
                     // As the lock reads it: the lease of the last holder is waited out.
                     let left = self.server.bucket_ttl;
-                    let released = Tombstone::Released { by: FOREIGN, left, cause: None, to: None };
+                    let released =
+                        Tombstone::Released { by: Nonce::NOBODY, left, cause: None, to: None };
                     self.server.store(now, Content::Vacant(released), left);
                     self.log(|| format!("server: go-{which} has released"));
                     self.stored();

@@ -127,7 +127,8 @@ impl World {
             Fault::Busy { status, after_ms, for_ms } => {
                 self.store_is_busy(status, after_ms.map(millis), millis(for_ms));
             }
-            Fault::Evict => self.object_is_evicted(),
+            Fault::Evict if self.store.is_some() => self.object_is_evicted(),
+            Fault::Evict => self.operator_evicts(),
             Fault::Spoil { for_ms, restored } => self.object_is_spoiled(millis(for_ms), restored),
             Fault::SetBack { by } => self.object_is_set_back(by),
             Fault::PeerCut { which, for_ms } => {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
-use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Request};
+use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Release, Request};
 use incumbent::protocol::{Event, Response};
 
 use crate::event::SimEvent;
@@ -269,6 +269,21 @@ impl World {
             match self.server.last {
                 Some(_) => self.stored(),
                 None => self.deliver_hints(|_| Some(Hint::Recheck)),
+            }
+        }
+    }
+
+    pub(super) fn operator_evicts(&mut self) {
+        let Some(last) = self.server.last.as_ref().filter(|_| self.server.is_up(self.now)) else {
+            return;
+        };
+        let (max_lease, frees) = (self.server.bucket_ttl, self.server.keeping.frees());
+        let eviction = Release::evicting(&last.record, max_lease, frees, Duration::ZERO);
+        if let Some(eviction) = eviction {
+            let (_, stored) = self.server.apply(self.now, &Request::Release(eviction));
+            if stored {
+                self.log(|| "server: evicted".to_owned());
+                self.stored();
             }
         }
     }

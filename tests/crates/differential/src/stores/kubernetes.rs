@@ -44,8 +44,6 @@ impl Kubernetes {
     }
 }
 
-/// With no right to see how much of the past the server remembers: so nothing proves that there is
-/// no leader.
 async fn open(server: &KubeServer) -> LeaseLock {
     let cluster = Cluster::from_kubeconfig(server.kubeconfig_of(USER), None).await;
     let cluster = cluster.expect("the candidate's kubeconfig").in_namespace("default");

@@ -61,9 +61,9 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Lease: a holder of client-go is waited for half as long as its record states",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
-            "None if !lock_expires => self.entry.ttl,",
-            "None if !lock_expires => self.entry.ttl / 2,",
+            "src/lock/types.rs",
+            "None if !lock_expires => self.ttl,",
+            "None if !lock_expires => self.ttl / 2,",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
@@ -116,8 +116,26 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a release keeps the holder",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
-            "holder_identity: if keep { old.holder_identity } else { String::new() },",
-            "holder_identity: old.holder_identity,",
+            "holder_identity: if keep { holder } else { String::new() },",
+            "holder_identity: holder,",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: an eviction empties the holder, so client-go's candidates lead at once",
+        edits: &[edit(
+            "src/backends/kubernetes/store.rs",
+            "holder_identity: if keep { holder } else { String::new() },",
+            "holder_identity: if keep && !evicts { holder } else { String::new() },",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: an eviction keeps the holder, so a leader of client-go's renews it",
+        edits: &[edit(
+            "src/backends/kubernetes/store.rs",
+            "let holder = if evicts { evicted } else { old.holder_identity };",
+            "let holder = if evicts && evicted.is_empty() { evicted } else { old.holder_identity };",
         )],
         noticed_by: &[Objects],
     },
@@ -170,8 +188,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a release of client-go's counts as the end of its work",
         edits: &[edit(
             "src/backends/kubernetes/codec.rs",
-            "true => Tombstone::Released { by: FOREIGN, left: default_lease, cause: None, to: None },",
-            "true => Tombstone::Released { by: FOREIGN, left: Duration::ZERO.min(default_lease), cause: None, to: None },",
+            "left: default_lease,",
+            "left: Duration::ZERO.min(default_lease),",
         )],
         noticed_by: &[Records],
     },
@@ -194,22 +212,22 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Records],
     },
     Mutation {
-        name: "Lease: one that is declared new counts as new, whatever the API server remembers",
+        name: "Lease: one that is declared new counts as new to a candidate that saw its holder",
         edits: &[edit(
-            "src/backends/kubernetes/fresh.rs",
-            "if was_held(place, &then) || uid(&then) != uid(object) {",
-            "if was_held(place, &then) && uid(&then) != uid(object) {",
+            "src/backends/kubernetes/known.rs",
+            "state.has_past |= !is_unused;",
+            "state.has_past |= is_unused && !is_unused;",
         )],
-        noticed_by: &[Objects],
+        noticed_by: &[Records],
     },
     Mutation {
-        name: "Lease: a created one is the first of its name, whatever the API server remembers",
+        name: "Lease: one that is declared new counts as new whatever its record shows",
         edits: &[edit(
-            "src/backends/kubernetes/witness.rs",
-            "return resource_version(&first) == resource_version(object);",
-            "return resource_version(&first) <= resource_version(object);",
+            "src/backends/kubernetes/codec.rs",
+            "annotation(object, NEW).is_some() && !was_held(place, object)",
+            "annotation(object, NEW).is_some() && (!was_held(place, object) || !object.is_null())",
         )],
-        noticed_by: &[Objects],
+        noticed_by: &[Records],
     },
     Mutation {
         name: "Lease: a create found later had no holder before it, as was proven before it",

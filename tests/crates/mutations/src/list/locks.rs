@@ -172,15 +172,6 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Simulation],
     },
     Mutation {
-        name: "object store: an evicted Go leader is waited for like one of ours",
-        edits: &[edit(
-            "src/backends/object_storage/vimeo_timing.rs",
-            "Some(left).filter(|left| *left > self.longest)",
-            "Some(left).filter(|left| *left > self.longest.saturating_mul(9))",
-        )],
-        noticed_by: &[Simulation],
-    },
-    Mutation {
         name: "object store: a Go leader is waited for one term",
         edits: &[edit(
             "src/backends/object_storage/vimeo_timing.rs",

@@ -5,6 +5,24 @@ use crate::instrument::Instrument::{Scenarios, Simulation};
 
 pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
+        name: "an evicted holder is not waited for as long as it may lead",
+        edits: &[edit(
+            "src/lock/request.rs",
+            "let left = entry.lease(max_lease, lock_expires);",
+            "let left = entry.lease(max_lease, lock_expires) / 9;",
+        )],
+        noticed_by: &[Simulation, Scenarios],
+    },
+    Mutation {
+        name: "an evicted holder is waited for although it says that its work has stopped",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "if *by != Nonce::NOBODY && its_own(*by) =>",
+            "if its_own(*by) =>",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "a release by any candidate is believed",
         edits: &[edit(
             "src/protocol/cool_down.rs",

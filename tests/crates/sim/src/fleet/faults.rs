@@ -26,7 +26,9 @@ pub(super) fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
     let remade = span().prop_map(|after_ms| Fault::Remade { after_ms });
     match fleet {
         Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
-        Fleet::Mixed | Fleet::Judged => one(common_fault().boxed()),
+        Fleet::Mixed | Fleet::Judged => {
+            one(prop_oneof![1 => Just(Fault::Evict), 9 => common_fault()].boxed())
+        }
         Fleet::ChangedTtl => {
             let ttl = (1..=5u8).prop_map(|factor| Fault::ChangeTtl { factor });
             let cut = (who(), span()).prop_map(|(who, for_ms)| Fault::Cut {
@@ -41,7 +43,8 @@ pub(super) fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
         Fleet::Choria => one(peer()),
         Fleet::ClientGo => {
             let stop = (0..2usize).prop_map(|which| Fault::PeerStop { which });
-            prop_oneof![5 => common_fault(), 1 => peer(), 1 => stop].boxed()
+            let evict = Just(Fault::Evict);
+            prop_oneof![5 => common_fault(), 1 => peer(), 1 => stop, 1 => evict].boxed()
         }
         Fleet::Objects => {
             let admin = || prop_oneof![2 => admin_fault(), 1 => Just(Fault::Evict)];

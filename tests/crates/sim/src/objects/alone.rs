@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{LockErrorKind, Nonce, Reading, Request, Revision};
+use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
 use incumbent::protocol::Response;
 
 use super::known::{Election, Known};
@@ -56,23 +56,6 @@ impl LoneLock {
             (Ok(_), Request::Release(_)) => (Response::Released(Ok(())), true),
             (Ok(revision), _) => (Response::Written(Ok(revision)), true),
         }
-    }
-
-    /// An operator evicts the holder.
-    ///
-    /// # Errors
-    /// Where something else is stored, or nothing that can be read.
-    pub fn evict(&mut self, now: Time, expected: Revision) -> Result<(), LockErrorKind> {
-        let terms = self.store.terms;
-        let expiry = Store::wall(now, 0) + terms.eviction_expiry();
-        let body = |number, known: Option<&Known<Version>>| {
-            let said = match known.and_then(|known| terms.left_of(&known.content)) {
-                Some(left) => Said::Released { by: Nonce(0), left, cause: "evicted", to: None },
-                None => Said::Nobody,
-            };
-            Some(Body { number, expiry, said })
-        };
-        self.put(now, Some(expected), body).map(drop)
     }
 
     fn look(&self, now: Time) -> Result<Option<Known<Version>>, LockErrorKind> {

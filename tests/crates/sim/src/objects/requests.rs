@@ -303,7 +303,8 @@ impl World {
     /// Writes what must be refused.
     fn room_tries(&mut self, who: usize, over: Option<Version>) {
         let (now, wall) = (self.now, self.wall(who));
-        let expiry = wall + self.store().terms.eviction_expiry();
+        let terms = self.store().terms;
+        let expiry = wall + terms.expiry(terms.longest.saturating_mul(2));
         let Some(exchange) = &mut self.candidates[who].exchange else { return };
         let Asked::Put { body, newest, .. } = &exchange.asked else { return };
         let body = Body { number: body.number, expiry, said: Said::Nobody };

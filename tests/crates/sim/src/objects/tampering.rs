@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use incumbent::lock::Nonce;
+use incumbent::lock::{Record, Release, Request, Revision};
 
+use super::requests::body_of;
 use super::store::{Body, Said, Store};
 use crate::event::SimEvent;
 use crate::world::World;
@@ -44,15 +45,15 @@ impl World {
     pub(crate) fn object_is_evicted(&mut self) {
         let wall = Store::wall(self.now, 0);
         let Some(store) = self.living_store() else { return };
-        let Some(object) = store.object.clone().filter(|_| !store.is_junk()) else { return };
+        let Some(object) = store.object.clone() else { return };
+        let Some(content) = object.body.content(store.terms, wall) else { return };
+        let record = Record { revision: Revision(0), content };
+        let eviction = Release::evicting(&record, store.terms.longest, false, Duration::ZERO);
+        let Some(eviction) = eviction.map(Request::Release) else { return };
         let number = (object.body.number + 1).max(wall.as_millis() as u64);
-        let expiry = wall + store.terms.eviction_expiry();
-        let content = object.body.content(store.terms, wall);
-        let said = match content.and_then(|content| store.terms.left_of(&content)) {
-            Some(left) => Said::Released { by: Nonce(0), left, cause: "evicted", to: None },
-            None => Said::Nobody,
-        };
-        store.put(Some(object.version), &Body { number, expiry, said });
+        if let Some(body) = body_of(&eviction, number, store.terms, wall) {
+            store.put(Some(object.version), &body);
+        }
     }
 
     pub(crate) fn object_is_spoiled(&mut self, for_how_long: Duration, restored: bool) {
