@@ -9,8 +9,8 @@ use async_nats::{ConnectErrorKind, ServerAddr};
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
 use crate::backends::nats::{
-    Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, MAX_QUEUE_GROUPS, connect,
-    connect_options,
+    Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, MAX_QUEUE_GROUPS, TlsFiles,
+    connect_options, connect_to, with_servers,
 };
 use crate::lock::Lock;
 
@@ -92,7 +92,9 @@ impl NatsTarget {
 
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         let NatsBucket { servers, bucket, domain, creds, ca, with_choria } = &self.named;
-        let mut options = connect_options();
+        let tls = TlsFiles { authorities: ca.clone(), ..TlsFiles::default() };
+        let (mut options, addresses) = with_servers(connect_options(), &servers[..], &tls)
+            .map_err(|error| self.failed(LockUrlErrorKind::Malformed, "no server", error))?;
         if let Some(file) = creds {
             let read = options.credentials_file(file).await;
             options = read.map_err(|error| {
@@ -100,13 +102,10 @@ impl NatsTarget {
                 self.failed(LockUrlErrorKind::Unusable, &what, error)
             })?;
         }
-        if let Some(file) = ca {
-            options = options.add_root_certificates(file.clone());
-        }
         if self.ttl.is_some() {
             options = options.retry_on_initial_connect();
         }
-        let connection = connect(&servers[..], options).await;
+        let connection = connect_to(addresses, options).await;
         let connection = connection.map_err(|error| {
             let kind = match error.kind() {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {

@@ -41,7 +41,7 @@ impl Target {
         match parts.scheme() {
             "memory" => memory::MemoryTarget::parse(parts).map(Self::Memory),
             #[cfg(feature = "nats")]
-            "nats" | "tls" | "ws" | "wss" => {
+            "nats" | "tls" => {
                 nats::NatsTarget::parse(parts).map(|place| Self::Nats(Box::new(place)))
             }
             #[cfg(feature = "kubernetes")]
@@ -127,7 +127,7 @@ impl Target {
 /// Returns the feature that supports a scheme.
 pub(super) fn feature_of(scheme: &str) -> Option<&'static str> {
     match scheme {
-        "nats" | "tls" | "ws" | "wss" => Some("nats"),
+        "nats" | "tls" => Some("nats"),
         "kubernetes" => Some("kubernetes"),
         "postgres" | "postgresql" => Some("postgres"),
         "sqlite" => Some("sqlite"),

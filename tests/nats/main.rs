@@ -20,6 +20,8 @@ mod raw;
 mod rights;
 mod roll_call;
 mod suite;
+#[cfg(feature = "url")]
+mod tls;
 mod topologies;
 #[cfg(feature = "url")]
 mod url;

@@ -88,9 +88,8 @@ impl Session {
     /// Connects. The error is one line without a secret.
     pub async fn connect(flags: &ConnectionArgs) -> Result<Self, CliError> {
         let settings = Settings::of(flags)?;
-        let addresses = settings.bare_addresses()?;
-        let options = settings
-            .options()?
+        let (options, addresses) = settings.options()?;
+        let options = options
             .connection_timeout(settings.timeout)
             .request_timeout(Some(settings.timeout))
             .name("incumbent");
@@ -103,8 +102,8 @@ impl Session {
         });
         let client = tokio::time::timeout(settings.timeout, options.connect(addresses.as_slice()))
             .await
-            .map_err(|_| unreachable(&addresses, "timed out"))?
-            .map_err(|error| refused(&addresses, &error))?;
+            .map_err(|_| settings.unreachable(&addresses, "timed out"))?
+            .map_err(|error| settings.refused(&addresses, &error))?;
         let connection = nats::Connection::new(client, watch);
         Ok(Self::new(connection, refusals, &settings))
     }
@@ -213,24 +212,28 @@ impl Session {
     }
 }
 
-fn refused(addresses: &[ServerAddr], error: &ConnectError) -> CliError {
-    let denied = |why: &str| {
-        let at = display_addresses(addresses);
-        CliError::new(
-            Code::Denied,
-            format!("the NATS server at {at} {why}; see --creds, --nkey, --user"),
-        )
-    };
-    match error.kind() {
-        ConnectErrorKind::AuthorizationViolation => denied("denies access"),
-        ConnectErrorKind::Authentication => denied("rejects the credentials"),
-        _ => unreachable(addresses, &one_line(error)),
+impl Settings {
+    fn refused(&self, addresses: &[ServerAddr], error: &ConnectError) -> CliError {
+        let denied = |why: &str| {
+            let at = display_addresses(addresses);
+            CliError::new(
+                Code::Denied,
+                format!("the NATS server at {at} {why}; see --creds, --nkey, --user"),
+            )
+        };
+        match error.kind() {
+            ConnectErrorKind::AuthorizationViolation => denied("denies access"),
+            ConnectErrorKind::Authentication => denied("rejects the credentials"),
+            _ => self.unreachable(addresses, &one_line(error)),
+        }
     }
-}
 
-fn unreachable(addresses: &[ServerAddr], why: &str) -> CliError {
-    let message = format!("cannot reach a NATS server at {}: {why}", display_addresses(addresses));
-    CliError::new(Code::Unreachable, message)
+    fn unreachable(&self, addresses: &[ServerAddr], why: &str) -> CliError {
+        let tls = if self.requires_tls(addresses) { "; TLS is required" } else { "" };
+        let at = display_addresses(addresses);
+        let message = format!("cannot reach a NATS server at {at}: {why}{tls}");
+        CliError::new(Code::Unreachable, message)
+    }
 }
 
 /// Addresses without the user and password of their URLs.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
+use incumbent::nats::{TlsFiles, connect_options, with_servers};
 
 use super::args::{ConnectionArgs, DEFAULT_TIMEOUT};
 use super::context::{self, Context};
@@ -76,58 +77,37 @@ impl Settings {
         })
     }
 
-    /// The options to connect with.
-    pub fn options(&self) -> Result<ConnectOptions, CliError> {
-        let mut options = incumbent::nats::connect_options();
-        for server in self.addresses()? {
-            if let (Some(user), Some(password)) = (server.username(), server.password()) {
-                options = options.user_and_password(user.to_owned(), password.to_owned());
-            } else if let Some(token) = server.username().filter(|user| !user.is_empty()) {
-                options = options.token(token.to_owned());
-            }
-        }
+    /// The options to connect with, and the addresses, without users and passwords.
+    pub fn options(&self) -> Result<(ConnectOptions, Vec<ServerAddr>), CliError> {
         let credentials = &self.credentials;
-        options = credentials.apply(options)?;
+        let file =
+            |text: &String, what| readable(text, what).map_err(|why| credentials.invalid(&why));
+        let mut tls = TlsFiles::default();
         if let Some((certificate, key)) = &self.certificate {
-            let file = |text, what| readable(text, what).map_err(|why| credentials.invalid(&why));
-            options = options.add_client_certificate(
-                file(certificate, "TLS certificate")?,
-                file(key, "TLS key")?,
-            );
+            tls.client = Some((file(certificate, "TLS certificate")?, file(key, "TLS key")?));
         }
         if let Some(authorities) = &self.authorities {
-            let file = readable(authorities, "TLS authorities")
-                .map_err(|why| credentials.invalid(&why))?;
-            options = options.add_root_certificates(file);
+            tls.authorities = Some(file(authorities, "TLS authorities")?);
         }
+        let servers: Vec<&str> = self.server.split(',').map(str::trim).collect();
+        let (options, addresses) =
+            with_servers(connect_options(), &servers[..], &tls).map_err(|error| {
+                let message = format!("server address: {error}; write it as nats://127.0.0.1:4222");
+                CliError::new(Code::Usage, message)
+            })?;
+        let mut options = credentials.apply(options)?;
         if self.tls_first {
             options = options.tls_first();
         }
         if let Some(prefix) = &self.inbox_prefix {
             options = options.custom_inbox_prefix(prefix);
         }
-        Ok(options)
+        Ok((options, addresses))
     }
 
-    /// The addresses of the servers.
-    pub fn addresses(&self) -> Result<Vec<ServerAddr>, CliError> {
-        let addresses: Result<Vec<ServerAddr>, _> =
-            self.server.split(',').map(|server| server.trim().parse()).collect();
-        // The text may contain a password.
-        addresses.map_err(|_| {
-            let message = "invalid server address: write it as in nats://127.0.0.1:4222";
-            CliError::new(Code::Usage, message)
-        })
-    }
-
-    /// The addresses without users and passwords, which the client would log.
-    pub fn bare_addresses(&self) -> Result<Vec<ServerAddr>, CliError> {
-        let bare = |address: ServerAddr| {
-            let mut url = address.into_inner();
-            // An error: this address cannot have a user.
-            let _ = url.set_username("").and_then(|()| url.set_password(None));
-            ServerAddr::from_url(url).map_err(CliError::from)
-        };
-        self.addresses()?.into_iter().map(bare).collect()
+    /// Whether a server without TLS is refused.
+    pub fn requires_tls(&self, addresses: &[ServerAddr]) -> bool {
+        let by_address = addresses.iter().any(ServerAddr::tls_required);
+        self.tls_first || self.certificate.is_some() || self.authorities.is_some() || by_address
     }
 }

@@ -1,6 +1,6 @@
 //! Server and credentials: flags, variables, and contexts of the `nats` program.
 
-use incumbent_test_support::Server;
+use incumbent_test_support::{Authority, Server};
 
 use crate::shell::Shell;
 
@@ -98,6 +98,38 @@ async fn user_password_and_token_come_from_flag_url_or_variable() {
 
     let server = Server::builder().config("authorization: { token: t0ken }").start().await;
     assert_eq!(Shell::at(&server).out(&["kv", "ls", "--names", "--user", "t0ken"]), "");
+}
+
+#[tokio::test]
+async fn password_of_an_address_is_decoded_everywhere() {
+    let users = r#"authorization: { users: [{ user: "u@x", password: "p@s s%" }] }"#;
+    let server = Server::builder().config(users).start().await;
+    let url = server.url_as("u%40x", "p%40s%20s%25");
+    Shell::bare().with("NATS_URL", &url).out(&["kv", "add", "B", "--election", "-q"]);
+    let lock = format!("{url}/B");
+    for at in [&["--server", &url, "--bucket", "B"][..], &["--lock", &lock]] {
+        let output = Shell::bare().run(&[&["election", "list"], at].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let output = Shell::bare().run(&[&["doctor"], at].concat());
+        assert!(!output.stdout.contains("denie"), "{output:?}");
+    }
+}
+
+#[tokio::test]
+async fn tls_is_required_where_it_is_configured() {
+    let server = start_with_users().await;
+    let shell = Shell::at(&server).with("NATS_USER", "u").with("NATS_PASSWORD", "s3cret");
+    shell.write("ca.pem", Authority::new().certificate());
+    let tls = server.url().replace("nats://", "tls://");
+    for args in [["--tlsca", "ca.pem"], ["-s", &tls]] {
+        shell.expect_refusal(&[&["kv", "ls"], &args[..]].concat(), "TLS is required", 4);
+    }
+    for scheme in ["ws", "wss"] {
+        let url = server.url_as("u", "s3cret").replace("nats", scheme);
+        let refused = format!("{scheme}:// is not supported: use nats:// or tls://");
+        shell.expect_refusal(&["kv", "ls", "-s", &url], &refused, 2);
+        shell.expect_refusal(&["election", "list", "--lock", &format!("{url}/B")], scheme, 2);
+    }
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use async_nats::{
     Client, ConnectError, ConnectOptions, Event, Message, PublishError, PublishErrorKind,
     ServerAddr, ServerError, StatusCode, Subject, ToServerAddrs,
 };
-use percent_encoding::percent_decode_str;
 use tokio::sync::broadcast;
 
+use super::options::{TlsFiles, with_servers};
 use super::reply_inbox::{NoReply, Replies, Request};
 
 /// The capacity of the event channel. With more events at once, some denied requests time out
@@ -30,26 +30,6 @@ pub struct Connection {
     replies: Arc<Replies>,
 }
 
-/// The longest wait between two attempts to reconnect.
-const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(500);
-
-/// [`ConnectOptions::new`], with attempts to reconnect that a short lease survives.
-///
-/// The client's own attempts come more and more rarely, up to 4 s apart: after a server was away
-/// for two seconds, a leader finds it two seconds later. These are at most half a second apart, at
-/// random, so that a fleet does not reconnect in one moment.
-pub fn connect_options() -> ConnectOptions {
-    ConnectOptions::new().reconnect_delay_callback(reconnect_delay)
-}
-
-fn reconnect_delay(attempt: usize) -> Duration {
-    // The first one comes at once.
-    let doubled = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
-    let longest = if doubled == 0 { 0 } else { 5_u64 << doubled };
-    let longest = Duration::from_millis(longest).min(MAX_RECONNECT_DELAY);
-    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
 /// Connects with `options`, and watches for denied permissions.
 ///
 /// ```no_run
@@ -61,8 +41,9 @@ fn reconnect_delay(attempt: usize) -> Duration {
 /// # }
 /// ```
 ///
-/// Uses a user and password, or a token in place of both, from a server's URL, which
-/// [`ConnectOptions::connect`] does not do.
+/// Requires TLS of every server if an address begins with `tls://`, and uses a user and password, or
+/// a token in place of both, from a server's URL: see [`with_servers`]. With certificates in
+/// `options` call [`ConnectOptions::require_tls`] too, or name them by [`TlsFiles`].
 ///
 /// Sets the event callback of `options`. A callback that was set before is **replaced**: to use
 /// your own callback, call [`PermissionWatch::observe`] from it and create the [`Connection`] with
@@ -77,36 +58,22 @@ pub async fn connect(
     servers: impl ToServerAddrs,
     options: ConnectOptions,
 ) -> Result<Connection, ConnectError> {
-    let mut options = options;
-    let addresses: Vec<ServerAddr> = match servers.to_server_addrs() {
-        Ok(addresses) => addresses.collect(),
-        Err(_) => return options.connect(servers).await.map(Connection::from), // returns the error
-    };
-    if let Some(address) = addresses.iter().find(|address| address.has_user_pass()) {
-        // The client would send them percent-encoded.
-        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let user = decoded(address.username().unwrap_or_default());
-        options = match address.password() {
-            Some(password) => options.user_and_password(user, decoded(password)),
-            None => options.token(user),
-        };
-    }
-    let bare: Vec<ServerAddr> = addresses.into_iter().filter_map(without_user).collect();
+    let (options, addresses) = with_servers(options, servers, &TlsFiles::default())?;
+    connect_to(addresses, options).await
+}
+
+/// Connects to addresses that [`with_servers`] returned, and watches for denied permissions.
+pub(crate) async fn connect_to(
+    addresses: Vec<ServerAddr>,
+    options: ConnectOptions,
+) -> Result<Connection, ConnectError> {
     let watch = PermissionWatch::new();
     let observer = watch.clone();
     let options = options.event_callback(move |event| {
         observer.observe(&event);
         std::future::ready(())
     });
-    Ok(Connection::new(options.connect(bare).await?, watch))
-}
-
-/// Removes the user and password from an address, because the client would log them.
-fn without_user(address: ServerAddr) -> Option<ServerAddr> {
-    let mut url = address.into_inner();
-    // An error means that the URL cannot have a user.
-    let _ = url.set_username("").and_then(|()| url.set_password(None));
-    ServerAddr::from_url(url).ok()
+    Ok(Connection::new(options.connect(addresses).await?, watch))
 }
 
 impl Connection {
@@ -344,16 +311,5 @@ mod tests {
         {
             assert_eq!(denied_subject(other), None);
         }
-    }
-
-    #[test]
-    fn attempts_to_reconnect_come_often_and_not_in_step() {
-        assert_eq!(reconnect_delay(1), Duration::ZERO);
-        for attempt in [2, 5, 20, usize::MAX] {
-            assert!(reconnect_delay(attempt) <= MAX_RECONNECT_DELAY);
-            assert!(reconnect_delay(attempt) >= Duration::from_millis(5));
-            assert_ne!(reconnect_delay(attempt), reconnect_delay(attempt));
-        }
-        assert!(reconnect_delay(20) >= MAX_RECONNECT_DELAY / 2);
     }
 }

@@ -68,6 +68,7 @@ mod health;
 mod listener;
 mod lock;
 mod message;
+mod options;
 mod reply_inbox;
 mod roll_call;
 mod state;
@@ -83,7 +84,10 @@ pub use bucket::Bucket;
 #[cfg(feature = "url")]
 pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
-pub use connection::{Connection, PermissionWatch, connect, connect_options};
+#[cfg(feature = "url")]
+pub(crate) use connection::connect_to;
+pub use connection::{Connection, PermissionWatch, connect};
 pub use error::{BucketError, BucketErrorKind};
 pub use health::Finding;
 pub use lock::NatsLock;
+pub use options::{TlsFiles, connect_options, with_servers};
