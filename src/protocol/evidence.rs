@@ -110,7 +110,9 @@ impl Evidence {
             // Of one write: two histories of a store may give out one revision.
             Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,
             before => {
-                SeenEntry::after(before, SeenEntry { revision, entry, at, from_hint, max_lease })
+                let max_lease_ms = u64::try_from(max_lease.as_millis()).unwrap_or(u64::MAX);
+                let seen = SeenEntry { revision, entry, at, from_hint, max_lease_ms };
+                SeenEntry::after(before, seen)
             }
         };
         if !is_me {

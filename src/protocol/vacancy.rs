@@ -19,8 +19,8 @@ pub(super) struct SeenEntry {
     pub at: Instant,
     /// Received as it was stored, not read some time later.
     pub from_hint: bool,
-    /// The lock's longest lease, as known then.
-    pub max_lease: Duration,
+    /// The lock's longest lease, as known then, in whole milliseconds: it stands in each standby.
+    pub max_lease_ms: u64,
 }
 
 impl SeenEntry {
@@ -62,7 +62,7 @@ impl SeenEntry {
     /// On a lock that expires entries, whether that lease was no longer than its longest one, and
     /// is not now: then the entry lived as long.
     pub fn is_allowed(&self, max_lease: Duration) -> bool {
-        self.lease(max_lease, true) <= self.max_lease.min(max_lease)
+        self.lease(max_lease, true) <= Duration::from_millis(self.max_lease_ms).min(max_lease)
     }
 
     /// Until when they may lead, by the local clock.
@@ -72,7 +72,7 @@ impl SeenEntry {
 
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { revision, entry, at, from_hint, max_lease: _ } = self; // it stays
+        let Self { revision, entry, at, from_hint, max_lease_ms: _ } = self; // it stays
         writer.revision(revision);
         // What the machine compares: whose it is, when its lease ends, and when silence means
         // something.

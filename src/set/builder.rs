@@ -142,7 +142,7 @@ pub enum SetError {
     OneElection,
     /// The lock carries no messages between members.
     #[error(
-        "this lock carries no messages, by which the members of a set know each other: use a lock on NATS, PostgreSQL (listening), Kubernetes or in memory"
+        "this lock carries no messages, by which the members of a set know each other: use a lock on NATS, PostgreSQL (listening), a Kubernetes Lease or in memory"
     )]
     NoMessages,
     /// The election of a shard cannot start.

@@ -44,8 +44,9 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         self.inner.object.is_none()
     }
 
+    /// A Lease does.
     fn carries_messages(&self) -> bool {
-        true
+        self.inner.carries_messages()
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {

@@ -33,8 +33,9 @@
 //! # Deleting the object
 //! A deleted object leaves nothing behind. The candidate that creates it again therefore waits out
 //! a full lease before it leads, also when there has never been a leader, unless an operator
-//! declared the object new ([`ResourceLock::create`]); client-go's candidates do not wait. To move the leadership, release the lock instead, or empty `holderIdentity`: a leader
-//! that observes the change steps down, and its successor waits out a lease.
+//! declared the object new ([`ResourceLock::create`]); client-go's candidates do not wait. To move
+//! the leadership, release the lock instead, or empty `holderIdentity`: a leader that observes the
+//! change steps down, and its successor waits out a lease.
 //!
 //! # Leader for life
 //! [`leader_for_life`] is a different mechanism: an object that the leader's pod owns, without a

@@ -110,13 +110,20 @@ impl ResourceLockState {
         })
     }
 
+    /// Candidates of the other kinds of objects hear no calls.
+    pub(super) fn carries_messages(&self) -> bool {
+        self.place == RecordLocation::Spec
+    }
+
     pub(super) async fn call_roll(
         &self,
         name: &str,
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        let RecordLocation::Spec = self.place else { return no_calls() };
+        if !self.carries_messages() {
+            return no_calls();
+        }
         let object = self.object_of(name);
         let answers = self.answers_name(object)?;
         let id = new_id(within);
