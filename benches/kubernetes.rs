@@ -1,6 +1,6 @@
 //! Takeovers and load on a Kubernetes Lease, ours beside client-go's, in turn on the same API
-//! server: lease 5 s, renew deadline 4 s, retry 1 s; and the first leader of a new Lease, which ours
-//! find declared new.
+//! server: lease 5 s, renew deadline 4 s, retry 1 s; and the first leader of a new Lease, which
+//! ours find declared new.
 //!
 //! Ours run in this process, each on a runtime and a connection of its own, so a crash is a runtime
 //! that is gone; client-go's are processes.

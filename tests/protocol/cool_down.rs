@@ -308,8 +308,8 @@ pub fn a_step_down_notice_ends_a_running_cool_down() -> Harness {
     harness
 }
 
-/// A candidate that has not received the last write of an evicted holder, whose lease is longer than
-/// the longest that the candidate knows of.
+/// A candidate that has not received the last write of an evicted holder, whose lease is longer
+/// than the longest that the candidate knows of.
 #[test]
 fn an_evicted_holder_is_waited_for_unless_its_notice_comes() {
     for stepped_down in [false, true] {

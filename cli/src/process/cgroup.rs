@@ -3,40 +3,30 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Pid;
-
 /// A child of this process's group, in the hierarchy of version 2.
 pub struct Cgroup {
     directory: PathBuf,
 }
 
 impl Cgroup {
-    /// Creates it. `None` without such a hierarchy, without the right to write, or if the kernel
-    /// (before 5.14) cannot kill a group.
+    /// Creates it. `None` without such a hierarchy, without the permission to write, or if the
+    /// kernel (before 5.14) cannot kill a group.
     pub fn create() -> Option<Self> {
-        Self::create_as(format!("incumbent-{}", std::process::id()))
-    }
-
-    /// The same for one of several commands.
-    pub fn create_for(number: u32) -> Option<Self> {
-        Self::create_as(format!("incumbent-{}-{number}", std::process::id()))
-    }
-
-    fn create_as(name: String) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let below = own_directory(&mounts, &groups)?;
-        let directory = below.join(name);
-        // An existing group is left by a killed process with the same id.
-        if fs::create_dir(&directory).is_err() && !directory.is_dir() {
-            return None;
-        }
-        let cgroup = Self { directory };
+        let cgroup = Self::create_in(&own_directory(&mounts, &groups)?)?;
         if cgroup.directory.join("cgroup.kill").is_file() {
             return Some(cgroup);
         }
         cgroup.remove();
         None
+    }
+
+    /// Its name is random, and nobody else's: processes of several PID namespaces share this group.
+    fn create_in(parent: &Path) -> Option<Self> {
+        let mut random = tempfile::Builder::new();
+        let directory = random.prefix("incumbent-").rand_bytes(16).tempdir_in(parent);
+        Some(Self { directory: directory.ok()?.keep() })
     }
 
     /// The group that another process created.
@@ -53,19 +43,9 @@ impl Cgroup {
         fs::write(self.directory.join("cgroup.procs"), "0")
     }
 
-    /// Whether the process is in the group or below it: then `kill` reaches it, whatever its user
-    /// is.
-    pub fn holds(&self, pid: Pid) -> bool {
-        let Some(name) = self.directory.file_name().and_then(|name| name.to_str()) else {
-            return false;
-        };
-        let groups = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_pid()));
-        is_below(&groups.unwrap_or_default(), name)
-    }
-
     /// Kills every process in the group.
     pub fn kill(&self) {
-        let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // the tree is walked too
+        let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // each process is killed, too
     }
 
     /// Removes the group once it is empty.
@@ -86,12 +66,6 @@ fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
     (!group.starts_with("..")).then(|| Path::new(mount).join(group))
 }
 
-/// Whether the `cgroup` file of a process has a group of this name.
-fn is_below(groups: &str, name: &str) -> bool {
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
-    group.is_some_and(|group| group.split('/').any(|part| part == name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn child_groups_are_in_the_group() {
-        let groups = "4:memory:/x\n0::/a.service/incumbent-12/b\n";
-        assert!(is_below(groups, "incumbent-12") && is_below("0::/incumbent-12\n", "incumbent-12"));
-        assert!(!is_below(groups, "incumbent-1") && !is_below("4:memory:/x\n", "x"));
+    fn no_two_groups_share_a_name() {
+        let parent = tempfile::tempdir().unwrap();
+        let create = || Cgroup::create_in(parent.path()).unwrap().path().to_owned();
+        assert_ne!(create(), create());
     }
 }

@@ -1,13 +1,14 @@
 //! Processes of this machine: starting, watching and stopping them.
 
 mod cgroup;
-mod guards;
 pub mod lookup;
 mod pidfd;
+pub mod reaper;
 mod signal_set;
+mod terminal;
 pub mod tree;
 
 pub use self::cgroup::Cgroup;
-pub use self::guards::{Guards, reap_one};
 pub use self::pidfd::WatchedProcess;
 pub use self::signal_set::is_in;
+pub use self::terminal::Terminal;

@@ -1,11 +1,12 @@
 //! A process that is watched until it is dead.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use incumbent::sentinel::start_time;
-use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
@@ -33,13 +34,11 @@ impl WatchedProcess {
         }
     }
 
-    /// The parent of this process, if it has this id.
-    pub fn parent(pid: Pid) -> io::Result<Self> {
+    /// The process with this id, which made the channel and still has the other end of it.
+    pub fn peer(pid: Pid, mut channel: &UnixStream) -> io::Result<Self> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        match getppid() == Some(pid) {
-            true => Self::new(pidfd), // it is alive, so its id was not reused before
-            false => Err(io::Error::other("the parent is gone")),
-        }
+        let _none = channel.write(&[])?; // an error: it is closed
+        Self::new(pidfd) // it is alive, so its id was not reused before
     }
 
     #[allow(deprecated, reason = "its successor is unsafe; an owned descriptor stays registered")]

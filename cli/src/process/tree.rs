@@ -1,82 +1,52 @@
-//! All descendants of this process.
+//! All descendants of this process, which is a subreaper: orphans become its children.
 //!
-//! Both processes that use this are subreapers: orphans become their children. So no process leaves
-//! the tree by forking twice, and the tree is empty if and only if there is no child to wait for.
+//! So no process leaves the tree by forking twice, and none is left if and only if there is no
+//! child to wait for. Only that proves the end. What `/proc` shows is but a means: it may hide
+//! processes, and it is read while they change.
 
-use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_open,
-    pidfd_send_signal, test_kill_process, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_send_signal,
+    set_child_subreaper, test_kill_process, wait,
 };
 
 use super::cgroup::Cgroup;
+use super::reaper::{OURSELVES, SUBCOMMAND};
 use crate::text::printable;
 
-/// The pause after a kill, before the next search for forked processes.
-pub(super) const PASS: Duration = Duration::from_millis(2);
-/// The same for processes that take long to end: they are not about to fork.
+/// The pause after a kill, before the next one of processes forked or orphaned meanwhile.
+const PASS: Duration = Duration::from_millis(2);
+/// The pause once processes take long to end: they are not about to fork.
 const LATER_PASS: Duration = Duration::from_millis(50);
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// A process. Its id may be reused; the id with its start time is unique.
-pub struct Process {
-    pub pid: Pid,
-    pub(super) parent: Pid,
-    group: Option<Pid>,
-    pub started: u64,
-    state: String,
-    name: String,
-}
-
-impl Process {
-    fn has_ended(&self) -> bool {
-        matches!(&*self.state, "Z" | "X")
-    }
-
-    /// Whether the process changed its user, so that this process may not signal it.
-    fn may_not_be_signalled(&self) -> bool {
-        test_kill_process(self.pid) == Err(Errno::PERM)
-    }
-
-    /// Why the process is left although it was killed.
-    fn describe(&self) -> String {
-        let why = match &*self.state {
-            _ if self.may_not_be_signalled() => "runs as another user and cannot be signalled",
-            "D" => "was killed, and is in uninterruptible sleep",
-            _ => "was killed, and has not ended",
-        };
-        format!("process {} ({}) {why}", self.pid.as_raw_pid(), printable(&self.name))
-    }
+/// The descendants of this process.
+pub struct Tree {
+    /// The kernel's list of children of this thread, which is open before descriptors are short.
+    /// This process can read it wherever `/proc` hides other processes.
+    children: File,
+    killing_since: Option<Instant>,
 }
 
 /// The result of killing the tree.
 pub struct Killed {
     /// The status changes of children.
     pub changed: Vec<(Pid, WaitStatus)>,
-    pub(super) left: Vec<Process>,
+    left: Option<String>,
 }
 
 impl Killed {
     /// The processes left although they were killed, with the reason; `None` if there are none.
-    pub fn left(&self) -> Option<String> {
-        self.left_outside(None)
-    }
-
-    /// The same without those of this process group.
-    pub fn left_outside(&self, group: Option<Pid>) -> Option<String> {
-        const SHOWN: usize = 3;
-        let is_outside = |process: &&Process| group.is_none() || process.group != group;
-        let left: Vec<_> = self.left.iter().filter(is_outside).collect();
-        let mut shown: Vec<_> = left.iter().take(SHOWN).map(|one| one.describe()).collect();
-        if left.len() > SHOWN {
-            shown.push(format!("and {} more", left.len() - SHOWN));
-        }
-        (!shown.is_empty()).then(|| shown.join(", "))
+    pub fn left(self) -> Option<String> {
+        self.left
     }
 }
 
@@ -87,54 +57,100 @@ pub struct Reaped {
     pub none_left: bool,
 }
 
-/// Sends a signal to every descendant.
-pub fn signal_all(signal: Signal) {
-    for process in descendants() {
-        send(&process, signal);
+impl Tree {
+    /// Adopts orphans from now on. Must be called on the main thread, which starts all children:
+    /// orphans become its children, too.
+    pub fn adopt() -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        Self::open()
     }
-}
 
-/// Sends a signal to a child and every descendant of it.
-pub fn signal_below(child: Pid, signal: Signal) {
-    // Another process may have the id of a child that was collected.
-    let Some(root) = read(child).filter(|process| process.parent == getpid()) else { return };
-    for process in [root].into_iter().chain(below(child)) {
-        send(&process, signal);
+    fn open() -> io::Result<Self> {
+        const CHILDREN: &str = "/proc/thread-self/children";
+        let open = File::open(CHILDREN);
+        let children = open.map_err(|why| io::Error::new(why.kind(), format!("{CHILDREN}: {why}")));
+        Ok(Self { children: children?, killing_since: None })
     }
-}
 
-/// Kills every descendant, including those forked meanwhile, until none is left or `give_up` has
-/// passed.
-pub async fn kill_all(cgroup: Option<&Cgroup>, give_up: Instant) -> Killed {
-    let mut changed = Vec::new();
-    let later = BootClock.now() + A_WHILE;
-    loop {
-        if let Some(cgroup) = cgroup {
-            cgroup.kill();
+    /// The children. One may be missing that has just been added.
+    fn children(&self) -> Vec<Pid> {
+        let mut file = &self.children;
+        let mut text = String::new();
+        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        read.map(|_| pids(&text)).unwrap_or_default()
+    }
+
+    /// Sends a signal to every descendant. It reaches those below a child that are visible.
+    pub fn signal_all(&self, signal: Signal) {
+        let children = self.children();
+        let below: Vec<_> = children.iter().flat_map(|child| below(*child)).collect();
+        for child in children {
+            let _ = kill_process(child, signal); // not waited for yet: the id is its own
         }
-        signal_all(Signal::KILL);
-        let mut reaped = reap();
-        changed.append(&mut reaped.changed);
-        if reaped.none_left {
-            return Killed { changed, left: Vec::new() };
-        }
-        let now = BootClock.now();
-        if give_up <= now {
-            let left = descendants();
-            if !left.is_empty() {
-                return Killed { changed, left };
+        for (parent, pid) in below {
+            if let Some(process) = Process::open(pid)
+                && [Some(parent), Some(getpid())].contains(&process.parent)
+            {
+                process.send(signal);
             }
         }
-        tokio::time::sleep(if now < later { PASS } else { LATER_PASS }).await;
+    }
+
+    /// Kills every descendant, including those forked meanwhile, until none is left or `give_up`
+    /// has passed.
+    pub async fn kill_all(&mut self, cgroup: Option<&Cgroup>, give_up: Instant) -> Killed {
+        let mut changed = Vec::new();
+        let since = *self.killing_since.get_or_insert_with(|| BootClock.now());
+        loop {
+            if let Some(cgroup) = cgroup {
+                cgroup.kill();
+            }
+            // The orphans of a child are children when it has been waited for.
+            self.signal_all(Signal::KILL);
+            let mut reaped = reap();
+            changed.append(&mut reaped.changed);
+            if reaped.none_left {
+                return Killed { changed, left: None };
+            }
+            let now = BootClock.now();
+            if give_up <= now {
+                return Killed { changed, left: Some(self.describe()) };
+            }
+            let pass = if now < since + A_WHILE { PASS } else { LATER_PASS };
+            tokio::time::sleep(pass).await;
+        }
+    }
+
+    /// Which processes are left although they were killed, and why.
+    fn describe(&self) -> String {
+        const SHOWN: usize = 3;
+        let children = self.children();
+        let mut shown: Vec<_> = children.iter().take(SHOWN).map(|child| describe(*child)).collect();
+        match children.len() {
+            0 => shown.push("a process was killed, and has not ended".to_owned()),
+            all @ ..=SHOWN => debug_assert_eq!(shown.len(), all),
+            all => shown.push(format!("and {} more", all - SHOWN)),
+        }
+        shown.join(", ")
     }
 }
 
-/// The first descendant that neither a signal nor the kill of the group reaches.
-pub fn foreign(cgroup: Option<&Cgroup>) -> Option<Process> {
-    let is_reached = |process: &Process| cgroup.is_some_and(|group| group.holds(process.pid));
-    descendants().into_iter().find(|process| {
-        !process.has_ended() && process.may_not_be_signalled() && !is_reached(process)
-    })
+/// Checks that a process of this program finds and may signal a child, as the end of a tree needs.
+pub fn check() -> io::Result<()> {
+    let tree = Tree::open()?;
+    // Without arguments it ends at once.
+    let mut child = Command::new(OURSELVES);
+    child.arg0("incumbent").arg(SUBCOMMAND).stdin(Stdio::null());
+    let mut child = child.spawn()?;
+    let pid = Pid::from_child(&child);
+    let is_listed = tree.children().contains(&pid);
+    let signalled = kill_process(pid, Signal::KILL);
+    child.wait()?;
+    match (signalled, is_listed) {
+        (Err(why), _) => Err(io::Error::other(format!("it may not kill a child: {why}"))),
+        (Ok(()), false) => Err(io::Error::other("/proc does not list its children")),
+        (Ok(()), true) => Ok(()),
+    }
 }
 
 /// Collects every child that ended, stopped or continued.
@@ -145,33 +161,10 @@ pub fn reap() -> Reaped {
         match wait(options) {
             Ok(Some(child)) => changed.push(child),
             Ok(None) => return Reaped { changed, none_left: false },
-            Err(Errno::INTR) => {}
-            Err(_) => return Reaped { changed, none_left: true },
+            Err(Errno::CHILD) => return Reaped { changed, none_left: true },
+            Err(_) => {} // interrupted
         }
     }
-}
-
-fn descendants() -> Vec<Process> {
-    below(getpid())
-}
-
-/// The descendants of a process.
-pub(super) fn below(root: Pid) -> Vec<Process> {
-    let mut children: HashMap<Pid, Vec<Process>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if let Some(process) = number.and_then(Pid::from_raw).and_then(read) {
-            children.entry(process.parent).or_default().push(process);
-        }
-    }
-    let mut found = children.remove(&root).unwrap_or_default();
-    let mut next = 0;
-    while let Some(process) = found.get(next) {
-        let below = children.remove(&process.pid);
-        found.extend(below.into_iter().flatten());
-        next += 1;
-    }
-    found
 }
 
 /// The exit code, as a shell reports it; `None` for a child that stopped or continued.
@@ -180,43 +173,84 @@ pub fn exit_code(status: WaitStatus) -> Option<u8> {
     Some(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Whether the process is below this one.
+/// Whether the process is visible, and below this one.
 pub fn is_descendant(pid: Pid) -> bool {
-    descendants().iter().any(|process| process.pid == pid)
+    let parent = |pid: &Pid| Process::open(*pid)?.parent;
+    std::iter::successors(parent(&pid), parent).any(|ancestor| ancestor == getpid())
 }
 
-/// Whether the process has not ended. A zombie has.
-pub fn is_alive(pid: Pid) -> bool {
-    read(pid).is_some_and(|process| !process.has_ended())
+/// The process group of this process; `None` if it is that of another PID namespace.
+pub fn own_group() -> Option<Pid> {
+    Process::open(getpid())?.group
 }
 
-/// Reads a process from its `stat`: the fields follow its name, which is in parentheses and may
-/// contain any character.
-fn read(pid: Pid) -> Option<Process> {
-    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    let name_begin = stat.iter().position(|byte| *byte == b'(')? + 1;
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let name = String::from_utf8_lossy(stat.get(name_begin..name_end)?).into_owned();
-    let fields = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next()?.to_owned();
-    let parent = fields.next()?.parse().ok().and_then(Pid::from_raw)?;
-    let group = fields.next()?.parse().ok().and_then(Pid::from_raw);
-    let started = fields.nth(16)?.parse().ok()?;
-    Some(Process { pid, parent, group, started, state, name })
-}
-
-/// Signals this process, and not a later one with the same id.
-pub(super) fn send(process: &Process, signal: Signal) {
-    match pidfd_open(process.pid, PidfdFlags::empty()) {
-        Ok(pidfd) => {
-            if read(process.pid).is_some_and(|now| now.started == process.started) {
-                let _ = pidfd_send_signal(pidfd, signal); // see `foreign` for a denied one
-            }
+/// The visible processes below this one, each with its parent.
+fn below(root: Pid) -> Vec<(Pid, Pid)> {
+    let mut found = vec![];
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        let threads = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid()));
+        for thread in threads.into_iter().flatten().flatten() {
+            let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            let children = pids(&text);
+            found.extend(children.iter().map(|child| (parent, *child)));
+            parents.extend(children);
         }
-        Err(Errno::NOSYS) => {
-            let _ = kill_process(process.pid, signal);
+    }
+    found
+}
+
+fn pids(text: &str) -> Vec<Pid> {
+    text.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+/// Why a child is left although it was killed.
+fn describe(child: Pid) -> String {
+    let process = Process::open(child);
+    let why = match process.as_ref().map(|process| &*process.state) {
+        _ if test_kill_process(child) == Err(Errno::PERM) => {
+            "runs as another user and cannot be signalled"
         }
-        Err(_) => {}
+        Some("D") => "was killed, and is in uninterruptible sleep",
+        _ => "was killed, and has not ended",
+    };
+    let name = process.map(|process| format!(" ({})", printable(&process.name)));
+    format!("process {}{} {why}", child.as_raw_pid(), name.unwrap_or_default())
+}
+
+/// A process that was visible when it was opened.
+struct Process {
+    /// Its directory in `/proc`, which does not become that of a later process with its id.
+    directory: File,
+    pid: Pid,
+    parent: Option<Pid>,
+    group: Option<Pid>,
+    state: String,
+    name: String,
+}
+
+impl Process {
+    /// Reads its `stat`: the fields follow its name, which is in parentheses and may contain any
+    /// character.
+    fn open(pid: Pid) -> Option<Self> {
+        let directory = File::open(format!("/proc/{}", pid.as_raw_pid())).ok()?;
+        let stat = openat(&directory, "stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let mut text = Vec::new();
+        File::from(stat.ok()?).read_to_end(&mut text).ok()?;
+        let name_begin = text.iter().position(|byte| *byte == b'(')? + 1;
+        let name_end = text.iter().rposition(|byte| *byte == b')')?;
+        let name = String::from_utf8_lossy(text.get(name_begin..name_end)?).into_owned();
+        let fields = std::str::from_utf8(text.get(name_end + 1..)?).ok()?;
+        let mut fields = fields.split_ascii_whitespace();
+        let state = fields.next()?.to_owned();
+        let mut id = || Pid::from_raw(fields.next()?.parse().ok()?);
+        let (parent, group) = (id(), id());
+        Some(Self { directory, pid, parent, group, state, name })
+    }
+
+    fn send(&self, signal: Signal) {
+        // Where the directory cannot be used, the id is most likely still that of the process.
+        let _ =
+            pidfd_send_signal(&self.directory, signal).or_else(|_| kill_process(self.pid, signal)); // it may have ended, or be another user's
     }
 }

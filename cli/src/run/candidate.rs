@@ -12,7 +12,7 @@ use super::args::{OnExit, Run};
 use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
 use super::guard::{CommandEvent, GuardHandle};
-use super::guard::{GuardConfig, foreign, unguarded};
+use super::guard::{GuardConfig, unguarded};
 use super::guard::{GuardRequest, StopTimes};
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::terms::Terms;
@@ -226,10 +226,6 @@ impl CommandCandidate {
                             return Ok(Ended::Lost(leadership.ended().await));
                         }
                         CommandEvent::Unguarded => return Err(unguarded()),
-                        CommandEvent::Foreign => {
-                            self.stop(&mut guard, deadline).await;
-                            return Err(foreign());
-                        }
                     }
                 }
             }
@@ -306,9 +302,8 @@ impl CommandCandidate {
             withheld: self.options.withheld().into_iter().map(str::to_owned).collect(),
         };
         let terms = self.terms.clone();
-        let check = self.candidate.check.clone();
         let command = &self.options.program.command;
-        Ok(GuardHandle::start(command, &environment, terms, config, check, None)?)
+        Ok(GuardHandle::start(command, &environment, terms, config, true)?)
     }
 
     /// Exits if a process could not be stopped: the lease must end before another leader starts,

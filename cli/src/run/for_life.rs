@@ -14,10 +14,10 @@ use rustix::process::Signal;
 use super::args::Program;
 use super::guard::GuardConfig;
 use super::guard::GuardRequest;
+use super::guard::unguarded;
 use super::guard::{CommandEvent, GuardHandle};
-use super::guard::{foreign, unguarded};
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
-use crate::candidate::{CheckProcesses, StatusLine};
+use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
 use crate::nats::DEFAULT_TIMEOUT;
@@ -197,14 +197,8 @@ impl ForLife {
             until: None,
             withheld: Vec::new(),
         };
-        let mut guard = GuardHandle::start(
-            &self.program.command,
-            &environment,
-            None,
-            config,
-            CheckProcesses::default(),
-            None,
-        )?;
+        let command = &self.program.command;
+        let mut guard = GuardHandle::start(command, &environment, None, config, true)?;
         let kill_at = || BootClock.now() + self.grace;
         let lost = leadership.lost();
         tokio::pin!(lost);
@@ -232,10 +226,6 @@ impl ForLife {
                         return Ok(exit_code(Signal::HUP));
                     }
                     CommandEvent::Unguarded => return Err(unguarded()),
-                    CommandEvent::Foreign => {
-                        guard.stop(kill_at()).await;
-                        return Err(foreign());
-                    }
                 },
             }
         }

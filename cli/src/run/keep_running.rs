@@ -11,8 +11,8 @@ use super::args::OnExit;
 use super::candidate::CommandCandidate;
 use super::deadline::DeadlineFile;
 use super::guard::GuardRequest;
+use super::guard::unguarded;
 use super::guard::{CommandEvent, GuardHandle};
-use super::guard::{foreign, unguarded};
 use super::signals::{SignalAction, exit_code, suspend_self};
 use super::timer::sleep_until;
 use crate::error::CliError;
@@ -167,10 +167,6 @@ impl CommandCandidate {
                         };
                     }
                     CommandEvent::Unguarded => return Err(unguarded()),
-                    CommandEvent::Foreign => {
-                        self.end(guard, term.as_ref()).await;
-                        return Err(foreign());
-                    }
                 },
             }
         }

@@ -1,9 +1,10 @@
 //! `incumbent run`: a command that runs while this process leads.
 //!
-//! Three processes take part. The candidate (`candidate`, `keep_running`) holds the election. The
+//! Four processes take part. The candidate (`candidate`, `keep_running`) holds the election. The
 //! guard (`guard`) is the parent of the command, and stops its whole process tree in time even if
-//! the candidate cannot. `guard::exec` replaces itself by the command, tied to the guard.
-//! `for_life` is the candidate of `incumbent life`.
+//! the candidate cannot. Between both is a reaper (`process::reaper`), which ends what a killed
+//! guard leaves. `guard::exec` replaces itself by the command, tied to the guard. `for_life` is the
+//! candidate of `incumbent life`.
 
 mod args;
 mod candidate;
@@ -14,7 +15,6 @@ mod guard;
 mod keep_running;
 mod prepare;
 mod signals;
-mod terminal;
 mod terms;
 mod timer;
 mod uptime;
@@ -32,7 +32,7 @@ pub use self::deadline::{DEADLINE_FILE, DeadlineFile};
 pub use self::for_life::Life;
 pub use self::grace::Grace;
 pub use self::guard::{
-    CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, foreign, unguarded,
+    CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, unguarded,
 };
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
 pub use self::terms::{Terms, channel as channel_of_terms};
@@ -40,6 +40,7 @@ pub use self::timer::sleep_until;
 pub use self::uptime::check as check_uptime;
 pub use self::watchdog::Watchdog;
 use crate::error::CliError;
+use crate::process::reaper;
 
 /// For tests: the arithmetic of a lease and a grace.
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub fn inner(
     parse: guard::ParseArgs,
 ) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
+        reaper::SUBCOMMAND => Some(reaper::run(args)),
         guard::GUARD_SUBCOMMAND => Some(guard::watch(args, parse)),
         guard::EXEC_SUBCOMMAND => Some(guard::become_command(args)),
         _ => None,

@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::args::Program;
 use super::signals::Signals;
-use crate::error::CliError;
-use crate::process::lookup;
+use crate::error::{CliError, Code};
+use crate::process::{lookup, tree};
 
 impl Program {
-    /// Checks the command, and sets up signals and the adoption of orphans. Returns the exit code
-    /// of a missing command.
+    /// Checks the command, and whether it could be stopped, and sets up signals. Returns the exit
+    /// code of a missing command.
     pub fn prepare(&self) -> Result<Result<Signals, ExitCode>, CliError> {
         if let Some(program) = self.command.first()
             && let Err(missing) = lookup::check(program)
@@ -20,8 +20,13 @@ impl Program {
             return Ok(Err(ExitCode::from(missing.code)));
         }
         let signals = Signals::listen()?;
-        // Adopt the descendants of a guard that was killed.
-        set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        tree::check().map_err(|why| {
+            let message = format!(
+                "COMMAND could not be stopped here: {why}; mount a /proc of this PID namespace, and \
+                 allow this user kill and more descriptors"
+            );
+            CliError::new(Code::Failed, message)
+        })?;
         // Processes of the same user cannot read the credentials in memory and environment.
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         Ok(Ok(signals))

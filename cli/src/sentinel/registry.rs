@@ -118,8 +118,8 @@ impl Registry {
         self.terms().remove(&connection).map(|mut terms| terms.take()).unwrap_or_default()
     }
 
-    /// Keeps the terms of a dead process, the newest ones if they are many: the leases of the others
-    /// are over first.
+    /// Keeps the terms of a dead process, the newest ones if they are many: the leases of the
+    /// others are over first.
     pub fn keep(&self, terms: Vec<(Arc<str>, RegisteredTerm)>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(terms);

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use incumbent::sentinel::ENVIRONMENT;
-use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use super::connection::Shared;
 use super::registry::{RELEASE_TIMEOUT, Registry};
 use super::server::Server;
 use crate::error::CliError;
-use crate::process::{is_in, lookup, tree};
+use crate::process::tree::{self, Tree};
+use crate::process::{is_in, lookup};
 use crate::unix_socket;
 
 /// How long to try to kill what the program left behind.
@@ -30,7 +31,7 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
         return Ok(ExitCode::from(missing.code));
     }
     let mut signals = Forwarded::listen()?;
-    set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+    let mut tree = Tree::adopt()?;
     let (listener, address, _directory) = unix_socket::bind_new()?;
     let shared = Shared { registry, wraps: true, limit: RELEASE_TIMEOUT };
     let mut server = Server::new(listener, shared)?;
@@ -45,7 +46,7 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
         code = signals.forward(child) => code,
         () = server.run() => 1, // it never returns
     };
-    let killed = tree::kill_all(None, BootClock.now() + KILL_TIMEOUT).await;
+    let killed = tree.kill_all(None, BootClock.now() + KILL_TIMEOUT).await;
     match killed.left() {
         None => server.finish().await,
         Some(left) => eprintln!(

@@ -9,13 +9,12 @@ use incumbent::{Election, Leadership, Set};
 use tokio::sync::{SetOnce, broadcast, mpsc};
 
 use super::work::{MemberEvent, Naming, OnShardExit, Order};
-use crate::candidate::CheckProcesses;
 use crate::error::CliError;
 use crate::output;
-use crate::process::{Cgroup, Guards};
+use crate::process::Cgroup;
 use crate::run::{
     CommandEvent, DEADLINE_FILE, DeadlineFile, Grace, GuardConfig, GuardHandle, GuardRequest,
-    Program, Terms, Watchdog, foreign, sleep_until, unguarded,
+    Program, Terms, Watchdog, sleep_until, unguarded,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -31,9 +30,8 @@ pub struct Commands {
     pub withheld: Vec<String>,
     /// By shard, what its guard releases if this process dies; none without a sentinel.
     pub terms: Vec<Terms>,
-    /// `None` if there is one command at a time.
-    pub guards: Option<Guards>,
-    pub check: CheckProcesses,
+    /// Whether there is one command at a time.
+    pub is_alone: bool,
     pub set: Arc<SetOnce<Set>>,
     pub orders: broadcast::Sender<Order>,
     pub events: mpsc::UnboundedSender<MemberEvent>,
@@ -175,10 +173,6 @@ impl Commands {
                             return Ok(Ended::Over);
                         }
                         CommandEvent::Unguarded => return Err(unguarded()),
-                        CommandEvent::Foreign => {
-                            self.stop(term, &mut guard, deadline).await;
-                            return Err(foreign());
-                        }
                     }
                 }
             }
@@ -200,18 +194,14 @@ impl Commands {
         let config = GuardConfig {
             grace: self.grace.stop,
             signal: self.program.signal,
-            cgroup: match &self.guards {
-                Some(_) => Cgroup::create_for(term.shard),
-                None => Cgroup::create(),
-            },
+            cgroup: Cgroup::create(),
             directory: Some(file.directory().to_owned()),
             until: Some(self.grace.until(term.leadership.deadline())),
             withheld: self.withheld.clone(),
         };
         let command = self.naming.command(&self.program.command, term.shard);
         let terms = self.terms.get(term.shard as usize).cloned();
-        let (check, guards) = (self.check.clone(), self.guards.clone());
-        Ok(GuardHandle::start(&command, &environment, terms, config, check, guards)?)
+        Ok(GuardHandle::start(&command, &environment, terms, config, self.is_alone)?)
     }
 
     /// Stops the command of a shard.

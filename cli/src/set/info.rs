@@ -15,9 +15,9 @@ use crate::view::{MemberView, SetView, ranges, shard_of, stated};
 /// Show who leads each shard of the set NAME, and how much each member leads.
 ///
 /// The imbalance is the greatest number of shards per weight that a ready member leads, less the
-/// least one. Members that lead nothing are known by a roll call: those that are slow, cut off or of
-/// other programs are missing. The number of shards is as each member states it, with the other one
-/// while it changes (`set run --resizing`).
+/// least one. Members that lead nothing are known by a roll call: those that are slow, cut off or
+/// of other programs are missing. The number of shards is as each member states it, with the other
+/// one while it changes (`set run --resizing`).
 #[derive(Args)]
 pub struct SetInfo {
     /// The set.

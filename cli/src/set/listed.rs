@@ -13,13 +13,12 @@ use tokio::sync::{broadcast, mpsc, watch};
 
 use super::changes_file::{self, Shards, Written};
 use super::work::{MemberEvent, Naming, Order};
-use crate::candidate::CheckProcesses;
 use crate::error::{CliError, Code};
 use crate::output::unwritten;
 use crate::process::Cgroup;
 use crate::run::{
-    CommandEvent, Grace, GuardConfig, GuardHandle, GuardRequest, Program, Terms, foreign,
-    sleep_until, unguarded,
+    CommandEvent, Grace, GuardConfig, GuardHandle, GuardRequest, Program, Terms, sleep_until,
+    unguarded,
 };
 
 /// The variable with the path of the file.
@@ -38,7 +37,6 @@ pub struct Listed {
     pub grace: Grace,
     pub withheld: Vec<String>,
     pub terms: Option<Terms>,
-    pub check: CheckProcesses,
     pub orders: broadcast::Sender<Order>,
     pub events: mpsc::UnboundedSender<MemberEvent>,
 }
@@ -78,8 +76,8 @@ impl Listed {
         };
         // Before the command starts, so that it misses none.
         let orders = self.orders.subscribe();
-        let (command, check) = (&self.program.command, self.check);
-        let guard = GuardHandle::start(command, &environment, self.terms, config, check, None)?;
+        let command = &self.program.command;
+        let guard = GuardHandle::start(command, &environment, self.terms, config, true)?;
         let (shards, led) = watch::channel(Shards::default());
         let (write, written) = watch::channel(Written::default());
         tokio::spawn(changes_file::write_all(self.file.clone(), led, write));
@@ -231,10 +229,6 @@ impl ShardList {
                     }
                     CommandEvent::Expired => Err(expired()),
                     CommandEvent::Unguarded => Err(unguarded()),
-                    CommandEvent::Foreign => {
-                        guard.stop(kill_at()).await;
-                        Err(foreign())
-                    }
                 },
             }
         }

@@ -19,7 +19,6 @@ use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, Statu
 use crate::error::{CliError, Code};
 use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
 use crate::output;
-use crate::process::Guards;
 use crate::run::{Grace, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
 use crate::run::{channel_of_terms, check_uptime};
 
@@ -148,8 +147,7 @@ impl MemberOptions {
                     grace,
                     withheld: self.withheld,
                     terms,
-                    guards: has_many.then(Guards::default),
-                    check: check.clone(),
+                    is_alone: !has_many,
                     set: Arc::clone(&set),
                     orders: orders.clone(),
                     events,
@@ -180,7 +178,6 @@ impl MemberOptions {
                     grace,
                     withheld: self.withheld,
                     terms: terms.into_iter().next(),
-                    check: check.clone(),
                     orders: orders.clone(),
                     events,
                 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use incumbent_test_support::eventually;
-use rustix::process::{Pid, Signal, test_kill_process_group};
+use rustix::process::{Pid, Signal, test_kill_process, test_kill_process_group};
 
 use crate::env::{Candidate, TestEnv, incumbent};
 use crate::http::{free_port, get};
@@ -153,9 +153,8 @@ async fn no_check_outlives_its_campaign() {
     eventually("it is gone", async || test_kill_process_group(known[0]).err()).await;
 }
 
-/// The end of a term kills all descendants of the process.
 #[tokio::test]
-async fn end_of_a_term_is_no_failure_of_the_check() {
+async fn check_outlives_a_term() {
     let env = TestEnv::start().await;
     let directory = tempfile::tempdir().expect("a directory");
     let (file, done) = (directory.path().join("groups"), directory.path().join("done"));
@@ -168,12 +167,33 @@ async fn end_of_a_term_is_no_failure_of_the_check() {
     let flags = ["--http", &port, "--check", &check, "--check-interval", "1h"];
     let mut run = env.run("my_app", &flags, SERVE);
     run.wait_for_line("up").await;
-    assert_eq!(groups(&file).len(), 1);
     env.evict("my_app").await;
-    eventually("the check is repeated", async || (groups(&file).len() == 2).then_some(())).await;
+    run.wait_for_line("up").await;
     fs::write(&done, "").expect("a file");
     eventually("it passes", async || get(&address, "/readyz").filter(|(status, _)| *status == 200))
         .await;
+    assert_eq!(groups(&file).len(), 1, "it was not killed");
+}
+
+/// What a check leaves is ended, and waited for.
+#[tokio::test]
+async fn checks_leave_no_process() {
+    let env = TestEnv::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("groups");
+    let check =
+        format!("setsid sh -c 'echo $$ >> {}; exec sleep 1000' & sleep 0.1", file.display());
+    let mut run = env.run("my_app", &[&["--check", &check][..], &OFTEN].concat(), SERVE);
+    run.wait_for_line("up").await;
+    let known = eventually("several checks", async || {
+        Some(groups(&file)).filter(|groups| groups.len() >= 5)
+    })
+    .await;
+    for process in &known[..3] {
+        assert!(test_kill_process(*process).is_err(), "{process:?} is left, at least as a zombie");
+    }
+    run.signal(Signal::TERM);
+    assert_eq!(run.exit_code().await, Some(128 + 15));
 }
 
 #[tokio::test]

@@ -234,9 +234,19 @@ impl Candidate {
 
     /// The process that guards the command.
     pub fn guard(&self) -> Pid {
-        // Only root can read its environment.
-        let guard = processes().find(|p| p.is_guard && p.parent == Some(self.pid()));
-        guard.expect("a guard").pid
+        self.guard_and_reaper().0
+    }
+
+    /// The guard, and its parent, which ends what it leaves if it is killed.
+    pub fn guard_and_reaper(&self) -> (Pid, Pid) {
+        // Only root can read their environment.
+        let all: Vec<_> = processes().collect();
+        let is_ours = |reaper: &Pid| {
+            all.iter().any(|process| process.pid == *reaper && process.parent == Some(self.pid()))
+        };
+        let mut guards = all.iter().filter(|process| process.is("run-guard"));
+        let found = guards.find_map(|guard| Some((guard.pid, guard.parent.filter(is_ours)?)));
+        found.expect("a guard")
     }
 }
 
@@ -255,8 +265,14 @@ struct Process {
     pid: Pid,
     parent: Option<Pid>,
     command: String,
-    is_guard: bool,
     environment: Vec<String>,
+}
+
+impl Process {
+    /// Whether it is such a process of `incumbent`.
+    fn is(&self, subcommand: &str) -> bool {
+        self.command.split(' ').nth(1) == Some(subcommand)
+    }
 }
 
 fn descendants(mark: &str) -> Vec<String> {
@@ -287,14 +303,7 @@ fn processes() -> impl Iterator<Item = Process> {
         let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
         let parent = parent.and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
         let (environment, arguments) = (words("environ"), words("cmdline"));
-        let is_guard = arguments.get(1).is_some_and(|word| word == "run-guard");
-        let command = format!("{pid:?} {}", arguments.join(" "));
-        let command = if is_guard || arguments.get(1).is_some_and(|word| word == "run-exec") {
-            arguments.join(" ")
-        } else {
-            command
-        };
-        Some(Process { pid, parent, command, is_guard, environment })
+        Some(Process { pid, parent, command: arguments.join(" "), environment })
     })
 }
 

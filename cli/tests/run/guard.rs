@@ -32,7 +32,7 @@ impl Guard {
         let ask_at = ((now() + may_run.as_secs_f64()) * 1e9) as u128;
         let kill_at = ask_at + 100_000_000;
         let child = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-            .args(["run-guard", "100", "15", "-", "-", &format!("{ask_at} {kill_at}"), "-"])
+            .args(["run-guard", "100", "15", "-", "-", &format!("{ask_at} {kill_at}"), "-", "-"])
             .args(["sh", "-c", script])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())

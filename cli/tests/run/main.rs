@@ -15,6 +15,7 @@ mod inheritance;
 mod keep_running;
 mod moves;
 mod root;
+mod sandbox;
 mod set;
 mod signals;
 mod stuck;

@@ -60,7 +60,7 @@ pub fn not_of_root(command: &mut Command) -> &mut Command {
     command.env_remove("XDG_RUNTIME_DIR").env_remove("TMPDIR")
 }
 
-fn succeeds(program: &str, args: &[&str]) -> bool {
+pub fn succeeds(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
     let status = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())

@@ -100,9 +100,9 @@ async fn command_of_a_suspended_candidate_ends_by_the_deadline() {
     assert_ne!(run.line().await, term, "the candidate wins again");
 }
 
-/// The candidate adopts the processes of a killed guard.
+/// Its reaper adopts its processes.
 #[tokio::test]
-async fn candidate_stops_the_tree_of_a_killed_guard() {
+async fn tree_of_a_killed_guard_is_stopped() {
     let env = TestEnv::start().await;
     let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
     let mut run = env.run_without_cgroup("my_app", &[], script);
@@ -115,10 +115,54 @@ async fn candidate_stops_the_tree_of_a_killed_guard() {
     assert!(line.contains("run-guard") && line.lines().count() == 1, "{line}");
 }
 
+/// Nobody is left who knows whether the tree has ended.
+#[tokio::test]
+async fn lock_is_not_released_without_guard_and_reaper() {
+    let env = TestEnv::start().await;
+    let mut run = env.run_without_cgroup("my_app", &[], "setsid sleep 1000 & echo up; exec sleep 1000");
+    run.wait_for_line("up").await;
+    let (guard, reaper) = run.guard_and_reaper();
+    kill_process(reaper, Signal::STOP).expect("a reaper");
+    kill_process(guard, Signal::KILL).expect("a guard");
+    kill_process(reaper, Signal::KILL).expect("a reaper");
+    assert_eq!(run.exit_code().await, Some(1));
+    assert!(env.holder("my_app").await.is_some(), "not released: a process is left");
+    assert_eq!(run.descendants().len(), 1);
+    let stderr = run.stderr();
+    assert!(stderr.contains("its guard and the reaper were killed"), "{stderr}");
+}
+
+#[tokio::test]
+async fn guard_stops_the_tree_without_its_reaper() {
+    let env = TestEnv::start().await;
+    let script = "setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
+    let mut run = env.run_without_cgroup("my_app", &[], script);
+    run.wait_for_line("up").await;
+    kill_process(run.guard_and_reaper().1, Signal::KILL).expect("a reaper");
+    run.signal(Signal::TERM);
+    assert_eq!(run.exit_code().await, Some(128 + 15));
+    assert_eq!(run.descendants(), [""; 0]);
+    assert_eq!(env.holder("my_app").await, None, "released");
+}
+
+/// Its command ends all the same, by the reaper of its guard.
+#[tokio::test]
+async fn tree_of_a_killed_candidate_and_guard_is_stopped() {
+    let env = TestEnv::start().await;
+    let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
+    let mut run = env.run_without_cgroup("my_app", &[], script);
+    run.wait_for_line("up").await;
+    let guard = run.guard();
+    run.signal(Signal::STOP); // both end at one instant
+    kill_process(guard, Signal::KILL).expect("a guard");
+    run.signal(Signal::KILL);
+    run.wait_for_no_descendants().await;
+}
+
 #[tokio::test]
 async fn candidate_stops_the_tree_of_a_suspended_guard() {
     let env = TestEnv::start().await;
-    let mut run = env.run("my_app", &[], "setsid sleep 1000 & echo up; sleep 1000");
+    let mut run = env.run("my_app", &[], "setsid sleep 1000 & echo up; exec sleep 1000");
     run.wait_for_line("up").await;
     kill_process(run.guard(), Signal::STOP).expect("a guard");
     run.signal(Signal::TERM);

@@ -41,8 +41,8 @@ pub struct Connection {
 /// # }
 /// ```
 ///
-/// Requires TLS of every server if an address begins with `tls://`, and uses a user and password, or
-/// a token in place of both, from a server's URL: see [`with_servers`]. With certificates in
+/// Requires TLS of every server if an address begins with `tls://`, and uses a user and password,
+/// or a token in place of both, from a server's URL: see [`with_servers`]. With certificates in
 /// `options` call [`ConnectOptions::require_tls`] too, or name them by [`TlsFiles`].
 ///
 /// Sets the event callback of `options`. A callback that was set before is **replaced**: to use

@@ -153,8 +153,8 @@ impl LockState {
         self.put(name, Some(release.expected), entry, by).await.map(drop)
     }
 
-    /// Writes an object under a condition that no object fulfils. Where there is an entry, its writer
-    /// has checked that the store respects conditions.
+    /// Writes an object under a condition that no object fulfils. Where there is an entry, its
+    /// writer has checked that the store respects conditions.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
         let (by, path) = (deadline_after(timeout), self.path_of(name)?);
         if self.store.get(&path, by).await?.is_none() {

@@ -8,11 +8,11 @@ use std::process::{ExitStatus, Stdio};
 use incumbent::sentinel::ENVIRONMENT;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::process::Command;
 
 use super::output::Tail;
 use super::processes::{CheckProcesses, RunningCheck};
 use crate::candidate::systemd;
+use crate::process::reaper;
 
 /// A shell command that is run again and again.
 pub struct CheckCommand {
@@ -28,30 +28,22 @@ impl CheckCommand {
 
     /// Runs it once. Dropping the future kills it.
     pub async fn run(&self) -> Result<(), String> {
-        loop {
-            self.processes.resumed().await;
-            let cannot = |error: io::Error| format!("cannot run the check: {error}");
-            let (mut running, output) = match self.start().map_err(cannot)? {
-                Some(started) => started,
-                None => return Err("an earlier check was killed, and has not ended".to_owned()),
-            };
-            let mut tail = Tail::default();
-            let status = watch(&mut running, output, &mut tail).await;
-            if running.end() {
-                continue; // it was killed for no fault of its own
-            }
-            return match status.map_err(cannot)? {
-                status if status.success() => Ok(()),
-                status => Err(tail.last_line().unwrap_or_else(|| describe(status))),
-            };
+        let cannot = |error: io::Error| format!("cannot run the check: {error}");
+        let Some((mut running, output)) = self.start().map_err(cannot)? else {
+            return Err("an earlier check was killed, and has not ended".to_owned());
+        };
+        let mut tail = Tail::default();
+        match watch(&mut running, output, &mut tail).await.map_err(cannot)? {
+            status if status.success() => Ok(()),
+            status => Err(tail.last_line().unwrap_or_else(|| describe(status))),
         }
     }
 
     fn start(&self) -> io::Result<Option<(RunningCheck, pipe::Receiver)>> {
         let (output, writer) = io::pipe()?;
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(output))?;
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&self.text);
+        let mut command = reaper::command(false, None);
+        command.args(["/bin/sh", "-c", &self.text]);
         for variable in &self.withheld {
             command.env_remove(variable);
         }
@@ -60,15 +52,13 @@ impl CheckCommand {
             .env_remove(ENVIRONMENT) // and register with what wraps this process
             .stdin(Stdio::null())
             .stdout(writer.try_clone()?)
-            .stderr(writer)
-            .process_group(0)
-            .kill_on_drop(true);
+            .stderr(writer);
         // Dropping the command closes its side of the pipe.
-        Ok(self.processes.start(command)?.map(|running| (running, output)))
+        Ok(self.processes.start(command.into())?.map(|running| (running, output)))
     }
 }
 
-/// Waits for the end of the shell, not of what it leaves behind.
+/// Waits for the end of the shell, and of what it leaves behind, which is killed.
 async fn watch(
     running: &mut RunningCheck,
     mut output: pipe::Receiver,
@@ -83,7 +73,7 @@ async fn watch(
                 Ok(length) if length > 0 => tail.push(&buffer[..length]),
                 _ => open = false,
             },
-            status = running.child.wait() => break status,
+            status = running.wait() => break status,
         }
     };
     // What was written before the end, but no more than a pipe holds.

@@ -4,13 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use super::messages::StopTimes;
 use crate::process::Cgroup;
-
-/// This program, even if its file was replaced or removed since.
-pub const OURSELVES: &str = "/proc/self/exe";
 
 /// The subcommand of the guard.
 pub const SUBCOMMAND: &str = "run-guard";
@@ -31,7 +28,8 @@ pub struct GuardConfig {
 }
 
 impl GuardConfig {
-    pub fn to_args(&self) -> [OsString; 6] {
+    /// `candidates`: the process group that gets the terminal back.
+    pub fn to_args(&self, candidates: Option<Pid>) -> [OsString; 7] {
         let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
         [
             self.grace.as_millis().to_string().into(),
@@ -40,10 +38,12 @@ impl GuardConfig {
             path(self.directory.clone().map(Into::into)),
             until_argument(self.until),
             path((!self.withheld.is_empty()).then(|| self.withheld.join(",").into())),
+            path(candidates.map(|group| group.as_raw_pid().to_string().into())),
         ]
     }
 
-    pub fn from_args(args: &mut impl Iterator<Item = OsString>) -> Option<Self> {
+    /// The configuration, and the process group that gets the terminal back.
+    pub fn from_args(args: &mut impl Iterator<Item = OsString>) -> Option<(Self, Option<Pid>)> {
         let mut number = || args.next()?.to_str()?.parse().ok();
         let grace = Duration::from_millis(number()?);
         let signal = Signal::from_named_raw(i32::try_from(number()?).ok()?)?;
@@ -55,7 +55,9 @@ impl GuardConfig {
         };
         let withheld = args.next()?.into_string().ok()?;
         let withheld = withheld.split(',').filter(|name| *name != "-").map(str::to_owned);
-        Some(Self { grace, signal, cgroup, directory, until, withheld: withheld.collect() })
+        let withheld = withheld.collect();
+        let candidates = Pid::from_raw(args.next()?.to_str()?.parse().unwrap_or(0));
+        Some((Self { grace, signal, cgroup, directory, until, withheld }, candidates))
     }
 }
 

@@ -8,33 +8,33 @@ use std::future::pending;
 use std::io::{self, ErrorKind, Write, stdin};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
 
 use incumbent::sentinel::ENVIRONMENT;
 
 use super::channel;
-use super::config::{GuardConfig, OURSELVES, SUBCOMMAND};
+use super::config::{GuardConfig, SUBCOMMAND};
 use super::messages::{GuardEvent, GuardRequest, StopTimes};
-use crate::candidate::{CheckProcesses, NOTIFY_SOCKET};
-use crate::output;
-use crate::process::{Cgroup, Guards, reap_one, tree};
+use crate::candidate::NOTIFY_SOCKET;
+use crate::error::{CliError, Code};
+use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
+use crate::process::{Cgroup, Terminal};
 use crate::run::deadline::DEADLINE_FILE;
 use crate::run::signals::{hung_up, suspend_self};
-use crate::run::terminal::Terminal;
 use crate::run::terms::Terms;
 use crate::run::timer::sleep_until;
 
 /// A running command with all its descendants.
 pub struct GuardHandle {
-    /// Also leads the process group of the command.
-    guard: Pid,
+    /// The parent of the guard.
+    reaper: Child,
     /// Written without waiting: a suspended guard does not read.
     requests: StdStream,
     events: Lines<BufReader<UnixStream>>,
@@ -42,17 +42,13 @@ pub struct GuardHandle {
     cgroup: Option<Cgroup>,
     /// What the guard releases if this process dies.
     terms: Option<Terms>,
-    /// The processes of the check of this candidate.
-    check: CheckProcesses,
-    /// The stop signal.
-    signal: Signal,
     /// Requests without acknowledgement, the oldest first.
     unacknowledged: VecDeque<GuardRequest>,
     /// The acknowledged schedule of the guard.
     until: Option<StopTimes>,
     /// The guard does not read requests.
     channel_full: bool,
-    /// The processes that could not be stopped.
+    /// Why the tree is not known to have ended, once it was to.
     pub left: Option<String>,
     /// The exit code of the command, once it ended.
     pub code: Option<u8>,
@@ -60,9 +56,7 @@ pub struct GuardHandle {
     interrupted: Option<Instant>,
     /// Whether the guard stops the command by its schedule.
     expired: bool,
-    /// The guards of all commands, if this one is not alone.
-    guards: Option<Guards>,
-    /// Whether the guard has ended, and left no process.
+    /// Whether no process is left.
     empty: bool,
 }
 
@@ -72,9 +66,6 @@ const INTERRUPT_WINDOW: Duration = Duration::from_secs(10);
 const GUARD_MARGIN: Duration = Duration::from_millis(10);
 /// How long to wait for killed processes: a large one takes time to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a guard takes to end that left no process, and how often to look.
-const END: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
-
 /// An event of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEvent {
@@ -87,61 +78,54 @@ pub enum CommandEvent {
     Expired,
     /// The guard was killed, and the command with it.
     Unguarded,
-    /// A process cannot be signalled.
-    Foreign,
+}
+
+/// The error after this event.
+pub fn unguarded() -> CliError {
+    CliError::new(Code::Failed, "the guard process (run-guard) was killed, and the command with it")
 }
 
 impl GuardHandle {
-    /// Starts a guard, which starts the command. `guards`: those of all commands, if several run at
-    /// a time. Such a command has no terminal and no standard input.
+    /// Starts a guard, which starts the command. `is_alone`: a command beside others has no
+    /// terminal and no standard input.
     pub fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
         terms: Option<Terms>,
         config: GuardConfig,
-        check: CheckProcesses,
-        guards: Option<Guards>,
+        is_alone: bool,
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
-        match guards {
-            Some(_) => channel::send_fd(&ours, File::open("/dev/null")?.as_fd())?,
-            None => channel::send_fd(&ours, stdin().as_fd())?,
+        match is_alone {
+            true => channel::send_fd(&ours, stdin().as_fd())?,
+            false => channel::send_fd(&ours, File::open("/dev/null")?.as_fd())?,
         }
-        let terminal = if guards.is_some() { None } else { Terminal::of_candidate() };
-        let mut guard = Command::new(OURSELVES);
+        let terminal = is_alone.then(Terminal::of_candidate).flatten();
+        let cgroup = config.cgroup.as_ref().map(Cgroup::path);
+        let mut guard = reaper::command(terminal.is_some(), cgroup);
         if terms.is_none() {
             for variable in &config.withheld {
                 guard.env_remove(variable); // a sentinel needs the credentials
             }
         }
         guard
-            .arg0("incumbent")
-            .arg(SUBCOMMAND)
-            .args(config.to_args())
+            .args([OURSELVES, SUBCOMMAND])
+            .args(config.to_args(terminal.as_ref().map(Terminal::candidates)))
             .args(command)
             .env_remove(NOTIFY_SOCKET)
             .env_remove(DEADLINE_FILE) // of an outer incumbent run
             .env_remove(ENVIRONMENT) // the command would register with what wraps this process
             .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .process_group(0);
-        let child = match &guards {
-            Some(guards) => guards.spawn(&mut guard)?,
-            None => guard.spawn()?,
-        };
-        let guard = Pid::from_child(&child);
-        if let Some(terminal) = &terminal {
-            terminal.lend(guard);
-        }
+            .stdin(Stdio::from(OwnedFd::from(theirs)));
+        let reaper = Command::from(guard).spawn()?;
         ours.set_nonblocking(true)?;
         let events = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
         let mut handle = Self {
-            guard,
+            reaper,
             requests: ours,
             events,
             terminal,
             cgroup: config.cgroup,
-            signal: config.signal,
             unacknowledged: VecDeque::new(),
             until: config.until,
             channel_full: false,
@@ -150,8 +134,6 @@ impl GuardHandle {
             interrupted: None,
             expired: false,
             terms,
-            check,
-            guards,
             empty: false,
         };
         if let (true, Some(args)) = (handle.terms.is_some(), arguments()) {
@@ -204,12 +186,15 @@ impl GuardHandle {
                     if let Some(event) = self.note(event) {
                         return event;
                     }
+                    if self.empty {
+                        break;
+                    }
                 }
                 Some(Err(_)) => {}
                 None => break,
             }
         }
-        self.kill_remaining().await;
+        self.finish();
         match self.code {
             _ if self.expired => CommandEvent::Expired,
             Some(_) => CommandEvent::Ended,
@@ -234,88 +219,73 @@ impl GuardHandle {
                     self.until = Some(until);
                 }
             }
-            GuardEvent::Foreign { pid, lasting: false } => output::note(format!(
-                "incumbent: process {pid}, which COMMAND started, runs as another user and cannot be signalled; \
-                 the term ends if this persists"
-            )),
-            GuardEvent::Foreign { lasting: true, .. } => return Some(CommandEvent::Foreign),
+            GuardEvent::Left(left) => self.left = Some(left),
         }
         None
     }
 
-    /// Sends the stop signal, kills what is left at `kill_at`, and returns when no process is left.
+    /// Sends the stop signal, kills what is left at `kill_at`, and returns when no process is left,
+    /// or when those that are have been killed for a while: see `left`.
     pub async fn stop(&mut self, kill_at: Instant) {
         self.request(GuardRequest::Stop { kill_at });
-        self.wait_for_guard(kill_at).await;
+        self.end_by(kill_at).await;
     }
 
-    /// Stops the tree without the guard, at the guard's scheduled time.
+    /// Stops the tree of a guard that does not act at its scheduled time.
     pub async fn stop_without_guard(&mut self) {
-        let signal_all = |signal| match self.guards {
-            Some(_) => tree::signal_below(self.guard, signal),
-            None => tree::signal_all(signal),
-        };
-        signal_all(self.signal);
-        signal_all(Signal::CONT); // including the guard
+        self.signal_reaper(RESUME); // the guard may be suspended
         let kill_at = self.until.map_or_else(|| BootClock.now(), |until| until.kill_at);
-        self.wait_for_guard(kill_at).await;
+        self.end_by(kill_at).await;
     }
 
-    /// Waits for the guard until `kill_at`.
-    async fn wait_for_guard(&mut self, kill_at: Instant) {
-        let too_late = sleep_until(kill_at + GUARD_MARGIN); // the guard is suspended or busy
+    /// Waits for the guard until `kill_at`, and for its reaper then.
+    async fn end_by(&mut self, kill_at: Instant) {
+        if !self.has_ended_by(kill_at + GUARD_MARGIN).await {
+            self.signal_reaper(KILL_TREE); // the guard is suspended or busy
+            self.signal_reaper(Signal::CONT);
+            self.has_ended_by(BootClock.now() + KILL_TIMEOUT).await;
+        }
+        self.finish();
+    }
+
+    /// Waits until there are no more events. Returns whether there are none.
+    async fn has_ended_by(&mut self, until: Instant) -> bool {
+        let too_late = sleep_until(until);
         tokio::pin!(too_late);
-        loop {
+        while !self.empty {
             let line = tokio::select! {
                 biased;
-                () = &mut too_late => break,
+                () = &mut too_late => return false,
                 line = self.events.next_line() => line,
             };
             let Ok(Some(line)) = line else { break };
             match line.parse() {
                 Ok(GuardEvent::Ended { code }) => self.code = Some(code),
                 Ok(GuardEvent::Empty) => self.empty = true,
+                Ok(GuardEvent::Left(left)) => self.left = Some(left),
                 _ => {}
             }
         }
-        self.kill_remaining().await;
+        true
     }
 
-    /// Kills the remaining processes; `left` names those that could not be killed.
-    async fn kill_remaining(&mut self) {
-        if let Some(guards) = self.guards.clone() {
-            return self.kill_remaining_beside(&guards).await;
+    /// Notes whether the tree has ended: only what had no child to wait for knows.
+    fn finish(&mut self) {
+        let unknown = "its guard and the reaper were killed, and may have left processes";
+        match self.empty {
+            true => self.left = None,
+            false => drop(self.left.get_or_insert_with(|| unknown.to_owned())),
         }
-        // All descendants are killed, and so is the check. One that hangs is no part of COMMAND.
-        let _pause = self.check.pause();
-        let give_up = BootClock.now() + KILL_TIMEOUT;
-        let killed = tree::kill_all(self.cgroup.as_ref(), give_up).await;
-        self.left = killed.left_outside(self.check.group());
         if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
             cgroup.remove();
         }
     }
 
-    /// The same beside other commands, whose processes are left alone.
-    async fn kill_remaining_beside(&mut self, guards: &Guards) {
-        let end = BootClock.now() + END.0;
-        let mut is_reaped = false;
-        while self.empty && !is_reaped && BootClock.now() < end {
-            is_reaped = reap_one(self.guard);
-            if !is_reaped {
-                tokio::time::sleep(END.1).await;
-            }
-        }
-        guards.forget(self.guard);
-        if !is_reaped {
-            let _pause = self.check.pause();
-            let give_up = BootClock.now() + KILL_TIMEOUT;
-            let killed = guards.kill_others(self.cgroup.as_ref(), give_up).await;
-            self.left = killed.left_outside(self.check.group());
-        }
-        if let Some(cgroup) = &self.cgroup {
-            cgroup.remove();
-        }
+    fn signal_reaper(&self, signal: Signal) {
+        // None: it has ended.
+        let pid = self.reaper.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let _ = pid.map(|pid| kill_process(pid, signal));
     }
 
     /// Suspends this process with the command, and resumes with it.
@@ -341,28 +311,14 @@ impl GuardHandle {
         self.resume();
     }
 
-    fn resume(&mut self) {
-        // A guard that ended has no group, and could not return the terminal.
-        if let Some(terminal) = &self.terminal
-            && tree::is_alive(self.guard)
-        {
-            terminal.lend(self.guard);
-        }
-        self.request(GuardRequest::Resume);
+    fn resume(&self) {
+        self.signal_reaper(RESUME);
     }
 
     /// Whether a user at the terminal ended it.
     pub fn was_interrupted(&self) -> bool {
         let recently = |at: Instant| BootClock.now().saturating_since(at) < INTERRUPT_WINDOW;
         self.interrupted.is_some_and(recently)
-    }
-}
-
-impl Drop for GuardHandle {
-    fn drop(&mut self) {
-        if let Some(guards) = &self.guards {
-            guards.forget(self.guard);
-        }
     }
 }
 

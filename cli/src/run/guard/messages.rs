@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 
+use crate::process::reaper::{EMPTY, LEFT};
+
 /// When the tree is stopped without a later request: by the stop signal, and by SIGKILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopTimes {
@@ -19,9 +21,7 @@ pub enum GuardRequest {
     /// Replaces the schedule by a later one.
     RunUntil(StopTimes),
     /// Send the stop signal now, and SIGKILL at this instant.
-    Stop {
-        kill_at: Instant,
-    },
+    Stop { kill_at: Instant },
     /// Send the stop signal now, and keep to the schedule.
     Drain,
     /// Send this signal to the command once it has a handler.
@@ -33,13 +33,12 @@ pub enum GuardRequest {
     /// The candidate's terms to release if it dies, as JSON. They replace those of earlier
     /// requests.
     Terms(String),
-    /// Stop the command's process group until `Resume`, as a terminal does.
+    /// Stop the command's process group until the reaper continues it, as a terminal does.
     Suspend,
-    Resume,
 }
 
-/// An event of the guard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An event of the guard, or of its reaper.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardEvent {
     /// The command ended with this exit code, as a shell reports it.
     Ended { code: u8 },
@@ -49,12 +48,12 @@ pub enum GuardEvent {
     Interrupted(i32),
     /// The schedule has passed: the tree is being stopped, or was not started.
     Expired,
-    /// No process of the tree is left, and the guard ends.
+    /// No process of the tree is left: its subreaper has no child to wait for.
     Empty,
+    /// These processes were killed, and have not ended yet.
+    Left(String),
     /// Acknowledges a request. Acknowledgements are in order.
     Received,
-    /// A process of the tree cannot be signalled; `lasting` if the previous check found it too.
-    Foreign { pid: i32, lasting: bool },
 }
 
 impl fmt::Display for StopTimes {
@@ -83,7 +82,6 @@ impl fmt::Display for GuardRequest {
             Self::Sentinel(args) => write!(f, "sentinel {args}"),
             Self::Terms(terms) => write!(f, "terms {terms}"),
             Self::Suspend => f.write_str("suspend"),
-            Self::Resume => f.write_str("resume"),
         }
     }
 }
@@ -104,7 +102,6 @@ impl FromStr for GuardRequest {
             ["signal", signal] => Self::Signal(number(signal)?),
             ["pass", signal] => Self::PassOn(number(signal)?),
             ["suspend"] => Self::Suspend,
-            ["resume"] => Self::Resume,
             _ => return Err(UnknownMessage),
         })
     }
@@ -117,10 +114,9 @@ impl fmt::Display for GuardEvent {
             Self::Stopped(signal) => write!(f, "stopped {signal}"),
             Self::Interrupted(signal) => write!(f, "interrupted {signal}"),
             Self::Expired => f.write_str("expired"),
-            Self::Empty => f.write_str("empty"),
+            Self::Empty => f.write_str(EMPTY),
+            Self::Left(left) => write!(f, "{LEFT} {left}"),
             Self::Received => f.write_str("received"),
-            Self::Foreign { pid, lasting: false } => write!(f, "foreign {pid}"),
-            Self::Foreign { pid, lasting: true } => write!(f, "foreign {pid} lasting"),
         }
     }
 }
@@ -135,10 +131,9 @@ impl FromStr for GuardEvent {
             ["stopped", signal] => Self::Stopped(number(signal)?),
             ["interrupted", signal] => Self::Interrupted(number(signal)?),
             ["expired"] => Self::Expired,
-            ["empty"] => Self::Empty,
+            [EMPTY] => Self::Empty,
+            [LEFT, ..] => Self::Left(rest(line)?),
             ["received"] => Self::Received,
-            ["foreign", pid] => Self::Foreign { pid: number(pid)?, lasting: false },
-            ["foreign", pid, "lasting"] => Self::Foreign { pid: number(pid)?, lasting: true },
             _ => return Err(UnknownMessage),
         })
     }
@@ -184,7 +179,6 @@ mod tests {
             GuardRequest::Sentinel(r#"["run", "a b"]"#.to_owned()),
             GuardRequest::Terms("[]".to_owned()),
             GuardRequest::Suspend,
-            GuardRequest::Resume,
         ] {
             assert_eq!(request.to_string().parse(), Ok(request));
         }
@@ -195,8 +189,7 @@ mod tests {
             GuardEvent::Expired,
             GuardEvent::Empty,
             GuardEvent::Received,
-            GuardEvent::Foreign { pid: 7, lasting: false },
-            GuardEvent::Foreign { pid: 7, lasting: true },
+            GuardEvent::Left("process 7 (a b) was killed".to_owned()),
         ] {
             assert_eq!(event.to_string().parse(), Ok(event));
         }

@@ -10,39 +10,39 @@ use std::time::Duration;
 use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper,
-    set_dumpable_behavior,
+    DumpableBehavior, Pid, Signal, WaitStatus, getpid, kill_process_group, set_dumpable_behavior,
 };
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::channel;
-use super::config::{GuardConfig, OURSELVES, until_argument};
+use super::config::{GuardConfig, until_argument};
 use super::exec;
-use super::foreign::ForeignWatch;
 use super::messages::{GuardEvent, GuardRequest};
 use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
-use crate::process::{WatchedProcess, tree};
-use crate::run::terminal::Terminal;
+use crate::process::reaper::{OURSELVES, REPORT_AFTER};
+use crate::process::tree::{self, Tree};
+use crate::process::{Terminal, WatchedProcess};
 use std::ffi::OsString;
 
 /// The maximum interval between checks of the tree.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// How long the guard tries to kill the rest; then the candidate does.
-const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Arguments: the configuration, the command and its arguments.
 pub fn watch(mut args: impl Iterator<Item = OsString>, parse: ParseArgs) -> ExitCode {
     // The command, of the same user, cannot read the credentials of the lock in its environment.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let Some(config) = GuardConfig::from_args(&mut args) else { return ExitCode::FAILURE };
+    let Some((config, candidates)) = GuardConfig::from_args(&mut args) else {
+        return ExitCode::FAILURE;
+    };
+    let terminal = candidates.and_then(Terminal::of_guard);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.and_then(|runtime| {
         runtime.block_on(async {
             // Before the command starts: a terminal may signal the group as soon as it has members.
             let signals = GuardSignals::listen()?;
-            match Guard::start(config, args, parse)? {
+            match Guard::start(config, terminal, args, parse)? {
                 Some(guard) => guard.run(signals).await,
                 None => Ok(()),
             }
@@ -61,10 +61,10 @@ struct Guard {
     config: GuardConfig,
     terminal: Option<Terminal>,
     channel: StdStream,
+    tree: Tree,
     command: Pid,
     phase: Phase,
     pending: PendingSignals,
-    watch: Option<ForeignWatch>,
     ended: bool,
     /// `None` if it was dead before it could be watched.
     candidate: Option<WatchedProcess>,
@@ -87,10 +87,11 @@ impl Guard {
     /// parent-death signal is sent when the calling thread ends.
     fn start(
         config: GuardConfig,
+        terminal: Option<Terminal>,
         args: impl Iterator<Item = OsString>,
         parse: ParseArgs,
     ) -> io::Result<Option<Self>> {
-        set_child_subreaper(Some(getpid()))?;
+        let tree = Tree::adopt()?;
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
         let input = channel::receive_fd(&channel)?;
         if config.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
@@ -99,10 +100,9 @@ impl Guard {
         }
         let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
         let until = until_argument(config.until);
-        let terminal = Terminal::of_guard();
         // The candidate made the channel.
         let candidate = socket_peercred(&channel).map_err(io::Error::from);
-        let candidate = candidate.and_then(|peer| WatchedProcess::parent(peer.pid)).ok();
+        let candidate = candidate.and_then(|peer| WatchedProcess::peer(peer.pid, &channel)).ok();
         let mut child = Command::new(OURSELVES);
         for variable in &config.withheld {
             child.env_remove(variable);
@@ -118,10 +118,10 @@ impl Guard {
             config,
             terminal,
             channel,
+            tree,
             command,
             phase: Phase::Running,
             pending: PendingSignals::default(),
-            watch: ForeignWatch::start(),
             ended: false,
             candidate,
             parse,
@@ -133,11 +133,11 @@ impl Guard {
         self.channel.set_nonblocking(true)?;
         let requests = UnixStream::from_std(self.channel.try_clone()?)?;
         let mut requests = BufReader::new(requests).lines();
-        let mut orphaned = false;
+        let (mut orphaned, mut is_left_reported) = (false, false);
         let mut next_check_timer = sleep_until(BootClock, BootClock.now());
-        let is_tree_dead = loop {
+        loop {
             if self.reap_children(&mut signals).await {
-                break true;
+                break;
             }
             if !self.ended {
                 self.pending.deliver(self.command);
@@ -147,32 +147,29 @@ impl Guard {
                 && until.ask_at <= now
                 && !self.is_stopping()
             {
-                send_event(&self.channel, GuardEvent::Expired);
+                send_event(&self.channel, &GuardEvent::Expired);
                 self.stop_tree(until.kill_at);
             }
             if let Phase::Stopping { kill_at } = self.phase
                 && kill_at <= now
             {
-                let killed = tree::kill_all(self.config.cgroup.as_ref(), now + KILL_TIMEOUT).await;
-                let left = killed.left();
-                let is_tree_dead = left.is_none();
-                self.note(killed.changed);
-                if let Some(left) = left.filter(|_| orphaned) {
+                let cgroup = self.config.cgroup.as_ref();
+                let killed = self.tree.kill_all(cgroup, now + REPORT_AFTER).await;
+                self.note(&killed.changed);
+                let Some(left) = killed.left() else { break };
+                if orphaned && !std::mem::replace(&mut is_left_reported, true) {
                     eprintln!(
                         "incumbent: some processes of the command could not be stopped: {left}"
                     );
                 }
-                break is_tree_dead;
-            }
-            if let Some(event) = self.check_foreign(now) {
-                send_event(&self.channel, event);
+                send_event(&self.channel, &GuardEvent::Left(left));
             }
             next_check_timer.reset(self.next_check(now));
             tokio::select! {
                 request = requests.next_line(), if !orphaned => match request {
                     Ok(Some(line)) => {
                         self.handle_request(&line);
-                        send_event(&self.channel, GuardEvent::Received);
+                        send_event(&self.channel, &GuardEvent::Received);
                     }
                     Ok(None) | Err(_) => {
                         orphaned = true;
@@ -180,21 +177,17 @@ impl Guard {
                     }
                 },
                 signal = signals.next() => if let Some(signal) = signal {
-                    send_event(&self.channel, GuardEvent::Interrupted(signal));
+                    send_event(&self.channel, &GuardEvent::Interrupted(signal));
                 },
                 () = &mut next_check_timer => {}
             }
-        };
+        }
         if let Some(terminal) = &self.terminal {
             terminal.give_back();
         }
-        if is_tree_dead {
-            send_event(&self.channel, GuardEvent::Empty);
-        }
+        send_event(&self.channel, &GuardEvent::Empty);
         if orphaned {
             self.remove_files();
-        }
-        if orphaned && is_tree_dead {
             self.release().await;
         }
         Ok(())
@@ -214,10 +207,10 @@ impl Guard {
         // The signal is reported before the end that it caused.
         if reaped.changed.iter().any(|(pid, _)| *pid == self.command) {
             while let Some(signal) = signals.already().await {
-                send_event(&self.channel, GuardEvent::Interrupted(signal));
+                send_event(&self.channel, &GuardEvent::Interrupted(signal));
             }
         }
-        self.note(reaped.changed);
+        self.note(&reaped.changed);
         // Descendants are stopped once the command ended.
         if self.ended && !reaped.none_left && !self.is_stopping() {
             self.stop_tree(self.grace_end());
@@ -225,26 +218,26 @@ impl Guard {
         reaped.none_left
     }
 
-    fn note(&mut self, changed: Vec<(Pid, WaitStatus)>) {
+    fn note(&mut self, changed: &[(Pid, WaitStatus)]) {
         for (pid, status) in changed {
-            if pid != self.command {
+            if *pid != self.command {
                 continue;
             }
-            if let Some(code) = tree::exit_code(status) {
+            if let Some(code) = tree::exit_code(*status) {
                 self.ended = true;
                 if status.signaled()
                     && let Some(terminal) = &self.terminal
                 {
                     terminal.restore_modes();
                 }
-                send_event(&self.channel, GuardEvent::Ended { code });
+                send_event(&self.channel, &GuardEvent::Ended { code });
             } else if let Some(signal) = status.stopping_signal()
                 && !self.is_stopping()
             {
                 if let Some(terminal) = &self.terminal {
                     terminal.give_back();
                 }
-                send_event(&self.channel, GuardEvent::Stopped(signal));
+                send_event(&self.channel, &GuardEvent::Stopped(signal));
             }
         }
     }
@@ -269,9 +262,6 @@ impl Guard {
             Ok(GuardRequest::Suspend) => {
                 let _ = kill_process_group(getpid(), Signal::TSTP);
             }
-            Ok(GuardRequest::Resume) => {
-                let _ = kill_process_group(getpid(), Signal::CONT);
-            }
             Err(_) => {}
         }
     }
@@ -289,8 +279,8 @@ impl Guard {
     /// Sends the stop signal once.
     fn drain_tree(&mut self) {
         if matches!(self.phase, Phase::Running) {
-            tree::signal_all(self.config.signal);
-            tree::signal_all(Signal::CONT); // a stopped process handles no signals
+            self.tree.signal_all(self.config.signal);
+            self.tree.signal_all(Signal::CONT); // a stopped process handles no signals
             self.phase = Phase::Draining;
         }
     }
@@ -312,13 +302,7 @@ impl Guard {
             Phase::Stopping { kill_at } => Some(kill_at),
         };
         let ready = self.pending.next_check().map(|soon| now + soon);
-        let foreign = self.watch.as_ref().map(|watch| watch.next);
-        [next, ready, foreign].into_iter().flatten().fold(now + CHECK_INTERVAL, Instant::min)
-    }
-
-    /// The event of a process that cannot be signalled.
-    fn check_foreign(&mut self, now: Instant) -> Option<GuardEvent> {
-        self.watch.as_mut()?.check(now, self.config.cgroup.as_ref())
+        [next, ready].into_iter().flatten().fold(now + CHECK_INTERVAL, Instant::min)
     }
 
     /// Removes the files that the candidate would have removed.
@@ -333,7 +317,7 @@ impl Guard {
 }
 
 /// Writes without waiting: a suspended candidate does not read.
-fn send_event(mut events: &StdStream, event: GuardEvent) {
+fn send_event(mut events: &StdStream, event: &GuardEvent) {
     // An error means that the candidate is gone, which the reader notices.
     let _ = events.write(format!("{event}\n").as_bytes());
 }

@@ -5,7 +5,8 @@
 //! answer on. When it could not renew for a retry period and its renew deadline after the last
 //! response, it reads once more, and empties the record, unless the last that it saw was another's.
 //! Its work continues until that is answered, or has hung for another renew deadline. When it is
-//! stopped, its work ends first, and it releases what it holds. What is not there it makes, at once.
+//! stopped, its work ends first, and it releases what it holds. What is not there it makes, at
+//! once.
 //!
 //! The retry period is a fifteenth of the lease, the renew deadline a third, and an answer that
 //! takes longer than 0.15 of it counts as lost: as client-go reckons from the answer and waits for

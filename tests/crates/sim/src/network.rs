@@ -120,8 +120,8 @@ impl World {
         }
     }
 
-    /// Whether it is a create over what shows nothing of the last holder's lease, whose writer knows
-    /// another TTL than the bucket's.
+    /// Whether it is a create over what shows nothing of the last holder's lease, whose writer
+    /// knows another TTL than the bucket's.
     fn rests_on_another_ttl(&self, who: usize, request: &Request) -> bool {
         let Request::Write(write) = request else { return false };
         let released = self.server.last.as_ref().is_some_and(|last| {

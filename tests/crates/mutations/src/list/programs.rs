@@ -4,6 +4,7 @@ use super::{Mutation, edit};
 use crate::instrument::Instrument::Programs;
 
 const CONNECTION: &str = "cli/src/sentinel/connection.rs";
+const TREE: &str = "cli/src/process/tree.rs";
 
 pub(super) const OF_PROGRAMS: &[Mutation] = &[
     Mutation {
@@ -19,16 +20,7 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
                 "match killed.left() {",
                 "match killed.left().filter(|_| false) {",
             ),
-            edit(
-                "cli/src/sentinel/wrap.rs",
-                "tree::kill_all(None, BootClock.now() + KILL_TIMEOUT)",
-                "tree::kill_none(BootClock.now() + KILL_TIMEOUT)",
-            ),
-            edit(
-                "cli/src/process/tree.rs",
-                "/// Sends a signal to every descendant.",
-                "/// Kills nothing.\npub async fn kill_none(_: Instant) -> Killed {\n    Killed { changed: Vec::new(), left: Vec::new() }\n}\n\n/// Sends a signal to every descendant.",
-            ),
+            edit(TREE, "            self.signal_all(Signal::KILL);\n", ""),
         ],
         noticed_by: &[Programs],
     },
@@ -48,6 +40,29 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
             "cli/src/process/pidfd.rs",
             "Some(found) if found == started =>",
             "Some(found) if found == started || started > 0 =>",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a child that /proc hides is not signalled",
+        edits: &[edit(
+            TREE,
+            "let _ = kill_process(child, signal); // not waited",
+            "Process::open(child).into_iter().for_each(|child| child.send(signal)); // not waited",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a tree counts as ended without a proof",
+        edits: &[edit("cli/src/run/guard/handle.rs", "match self.empty {", "match true {")],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a reaper leaves what a killed guard left",
+        edits: &[edit(
+            "cli/src/process/reaper.rs",
+            "        if reaped.none_left {\n            break;",
+            "        if reaped.none_left || has_ended {\n            break;",
         )],
         noticed_by: &[Programs],
     },

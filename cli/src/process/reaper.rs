@@ -1,0 +1,165 @@
+//! The parent of a tree: `run-reaper` in a list of processes.
+//!
+//! It starts one program, and ends when nothing is left of it: a guard that was killed leaves its
+//! tree to its reaper. A program of its own, it has no other children: what it finds, it may kill,
+//! and when it finds none, the tree has ended.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write, stdin};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use incumbent::clock::{BootClock, Clock};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitStatus, kill_process_group, set_dumpable_behavior,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdout};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use super::cgroup::Cgroup;
+use super::signal_set::is_in;
+use super::terminal::Terminal;
+use super::tree::{self, Tree};
+
+/// This program, even if its file was replaced or removed since.
+pub const OURSELVES: &str = "/proc/self/exe";
+/// The subcommand of this process.
+pub const SUBCOMMAND: &str = "run-reaper";
+
+/// Has the reaper move the terminal to the program, and continue it.
+pub const RESUME: Signal = Signal::USR1;
+/// Has the reaper kill all of the tree now.
+pub const KILL_TREE: Signal = Signal::USR2;
+
+/// What the reaper writes to its standard input, if that is a socket: nothing of the tree is left.
+pub const EMPTY: &str = "empty";
+/// The first word of what it writes about processes that it killed, and that have not ended.
+pub const LEFT: &str = "left";
+/// How long processes may take to end before they are reported.
+pub const REPORT_AFTER: Duration = Duration::from_secs(1);
+
+/// A reaper, to which the program and its arguments are to be added. The program gets a process
+/// group of its own; the reaper has that of this process.
+pub fn command(terminal: bool, cgroup: Option<&Path>) -> Command {
+    let mut reaper = Command::new(OURSELVES);
+    reaper.arg0("incumbent").arg(SUBCOMMAND).arg(if terminal { "terminal" } else { "-" });
+    reaper.arg(cgroup.map_or("-".as_ref(), Path::as_os_str));
+    reaper
+}
+
+/// Arguments: `terminal` or `-`, the control group or `-`, the program and its arguments.
+pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    // It has the environment of the guard, and so the credentials of the lock.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let (Some(terminal), Some(cgroup)) = (args.next(), args.next()) else {
+        return ExitCode::FAILURE;
+    };
+    let Some(program) = args.next() else { return ExitCode::FAILURE };
+    let mut command = Command::new(&program);
+    if program == OURSELVES {
+        command.arg0("incumbent");
+    }
+    command.args(args).process_group(0);
+    let cgroup = (cgroup != "-").then(|| Cgroup::at(cgroup.into()));
+    let terminal = (terminal != "-").then(Terminal::of_group).flatten();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(reap(command, cgroup, terminal))) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("incumbent: cannot run {}: {error}", program.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the program, and then kills what it leaves. Returns its exit code.
+async fn reap(
+    mut command: Command,
+    cgroup: Option<Cgroup>,
+    terminal: Option<Terminal>,
+) -> io::Result<u8> {
+    let mut tree = Tree::adopt()?;
+    let channel = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
+    let mut signals = Signals::listen()?;
+    let program = Pid::from_child(&command.spawn()?);
+    release_output();
+    let lend = || terminal.as_ref().map(|terminal| terminal.lend(program));
+    lend();
+    let mut code = None;
+    let mut note = |changed: &[(Pid, WaitStatus)]| {
+        let ended = changed.iter().filter(|(pid, _)| *pid == program);
+        code = code.or(ended.filter_map(|(_, status)| tree::exit_code(*status)).next());
+        code
+    };
+    let mut kills = false;
+    loop {
+        let reaped = tree::reap();
+        let has_ended = note(&reaped.changed).is_some();
+        if reaped.none_left {
+            break;
+        }
+        if kills || has_ended {
+            let killed = tree.kill_all(cgroup.as_ref(), BootClock.now() + REPORT_AFTER).await;
+            note(&killed.changed);
+            match killed.left() {
+                None => break,
+                Some(left) => report(&channel, &format!("{LEFT} {left}")),
+            }
+            continue;
+        }
+        tokio::select! {
+            _ = signals.child.recv() => {}
+            _ = signals.kill.recv() => kills = true,
+            _ = signals.resume.recv() => {
+                lend();
+                let _ = kill_process_group(program, Signal::CONT); // not waited for yet
+            }
+        }
+    }
+    report(&channel, EMPTY);
+    Ok(note(&[]).unwrap_or(1))
+}
+
+/// Closes the output, which the program has: who reads it does not wait for this process, which
+/// stays for as long as a process of the tree cannot be killed.
+fn release_output() {
+    if let Ok(nothing) = File::options().write(true).open("/dev/null") {
+        let _ = dup2_stdout(&nothing);
+        let _ = dup2_stderr(&nothing);
+    }
+}
+
+/// An error: the reader has ended, or there is none.
+fn report(mut channel: &UnixStream, line: &str) {
+    let _ = channel.write(format!("{line}\n").as_bytes());
+}
+
+struct Signals {
+    child: Stream,
+    resume: Stream,
+    kill: Stream,
+}
+
+impl Signals {
+    /// Survives what a terminal, or a service manager, sends to all processes of a group.
+    fn listen() -> io::Result<Self> {
+        let listen = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        for number in [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP] {
+            // A signal that was ignored at the start stays so, also in the program.
+            if !is_in(&status, "SigIgn:", number) {
+                drop(listen(number)?); // the handler stays
+            }
+        }
+        Ok(Self {
+            child: listen(Signal::CHILD)?,
+            resume: listen(RESUME)?,
+            kill: listen(KILL_TREE)?,
+        })
+    }
+}
