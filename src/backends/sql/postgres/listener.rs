@@ -151,7 +151,8 @@ async fn receive(
     (listener, notification)
 }
 
-/// Any client that may connect can send a notification: it is a reason to read the row, and no fact.
+/// Any client that may connect can send a notification: it is a reason to read the row, and no
+/// fact.
 async fn on_notification(lock: &LockState, notification: &PgNotification) {
     let payload = notification.payload();
     if let Some((name, call)) = Call::parse(payload) {
