@@ -11,12 +11,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitStatus, kill_process_group, set_dumpable_behavior,
+    DumpableBehavior, Pid, Signal, WaitStatus, kill_process, kill_process_group,
+    set_dumpable_behavior,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
@@ -50,6 +51,24 @@ pub fn command(terminal: bool, cgroup: Option<&Path>) -> Command {
     reaper.arg0("incumbent").arg(SUBCOMMAND).arg(if terminal { "terminal" } else { "-" });
     reaper.arg(cgroup.map_or("-".as_ref(), Path::as_os_str));
     reaper
+}
+
+/// Checks that a process of this program finds and may signal a child, as the end of a tree needs.
+pub fn check() -> io::Result<()> {
+    let tree = Tree::open()?;
+    // Without arguments it ends at once.
+    let mut child = Command::new(OURSELVES);
+    child.arg0("incumbent").arg(SUBCOMMAND).stdin(Stdio::null());
+    let mut child = child.spawn()?;
+    let pid = Pid::from_child(&child);
+    let is_listed = tree.children().contains(&pid);
+    let signalled = kill_process(pid, Signal::KILL);
+    child.wait()?;
+    match (signalled, is_listed) {
+        (Err(why), _) => Err(io::Error::other(format!("it may not kill a child: {why}"))),
+        (Ok(()), false) => Err(io::Error::other("/proc does not list its children")),
+        (Ok(()), true) => Ok(()),
+    }
 }
 
 /// Arguments: `terminal` or `-`, the control group or `-`, the program and its arguments.

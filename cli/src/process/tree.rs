@@ -6,8 +6,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
@@ -19,7 +17,6 @@ use rustix::process::{
 };
 
 use super::cgroup::Cgroup;
-use super::reaper::{OURSELVES, SUBCOMMAND};
 use crate::text::printable;
 
 /// The pause after a kill, before the next one of processes forked or orphaned meanwhile.
@@ -65,7 +62,7 @@ impl Tree {
         Self::open()
     }
 
-    fn open() -> io::Result<Self> {
+    pub(super) fn open() -> io::Result<Self> {
         const CHILDREN: &str = "/proc/thread-self/children";
         let open = File::open(CHILDREN);
         let children = open.map_err(|why| io::Error::new(why.kind(), format!("{CHILDREN}: {why}")));
@@ -73,7 +70,7 @@ impl Tree {
     }
 
     /// The children. One may be missing that has just been added.
-    fn children(&self) -> Vec<Pid> {
+    pub(super) fn children(&self) -> Vec<Pid> {
         let mut file = &self.children;
         let mut text = String::new();
         let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
@@ -132,24 +129,6 @@ impl Tree {
             all => shown.push(format!("and {} more", all - SHOWN)),
         }
         shown.join(", ")
-    }
-}
-
-/// Checks that a process of this program finds and may signal a child, as the end of a tree needs.
-pub fn check() -> io::Result<()> {
-    let tree = Tree::open()?;
-    // Without arguments it ends at once.
-    let mut child = Command::new(OURSELVES);
-    child.arg0("incumbent").arg(SUBCOMMAND).stdin(Stdio::null());
-    let mut child = child.spawn()?;
-    let pid = Pid::from_child(&child);
-    let is_listed = tree.children().contains(&pid);
-    let signalled = kill_process(pid, Signal::KILL);
-    child.wait()?;
-    match (signalled, is_listed) {
-        (Err(why), _) => Err(io::Error::other(format!("it may not kill a child: {why}"))),
-        (Ok(()), false) => Err(io::Error::other("/proc does not list its children")),
-        (Ok(()), true) => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use super::args::Program;
 use super::signals::Signals;
 use crate::error::{CliError, Code};
-use crate::process::{lookup, tree};
+use crate::process::{lookup, reaper};
 
 impl Program {
     /// Checks the command, and whether it could be stopped, and sets up signals. Returns the exit
@@ -20,7 +20,7 @@ impl Program {
             return Ok(Err(ExitCode::from(missing.code)));
         }
         let signals = Signals::listen()?;
-        tree::check().map_err(|why| {
+        reaper::check().map_err(|why| {
             let message = format!(
                 "COMMAND could not be stopped here: {why}; mount a /proc of this PID namespace, and \
                  allow this user kill and more descriptors"

@@ -119,7 +119,8 @@ async fn tree_of_a_killed_guard_is_stopped() {
 #[tokio::test]
 async fn lock_is_not_released_without_guard_and_reaper() {
     let env = TestEnv::start().await;
-    let mut run = env.run_without_cgroup("my_app", &[], "setsid sleep 1000 & echo up; exec sleep 1000");
+    let mut run =
+        env.run_without_cgroup("my_app", &[], "setsid sleep 1000 & echo up; exec sleep 1000");
     run.wait_for_line("up").await;
     let (guard, reaper) = run.guard_and_reaper();
     kill_process(reaper, Signal::STOP).expect("a reaper");
