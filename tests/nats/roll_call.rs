@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use incumbent::lock::{CandidateRequest, Lock, LockErrorKind};
+use incumbent::lock::{CandidateRequest, Content, Lock, LockErrorKind, Reading};
 use incumbent::nats::BucketConfig;
 use incumbent::{Role, Successor, new_election, observe};
 use incumbent_test_support::eventually;
@@ -30,6 +30,35 @@ async fn the_documented_rights_suffice() {
     })
     .await;
     assert_eq!((&*found.identity, found.role), ("first", Role::Leader));
+}
+
+/// A candidate publishes its answer with its own permissions, to an address that the caller names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_has_candidates_write_nowhere_but_to_an_inbox() {
+    let server = documented_server().await;
+    let election = start_as(&server, "candidate", "first").await;
+    let leadership = leads(&election).await;
+    let bucket = bucket_as(&server, "observer").await;
+    let observer = crate::rights::connect_as(&server, "observer").await;
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Incumbent-Within-Ms", "1");
+    for to in ["$KV.CHORIA_LEADER_ELECTION.my_app", "incumbent.CHORIA_LEADER_ELECTION.my_app"] {
+        let (call, to) = (CALLS.to_owned(), to.to_owned());
+        let headers = headers.clone();
+        observer
+            .client()
+            .publish_with_reply_and_headers(call, to, headers, "".into())
+            .await
+            .unwrap();
+    }
+    observer.client().flush().await.unwrap();
+    let lock = bucket.lock();
+    let answers = lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.unwrap();
+    assert_eq!(answers.len(), 1);
+    let Reading::Found(record) = lock.read("my_app", WITHIN).await.unwrap() else { panic!("none") };
+    let Content::Held(entry) = record.content else { panic!("{record:?}") };
+    assert_eq!(entry.mark.expect("of this library").token, Some(leadership.token()));
+    assert!(leadership.is_valid());
 }
 
 /// An election goes on without the right, with all its hints.

@@ -91,12 +91,12 @@ impl<'a> NatsElections<'a> {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
-        Ok(self.lock()?.call_roll(name, request, within).await?)
+        Ok(self.bucket.deferred(&self.session)?.lock().call_roll(name, request, within).await?)
     }
 
-    /// The lock, for what changes an election.
-    pub fn lock(&self) -> Result<Arc<dyn Lock>, CliError> {
-        Ok(Arc::new(self.bucket.deferred(&self.session)?.lock()))
+    /// The lock, for what changes an election: it has the TTL of the bucket.
+    pub async fn lock(&self) -> Result<Arc<dyn Lock>, CliError> {
+        Ok(Arc::new(self.bucket.existing(&self.session).await?.lock()))
     }
 
     /// The names that have or had an entry.

@@ -165,7 +165,7 @@ impl<'a> Elections<'a> {
     pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
         let revision = status.revision;
         let (lock, timeout) = match self {
-            Self::Nats(elections) => (elections.lock()?, elections.session.timeout()),
+            Self::Nats(elections) => (elections.lock().await?, elections.session.timeout()),
             // One that knows no object yet: there the version of the object is the revision.
             Self::Kubernetes(KubernetesElections(objects)) => (objects.lock(), objects.timeout),
             Self::Lock(elections) => (Arc::clone(&elections.lock), elections.timeout),

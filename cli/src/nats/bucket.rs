@@ -68,6 +68,11 @@ impl BucketArgs {
         Ok(Bucket::deferred(session.connection(), session.config(self.bucket()))?)
     }
 
+    /// The bucket, which must exist.
+    pub async fn existing(&self, session: &Session) -> Result<Bucket, CliError> {
+        Ok(Bucket::open_with(session.connection(), session.config(self.bucket())).await?)
+    }
+
     /// Problems of the bucket, which may be unfit for elections.
     pub async fn health(&self, session: &Session) -> Result<Vec<Finding>, CliError> {
         Ok(self.deferred(session)?.health().await?)

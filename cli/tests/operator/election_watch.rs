@@ -85,7 +85,7 @@ async fn watch_needs_only_the_rights_of_an_observer() {
     admin.out(&["kv", "put", "B", "e", "two"]);
     watch.line_with("e: two leads");
     let (line, code) = observer.refusal(&["election", "evict", "e", "--bucket", "B", "--force"]);
-    assert!(line.contains("denied") && line.contains("$KV.B.e"), "{line}");
+    assert!(line.contains("denies") && line.contains("$KV.B.e"), "{line}");
     assert_eq!(code, 5);
     assert_eq!(admin.out(&["kv", "get", "B", "e", "--raw"]), "two");
 }

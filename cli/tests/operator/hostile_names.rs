@@ -96,7 +96,7 @@ async fn cause_of_a_release_is_a_short_word() {
 async fn confirmation_shows_no_control_sequence_of_the_leader() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
-    shell.out(&["kv", "add", "B", "-q"]);
+    shell.out(&["kv", "add", "B", "--election", "-q"]);
     shell.out(&["kv", "put", "B", "e", HOSTILE]);
     let mut terminal = shell.on_terminal(&["election", "evict", "e", "--bucket", "B"]);
     terminal.wait_for("who leads e? [y/N] ");

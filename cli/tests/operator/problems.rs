@@ -32,8 +32,10 @@ async fn member_with_another_number_of_shards_says_why_it_leads_none() {
 #[tokio::test]
 async fn member_without_the_right_to_write_says_so_and_leads_once_it_has_it() {
     let server = PostgresServer::start(&[]).await;
-    // Else the first term waits for a former leader whose row was dropped with the tables.
-    let old = "UPDATE incumbent_settings SET created_at = created_at - interval '1 day'";
+    // Else the first term waits for a former leader whose row was dropped with the tables, or lost
+    // before the server was started.
+    let old = "UPDATE incumbent_settings SET created_at = created_at - interval '1 day',
+        longest_lease = '2s'";
     server.sql("postgres", &[FILE, old, "CREATE ROLE candidate LOGIN"]);
     let grant = |right: &str| {
         let grant = format!("GRANT {right} ON ALL TABLES IN SCHEMA public TO candidate");

@@ -193,7 +193,7 @@ async fn view_needs_only_the_rights_of_an_observer() {
     screen.press("\r");
     screen.wait_for(&["one", "leader", "ready"]);
     screen.press("ey");
-    screen.wait_for(&["eviction from e", "denied"]);
+    screen.wait_for(&["release of e", "denies"]);
     leader.end_with("TERM");
     screen.wait_for(&["e: one released: stopped"]);
 }

@@ -119,8 +119,11 @@ async fn tree_of_a_killed_guard_is_stopped() {
 #[tokio::test]
 async fn lock_is_not_released_without_guard_and_reaper() {
     let env = TestEnv::start().await;
-    let mut run =
-        env.run_without_cgroup("my_app", &[], "setsid sleep 1000 & echo up; exec sleep 1000");
+    let mut run = env.run_without_cgroup(
+        "my_app",
+        &[],
+        "setsid sleep 1000 2>/dev/null & echo up; exec sleep 1000",
+    );
     run.wait_for_line("up").await;
     let (guard, reaper) = run.guard_and_reaper();
     kill_process(reaper, Signal::STOP).expect("a reaper");
@@ -163,7 +166,8 @@ async fn tree_of_a_killed_candidate_and_guard_is_stopped() {
 #[tokio::test]
 async fn candidate_stops_the_tree_of_a_suspended_guard() {
     let env = TestEnv::start().await;
-    let mut run = env.run("my_app", &[], "setsid sleep 1000 & echo up; exec sleep 1000");
+    let mut run =
+        env.run("my_app", &[], "setsid sleep 1000 2>/dev/null & echo up; exec sleep 1000");
     run.wait_for_line("up").await;
     kill_process(run.guard(), Signal::STOP).expect("a guard");
     run.signal(Signal::TERM);

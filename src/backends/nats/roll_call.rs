@@ -15,6 +15,8 @@ use crate::lock::{CandidateInfo, CandidateRequest, LockError, LockErrorKind, Rol
 
 /// For how long answers are awaited, in milliseconds.
 const WITHIN: HeaderName = HeaderName::from_static("Incumbent-Within-Ms");
+/// The longest address of a reply, in bytes.
+const MAX_REPLY_LEN: usize = 255;
 /// The timeout of sending one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -46,7 +48,18 @@ pub(super) fn control_of(message: &Message) -> Option<RollCall> {
 
 fn with_request(message: &Message, request: CandidateRequest) -> Option<RollCall> {
     let within_ms = message.headers.value(WITHIN)?.parse().ok()?;
-    Some(RollCall::new(message.reply.as_ref()?.as_str(), within_ms, request))
+    Some(RollCall::new(reply_address(message.reply.as_ref()?)?, within_ms, request))
+}
+
+/// The address to which a call is answered: a subject below an inbox.
+///
+/// Whoever may call names it, and a candidate publishes to it with its own permissions, which are
+/// to write entries and more. So any other subject is refused.
+pub(super) fn reply_address(subject: &str) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'*' | b'>');
+    let (inbox, below) = subject.split_once('.')?;
+    let fits = inbox.starts_with("_INBOX") && !below.is_empty();
+    (fits && subject.len() <= MAX_REPLY_LEN && subject.bytes().all(plain)).then_some(subject)
 }
 
 pub(super) async fn call(
@@ -58,6 +71,10 @@ pub(super) async fn call(
     let connection = connected(bucket)?;
     let client = connection.client();
     let inbox = client.new_inbox();
+    if reply_address(&inbox).is_none() {
+        let what = "no roll calls: candidates answer below _INBOX alone, so let the inbox prefix of the connection begin with it";
+        return Err(LockError::new(LockErrorKind::Misconfigured, what));
+    }
     let unsent = |error: &dyn std::fmt::Display| {
         LockError::new(LockErrorKind::Unavailable, format!("cannot call the roll: {error}"))
     };
@@ -113,5 +130,34 @@ fn connected(bucket: &BucketState) -> Result<&Connection, LockError> {
     match connection.is_connected() {
         true => Ok(connection),
         false => Err(LockError::new(LockErrorKind::Unavailable, "not connected to NATS")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_go_below_an_inbox_alone() {
+        for good in ["_INBOX.x", "_INBOX_observer.abc.def"] {
+            assert_eq!(reply_address(good), Some(good));
+        }
+        let long = format!("_INBOX.{}", "x".repeat(MAX_REPLY_LEN));
+        for bad in [
+            "",
+            "_INBOX",
+            "_INBOX.",
+            "$KV.B.my_app",
+            "$JS.API.STREAM.PURGE.KV_B",
+            "incumbent.B.my_app",
+            "_INBOX.*",
+            "_INBOX.a.>",
+            "_INBOX.a b",
+            "_INBOX.a\r\n",
+            "x._INBOX.a",
+            &long,
+        ] {
+            assert_eq!(reply_address(bad), None, "{bad:?}");
+        }
     }
 }

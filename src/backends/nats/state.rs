@@ -16,7 +16,7 @@ use super::error::{BucketError, BucketErrorKind};
 use super::stream::{StreamFacts, StreamInfo};
 use super::time::since_epoch;
 use crate::backends::hint_hub::{HINT_DELAY, HintHub, Interest};
-use crate::lock::{Content, Coverage, Entry, Hint, Revision, Tombstone};
+use crate::lock::{Content, Coverage, Entry, Hint, Nonce, Revision, Tombstone};
 use crate::time::timer::deadline_after;
 
 /// How long to wait before a request about the bucket, or its creation, is repeated: a new stream
@@ -165,7 +165,9 @@ impl BucketState {
             Content::Held(Entry { mark: Some(mark), .. }) => {
                 self.known_facts().is_some_and(|facts| mark.lease > facts.lease)
             }
-            Content::Held(_) | Content::Vacant(Tombstone::Released { .. }) => false,
+            Content::Held(_) => false,
+            // Who evicts states a lease by the TTL that it knows.
+            Content::Vacant(Tombstone::Released { by, .. }) => *by == Nonce::NOBODY,
             Content::Vacant(Tombstone::Deleted | Tombstone::Expired) => true,
         };
         if doubtful {

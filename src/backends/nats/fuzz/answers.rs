@@ -10,6 +10,7 @@ use crate::backends::nats::api::{Ack, ApiFailure, decode_bytes};
 use crate::backends::nats::config::BucketConfig;
 use crate::backends::nats::connection::denied_subject;
 use crate::backends::nats::message::StoredMessage;
+use crate::backends::nats::roll_call::reply_address;
 use crate::backends::nats::stream::{StreamFacts, StreamInfo};
 use crate::backends::nats::time::since_epoch;
 
@@ -173,4 +174,15 @@ fn any_permission_error_is_parsed_or_ignored() {
             let _ = denied_subject(&String::from_utf8_lossy(&bytes));
         },
     );
+}
+
+#[test]
+fn any_reply_address_is_below_an_inbox() {
+    bolero::check!().with_type::<(u8, Text)>().for_each(|(prefix, text)| {
+        let prefix = ["", "_INBOX.", "_INBOX_a.", "$KV.B.", "$JS.API."][usize::from(*prefix) % 5];
+        let subject = format!("{prefix}{}", text.get());
+        if let Some(address) = reply_address(&subject) {
+            assert!(address.starts_with("_INBOX") && !address.contains(['*', '>', ' ']));
+        }
+    });
 }

@@ -35,8 +35,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a first write relies on a read from before a failover",
         edits: &[edit(
             "src/backends/sql/postgres/statements.rs",
-            "empty_on.filter(|_| sure)",
-            "empty_on.filter(|_| !sure)",
+            ".filter(|_| sure)",
+            ".filter(|_| !sure)",
         )],
         noticed_by: &[Databases],
     },

@@ -5,6 +5,15 @@ use crate::instrument::Instrument::{Locks, Several, Simulation, Stores, Voters};
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
+        name: "NATS: a roll call is answered wherever its caller says",
+        edits: &[edit(
+            "src/backends/nats/roll_call.rs",
+            "let fits = inbox.starts_with(\"_INBOX\") && !below.is_empty();",
+            "let fits = !inbox.is_empty() && !below.is_empty();",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
         name: "a NATS create waits by the TTL that was known before an eviction",
         edits: &[edit(
             "src/backends/nats/lock.rs",
