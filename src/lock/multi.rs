@@ -173,6 +173,14 @@ impl Lock for MultiLock {
         self.no_lock()
     }
 
+    /// On each of them.
+    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
+        for member in &self.members {
+            member.lock.check_release(name, timeout).await?;
+        }
+        Ok(())
+    }
+
     async fn notify_step_down(&self, _: &str, _: StepDownNotice) -> Result<(), LockError> {
         self.no_lock()
     }

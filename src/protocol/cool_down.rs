@@ -180,9 +180,7 @@ impl Vacancy {
     pub fn is_unknown(&self, c: &CoolDownInputs<'_>) -> bool {
         match &self.tombstone {
             None => !self.empty_is_proof,
-            Some((_, Tombstone::Deleted | Tombstone::Released { by: Nonce::NOBODY, .. })) => {
-                self.watched(c).is_none()
-            }
+            Some((_, Tombstone::Deleted)) => self.watched(c).is_none(),
             Some(_) => false,
         }
     }

@@ -117,8 +117,8 @@ What is stopped:
   if the guard is killed, COMMAND is killed with it. COMMAND runs in a control group (version 2) \
   if one can be created. Processes started by another service (docker run, systemd-run, ssh) are \
   not descendants, and continue. A process of another user (sudo) cannot be signalled unless \
-  incumbent is root: this is reported, and the term ends if it persists. If a process is left \
-  nevertheless, incumbent reports it, exits with 1 and does not release the lock.
+  incumbent is root or COMMAND has a control group. If a process is left at the end of a term, \
+  incumbent names it, exits with 1 and does not release the lock.
 
 Signals:
   SIGUSR1, SIGUSR2 and SIGHUP are forwarded to COMMAND once it has a handler for them; without \

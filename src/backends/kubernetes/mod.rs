@@ -34,8 +34,9 @@
 //! A deleted object leaves nothing behind. The candidate that creates it again therefore waits out
 //! a full lease before it leads, also when there has never been a leader, unless an operator
 //! declared the object new ([`ResourceLock::create`]); client-go's candidates do not wait. To move
-//! the leadership, release the lock instead, or empty `holderIdentity`: a leader that observes the
-//! change steps down, and its successor waits out a lease.
+//! the leadership, evict the leader instead ([`Lock::evict`](crate::lock::Lock::evict)): it steps
+//! down when it observes this, and its successor waits for its lease. client-go's candidates take
+//! an emptied `holderIdentity` at once.
 //!
 //! # Leader for life
 //! [`leader_for_life`] is a different mechanism: an object that the leader's pod owns, without a
