@@ -81,7 +81,7 @@ impl MemberOptions {
             Err(code) => return Ok(code),
         };
         if let SelectedLock::ForLife(_) = self.lock.at().await? {
-            let message = "a set cannot be used with --kind for-life: its shards have leases";
+            let message = "a set cannot be used with --kind for-life, as its shards have leases: use `incumbent life`";
             return Err(CliError::new(Code::Usage, message));
         }
         if let Form::Once(file) = &mut self.form {
