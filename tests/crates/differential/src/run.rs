@@ -55,7 +55,6 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
         let made = began.elapsed();
         store.bring_back(Upheaval::Remade).await;
         keys.iter_mut().for_each(|key| key.store_is_back((made, began.elapsed())));
-        read_each(&*store, &keys).await;
     }
     let mut upheavals = store.upheavals().iter().cycle();
     loop {
@@ -76,7 +75,6 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
                 let made = began.elapsed();
                 store.bring_back(*upheaval).await;
                 keys.iter_mut().for_each(|key| key.store_is_back((made, began.elapsed())));
-                read_each(&*store, &keys).await;
             }
             Upheaval::Killed => {
                 keys.iter_mut().for_each(Key::loses_hearing);
@@ -98,14 +96,6 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
                 keys.iter_mut().for_each(|key| key.loses_server(false));
             }
         }
-    }
-}
-
-/// A candidate that has found nothing in what was there before must read again before it creates.
-async fn read_each(store: &dyn Store, keys: &[Key]) {
-    for key in keys {
-        let read = store.lock().read(&key.name, Duration::from_secs(20)).await;
-        read.expect("the store is back");
     }
 }
 

@@ -103,9 +103,16 @@ impl Instrument {
             ],
             Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
             Self::Decisions => &["test", "--all-features", "--lib", "--", "protocol::", "set::"],
-            Self::Locks => {
-                &["test", "--all-features", "--test", "nats", "--", "lock::", "queue_groups::"]
-            }
+            Self::Locks => &[
+                "test",
+                "--all-features",
+                "--test",
+                "nats",
+                "--",
+                "lock::",
+                "queue_groups::",
+                "roll_call::a_call",
+            ],
             Self::Elections => &["test", "--all-features", "--test", "memory"],
             Self::Several => &["test", "--all-features", "--test", "multi_lock", "--", "needs::"],
             Self::Records => &["test", "--all-features", "--lib", "--", "kubernetes::"],
