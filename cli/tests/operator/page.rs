@@ -109,6 +109,7 @@ async fn page_shows_changes_of_leadership_live() {
         browser.press("\u{e007}");
         browser.wait_for_text(&["To the deadline", "host-3 leader, ready"]);
         browser.press("\u{e00c}");
+        browser.wait_for("document.activeElement.matches('#rows a')"); // the title has its name too
         browser.wait_for("document.activeElement.textContent === 'billing'");
     }
     browser.press("\u{e007}");
