@@ -127,6 +127,7 @@ impl Instrument {
                 "fresh::",
                 "record::",
                 "conditional",
+                "an_eviction_leaves_a_holder_that_nobody_renews",
                 "a_renewal_does_not_bring_a_deleted_object_back",
                 "a_lease_of_coordinated_elections_is_left_alone",
                 "a_pod_with_the_leaders_name_is_not_the_leader",
