@@ -145,7 +145,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// [`release`](Self::release), as far as an entry is there to try it on. Default: a release of
     /// a revision that no entry has.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
-        let (by, left, cause, to) = (Nonce(0), Duration::ZERO, "", None);
+        let (by, left, cause, to) = (Nonce::NOBODY, Duration::ZERO, "", None);
         let release = Release { expected: NO_REVISION, by, left, cause, to, timeout };
         match self.release(name, release).await {
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::{Cause, new_election};
-use incumbent_test_support::{Proxy, Request};
+use incumbent_test_support::{Proxy, Request, eventually};
 
 use crate::conformance::{leads, lost, sees, working};
 use crate::env::{KEY, TestEnv, lock_at};
@@ -18,6 +18,10 @@ fn is_create(request: &Request) -> bool {
 
 fn is_renewal(request: &Request) -> bool {
     request.subject == KEY && request.header("Incumbent-Token").is_some()
+}
+
+fn is_read(request: &Request) -> bool {
+    request.subject.starts_with("$JS.API.STREAM.MSG.GET.")
 }
 
 fn is_release(request: &Request) -> bool {
@@ -83,6 +87,30 @@ async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_entry() {
     let mut trap = proxy.lose_reply(is_release);
     let (_, ()) = tokio::join!(trap.sprung(), first.stop());
     drop(leads(&second).await);
+}
+
+/// A silence is no refusal: a leader whose first read on a connection gets no reply finds, with the
+/// next one, the renewal whose reply is lost thereafter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_read_after_a_reconnect_costs_no_term() {
+    let env = TestEnv::with_ttl(TTL).await;
+    let proxy = Proxy::start(env.server.address());
+    let lock = lock_at(&proxy.url()).await;
+    let election = working(new_election("my_app", lock).identity("only")).start().unwrap();
+    let leadership = leads(&election).await;
+    let mut lost_read = proxy.lose_reply(is_read);
+    proxy.cut();
+    lost_read.sprung().await;
+    let mut lost_renewal = proxy.lose_reply(is_renewal);
+    lost_renewal.sprung().await;
+    let landed = env.message().await.expect("the renewal stands").sequence;
+    eventually("a renewal over the one whose reply was lost", async || {
+        let stands = env.message().await?.sequence;
+        (stands > landed).then_some(())
+    })
+    .await;
+    assert!(leadership.is_valid());
+    assert_eq!(election.token(), Some(leadership.token()));
 }
 
 /// A release that never arrives costs the lease and no more.

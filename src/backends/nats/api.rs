@@ -336,13 +336,10 @@ impl Api {
                     .to_owned(),
                 None,
             ),
-            RequestFailure::Denied(subject) => {
-                let subject = subject.map_or_else(|| "its subject".to_owned(), |s| s.to_string());
-                (
-                    format!("the server denies the permission to publish to {subject}; grant it"),
-                    None,
-                )
-            }
+            RequestFailure::Denied(subject) => (
+                format!("the server denies the permission to publish to {subject}; grant it"),
+                None,
+            ),
             RequestFailure::Malformed(error) => {
                 ("the client cannot send the request".to_owned(), Some(error.into()))
             }

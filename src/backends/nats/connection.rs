@@ -22,7 +22,7 @@ const EVENT_CAPACITY: usize = 256;
 /// Every function of this module accepts a plain [`async_nats::Client`] as well. The difference
 /// matters when permissions are missing: the server reports a denied request separately, only to
 /// the connection's event callback, so with a plain client a denied request looks like a request
-/// without a response.
+/// without a response. A candidate with such a client must be permitted to read.
 #[derive(Debug, Clone)]
 pub struct Connection {
     client: Client,
@@ -142,7 +142,7 @@ impl Connection {
                 Ok(Err(NoReply::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
                 Err(_) => Err(RequestFailure::TimedOut(timeout)),
             },
-            () = events.publish_denied(&subject) => Err(RequestFailure::Denied(Some(subject))),
+            () = events.publish_denied(&subject) => Err(RequestFailure::Denied(subject)),
         }
     }
 }
@@ -172,8 +172,8 @@ pub(super) enum RequestFailure {
     Disconnected,
     /// Not delivered: the subject has no subscribers.
     NoResponders,
-    /// Not delivered: the server denies the permission to publish to this subject, if it is known.
-    Denied(Option<Subject>),
+    /// Not delivered: the server denies the permission to publish to this subject.
+    Denied(Subject),
     /// Not sent: too large, or an invalid subject.
     Malformed(PublishError),
     /// Possibly sent.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::api::ApiFailure;
 use super::codec;
 use super::config;
-use super::connection::RequestFailure;
 use super::message::Expiry;
 use super::state::BucketState;
 use super::stream::{Cluster, StreamInfo};
@@ -215,9 +214,6 @@ async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
                 keys.push(name.to_owned());
             }
             Ok(_) | Err(ApiFailure::Server(_)) => {} // deleted in the meantime
-            Err(ApiFailure::Request(RequestFailure::Denied(_) | RequestFailure::TimedOut(_))) => {
-                return Some(Finding::Unread);
-            }
             Err(_) => return Some(Finding::Unread),
         }
     }

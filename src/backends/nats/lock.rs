@@ -191,33 +191,12 @@ impl NatsLock {
         if !inner.can_read() {
             return Err(self.unreadable(name));
         }
-        // Without a permission watch, a denied read looks like a read without a response: until one
-        // read has a response, a second request tells the two apart.
-        let unconfirmed = !inner.has_read();
-        let turn = inner.first_read.lock();
-        let first =
-            if unconfirmed { tokio::time::timeout(timeout / 4, turn).await.ok() } else { None };
-        let answer = if unconfirmed && !inner.has_read() {
-            Box::pin(self.last_message_or_denied(name, timeout * 3 / 4)).await
-        } else {
-            drop(first); // the other reads need no turn
-            inner.api.last_message(name, timeout).await
-        };
-        match answer {
-            Ok(message) => {
-                if unconfirmed {
-                    inner.set_readable(true);
-                }
-                Ok(Some(message))
-            }
-            Err(ApiFailure::Server(error)) if error.err_code == code::NO_MESSAGE => {
-                if unconfirmed {
-                    inner.set_readable(true);
-                }
-                Ok(None)
-            }
+        let epoch = inner.api.connection.epoch();
+        match inner.api.last_message(name, timeout).await {
+            Ok(message) => Ok(Some(message)),
+            Err(ApiFailure::Server(error)) if error.err_code == code::NO_MESSAGE => Ok(None),
             Err(ApiFailure::Request(RequestFailure::Denied(_))) => {
-                inner.set_readable(false);
+                inner.reads_denied(epoch);
                 Err(self.unreadable(name))
             }
             Err(failure) => {
@@ -225,39 +204,6 @@ impl NatsLock {
                     inner.mark_stale();
                 }
                 Err(inner.api.lock_error(failure, &format!("read of {name}"), false))
-            }
-        }
-    }
-
-    /// Reads the last message. A read without a response, while another request has one, counts as
-    /// denied.
-    async fn last_message_or_denied(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<StoredMessage, ApiFailure> {
-        let inner = self.state();
-        let half = timeout / 2;
-        let get = inner.api.last_message(name, timeout);
-        let probe = async {
-            tokio::time::sleep(half).await;
-            inner.api.info(timeout - half).await.is_ok()
-        };
-        tokio::pin!(get, probe);
-        let mut others_respond = false;
-        loop {
-            tokio::select! {
-                answer = &mut get => return match answer {
-                    Err(ApiFailure::Request(RequestFailure::TimedOut(_))) if others_respond =>
-                        Err(ApiFailure::Request(RequestFailure::Denied(None))),
-                    answer => answer,
-                },
-                answered = &mut probe, if !others_respond => {
-                    if !answered {
-                        return get.await;
-                    }
-                    others_respond = true;
-                }
             }
         }
     }

@@ -45,15 +45,10 @@ pub(super) struct BucketState {
     stale: AtomicBool,
     /// Counts what a create must not rely on the known TTL for.
     doubts: AtomicU64,
-    /// The connection, counted from 1, on which a read was denied; 0: none.
+    /// The connection, counted from 1, on which the server denied a read; 0: none.
     unreadable: AtomicU64,
     /// The permits of reads in flight.
     pub(super) read_permits: tokio::sync::Semaphore,
-    /// Held by the first read on a connection: of thousands, one finds out for all whether reads
-    /// get responses.
-    pub(super) first_read: tokio::sync::Mutex<()>,
-    /// The connection on which a read got a response; 0: none.
-    readable: AtomicU64,
 }
 
 /// The hints and reads of an election.
@@ -93,8 +88,6 @@ impl BucketState {
             doubts: AtomicU64::new(0),
             unreadable: AtomicU64::new(0),
             read_permits: tokio::sync::Semaphore::new(MAX_READS),
-            first_read: tokio::sync::Mutex::default(),
-            readable: AtomicU64::new(0),
         }
     }
 
@@ -289,26 +282,16 @@ impl BucketState {
         }
     }
 
-    /// Returns whether reads are permitted, as far as known on this connection.
+    /// Returns whether reads are permitted, as far as the server has said on this connection.
     pub(super) fn can_read(&self) -> bool {
         self.unreadable.load(Ordering::Relaxed) != self.api.connection.epoch().saturating_add(1)
     }
 
-    /// Returns whether a read got a response on this connection.
-    pub(super) fn has_read(&self) -> bool {
-        self.readable.load(Ordering::Relaxed) == self.api.connection.epoch().saturating_add(1)
-    }
-
-    pub(super) fn set_readable(&self, readable: bool) {
-        let epoch = self.api.connection.epoch().saturating_add(1);
-        let (set, clear) = if readable {
-            (&self.readable, &self.unreadable)
-        } else {
+    /// Notes that the server has denied a read on the connection of this epoch.
+    pub(super) fn reads_denied(&self, epoch: u64) {
+        if self.unreadable.swap(epoch.saturating_add(1), Ordering::Relaxed) <= epoch {
             warn!(bucket = %self.config.name, "permission to read denied: unknown outcomes cannot be verified");
-            (&self.unreadable, &self.readable)
-        };
-        set.store(epoch, Ordering::Relaxed);
-        clear.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Sends a hint to the subscribers of `name`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Coverage, Lock, LockErrorKind, Reading};
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
-use incumbent_test_support::{Server, ServerBuilder};
+use incumbent_test_support::{Proxy, Server, ServerBuilder};
 
 use super::*;
 
@@ -76,19 +76,33 @@ async fn a_missing_right_to_read_is_reported() {
     let rights = r#"{ deny: ["$JS.API.STREAM.MSG.GET.>"] }"#;
     let server = server(rights, ALL).start().await;
     made_by_admin(&server).await;
-    let told = nats::connect(server.url(), user("a")).await.unwrap();
-    let untold = user("a").connect(server.url()).await.unwrap();
-    for bucket in [Bucket::open(told, "B").await.unwrap(), Bucket::open(untold, "B").await.unwrap()]
-    {
-        let lock = bucket.lock();
-        assert!(lock.capabilities().can_read);
-        let denied = lock.read("a", BRIEF).await.unwrap_err();
-        assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
-        assert!(!lock.capabilities().can_read);
-        // The other locks of the bucket know it as well, and send no request.
-        assert!(!bucket.lock().capabilities().can_read);
-        assert_eq!(bucket.lock().read("b", BRIEF).await.unwrap_err().kind(), LockErrorKind::Denied);
-    }
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let bucket = Bucket::open(connection, "B").await.unwrap();
+    let lock = bucket.lock();
+    assert!(lock.capabilities().can_read);
+    let denied = lock.read("a", BRIEF).await.unwrap_err();
+    assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+    assert!(!lock.capabilities().can_read);
+    // The other locks of the bucket know it as well, and send no request.
+    assert!(!bucket.lock().capabilities().can_read);
+    assert_eq!(bucket.lock().read("b", BRIEF).await.unwrap_err().kind(), LockErrorKind::Denied);
+}
+
+/// What the server did not say is no refusal, even where other requests get responses.
+#[tokio::test]
+async fn a_read_without_a_response_is_not_denied() {
+    let server = Server::start().await;
+    let admins = made_by_admin(&server).await.lock();
+    admins.write("a", entry(1, 1, None)).await.unwrap();
+    let proxy = Proxy::start(server.address());
+    let connection = nats::connect(proxy.url(), user("admin")).await.unwrap();
+    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let mut lost = proxy.lose_reply(|request| request.subject.contains(".MSG.GET."));
+    let (read, ()) = tokio::join!(lock.read("a", BRIEF), async { drop(lost.sprung().await) });
+    let unavailable = read.unwrap_err();
+    assert_eq!(unavailable.kind(), LockErrorKind::Unavailable, "{unavailable}");
+    assert!(lock.capabilities().can_read);
+    found(&lock, "a").await;
 }
 
 #[tokio::test]

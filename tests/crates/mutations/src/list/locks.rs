@@ -14,6 +14,15 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
+        name: "NATS: a read without a response counts as refused",
+        edits: &[edit(
+            "src/backends/nats/lock.rs",
+            "Err(ApiFailure::Request(RequestFailure::Denied(_))) => {",
+            "Err(ApiFailure::Request(RequestFailure::Denied(_) | RequestFailure::TimedOut(_))) => {",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
         name: "a NATS create waits by the TTL that was known before an eviction",
         edits: &[edit(
             "src/backends/nats/lock.rs",
