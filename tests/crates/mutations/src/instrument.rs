@@ -205,6 +205,7 @@ impl Instrument {
                 "guard::",
                 "host::",
                 "messages::",
+                "sandbox::",
                 "tree::nothing_is_released",
                 "tree::process_left_behind",
             ],
