@@ -139,15 +139,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
-        name: "a watched holder is waited for by one's own lease, not by its",
-        edits: &[edit(
-            "src/protocol/cool_down.rs",
-            "Until::new(seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)",
-            "Until::new(seen.at + c.lease, SeenLease)",
-        )],
-        noticed_by: &[Simulation],
-    },
-    Mutation {
         name: "entries do not live as long as their writer's cool-down",
         edits: &[edit(
             "src/protocol/context.rs",
