@@ -6,17 +6,14 @@ use std::time::Duration;
 use backon::{ConstantBuilder, Retryable};
 use futures_util::future::BoxFuture;
 use incumbent::CandidateInfo;
-use incumbent::lock::Tombstone;
 use incumbent::lock::{
-    CandidateRequest, Content, HintSink, Lock, LockError, LockErrorKind, Reading, Record,
-    Subscription,
+    CandidateRequest, HintSink, Lock, LockError, LockErrorKind, Reading, Record, Subscription,
 };
 use tokio::sync::mpsc;
 
-use super::status::{ElectionStatus, Holder, LeaderStatus};
+use super::status::{ElectionStatus, LeaderStatus};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
-use crate::time_format;
 
 /// The pause before a request to an unavailable lock is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -93,31 +90,7 @@ impl LockElections {
 
     fn status_of(&self, name: &str, record: Record) -> ElectionStatus {
         let expires = self.lock.capabilities().expires_entries;
-        let state = match record.content {
-            Content::Held(entry) => LeaderStatus::Held(Holder {
-                leader: entry.identity.to_string(),
-                // The first write of a term has no token yet: its revision is the token.
-                token: (entry.mark.as_ref())
-                    .map(|mark| mark.token.map_or(record.revision.0, |token| token.0)),
-                since: entry
-                    .mark
-                    .as_ref()
-                    .and_then(|mark| time_format::from_unix_ms(mark.since_unix_ms)),
-                lease: Some(entry.ttl).filter(|_| !expires),
-                ttl: Some(entry.ttl),
-                advertisement: entry.advertisement,
-                writes: entry.mark.as_ref().map(|mark| mark.write.number),
-                pod: None,
-            }),
-            Content::Vacant(tombstone) => LeaderStatus::Vacant(
-                match &tombstone {
-                    Tombstone::Released { cause, .. } => cause.as_deref().unwrap_or("released"),
-                    Tombstone::Expired => "expired",
-                    Tombstone::Deleted => "evicted",
-                }
-                .to_owned(),
-            ),
-        };
+        let state = LeaderStatus::of(record.content, record.revision.0, expires);
         ElectionStatus {
             election: name.to_owned(),
             revision: record.revision.0,

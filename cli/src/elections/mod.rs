@@ -14,4 +14,4 @@ pub use self::changes::Handover;
 pub use self::nats::unmarked;
 pub use self::selected::{Elections, Watcher};
 pub use self::status::{EXPIRED, ElectionStatus, Holder, LeaderStatus, PodInfo, Position, shown};
-pub use self::watcher::Update;
+pub use self::watcher::{Hint, Update};

@@ -6,15 +6,16 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use incumbent::lock::{CandidateRequest, Lock, read_cause};
-use incumbent::nats::Finding;
-use incumbent::{Advertisement, CandidateInfo};
+use incumbent::CandidateInfo;
+use incumbent::lock::{CandidateRequest, Lock};
+use incumbent::nats::{self, Finding};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::status::{ElectionStatus, Holder, LeaderStatus, Position};
-use super::watcher::Update;
+use super::status::{ElectionStatus, LeaderStatus, Position};
+use super::watcher::{Hint, Update};
 use crate::error::{CliError, Code};
+use crate::lock_args::check_name;
 use crate::nats::{BucketArgs, Session};
 use crate::text::one_line;
 use crate::time_format;
@@ -131,6 +132,8 @@ impl<'a> NatsElections<'a> {
         let doing = format!("election {name}");
         let last = self.store.stream.get_last_raw_message_by_subject(&subject);
         match self.session.request(&doing, last).await {
+            // A name with a wildcard is none of an election.
+            Ok(message) if message.subject.as_str() != subject => Ok(None),
             Ok(message) => Ok(Some(of_message(
                 name,
                 message.sequence,
@@ -212,28 +215,32 @@ impl NatsWatcher {
             if !self.stored {
                 return Update::Recheck; // received before it is stored or refused
             }
-            if let Some(status) = self.status_of(&message) {
-                return Update::Status(status);
+            if let Some(hint) = self.hint_of(&message) {
+                return Update::Hint(hint);
             }
         }
     }
 
-    fn status_of(&self, message: &Message) -> Option<ElectionStatus> {
+    fn hint_of(&self, message: &Message) -> Option<Hint> {
         let headers = message.headers.as_ref()?;
         let header = |name: &str| headers.get(name).map(|value| value.as_str());
         // Step-down notices arrive here too, and are not stored.
         if header("Nats-Stream") != Some(&self.stream) {
             return None;
         }
-        let revision = header("Nats-Sequence").and_then(|text| text.parse().ok())?;
+        let number = |name| header(name).and_then(|text| text.parse::<u64>().ok());
+        let revision = number("Nats-Sequence")?;
+        let previous = number("Nats-Last-Sequence").filter(|previous| *previous > 0);
         let name = message.subject.as_str().strip_prefix(&self.prefix)?;
+        check_name(name).ok()?;
         let now = OffsetDateTime::now_utc();
         let time = header("Nats-Time-Stamp").and_then(time_format::parse).unwrap_or(now);
-        Some(of_message(name, revision, time, headers, &message.payload))
+        let status = of_message(name, revision, time, headers, &message.payload);
+        Some(Hint { status, previous })
     }
 }
 
-/// Parses the message of an entry.
+/// Decodes the message of an entry.
 fn of_message(
     election: &str,
     revision: u64,
@@ -241,28 +248,6 @@ fn of_message(
     headers: &HeaderMap,
     value: &[u8],
 ) -> ElectionStatus {
-    let header = |name: &str| headers.get(name).map(|value| value.as_str());
-    let number = |name: &str| header(name).and_then(|text| text.parse::<u64>().ok());
-    let state = match (header("Nats-Marker-Reason"), header("KV-Operation")) {
-        (Some("MaxAge"), _) => LeaderStatus::Vacant("expired".to_owned()),
-        (Some(_), _) => LeaderStatus::Vacant("evicted".to_owned()),
-        (None, Some("DEL" | "PURGE")) => LeaderStatus::Vacant(match header("Incumbent-Release") {
-            Some(cause) => read_cause(cause).as_deref().unwrap_or("released").to_owned(),
-            None => "evicted".to_owned(),
-        }),
-        _ => {
-            // The write that creates the entry has no token yet: its revision is the token.
-            let token =
-                header("Incumbent-Write").map(|_| number("Incumbent-Token").unwrap_or(revision));
-            LeaderStatus::Held(Holder {
-                since: number("Incumbent-Since").and_then(time_format::from_unix_ms),
-                ttl: number("Incumbent-Lease").map(Duration::from_millis),
-                advertisement: header("Incumbent-Advertisement")
-                    .and_then(Advertisement::from_json)
-                    .map(Arc::new),
-                ..Holder::new(String::from_utf8_lossy(value), token)
-            })
-        }
-    };
+    let state = LeaderStatus::of(nats::decode(headers, value), revision, true);
     ElectionStatus { election: election.to_owned(), revision, written: Some(written), state }
 }

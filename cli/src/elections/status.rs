@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::Advertisement;
+use incumbent::lock::{Content, Tombstone};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -17,7 +18,7 @@ pub const EXPIRED: &str = "expired";
 const COARSENESS: Duration = Duration::from_secs(1);
 
 /// The last write to an election.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElectionStatus {
     pub election: String,
     pub revision: u64,
@@ -70,6 +71,38 @@ pub struct PodInfo {
     pub gone: bool,
     /// The UID of the lock.
     pub lock: String,
+}
+
+impl LeaderStatus {
+    /// What the content of an entry states. `expires`: the lock ends the terms of holders that do
+    /// not renew.
+    pub fn of(content: Content, revision: u64, expires: bool) -> Self {
+        let entry = match content {
+            Content::Held(entry) => entry,
+            Content::Vacant(tombstone) => {
+                return Self::Vacant(match tombstone {
+                    Tombstone::Released { cause, .. } => {
+                        cause.as_deref().unwrap_or("released").to_owned()
+                    }
+                    Tombstone::Expired => EXPIRED.to_owned(),
+                    Tombstone::Deleted => "evicted".to_owned(),
+                });
+            }
+        };
+        let mark = entry.mark.as_ref();
+        Self::Held(Holder {
+            since: mark.and_then(|mark| time_format::from_unix_ms(mark.since_unix_ms)),
+            lease: Some(entry.ttl).filter(|_| !expires),
+            ttl: if expires { mark.map(|mark| mark.lease) } else { Some(entry.ttl) },
+            advertisement: entry.advertisement,
+            writes: mark.map(|mark| mark.write.number).filter(|_| !expires),
+            // The first write of a term has no token yet: its revision is the token.
+            ..Holder::new(
+                &*entry.identity,
+                mark.map(|mark| mark.token.map_or(revision, |token| token.0)),
+            )
+        })
+    }
 }
 
 impl Holder {

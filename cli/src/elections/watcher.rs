@@ -11,10 +11,20 @@ use crate::error::CliError;
 /// The pause before a failed watch is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// What a message states of a write, which anybody may have sent who may publish beside the lock.
+#[derive(Debug)]
+pub struct Hint {
+    pub status: ElectionStatus,
+    /// The write before it to the same election.
+    pub previous: Option<u64>,
+}
+
 /// An update of a watcher.
 pub enum Update {
     /// An entry was written, or exists.
     Status(ElectionStatus),
+    /// A write that is to be confirmed.
+    Hint(Hint),
     /// Something may have changed: read again.
     Recheck,
     /// The watch failed for now.

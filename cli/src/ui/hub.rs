@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::about::{About, Page};
 use super::updates::{self, Updates};
+use crate::elections::ElectionStatus;
 use crate::error::{CliError, Code};
 use crate::view::{Answer, Asked, Model, Moment, Observation};
 
@@ -202,7 +203,8 @@ impl Shared {
         }
         let Some(model) = model else { return };
         let written = match &observed {
-            Observation::Written(status) => Some(status.election.clone()),
+            Observation::Written(ElectionStatus { election, .. })
+            | Observation::One { election, .. } => Some(election.clone()),
             Observation::All(..) | Observation::Unchanged(_) => None,
         };
         let is_all = matches!(observed, Observation::All(..));

@@ -34,6 +34,8 @@ const KEPT: Duration = Duration::from_secs(600);
 enum How {
     /// As it was written.
     Live,
+    /// By a read right after it was written.
+    Confirmed,
     /// By a read, at some time after it was written.
     Read,
     /// By a read that found no entry.
@@ -82,6 +84,13 @@ impl Model {
     pub fn observe(&mut self, observed: Observation, now: Moment) -> Vec<Transition> {
         match observed {
             Observation::Written(status) => self.take(status, now, How::Live).into_iter().collect(),
+            Observation::One { status: Some(status), is_new, .. } => {
+                let how = if is_new { How::Confirmed } else { How::Read };
+                self.take(status, now, how).into_iter().collect()
+            }
+            Observation::One { election, status: None, .. } => {
+                self.lose(&election, now).into_iter().collect()
+            }
             Observation::All(statuses, read) => {
                 self.read_began = Some(read.began);
                 self.take_all(statuses, now)
@@ -103,29 +112,33 @@ impl Model {
             statuses.iter().map(|status| status.election.clone()).collect();
         let mut seen: Vec<Transition> =
             statuses.into_iter().filter_map(|status| self.take(status, now, How::Read)).collect();
-        let gone: Vec<ElectionStatus> = (self.elections.values())
-            .filter(|known| known.holder().is_some() && !there.contains(known.name()))
-            .map(|known| known.status.clone())
-            .collect();
-        for status in gone {
-            let state = LeaderStatus::Vacant(self.origin.cause_of_absence.to_owned());
-            let status = ElectionStatus { state, written: Some(now.wall), ..status };
-            seen.extend(self.take(status, now, How::Absent));
-        }
-        for known in self.elections.values_mut() {
-            match there.contains(known.name()) {
-                true => known.gone_since = None,
-                false => _ = known.gone_since.get_or_insert(now.at),
-            }
-        }
+        let names = self.elections.keys().filter(|name| !there.contains(*name));
+        let gone: Vec<String> = names.cloned().collect();
+        seen.extend(gone.iter().flat_map(|name| self.lose(name, now)));
         self.is_complete = true;
+        seen
+    }
+
+    /// An election has no entry.
+    fn lose(&mut self, name: &str, now: Moment) -> Option<Transition> {
+        let known = self.elections.get_mut(name)?;
+        let since = *known.gone_since.get_or_insert(now.at);
+        known.holder()?;
+        let state = LeaderStatus::Vacant(self.origin.cause_of_absence.to_owned());
+        let status = ElectionStatus { state, written: Some(now.wall), ..known.status.clone() };
+        let seen = self.take(status, now, How::Absent);
+        if let Some(known) = self.elections.get_mut(name) {
+            known.gone_since = Some(since);
+        }
         seen
     }
 
     fn take(&mut self, mut status: ElectionStatus, now: Moment, how: How) -> Option<Transition> {
         let before = self.elections.remove(&status.election);
-        // Reads and updates may arrive out of order.
+        // A write that is told may be an old one, while a read is always later than what was
+        // learned before: a lower revision is that of a lock that was made anew, or restored.
         if let Some(known) = &before
+            && how == How::Live
             && (known.status.revision > status.revision
                 || known.status.revision == status.revision && known.holder().is_none())
         {
@@ -195,7 +208,7 @@ impl Model {
     fn deadline(&self, status: &ElectionStatus, now: Moment, how: How) -> Option<Deadline> {
         let holder = status.holder()?;
         let lease = holder.ttl.or(holder.lease).or(self.origin.lease)?;
-        let age = status.written.filter(|_| how != How::Live).map(|written| now.age(written));
+        let age = status.written.filter(|_| how == How::Read).map(|written| now.age(written));
         let left = lease.saturating_sub(age.unwrap_or_default());
         Some(Deadline { at: time_format::after(now.at, left), lease })
     }

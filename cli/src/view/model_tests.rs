@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use incumbent::lock::{Nonce, Pause, Role, Standing};
+use incumbent::lock::{MemberLoad, Nonce, Pause, Role, Standing};
 use time::OffsetDateTime;
 
 use super::*;
@@ -140,6 +140,25 @@ fn age_of_a_write_that_was_read_counts() {
     let status = scene.status(held("a", 1, None), Some(MS));
     scene.read_all(vec![status], MS + LEASE / 4);
     assert_eq!(scene.view().remaining(scene.at(MS + LEASE / 4)), Some(LEASE * 3 / 4));
+}
+
+/// A lock that was made anew, or restored, has lower revisions; a message may only be late.
+#[test]
+fn lower_revision_counts_if_it_was_read() {
+    let mut scene = Scene::new(BUCKET);
+    scene.revision = 100;
+    scene.write(held("a", 101, None), MS, MS);
+    scene.revision = 1;
+    assert!(scene.write(held("late", 2, None), MS, MS).is_empty());
+    let read = scene.read(held("b", 3, None), MS * 2);
+    assert_eq!(read[0].before.as_ref().map(|before| &*before.leader), Some("a"));
+    assert_eq!(scene.view().holder().map(|holder| &*holder.leader), Some("b"));
+    scene.revision = 0;
+    let status = scene.status(held("c", 1, None), Some(MS));
+    let one = |status| Observation::One { election: "e".to_owned(), status, is_new: true };
+    assert_eq!(scene.model.observe(one(Some(status)), scene.at(MS * 3)).len(), 1);
+    let lost = scene.model.observe(one(None), scene.at(MS * 4));
+    assert_eq!(lost[0].outcome().err(), Some(EXPIRED));
 }
 
 #[test]
@@ -286,12 +305,17 @@ fn sets_are_found_by_their_shards() {
         let at = scene.at(MS);
         scene.model.observe(Observation::Written(status), at);
     }
-    let json = scene.model.json(scene.at(MS));
-    assert_eq!(json["sets"].as_array().map(Vec::len), Some(1));
-    let set = &json["sets"][0];
-    assert_eq!(
-        (&set["set"], &set["shards"], &set["imbalance"]),
-        (&"s".into(), &5.into(), &2.0.into())
-    );
-    assert_eq!(set["leaderless"], serde_json::json!([3]));
+    let shown = |scene: &Scene| {
+        let sets = scene.model.json(scene.at(MS))["sets"].clone();
+        assert_eq!(sets.as_array().map(Vec::len), Some(1));
+        let set = &sets[0];
+        assert_eq!((&set["set"], &set["imbalance"]), (&"s".into(), &2.0.into()));
+        (set["shards"].clone(), set["leaderless"].clone())
+    };
+    assert_eq!(shown(&scene), (4.into(), json!([])), "those that have an entry");
+    let mut member = CandidateInfo::new("b", Nonce(1));
+    member.load = Some(MemberLoad::new(5, 1));
+    let at = scene.at(MS);
+    scene.model.take_roll("s.4", vec![member], at);
+    assert_eq!(shown(&scene), (5.into(), json!([3])), "as a member states");
 }

@@ -39,6 +39,13 @@ impl Origin {
 pub enum Observation {
     /// A write to one election, right after it.
     Written(ElectionStatus),
+    /// One election by a read: `None` if it has no entry.
+    One {
+        election: String,
+        status: Option<ElectionStatus>,
+        /// Whether it was read right after it was written.
+        is_new: bool,
+    },
     /// All elections of the view that have an entry, with their last writes.
     All(Vec<ElectionStatus>, Read),
     /// Nothing but what has been observed.

@@ -1,9 +1,13 @@
 //! What is read of the elections of a lock, as it comes in.
 //!
+//! Observations are in their order: one by a read is always later than all before it.
+//!
 //! Polling finds what no watcher reports: an entry that expired without a marker, changes during a
 //! lost connection, and all changes of a lock without hints. Where one request shows that nothing
 //! was missed, a poll is that request alone.
 
+use std::collections::VecDeque;
+use std::future::ready;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,6 +26,8 @@ const WITH_UPDATES: Duration = Duration::from_secs(5);
 const WITHOUT_UPDATES: Duration = Duration::from_secs(1);
 /// How many named elections are read concurrently.
 const READS: usize = 32;
+/// How long hints are collected, so that many elections are read together.
+const COLLECT: Duration = Duration::from_millis(10);
 /// How long a write that the lock has may be on its way.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
@@ -50,6 +56,9 @@ enum Answer {
     All(Option<Position>, Vec<ElectionStatus>),
 }
 
+/// An election, and its last write by a read.
+type Confirmed = (String, Option<ElectionStatus>);
+
 /// The elections of a lock, or some of them by name.
 pub struct Source<'a> {
     elections: &'a Elections<'a>,
@@ -61,6 +70,11 @@ pub struct Source<'a> {
     /// When the last poll began, and how long the last one took that has ended.
     polled: (Instant, Duration),
     heard: Heard,
+    /// The read that confirms hints, and when it begins if it is not under way.
+    confirm: Option<BoxFuture<'a, Result<Vec<Confirmed>, CliError>>>,
+    confirm_at: Option<Instant>,
+    /// Observations that are to be returned.
+    ready: VecDeque<Observation>,
     /// Whether writes were missed since the last read.
     has_missed: bool,
     /// The position that the watcher has to reach before `due`.
@@ -88,6 +102,9 @@ impl<'a> Source<'a> {
             poll,
             polled,
             heard,
+            confirm: None,
+            confirm_at: None,
+            ready: VecDeque::new(),
             has_missed: false,
             awaited: None,
             due: None,
@@ -107,13 +124,31 @@ impl<'a> Source<'a> {
     /// An error does not end the source: the next call continues. Cancel safe.
     pub async fn next(&mut self) -> Result<Observation, CliError> {
         loop {
+            if let Some(observation) = self.ready.pop_front() {
+                return Ok(observation);
+            }
+            if let Some(confirm) = &mut self.confirm {
+                let read = confirm.await;
+                self.confirm = None;
+                match read {
+                    Ok(read) => read.into_iter().for_each(|read| self.on_confirmed(read)),
+                    Err(failure) => {
+                        self.heard.forget();
+                        self.has_missed = true;
+                        return Err(failure);
+                    }
+                }
+                continue;
+            }
             if let Some(poll) = &mut self.poll {
                 let answer = poll.await;
                 self.poll = None;
                 self.polled.1 = self.polled.0.elapsed();
-                if let Some(observation) = self.on_answer(answer?) {
-                    return Ok(observation);
-                }
+                self.on_answer(answer?);
+                continue;
+            }
+            if self.confirm_at.is_some_and(|at| at <= Instant::now()) {
+                self.begin_confirm();
                 continue;
             }
             if let Some(position) = self.awaited
@@ -136,17 +171,26 @@ impl<'a> Source<'a> {
                 }
                 _ = self.ticks.tick() => self.begin_poll(),
                 update = self.watcher.next() => match update {
-                    Update::Status(status) => {
+                    Update::Status(status) if self.includes(&status) => {
+                        return Ok(Observation::Written(status));
+                    }
+                    Update::Hint(hint) if self.includes(&hint.status) => {
                         let was_complete = self.heard.is_complete();
-                        self.heard.wrote(&status.election, status.revision);
+                        let renewed = self.heard.hint(hint);
                         self.has_missed |= was_complete && !self.heard.is_complete();
-                        if self.includes(&status) {
+                        if let Some(status) = renewed {
                             return Ok(Observation::Written(status));
                         }
+                        if self.heard.unconfirmed().len() > 0 {
+                            self.confirm_at.get_or_insert_with(|| Instant::now() + COLLECT);
+                        }
                     }
+                    Update::Status(_) | Update::Hint(_) => {}
                     Update::Recheck => self.begin_read_soon(),
                     Update::Failed(failure) => return Err(failure),
                 },
+                // No more hints are there.
+                () = ready(()), if self.confirm_at.is_some() => self.begin_confirm(),
             }
         }
     }
@@ -156,27 +200,53 @@ impl<'a> Source<'a> {
         self.polled.1
     }
 
-    fn on_answer(&mut self, answer: Answer) -> Option<Observation> {
+    fn on_answer(&mut self, answer: Answer) {
         match answer {
             Answer::All(position, all) => {
+                for status in &all {
+                    let (vacancies, _) = self.heard.confirm(&status.election, Some(status));
+                    self.ready.extend(vacancies.into_iter().map(Observation::Written));
+                }
                 // A watch of one election hears no others.
                 let position = position.filter(|_| self.is_of_all());
-                self.heard.listed(all.iter().map(|status| &*status.election), position);
-                Some(Observation::All(all, self.read()))
+                self.heard.listed(&all, position);
+                self.confirm_at = None;
+                let read = self.read();
+                self.ready.push_back(Observation::All(all, read));
             }
             Answer::Position(position) => {
                 let verdict = position.map(|position| (position, self.heard.compare(position)));
                 match verdict {
-                    Some((_, Verdict::Known)) => return Some(Observation::Unchanged(self.read())),
+                    Some((_, Verdict::Known)) => {
+                        let read = self.read();
+                        self.ready.push_back(Observation::Unchanged(read));
+                    }
                     Some((position, Verdict::Behind)) => {
                         self.awaited = Some(position);
                         self.due = Some(Instant::now() + CATCH_UP);
                     }
                     Some((_, Verdict::Unknown)) | None => self.begin_read(),
                 }
-                None
             }
         }
+    }
+
+    fn on_confirmed(&mut self, (election, status): Confirmed) {
+        let (vacancies, is_new) = self.heard.confirm(&election, status.as_ref());
+        self.ready.extend(vacancies.into_iter().map(Observation::Written));
+        self.ready.push_back(Observation::One { election, status, is_new });
+    }
+
+    /// Reads the elections of the hints that have to be confirmed.
+    fn begin_confirm(&mut self) {
+        self.confirm_at = None;
+        let elections = self.elections;
+        let read = move |name: String| async move {
+            let status = elections.read(&name).await?;
+            Ok((name, status))
+        };
+        let reads: Vec<_> = self.heard.unconfirmed().cloned().map(read).collect();
+        self.confirm = Some(Box::pin(stream::iter(reads).buffered(READS).try_collect()));
     }
 
     /// The read that has ended.

@@ -75,6 +75,9 @@ async fn cause_of_a_release_is_a_short_word() {
         let mut headers = async_nats::HeaderMap::new();
         headers.insert("KV-Operation", "DEL");
         headers.insert("Incumbent-Release", cause);
+        headers.insert("Incumbent-Version", "1");
+        headers.insert("Incumbent-By", "00000000000000aa");
+        headers.insert("Incumbent-Left", "0");
         let subject = format!("$KV.E.{name}");
         let sent = context.publish_with_headers(subject, headers, "".into()).await;
         sent.expect("it is sent").await.expect("it is stored");

@@ -300,9 +300,13 @@ impl Running {
     }
 
     pub fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
+        let id = self.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("kill");
         assert!(sent.success());
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 }
 

@@ -81,6 +81,7 @@ pub use crate::backends::health::Severity;
 #[doc(no_inline)]
 pub use async_nats;
 pub use bucket::Bucket;
+pub use codec::decode;
 #[cfg(feature = "url")]
 pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
