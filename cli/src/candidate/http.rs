@@ -18,7 +18,7 @@ use super::leader_wait::{LeaderWait, MAX_WAIT};
 use super::started::{Started, StartedElection};
 use crate::background::BackgroundTask;
 use crate::error::CliError;
-use crate::http::{Extent, Flags, HttpListener, ServedHttp};
+use crate::http::{Access, Extent, Flags, GuardedRoutes, HttpListener, ServedHttp};
 use crate::lock_args::LockArgs;
 use crate::{time_format, ui};
 
@@ -45,25 +45,30 @@ impl Server {
     pub async fn start(
         address: &str,
         token_file: Option<&Path>,
+        advertised: Option<&str>,
         page: Option<&LockArgs>,
     ) -> Result<Self, CliError> {
-        let listener = HttpListener::bind(HTTP, address, token_file).await?;
+        let listener = HttpListener::bind(HTTP, address, token_file, advertised).await?;
         let started = Started::default();
         let (metrics, upkeep) = metrics()?;
-        let mut routes = Router::new()
-            .route("/leader", get(leader))
+        let state = HttpState { started: Arc::clone(&started) };
+        let leader = Router::new().route("/leader", get(leader)).with_state(state.clone());
+        let probes = Router::new()
             .route("/redirect/{*path}", any(redirect))
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/healthz", get(healthz))
-            .with_state(HttpState { started: Arc::clone(&started) })
-            .merge(metrics)
-            .merge(http_actions::routes(Arc::clone(&started), listener.rights.clone()));
+            .with_state(state);
+        let guard = &listener.guard;
+        let mut routes = GuardedRoutes::default()
+            .with(guard, Access::Public, probes)
+            .with(guard, Access::Read, leader.merge(metrics))
+            .with(guard, Access::Act, http_actions::routes(Arc::clone(&started)));
         let mut follows = None;
         if let Some(lock) = page {
             let (page, task) = ui::page_of(lock, &listener, HTTP)?;
-            routes =
-                routes.route("/ui", get(async || Redirect::temporary("ui/"))).nest("/ui/", page);
+            let to_page = Router::new().route("/ui", get(async || Redirect::temporary("ui/")));
+            routes = routes.with(guard, Access::Public, to_page).nest("/ui/", page);
             follows = Some(task);
         }
         let serves = listener.serve(routes);

@@ -62,6 +62,11 @@ pub struct CandidateArgs {
     /// or the lock was unreachable for longer than a lease. These return one line with the reason.
     /// GET /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
     ///
+    /// A request of a page of another site is refused (403), and one by a name that is not of this
+    /// host: an IP address, localhost, the name of the host and that of --advertise are, and at an
+    /// address that is not a loopback address also names without a dot and those below .svc,
+    /// .cluster.local and .internal. /livez, /readyz, /healthz and /redirect answer every request.
+    ///
     /// POST /resign, /move, /move?to=IDENTITY, /move?site=SITE, /stand-aside and /stand-ready act
     /// on this candidate, and return one line: 409 if it does not lead, or refuses to move. They
     /// need the socket unix:PATH, which is created for this user alone (mode 600), or the token of
@@ -181,8 +186,9 @@ impl CandidateArgs {
         Timing::new(options, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
             Some(address) => {
-                let page = self.http_ui.then_some(lock);
-                Some(http::Server::start(address, self.http_token_file.as_deref(), page).await?)
+                let (token, page) = (self.http_token_file.as_deref(), self.http_ui.then_some(lock));
+                let advertised = self.advertise.as_deref();
+                Some(http::Server::start(address, token, advertised, page).await?)
             }
             None => None,
         };

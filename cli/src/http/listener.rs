@@ -4,11 +4,10 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use axum::Router;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::connections;
-use super::rights::Rights;
+use super::guard::{Guard, GuardedRoutes, Rights};
 use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
 use crate::text::one_line;
@@ -34,10 +33,10 @@ enum Socket {
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket that listens, and who may act.
+/// A socket that listens, and what it answers.
 pub struct HttpListener {
     socket: Socket,
-    pub rights: Rights,
+    pub guard: Guard,
 }
 
 /// It serves until it is dropped.
@@ -47,10 +46,12 @@ pub struct ServedHttp {
 }
 
 impl HttpListener {
+    /// `advertised`: the address at which clients reach this process.
     pub async fn bind(
         flags: Flags,
         address: &str,
         token_file: Option<&Path>,
+        advertised: Option<&str>,
     ) -> Result<Self, CliError> {
         let address = Address::parse(flags.address, address)?;
         let rights = match (&address, token_file) {
@@ -79,7 +80,8 @@ impl HttpListener {
                 Socket::Unix(UnixListener::from_std(socket)?, file)
             }
         };
-        let listener = Self { socket, rights };
+        let is_exposed = matches!(address, Address::Tcp(address) if !address.ip().is_loopback());
+        let listener = Self { socket, guard: Guard::new(rights, is_exposed, advertised) };
         match listener.port() {
             // The port that was chosen, if it was 0.
             Some(address) => tracing::info!(%address, "serving HTTP"),
@@ -97,7 +99,8 @@ impl HttpListener {
     }
 
     /// Serves these routes.
-    pub fn serve(self, routes: Router) -> ServedHttp {
+    pub fn serve(self, routes: GuardedRoutes) -> ServedHttp {
+        let routes = routes.into_router();
         let (serves, file) = match self.socket {
             Socket::Tcp(socket) => (tokio::spawn(connections::serve(socket, routes)), None),
             Socket::Unix(socket, file) => {

@@ -1,9 +1,9 @@
-//! HTTP servers: bounded connections, and who may act.
+//! HTTP servers: bounded connections, and which requests are answered.
 
 mod connections;
+mod guard;
 mod listener;
-mod rights;
 
 pub use self::connections::Extent;
+pub use self::guard::{Access, Guard, GuardedRoutes, Rights};
 pub use self::listener::{Flags, HttpListener, ServedHttp};
-pub use self::rights::{Rights, check};

@@ -13,7 +13,7 @@ use tokio::sync::SetOnce;
 use crate::background::BackgroundTask;
 use crate::candidate::{HTTP, Health, metrics, respond};
 use crate::error::CliError;
-use crate::http::{HttpListener, ServedHttp};
+use crate::http::{Access, GuardedRoutes, HttpListener, ServedHttp};
 
 /// What is served once the lock was reached.
 struct StartedSet {
@@ -33,16 +33,20 @@ pub struct Server {
 impl Server {
     /// Must be called before the member starts, which looks for a metrics recorder once.
     pub async fn start(address: &str) -> Result<Self, CliError> {
-        let listener = HttpListener::bind(HTTP, address, None).await?;
+        let listener = HttpListener::bind(HTTP, address, None, None).await?;
         let started = Started::default();
         let (metrics, upkeep) = metrics()?;
-        let routes = Router::new()
-            .route("/shards", get(shards))
+        let shards = Router::new().route("/shards", get(shards)).with_state(Arc::clone(&started));
+        let probes = Router::new()
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/healthz", get(healthz))
-            .with_state(Arc::clone(&started))
-            .merge(metrics);
+            .with_state(Arc::clone(&started));
+        let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, probes).with(
+            &listener.guard,
+            Access::Read,
+            shards.merge(metrics),
+        );
         Ok(Self { started, _serves: listener.serve(routes), _upkeep: upkeep })
     }
 

@@ -60,7 +60,7 @@ impl SetInfo {
     }
 
     fn print(&self, view: &SetView) -> Result<(), CliError> {
-        let (shards, members) = (view.shards.len(), view.members.len());
+        let (shards, members) = (view.number, view.members.len());
         output::line(format!(
             "Set {}: {shards} shards, {members} members, imbalance {}",
             output::bold(&self.name),
@@ -94,8 +94,8 @@ impl SetInfo {
         let columns = ["member", "leads", "weight", "standing", "shards"];
         output::table(columns, view.members.iter().map(member))?;
         output::line("")?;
-        let rows = view.shards.iter().enumerate().map(|(shard, leader)| {
-            let (leader, token) = match leader {
+        let rows = (0..view.number).map(|shard| {
+            let (leader, token) = match view.leaders.get(&shard) {
                 Some((leader, token)) => (leader.clone(), token.map(|token| token.to_string())),
                 None => ("none".to_owned(), None),
             };
@@ -115,11 +115,12 @@ impl SetInfo {
                 "resizing": member.resizing,
             })
         };
-        let shards = view.shards.iter().enumerate().map(|(shard, leader)| {
+        let shards = (0..view.number).map(|shard| {
+            let leader = view.leaders.get(&shard);
             json!({
                 "shard": shard,
-                "leader": leader.as_ref().map(|(leader, _)| leader),
-                "token": leader.as_ref().and_then(|(_, token)| *token),
+                "leader": leader.map(|(leader, _)| leader),
+                "token": leader.and_then(|(_, token)| *token),
             })
         });
         output::json(&json!({

@@ -16,11 +16,13 @@ use time::{OffsetDateTime, SignedDuration};
 use tokio::sync::Semaphore;
 
 use super::hub::Hub;
-use super::{access, events, files, reader};
+use super::reader::{self, not_shown};
+use super::updates::as_text;
+use super::{events, files};
 use crate::elections::{Holder, PodInfo};
 use crate::error::{CliError, Code};
 use crate::history::Recording;
-use crate::http::{Extent, Rights};
+use crate::http::{Access, Extent, Guard, GuardedRoutes};
 use crate::view::{Answer, Asked};
 
 /// The most bytes of the body of a request: names and identities.
@@ -31,17 +33,18 @@ const READS: usize = 2;
 /// How far back a page reads a recording.
 const RECORDED: SignedDuration = SignedDuration::days(31);
 
-/// A recording, and how often it may be read at once.
+/// A recording, which elections of it are shown, and how often it may be read at once.
 #[derive(Clone)]
 struct Reads {
     recording: Recording,
+    hub: Hub,
     at_once: Arc<Semaphore>,
 }
 
 type Failure = (StatusCode, Json<Value>);
 
 /// All routes of the page.
-pub fn routes(hub: Hub, recording: Option<Recording>, rights: Rights) -> Router {
+pub fn routes(hub: Hub, recording: Option<Recording>, guard: &Guard) -> GuardedRoutes {
     let mut data =
         Router::new().route("/api/events", get(follow)).route("/api/roll-call", post(call_roll));
     if hub.allows_changes() {
@@ -50,19 +53,20 @@ pub fn routes(hub: Hub, recording: Option<Recording>, rights: Rights) -> Router 
             .route("/api/move", post(hand_over))
             .route("/api/pause", post(pause));
     }
-    let mut data = data.with_state(hub);
+    let mut data = data.with_state(hub.clone());
     if let Some(recording) = recording {
-        let reads = Reads { recording, at_once: Arc::new(Semaphore::new(READS)) };
+        let reads = Reads { recording, hub, at_once: Arc::new(Semaphore::new(READS)) };
         data = data.merge(Router::new().route("/api/history", post(history)).with_state(reads));
     }
-    let data = data
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn(allow_time))
-        .route_layer(middleware::from_fn_with_state(rights, access::check));
-    files::routes().merge(data).layer(middleware::map_response(async |mut response: Response| {
+    let data = data.layer(DefaultBodyLimit::max(MAX_BODY)).layer(middleware::from_fn(allow_time));
+    let headers = middleware::map_response(async |mut response: Response| {
         response.headers_mut().extend(files::HEADERS);
         response
-    }))
+    });
+    GuardedRoutes::default()
+        .with(guard, Access::Public, files::routes())
+        .with(guard, Access::ReadWithToken, data)
+        .map(|routes| routes.layer(headers))
 }
 
 /// Keeps the connection for as long as a request may take.
@@ -91,7 +95,8 @@ async fn follow(
 struct Question {
     election: String,
     leader: Option<String>,
-    token: Option<u64>,
+    /// As text: a number of a page is exact up to 2^53 only.
+    token: Option<String>,
     pod: Option<Pod>,
     /// The candidate to move to.
     to: Option<String>,
@@ -135,10 +140,13 @@ async fn pause(State(hub): State<Hub>, body: Body) -> Result<Json<Value>, Failur
 /// What was recorded of an election: the fields of `election history -o json`, or `null`.
 async fn history(State(reads): State<Reads>, body: Body) -> Result<Json<Value>, Failure> {
     let question = parsed(body)?;
+    if !reads.hub.shows(&question.election) {
+        return Err(failed(&not_shown(&question.election)));
+    }
     let _permit = reads.at_once.acquire().await; // never closed
     let since = OffsetDateTime::now_utc().checked_sub(RECORDED);
     match reads.recording.history(&question.election, since).await {
-        Ok(history) => Ok(Json(history.map_or(Value::Null, |history| history.json()))),
+        Ok(history) => Ok(Json(history.map_or(Value::Null, |history| as_text(history.json())))),
         Err(failure) => Err(failed(&failure)),
     }
 }
@@ -151,8 +159,13 @@ impl Question {
         let pod = self.pod.take().map(|Pod { uid, lock }| {
             Box::new(PodInfo { uid, phase: String::new(), gone: false, lock })
         });
-        Ok(Holder { pod, ..Holder::new(leader, self.token) })
+        let token = self.token.take().map(|token| token.parse().map_err(|_| missing_token()));
+        Ok(Holder { pod, ..Holder::new(leader, token.transpose()?) })
     }
+}
+
+fn missing_token() -> Failure {
+    refused(StatusCode::BAD_REQUEST, "token: the digits of a token, or null")
 }
 
 fn parsed(body: Body) -> Result<Question, Failure> {

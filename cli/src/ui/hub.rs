@@ -92,6 +92,12 @@ impl Hub {
         self.shared.known().about.page.changes
     }
 
+    /// Whether the page shows this election.
+    pub fn shows(&self, election: &str) -> bool {
+        let names = &self.shared.known().about.names;
+        names.is_empty() || names.iter().any(|name| name == election)
+    }
+
     /// Sends a request to the lock.
     pub async fn ask(&self, election: String, asked: Asked) -> Result<Answer, CliError> {
         let (answer, answered) = oneshot::channel();

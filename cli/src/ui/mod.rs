@@ -1,7 +1,6 @@
 //! `incumbent ui`: the elections of a lock, live on a web page.
 
 mod about;
-mod access;
 mod api;
 mod events;
 mod files;
@@ -21,7 +20,7 @@ use crate::background::BackgroundTask;
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
 use crate::history::Recording;
-use crate::http::{Flags, HttpListener, Rights};
+use crate::http::{Flags, GuardedRoutes, HttpListener, Rights};
 use crate::lock_args::LockArgs;
 use crate::output;
 use crate::view::Source;
@@ -53,11 +52,12 @@ pub struct Ui {
     /// file is read at the start, and refused if all users may access it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let the page evict and move leaders, and pause and resume elections.
-    #[arg(long, requires = "token_file")]
+    /// Let the page evict and move leaders, and pause and resume elections. Requires --token-file,
+    /// or a Unix socket, which is created for this user alone.
+    #[arg(long)]
     allow_changes: bool,
     /// A file of `incumbent record`: the details of an election show what it recorded in the last
-    /// 31 days.
+    /// 31 days. Only the selected elections are shown.
     #[arg(long, value_name = "FILE")]
     recording: Option<PathBuf>,
 }
@@ -68,8 +68,13 @@ impl Ui {
             Some(file) => Some(Recording::open(file).await?),
             None => None,
         };
-        let listener = HttpListener::bind(FLAGS, &self.listen, self.token_file.as_deref()).await?;
+        let token = self.token_file.as_deref();
+        let listener = HttpListener::bind(FLAGS, &self.listen, token, None).await?;
         check_exposure(&listener, FLAGS)?;
+        if self.allow_changes && matches!(listener.guard.rights, Rights::Nobody) {
+            let message = "--allow-changes: add --token-file, or use --listen unix:PATH";
+            return Err(CliError::new(Code::Usage, message));
+        }
         // A lock that cannot be read is reported now, not on the page.
         let lock = {
             let elections = Elections::open_for(&self.lock, &self.names).await?;
@@ -82,8 +87,8 @@ impl Ui {
         };
         let page = Page { changes: self.allow_changes, recording: recording.is_some() };
         let (hub, follows) = start(self.lock, self.names, page);
-        let rights = listener.rights.clone();
-        let _serves = listener.serve(api::routes(hub, recording, rights));
+        let routes = api::routes(hub, recording, &listener.guard);
+        let _serves = listener.serve(routes);
         let mut follows = BackgroundTask(follows);
         output::line(format!("{lock}: serving the elections at {at}"))?;
         tokio::select! {
@@ -99,10 +104,10 @@ pub fn page_of(
     lock: &LockArgs,
     listener: &HttpListener,
     flags: Flags,
-) -> Result<(axum::Router, BackgroundTask), CliError> {
+) -> Result<(GuardedRoutes, BackgroundTask), CliError> {
     check_exposure(listener, flags)?;
     let (hub, follows) = start(lock.clone(), Vec::new(), Page::default());
-    let routes = api::routes(hub, None, listener.rights.clone());
+    let routes = api::routes(hub, None, &listener.guard);
     Ok((routes, BackgroundTask(follows)))
 }
 
@@ -115,7 +120,7 @@ fn start(lock: LockArgs, names: Vec<String>, page: Page) -> (Hub, JoinHandle<()>
 /// Refuses an address that others reach without a token.
 fn check_exposure(listener: &HttpListener, flags: Flags) -> Result<(), CliError> {
     let is_local = listener.port().is_none_or(|address| address.ip().is_loopback());
-    match &listener.rights {
+    match &listener.guard.rights {
         Rights::Nobody if !is_local => {
             let Flags { address, token_file } = flags;
             let message = format!(

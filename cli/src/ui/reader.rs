@@ -191,7 +191,7 @@ fn log(election: &str, outcome: &Outcome) {
     }
 }
 
-fn not_shown(election: &str) -> CliError {
+pub fn not_shown(election: &str) -> CliError {
     CliError::new(Code::NotFound, format!("election {election}: this page does not show it"))
 }
 

@@ -105,7 +105,7 @@ impl Updates {
             "transitions": transitions,
         });
         changes["sets"] = sets.unwrap_or(Value::Null);
-        Some(event("changes", &changes))
+        Some(event("changes", changes))
     }
 
     /// The sets, if they are others than those that were sent last.
@@ -152,12 +152,12 @@ pub fn snapshot(about: &About, model: Option<&Model>, now: Moment) -> String {
         everything["transitions"] = model.transitions().map(Transition::json).collect();
         everything["sets"] = sets(model);
     }
-    event("snapshot", &everything)
+    event("snapshot", everything)
 }
 
 /// That the lock cannot be read, or can be again.
 pub fn failing(reason: Option<&str>) -> String {
-    event("failing", &json!({ "reason": reason }))
+    event("failing", json!({ "reason": reason }))
 }
 
 /// The sets, with as many shards without a leader as a page names.
@@ -184,6 +184,28 @@ fn fields(known: &ElectionView, now: Moment) -> (Value, u64) {
 }
 
 /// A server-sent event. JSON has no line breaks.
-fn event(name: &str, data: &Value) -> String {
-    format!("event: {name}\ndata: {}\n\n", plain_json(data.to_string()))
+fn event(name: &str, data: Value) -> String {
+    format!("event: {name}\ndata: {}\n\n", plain_json(as_text(data).to_string()))
+}
+
+/// With tokens and revisions as text: a number of a page is exact up to 2^53 only.
+pub fn as_text(mut data: Value) -> Value {
+    let mut waiting = vec![&mut data];
+    while let Some(value) = waiting.pop() {
+        match value {
+            Value::Array(all) => waiting.extend(all),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match value {
+                        Value::Number(number) if name == "token" || name == "revision" => {
+                            *value = Value::String(number.to_string());
+                        }
+                        _ => waiting.push(value),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    data
 }

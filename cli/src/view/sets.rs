@@ -1,11 +1,11 @@
-//! The sets of a view, as their shards show them.
+//! The sets of a view, as their members and their shards show them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::election::ElectionView;
-use super::shards::{SetView, shard_of};
+use super::shards::{MAX_SHARDS, SetView, shard_of, stated};
 use crate::elections::ElectionStatus;
 
 /// A set whose shards are among the elections.
@@ -36,7 +36,8 @@ pub fn sets<'a>(elections: impl Iterator<Item = &'a ElectionView> + Clone) -> Ve
     found.into_iter().map(|set| summary(set, elections.clone())).collect()
 }
 
-/// One set. Its members are those of the last roll call of a shard, and those that lead.
+/// One set. Its members are those of the last roll call of a shard, and those that lead. It has as
+/// many shards as its members state, else those that have an entry.
 pub fn summary<'a>(
     set: &str,
     elections: impl Iterator<Item = &'a ElectionView> + Clone,
@@ -49,23 +50,28 @@ pub fn summary<'a>(
         .filter(|known| known.holder().is_some())
         .map(|k| k.status().clone())
         .collect();
-    let shards = parts.clone().filter_map(|known| shard_of(set, known.name())).max();
-    let rolls = parts.filter(|known| shard_of(set, known.name()).is_some());
+    let rolls = parts.clone().filter(|known| shard_of(set, known.name()).is_some());
     let roll = rolls.filter_map(ElectionView::candidates).max_by_key(|roll| roll.read.at);
     let roll = roll.map_or(&[][..], |roll| roll.list());
-    let shards = shards.map_or(0, |last| last.saturating_add(1)).min(MAX_SHARDS);
-    let view = SetView::new(set, shards, &statuses, roll);
+    let number = stated(roll);
+    let view = SetView::new(set, number.unwrap_or(MAX_SHARDS), &statuses, roll);
+    let (shards, leaderless) = match number {
+        Some(_) => (view.number as usize, view.leaderless()),
+        None => {
+            let listed = parts.filter_map(|k| Some((shard_of(set, k.name())?, k.holder())));
+            let listed: Vec<_> = listed.collect();
+            let vacant = listed.iter().filter(|(_, holder)| holder.is_none());
+            (listed.len(), vacant.map(|(shard, _)| *shard).collect())
+        }
+    };
     SetSummary {
         set: set.to_owned(),
-        shards: view.shards.len(),
-        leaderless: view.leaderless(),
+        shards,
+        leaderless,
         imbalance: view.imbalance(),
         members: view.members.into_iter().map(|(name, member)| (name, member.leads)).collect(),
     }
 }
-
-/// The most shards of a set, so that the name of one election takes no memory.
-const MAX_SHARDS: u32 = 100_000;
 
 impl SetSummary {
     /// The names of `set info -o json`.

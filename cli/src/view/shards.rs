@@ -10,8 +10,10 @@ use crate::elections::ElectionStatus;
 /// A set at one moment.
 #[derive(Debug)]
 pub struct SetView {
-    /// By shard, its leader and token.
-    pub shards: Vec<Option<(String, Option<u64>)>>,
+    /// How many shards there are.
+    pub number: u32,
+    /// By shard that has one, its leader and token.
+    pub leaders: BTreeMap<u32, (String, Option<u64>)>,
     /// By identity.
     pub members: BTreeMap<String, MemberView>,
     /// How many shards members state that there are, if two of them do not exclude each other.
@@ -39,6 +41,9 @@ pub fn shard_of(set: &str, election: &str) -> Option<u32> {
     (shard < u32::MAX && format!("{shard}") == number).then_some(shard)
 }
 
+/// The most shards of a set, so that a name or an answer takes no memory.
+pub const MAX_SHARDS: u32 = 100_000;
+
 /// How many shards the members state that the set has: the greatest number.
 pub fn stated(roll: &[CandidateInfo]) -> Option<u32> {
     roll.iter().filter_map(|info| info.load).map(|load| load.shards).max()
@@ -47,12 +52,13 @@ pub fn stated(roll: &[CandidateInfo]) -> Option<u32> {
 impl SetView {
     pub fn new(
         set: &str,
-        shards: u32,
+        number: u32,
         elections: &[ElectionStatus],
         roll: &[CandidateInfo],
     ) -> Self {
         let mut view = Self {
-            shards: vec![None; shards as usize],
+            number: number.min(MAX_SHARDS),
+            leaders: BTreeMap::new(),
             members: BTreeMap::new(),
             differing: BTreeSet::new(),
         };
@@ -68,11 +74,10 @@ impl SetView {
             view.differing = loads.iter().map(|load| load.shards).collect();
         }
         for status in elections {
-            let shard =
-                shard_of(set, &status.election).and_then(|n| view.shards.get_mut(n as usize));
+            let shard = shard_of(set, &status.election).filter(|shard| *shard < view.number);
             let holder = status.holder().filter(|_| !status.is_overdue());
             if let (Some(shard), Some(holder)) = (shard, holder) {
-                *shard = Some((holder.leader.clone(), holder.token));
+                view.leaders.insert(shard, (holder.leader.clone(), holder.token));
                 view.members.entry(holder.leader.clone()).or_default().leads += 1;
             }
         }
@@ -93,8 +98,7 @@ impl SetView {
 
     /// The shards without a leader.
     pub fn leaderless(&self) -> Vec<u32> {
-        let shards = (0..).zip(&self.shards);
-        shards.filter(|(_, leader)| leader.is_none()).map(|(shard, _)| shard).collect()
+        (0..self.number).filter(|shard| !self.leaders.contains_key(shard)).collect()
     }
 }
 

@@ -3,11 +3,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use incumbent_test_support::{Port, Server, eventually};
 use serde_json::Value;
 
+use crate::record;
 use crate::shell::{Running, Shell};
 
 pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
@@ -319,8 +321,8 @@ async fn page_needs_only_the_rights_of_an_observer() {
     assert_eq!(all["elections"][0]["leader"], "one");
     let (status, answer) = request(&address, "POST /api/roll-call", fields, r#"{"election":"e"}"#);
     assert_eq!((status, answer.as_str()), (200, r#"{"answers":1,"done":null}"#));
-    let token = all["elections"][0]["token"].as_u64().expect("a token");
-    let about = format!(r#"{{"election":"e","leader":"one","token":{token}}}"#);
+    let token = all["elections"][0]["token"].as_str().expect("a token");
+    let about = format!(r#"{{"election":"e","leader":"one","token":"{token}"}}"#);
     let (status, why) = request(&address, "POST /api/evict", fields, &about);
     assert_eq!((status, why.contains("denies")), (403, true), "{why}");
 }
@@ -376,4 +378,114 @@ async fn what_cannot_be_served_is_one_clear_line() {
     assert_eq!(shell.run(&["ui", "--allow-changes"]).code, Some(2), "changes need a token");
     let (_ui, address) = serve(&shell, &[]);
     refusal(&format!("ui --listen {address}"), "Address already in use", 1);
+}
+
+/// The mode of the socket decides who connects, and a page of another site sends its own origin.
+#[tokio::test]
+async fn user_of_a_socket_may_change_elections() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    bucket_with(&shell, &[("e", "one")]);
+    let path = shell.home().join("ui.sock");
+    let at = format!("unix:{}", path.display());
+    let mut ui = shell.start(&["ui", "--listen", &at, "--allow-changes"]);
+    ui.line_with("serving the elections at unix:");
+    let evict = |fields: &str| {
+        let mut stream = UnixStream::connect(&path).expect("it listens");
+        let body = r#"{"election":"e","leader":"one"}"#;
+        let length = body.len();
+        write!(
+            stream,
+            "POST /api/evict HTTP/1.1\r\nContent-Type: application/json\r\n\
+             {fields}Content-Length: {length}\r\n\r\n{body}"
+        )
+        .expect("it reads");
+        let mut head = String::new();
+        BufReader::new(stream).read_line(&mut head).expect("a head");
+        status(&head)
+    };
+    assert_eq!(evict("Host: localhost\r\nOrigin: https://evil.example\r\n"), 403);
+    assert_eq!(evict("Host: evil.example\r\n"), 403);
+    assert_eq!(shell.out(&["kv", "get", BUCKET, "e", "--raw"]), "one");
+    assert_eq!(evict("Host: localhost:8080\r\nOrigin: http://localhost:8080\r\n"), 200);
+}
+
+/// A number of a page is exact up to 2^53 only.
+#[tokio::test]
+async fn tokens_are_sent_to_a_page_as_text() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    bucket_with(&shell, &[]);
+    let mut headers = async_nats::HeaderMap::new();
+    for (name, value) in [
+        ("Incumbent-Version", "1"),
+        ("Incumbent-Write", "00000000000000aa-7"),
+        ("Incumbent-Lease", "60000"),
+        ("Incumbent-Token", "9007199254740993"),
+    ] {
+        headers.insert(name, value);
+    }
+    let context = async_nats::jetstream::new(server.connect().await);
+    let subject = format!("$KV.{BUCKET}.e");
+    let sent = context.publish_with_headers(subject, headers, "one".into()).await;
+    sent.expect("it is sent").await.expect("it is stored");
+    let file = token_file(&shell);
+    let (_ui, address) = serve(&shell, &["--token-file", &file, "--allow-changes"]);
+    let token = "Authorization: Bearer s3cret\r\n";
+    let mut events = follow(&address, token);
+    let changes = event(&mut events, "changes");
+    assert_eq!(changes["elections"][0]["token"], "9007199254740993");
+    let fields = format!("{token}Content-Type: application/json\r\n");
+    let evict = |token: &str| {
+        let about = format!(r#"{{"election":"e","leader":"one","token":"{token}"}}"#);
+        request(&address, "POST /api/evict", &fields, &about).0
+    };
+    assert_eq!(evict("9007199254740992"), 409, "of another term");
+    assert_eq!(evict("9007199254740993"), 200);
+}
+
+#[tokio::test]
+async fn recording_is_served_of_the_selected_elections_alone() {
+    let (_server, shell) = record::server().await;
+    ["e", "f"].into_iter().for_each(|election| record::put(&shell, election, "one"));
+    let _recorder = record::record(&shell, &[]);
+    record::recorded(&shell, "f", &["term one -"]).await;
+    let (_ui, address) = serve(&shell, &["e", "--recording", record::FILE]);
+    let json = "Content-Type: application/json\r\n";
+    let history = |election: &str| {
+        let about = format!(r#"{{"election":"{election}"}}"#);
+        request(&address, "POST /api/history", json, &about)
+    };
+    assert_eq!(history("e").0, 200);
+    let (status, why) = history("f");
+    assert!(status == 404 && why.contains("this page does not show it"), "{why}");
+}
+
+/// The name of an election is the choice of whoever writes it.
+#[tokio::test]
+async fn great_numbers_in_names_take_no_memory() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    bucket_with(&shell, &[]);
+    let context = async_nats::jetstream::new(server.connect().await);
+    for set in 0..200 {
+        for shard in ["99998", "99999"] {
+            let subject = format!("$KV.{BUCKET}.s{set}.{shard}");
+            context.publish(subject, "one".into()).await.expect("sent").await.expect("stored");
+        }
+    }
+    let (ui, address) = serve(&shell, &[]);
+    let mut events = follow(&address, "");
+    let sets = loop {
+        let changes = event(&mut events, "changes");
+        if changes["sets"].is_array() {
+            break changes["sets"].clone();
+        }
+    };
+    assert_eq!(sets.as_array().map(Vec::len), Some(200));
+    assert_eq!(sets[0]["leaderless_count"], 0, "nothing states that there are more: {}", sets[0]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", ui.id())).expect("a process");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    let peak: u64 = peak.trim().trim_end_matches(" kB").trim().parse().expect("a number");
+    assert!(peak < 120_000, "{peak} kB");
 }

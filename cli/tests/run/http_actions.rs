@@ -18,7 +18,8 @@ const SERVE: &str = "echo up; exec sleep 1000";
 /// The status and the body of a response.
 fn exchange(mut stream: impl Read + Write, request: &str) -> (u16, String) {
     let (line, rest) = request.split_once('\n').unwrap_or((request, ""));
-    write!(stream, "{line} HTTP/1.0\r\nHost: c1\r\n{rest}\r\n").expect("it listens");
+    let host = if rest.starts_with("Host:") { "" } else { "Host: localhost\r\n" };
+    write!(stream, "{line} HTTP/1.0\r\n{host}{rest}\r\n").expect("it listens");
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("text");
     let (head, body) = response.split_once("\r\n\r\n").expect("a head");
@@ -97,6 +98,41 @@ async fn user_of_the_socket_may_act() {
     let mut next = Candidate::start(env.campaign("other", &["--http", &http(&second_path)]));
     next.line().await;
     assert_eq!(on_socket(&second_path, "GET /livez").0, 200);
+}
+
+/// A browser reaches a socket or a port that a person forwards, as with `ssh -L`.
+#[tokio::test]
+async fn page_of_another_site_neither_reads_nor_acts() {
+    let env = TestEnv::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("socket");
+    let (port, address) = free_port();
+    let at = format!("unix:{}", path.display());
+    let mut first = env.run("my_app", &["--http", &at], SERVE);
+    first.wait_for_line("up").await;
+    let mut second = env.run("other", &["--http", &port], SERVE);
+    second.wait_for_line("up").await;
+    for header in [
+        "Origin: https://evil.example\r\n",
+        "Origin: null\r\n",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n",
+        "Host: evil.example:8080\r\n",
+        "Host: evil.example:8080\r\nOrigin: http://evil.example:8080\r\n",
+    ] {
+        for request in ["POST /resign", "GET /leader", "GET /metrics"] {
+            let (status, line) = on_socket(&path, &format!("{request}\n{header}"));
+            assert!(status == 403 && line.starts_with("refused: "), "{request} {header} {line}");
+            let (status, line) = on_port(&address, request, header);
+            assert!(status == 403 && line.starts_with("refused: "), "{request} {header} {line}");
+        }
+        assert_eq!(on_port(&address, "GET /livez", header).0, 200, "probes have any name");
+    }
+    for host in ["localhost:8080", "127.0.0.1", "[::1]:80", "10.0.0.1:8080"] {
+        let header = format!("Host: {host}\r\nOrigin: http://{host}\r\n");
+        assert_eq!(on_port(&address, "GET /leader", &header).0, 200, "{host}");
+        let request = format!("POST /stand-aside\n{header}");
+        assert_eq!(on_socket(&path, &request), ok("standing aside"), "{host}");
+    }
 }
 
 /// The exit code and standard error.

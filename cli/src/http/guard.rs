@@ -1,0 +1,315 @@
+//! Which requests are answered: one decision for every listener of the program.
+//!
+//! A browser carries requests of any page to a port of its host, and to a socket that is forwarded
+//! to one, as by `ssh -L`. A page of another origin says so in `Sec-Fetch-Site` or `Origin`. One
+//! whose name was made to resolve to this host (DNS rebinding) is of the same origin, but sends its
+//! name as `Host`: an IP address cannot be made to resolve, so a name is answered only if it is
+//! known to be of this host.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use subtle::ConstantTimeEq;
+
+use crate::error::{CliError, Code};
+use crate::text::one_line;
+
+/// The most bytes of a token.
+const MAX_TOKEN: u64 = 4096;
+
+/// Names that a cluster gives to its services and hosts, which no public domain has.
+const CLUSTER: [&str; 4] = [".svc", ".cluster.local", ".internal", ".localhost"];
+
+/// Who may act, beside what every request has to fulfil.
+#[derive(Debug, Clone)]
+pub enum Rights {
+    Nobody,
+    /// Everybody: the mode of the socket decides who connects.
+    Everybody,
+    /// Those who send it. With the flag that gave it, for refusals.
+    Token(Arc<str>, &'static str),
+}
+
+/// What a route does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It returns what anybody may know: it is not guarded.
+    Public,
+    /// It returns data.
+    Read,
+    /// It returns data to those who send the token, if there is one.
+    ReadWithToken,
+    /// It acts.
+    Act,
+}
+
+/// What decides whether a request is answered.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    pub rights: Rights,
+    /// Whether other hosts reach the listener: then a cluster may have a name for it.
+    is_exposed: bool,
+    /// The names of this host.
+    names: Arc<[String]>,
+}
+
+/// Routes of which each group is guarded. A listener serves no others.
+#[derive(Default)]
+pub struct GuardedRoutes(Router);
+
+impl GuardedRoutes {
+    /// Adds routes that do this.
+    pub fn with(self, guard: &Guard, access: Access, routes: Router) -> Self {
+        Self(self.0.merge(match access {
+            Access::Public => routes,
+            _ => routes.route_layer(from_fn_with_state((guard.clone(), access), check)),
+        }))
+    }
+
+    /// Adds the routes of a page below this path.
+    pub fn nest(self, path: &str, page: Self) -> Self {
+        Self(self.0.nest(path, page.0))
+    }
+
+    /// Changes all routes, as by a layer.
+    pub fn map(self, change: impl FnOnce(Router) -> Router) -> Self {
+        Self(change(self.0))
+    }
+
+    pub(super) fn into_router(self) -> Router {
+        self.0
+    }
+}
+
+/// Refuses requests that are not to be answered.
+async fn check(
+    State((guard, access)): State<(Guard, Access)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match guard.refusal(access, request.method(), request.headers()) {
+        Some((status, line)) => (status, format!("refused: {line}\n")).into_response(),
+        None => next.run(request).await,
+    }
+}
+
+impl Guard {
+    /// The guard of a listener. `advertised`: the address at which clients reach this process.
+    pub fn new(rights: Rights, is_exposed: bool, advertised: Option<&str>) -> Self {
+        let own = gethostname::gethostname().to_string_lossy().into_owned();
+        let advertised = advertised.and_then(|address| {
+            let address = address.split_once("://").map_or(address, |(_, rest)| rest);
+            let authority = address.split(['/', '?', '#']).next()?;
+            Some(authority.parse::<Authority>().ok()?.host().to_owned())
+        });
+        let names = ["localhost".to_owned(), own].into_iter().chain(advertised);
+        Self { rights, is_exposed, names: names.collect() }
+    }
+
+    /// Why the request is refused; `None` if it is not.
+    fn refusal(
+        &self,
+        access: Access,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Option<(StatusCode, String)> {
+        let is_forbidden = |line: &str| Some((StatusCode::FORBIDDEN, line.to_owned()));
+        let has_token = match &self.rights {
+            Rights::Token(token, flag) => {
+                let has_token = is_sent(token, headers);
+                let status = match access {
+                    Access::Act => StatusCode::FORBIDDEN,
+                    _ => StatusCode::UNAUTHORIZED,
+                };
+                if !has_token && matches!(access, Access::Act | Access::ReadWithToken) {
+                    let line =
+                        format!("send the token of {flag}, as in `Authorization: Bearer TOKEN`");
+                    return Some((status, line));
+                }
+                has_token
+            }
+            Rights::Nobody | Rights::Everybody => false,
+        };
+        // No other page knows the token, and a browser adds none by itself.
+        if !has_token {
+            if is_of_another_page(method, headers) {
+                return is_forbidden("a request of another page");
+            }
+            if !self.is_own_name(headers) {
+                let line = "use an IP address, the name localhost or that of this host, or a token";
+                return is_forbidden(line);
+            }
+        }
+        match (&self.rights, access) {
+            (Rights::Nobody, Access::Act) => is_forbidden(
+                "start this candidate with --http unix:PATH, or with --http-token-file",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Whether the name that the client used for this process is one of it.
+    fn is_own_name(&self, headers: &HeaderMap) -> bool {
+        // Every browser sends it.
+        let Some(host) = headers.get(header::HOST) else { return true };
+        let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+        let Some(authority) = authority else { return false };
+        let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        let is_of_cluster =
+            || !name.contains('.') || CLUSTER.iter().any(|domain| name.ends_with(domain));
+        !name.is_empty()
+            && (address.parse::<IpAddr>().is_ok()
+                || self.names.iter().any(|own| own.eq_ignore_ascii_case(&name))
+                || self.is_exposed && is_of_cluster())
+    }
+}
+
+/// Whether a page of another origin sent the request. One that only follows a link reads nothing.
+fn is_of_another_page(method: &Method, headers: &HeaderMap) -> bool {
+    let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
+    match (header("sec-fetch-site"), header("origin")) {
+        (Some(b"same-origin" | b"none"), _) | (None, None) => false,
+        (Some(_), _) => {
+            let is_link = header("sec-fetch-mode") == Some(b"navigate");
+            !(is_link && matches!(*method, Method::GET | Method::HEAD))
+        }
+        (None, Some(origin)) => {
+            let authority = origin.windows(3).position(|three| three == b"://");
+            let authority = authority.and_then(|at| origin.get(at + 3..));
+            authority != header("host")
+        }
+    }
+}
+
+/// Whether the request has this token.
+fn is_sent(token: &str, headers: &HeaderMap) -> bool {
+    let given = headers.get(header::AUTHORIZATION);
+    let given = given.and_then(|given| given.to_str().ok()?.strip_prefix("Bearer "));
+    // The length of a token is no secret.
+    given.is_some_and(|given| bool::from(given.as_bytes().ct_eq(token.as_bytes())))
+}
+
+impl Rights {
+    /// Reads the token of a file, which only its owner and group may read.
+    pub fn of_file(flag: &'static str, path: &Path) -> Result<Self, CliError> {
+        let failed = |why: String| {
+            let message = format!("{flag} {}: {why}", path.display());
+            CliError::new(Code::Usage, message)
+        };
+        let cannot = |error: io::Error| failed(one_line(&error));
+        let file = File::open(path).map_err(cannot)?;
+        let mode = file.metadata().map_err(cannot)?.permissions().mode();
+        if mode & 0o007 != 0 {
+            return Err(failed("all users may access it: `chmod o= FILE`".to_owned()));
+        }
+        let mut token = String::new();
+        file.take(MAX_TOKEN).read_to_string(&mut token).map_err(cannot)?;
+        match token.trim() {
+            "" => Err(failed("it is empty: put a long random word in it".to_owned())),
+            token if token.contains(char::is_whitespace) => {
+                Err(failed("it has several words: put one in it".to_owned()))
+            }
+            token => Ok(Self::Token(token.into(), flag)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Fields<'f> = &'f [(&'static str, &'f str)];
+
+    fn guard(rights: Rights, is_exposed: bool) -> Guard {
+        Guard::new(rights, is_exposed, Some("https://jobs.example.net:8443/here"))
+    }
+
+    fn status(guard: &Guard, access: Access, fields: Fields<'_>) -> Option<u16> {
+        let headers = fields
+            .iter()
+            .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
+        let refusal = guard.refusal(access, &Method::GET, &headers.collect());
+        refusal.map(|(status, _)| status.as_u16())
+    }
+
+    #[test]
+    fn address_or_name_of_this_host_is_answered() {
+        let own = gethostname::gethostname().to_string_lossy().into_owned();
+        let (local, exposed) = (guard(Rights::Everybody, false), guard(Rights::Everybody, true));
+        for host in ["127.0.0.1:8610", "localhost:8610", "LOCALHOST.", "[::1]:8610", "10.1.2.3"]
+            .into_iter()
+            .chain([own.as_str(), "jobs.example.net", "JOBS.example.net:8443"])
+        {
+            for access in [Access::Read, Access::Act] {
+                assert_eq!(status(&local, access, &[("host", host)]), None, "{host}");
+                assert_eq!(status(&exposed, access, &[("host", host)]), None, "{host}");
+            }
+        }
+        for host in ["evil.example:8610", "localhost.evil.example", "", "a b", "1.2.3.4.example"] {
+            assert_eq!(status(&local, Access::Read, &[("host", host)]), Some(403), "{host}");
+            assert_eq!(status(&exposed, Access::Read, &[("host", host)]), Some(403), "{host}");
+        }
+        // The names of a service, where other hosts reach it.
+        for host in ["jobs-0", "jobs.prod.svc:8600", "jobs-0.jobs.prod.svc.cluster.local"] {
+            assert_eq!(status(&local, Access::Read, &[("host", host)]), Some(403), "{host}");
+            assert_eq!(status(&exposed, Access::Read, &[("host", host)]), None, "{host}");
+        }
+        assert_eq!(status(&local, Access::Read, &[]), None, "no browser");
+    }
+
+    #[test]
+    fn page_of_another_origin_is_refused_unless_it_is_a_link() {
+        let guard = guard(Rights::Everybody, false);
+        let sent = |method: &Method, fields: Fields<'_>| {
+            let fields = fields.iter().chain(&[("host", "127.0.0.1:80")]);
+            let headers = fields.map(|(name, value)| {
+                (name.parse().expect("a name"), value.parse().expect("a value"))
+            });
+            guard.refusal(Access::Act, method, &headers.collect()).is_none()
+        };
+        for (fields, is_read, is_done) in [
+            (&[("origin", "http://127.0.0.1:80")][..], true, true),
+            (&[("origin", "http://127.0.0.1:81")], false, false),
+            (&[("origin", "null")], false, false),
+            (&[("sec-fetch-site", "same-origin"), ("origin", "https://proxy")], true, true),
+            (&[("sec-fetch-site", "none")], true, true),
+            (&[("sec-fetch-site", "same-site")], false, false),
+            (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")], false, false),
+            (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], true, false),
+        ] {
+            assert_eq!(sent(&Method::GET, fields), is_read, "{fields:?}");
+            assert_eq!(sent(&Method::POST, fields), is_done, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn token_stands_for_any_name_and_origin() {
+        let guard = guard(Rights::Token("s3cret".into(), "--token-file"), false);
+        let all = [Access::Read, Access::ReadWithToken, Access::Act];
+        let with = |value| {
+            [("host", "ui.example"), ("origin", "https://x.example"), ("authorization", value)]
+        };
+        for (value, expected) in [
+            ("Bearer s3cret", [None; 3]),
+            ("Bearer s3cre", [Some(403), Some(401), Some(403)]),
+            ("Bearer", [Some(403), Some(401), Some(403)]),
+            ("Basic s3cret", [Some(403), Some(401), Some(403)]),
+        ] {
+            assert_eq!(all.map(|access| status(&guard, access, &with(value))), expected, "{value}");
+        }
+        let local = [("host", "127.0.0.1")];
+        let statuses = all.map(|access| status(&guard, access, &local));
+        assert_eq!(statuses, [None, Some(401), Some(403)]);
+    }
+}
