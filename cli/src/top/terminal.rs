@@ -5,6 +5,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, Show};
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::execute;
 use crossterm::style::ResetColor;
 use crossterm::terminal::{
@@ -75,14 +76,15 @@ impl Drop for FullScreen {
 fn take() -> Result<(), CliError> {
     enable_raw_mode()?;
     ACTIVE.store(true, Ordering::Release);
-    execute!(stdout(), EnterAlternateScreen, Hide).inspect_err(|_| restore())?;
+    execute!(stdout(), EnterAlternateScreen, Hide, EnableBracketedPaste)
+        .inspect_err(|_| restore())?;
     Ok(())
 }
 
 /// Restores the terminal, if the view has it. A terminal that is gone is no failure.
 fn restore() {
     if ACTIVE.swap(false, Ordering::AcqRel) {
-        let _ = execute!(stdout(), ResetColor, LeaveAlternateScreen, Show);
+        let _ = execute!(stdout(), DisableBracketedPaste, ResetColor, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }

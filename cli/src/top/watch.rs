@@ -66,6 +66,7 @@ pub async fn run<'a>(
                         None => {}
                     }
                 }
+                Some(Ok(Event::Paste(text))) => state.on_paste(&text),
                 Some(Ok(_)) => {} // a resize, among others
                 Some(Err(_)) | None => return Err(lost_terminal()),
             },

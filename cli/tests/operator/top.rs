@@ -39,13 +39,18 @@ async fn changes_of_leadership_are_live_at_every_size() {
     }
 
     let _third = joined(shell.campaign("my_app", "third"), "second");
-    // The smallest one evicts. It asks, and any key but y is a no.
+    // The smallest one evicts. It asks, and what is typed or pasted is a no.
     let small = &screens[2];
-    small.press("en");
+    small.press("ey");
     small.wait_for(&["aborted"]);
+    small.press("e\r");
+    small.wait_for(&["aborted"]);
+    small.press("\u{1b}[200~e\u{1b}[C\r\u{1b}[201~");
     small.press("e");
-    small.wait_for(&["Evict second, who leads my_app? [y/N]"]);
-    small.press("y");
+    small.wait_for(&["Evict second, who leads my_app?", "[Cancel]", "Evict"]);
+    small.press("\u{1b}[C");
+    small.wait_for(&["[Evict]"]);
+    small.press("\r");
     small.wait_for(&["evicted second from my_app"]);
     for screen in &screens {
         screen.wait_for(&["my_app", "third"]);
@@ -56,8 +61,8 @@ async fn changes_of_leadership_are_live_at_every_size() {
     screens[1].press("\r");
     screens[1].wait_for(&["second", "standby", "ready"]);
     screens[1].press("jm");
-    screens[1].wait_for(&["Move my_app from third to second? [y/N]"]);
-    screens[1].press("y");
+    screens[1].wait_for(&["Move my_app from third to second?", "[Cancel]"]);
+    screens[1].press("\u{1b}[C\r");
     for screen in [&screens[0], &screens[2]] {
         screen.wait_for(&["my_app", "second"]);
     }
@@ -192,7 +197,7 @@ async fn view_needs_only_the_rights_of_an_observer() {
     screen.wait_for(&["e ", "one", "["]);
     screen.press("\r");
     screen.wait_for(&["one", "leader", "ready"]);
-    screen.press("ey");
+    screen.press("e\u{1b}[C\r");
     screen.wait_for(&["release of e", "denies"]);
     leader.end_with("TERM");
     screen.wait_for(&["e: one released: stopped"]);

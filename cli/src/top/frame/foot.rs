@@ -40,7 +40,12 @@ pub fn draw(state: &State, theme: Theme, mut area: Rect, buffer: &mut Buffer) {
 }
 
 fn question(state: &State, width: u16) -> Option<Vec<String>> {
-    let text = format!("{}? [y/N]", state.question.as_ref()?.text);
+    let question = state.question.as_ref()?;
+    let (text, verb) = (&question.text, question.verb);
+    let text = match question.is_chosen {
+        false => format!("{text}? [Cancel]  {verb}  (arrows, Enter)"),
+        true => format!("{text}?  Cancel  [{verb}]  (arrows, Enter)"),
+    };
     let mut lines = wrap(&text, width.max(1).into());
     // The end is what has to be seen.
     lines.drain(..lines.len().saturating_sub(MAX_LINES));

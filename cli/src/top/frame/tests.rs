@@ -82,6 +82,8 @@ fn press(state: &mut State, keys: &str) -> Vec<Action> {
         '\n' => KeyCode::Enter,
         '\u{1b}' => KeyCode::Esc,
         'v' => KeyCode::Down,
+        '>' => KeyCode::Right,
+        '<' => KeyCode::Left,
         key => KeyCode::Char(key),
     };
     keys.chars().filter_map(|key| state.on_key(KeyEvent::from(code(key)))).collect()
@@ -168,7 +170,7 @@ fn details_show_the_candidates_in_order() {
     check("details", &mut state, now);
     press(&mut state, "m");
     check("move", &mut state, now);
-    let moved = press(&mut state, "y");
+    let moved = press(&mut state, ">\n");
     let [Action::Request(Request::Ask(_, Asked::Move(term, to)))] = &moved[..] else {
         panic!("{moved:?}")
     };
@@ -179,15 +181,22 @@ fn details_show_the_candidates_in_order() {
 fn change_needs_a_confirmation() {
     let (mut state, now) = scene();
     press(&mut state, "/hostile\n");
-    for other in ["n", "\n", "\u{1b}", "q", "e"] {
+    for other in ["n", "y", "\n", "\u{1b}", "q", "e", "y\n", "><\n", ">y\n"] {
         press(&mut state, "e");
         assert!(state.question.is_some());
-        assert!(press(&mut state, other).is_empty(), "{other:?}");
+        let asked = press(&mut state, other);
+        let is_change = |action: &Action| matches!(action, Action::Request(Request::Ask(_, asked)) if !matches!(asked, Asked::CallRoll));
+        assert!(!asked.iter().any(is_change), "{other:?}");
         assert!(state.question.is_none());
+        state.screen = Screen::List;
+    }
+    for pasted in ["e\n", "my_app\n", "m"] {
+        state.on_paste(pasted);
+        assert!(state.question.is_none() && state.input.is_none(), "{pasted}");
     }
     press(&mut state, "e");
     check("evict", &mut state, now);
-    let evicted = press(&mut state, "y");
+    let evicted = press(&mut state, ">\n");
     let [Action::Request(Request::Ask(election, Asked::Evict(term)))] = &evicted[..] else {
         panic!("{evicted:?}")
     };

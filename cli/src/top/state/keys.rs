@@ -58,6 +58,14 @@ impl State {
         }
     }
 
+    /// Takes text that was pasted: it is none of the keys.
+    pub fn on_paste(&mut self, pasted: &str) {
+        let Some((input, mut text)) = self.input.take() else { return };
+        let room = MAX_INPUT.saturating_sub(text.len());
+        text.extend(pasted.chars().filter(|c| !c.is_control()).take(room));
+        self.type_text(input, text);
+    }
+
     fn on_list_key(&mut self, key: KeyCode) -> Option<Action> {
         let page = self.page_size();
         match key {
@@ -133,6 +141,10 @@ impl State {
             KeyCode::Char(c) if text.len() < MAX_INPUT => text.push(c),
             _ => {}
         }
+        self.type_text(input, text);
+    }
+
+    fn type_text(&mut self, input: Input, text: String) {
         if input == Input::Filter {
             self.filter.clone_from(&text); // shown while it is typed
         }
@@ -151,7 +163,7 @@ impl State {
                 "Delete the lock of pod {leader}, which may still work when the successor starts"
             ),
         };
-        self.ask(text, Request::Ask(election, Asked::Evict(holder)));
+        self.ask(text, "Evict", Request::Ask(election, Asked::Evict(holder)));
     }
 
     fn ask_to_move(&mut self) {
@@ -163,23 +175,32 @@ impl State {
         let successor = to.as_deref().map_or_else(|| "any ready candidate".to_owned(), short);
         let (leader, name) = (short(&holder.leader), short(&election));
         let text = format!("Move {name} from {leader} to {successor}");
-        self.ask(text, Request::Ask(election, Asked::Move(holder, to)));
+        self.ask(text, "Move", Request::Ask(election, Asked::Move(holder, to)));
     }
 
-    fn ask(&mut self, text: String, request: Request) {
+    fn ask(&mut self, text: String, verb: &'static str, request: Request) {
         match self.is_changing {
             true => self.message = Some("the last change is not done yet".to_owned()),
-            false => self.question = Some(Question { text, request }),
+            false => self.question = Some(Question { text, verb, is_chosen: false, request }),
         }
     }
 
-    fn answer(&mut self, question: Question, key: KeyCode) -> Option<Action> {
-        if !matches!(key, KeyCode::Char('y' | 'Y')) {
-            self.message = Some("aborted".to_owned());
-            return None;
+    fn answer(&mut self, mut question: Question, key: KeyCode) -> Option<Action> {
+        match key {
+            KeyCode::Left | KeyCode::Right => {
+                question.is_chosen = key == KeyCode::Right;
+                self.question = Some(question);
+                None
+            }
+            KeyCode::Enter if question.is_chosen => {
+                self.is_changing = true;
+                Some(Action::Request(question.request))
+            }
+            _ => {
+                self.message = Some("aborted".to_owned());
+                None
+            }
         }
-        self.is_changing = true;
-        Some(Action::Request(question.request))
     }
 
     /// The election that a change is about, and its leader.

@@ -32,10 +32,15 @@ pub enum Input {
     Search,
 }
 
-/// A change that waits for its confirmation.
+/// A change that waits for its confirmation: Enter, once the right button is selected. Arrows
+/// select it, which no text has that is typed or pasted.
 #[derive(Debug)]
 pub struct Question {
     pub text: String,
+    /// What the right button does.
+    pub verb: &'static str,
+    /// Whether it is selected, rather than the left one, which cancels.
+    pub is_chosen: bool,
     request: Request,
 }
 
