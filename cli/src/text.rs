@@ -2,8 +2,11 @@
 
 use std::error::Error;
 
-/// Replaces control characters, bidirectional marks and invisible characters, so that text of
-/// another program cannot control a terminal.
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
+use icu_properties::{CodePointMapData, CodePointSetData};
+
+/// Replaces control characters, bidirectional marks, invisible characters and unusual spaces, so
+/// that text of another program neither controls a terminal nor looks like another text.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
@@ -13,21 +16,18 @@ pub fn is_printable(text: &str) -> bool {
     text.chars().all(is_plain)
 }
 
-/// Whether a terminal prints the character as it is.
+/// Whether a terminal prints the character as it is, and everybody sees it.
 fn is_plain(c: char) -> bool {
+    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, SpaceSeparator};
     match c {
         ' '..='~' => true,
-        '\u{ad}'
-        | '\u{61c}'
-        | '\u{180e}'
-        | '\u{200b}'
-        | '\u{200e}'
-        | '\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}' => false,
-        c => !c.is_control(),
+        '\u{2800}' => false, // a braille pattern without dots
+        c => {
+            let category = CodePointMapData::<GeneralCategory>::new().get(c);
+            let is_hidden = [Control, Format, LineSeparator, ParagraphSeparator, SpaceSeparator];
+            !is_hidden.contains(&category)
+                && !CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
+        }
     }
 }
 
@@ -40,7 +40,11 @@ pub fn plain_json(json: String) -> String {
     for c in json.chars() {
         match c {
             c if is_plain(c) || c == '\n' => plain.push(c),
-            c => plain.push_str(&format!("\\u{:04x}", u32::from(c))), // all are in the basic plane
+            c => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    plain.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
         }
     }
     plain
@@ -73,5 +77,27 @@ mod tests {
         let json = plain_json(serde_json::to_string(orders).unwrap());
         assert!(json.is_ascii(), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), orders);
+    }
+
+    #[test]
+    fn invisible_characters_are_shown() {
+        for hidden in [
+            '\u{200d}',  // joins two characters
+            '\u{3164}',  // a Hangul letter that fills
+            '\u{115f}',  // another one
+            '\u{e0061}', // a tag
+            '\u{fe0f}',  // selects a variation
+            '\u{2800}',
+            '\u{a0}',
+            '\u{2003}',
+            '\u{ad}',
+            '\u{34f}',
+        ] {
+            let text = format!("a{hidden}b");
+            assert_eq!(printable(&text), "a\u{fffd}b", "{hidden:?}");
+            let json = plain_json(serde_json::to_string(&text).unwrap());
+            assert!(json.is_ascii(), "{json}");
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
     }
 }

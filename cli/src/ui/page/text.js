@@ -1,8 +1,8 @@
 // Text of other programs, and spans of time.
 
-// What would hide or reorder text: control characters, marks of direction, invisible characters.
-const UNPRINTABLE =
-  /[\p{Cc}\p{Zl}\p{Zp}\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;
+// What would hide or reorder text: control characters, marks of direction, invisible characters,
+// spaces that are not the usual one.
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu;
 
 /** Replaces characters that would make the page show something else than the text. */
 export function printable(text) {
