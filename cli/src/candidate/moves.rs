@@ -77,7 +77,7 @@ impl CheckArgs {
         processes: &CheckProcesses,
     ) -> Result<Option<HealthCheck>, CliError> {
         let Some(check) = &self.check else { return Ok(None) };
-        let mut check = check.start(lock.secrets(), processes)?;
+        let mut check = check.start(lock.secrets(&[]), processes)?;
         if let Some(interval) = self.check_interval {
             check = check.every(interval);
         }

@@ -50,11 +50,18 @@ const OF_URLS: [(&str, &[&str]); 5] = [
 ];
 
 impl LockArgs {
-    /// The variables of the selected lock. Those of other locks belong to the command.
-    pub fn secrets(&self) -> Vec<&'static str> {
+    /// The variables of the selected lock that a command does not inherit: all but those `passed`.
+    /// Those of other locks belong to the command.
+    pub fn secrets(&self, passed: &[String]) -> Vec<String> {
         let is_nats = matches!(LockKind::parse(&self.lock), Ok(LockKind::Nats));
         let value = |name: &str| env::var(name).unwrap_or_default();
-        secrets(&self.lock.0, is_nats, value)
+        let secrets = secrets(&self.lock.0, is_nats, value);
+        let mut names: Vec<String> = secrets.into_iter().map(str::to_owned).collect();
+        if is_nats {
+            names.extend(self.bucket.context_variables());
+        }
+        names.retain(|name| !passed.contains(name));
+        names
     }
 }
 

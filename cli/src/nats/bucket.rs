@@ -43,6 +43,11 @@ impl BucketArgs {
         Session::connect(&self.connection).await
     }
 
+    /// The variables with credentials to which the context refers.
+    pub fn context_variables(&self) -> Vec<String> {
+        self.connection.context_variables()
+    }
+
     /// The timeout of the flag or the variable.
     pub fn explicit_timeout(&self) -> Option<Duration> {
         self.connection.explicit_timeout()

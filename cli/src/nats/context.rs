@@ -35,12 +35,24 @@ pub struct Context {
     socks_proxy: String,
 }
 
+impl Context {
+    /// The variables with credentials: those that fields refer to by `env://NAME`.
+    pub fn variables(&self) -> impl Iterator<Item = String> {
+        let Self { token, password, creds, nkey, user_jwt, user_seed, .. } = self;
+        let fields = [token, password, creds, nkey, user_jwt, user_seed];
+        fields.into_iter().filter_map(|field| field.strip_prefix(REFERENCE).map(str::to_owned))
+    }
+}
+
 /// Most fields are secret, or may contain a secret.
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
+
+/// Begins a reference to an environment variable.
+pub const REFERENCE: &str = "env://";
 
 /// Fields without effect here.
 const IDLE: [&str; 8] = [

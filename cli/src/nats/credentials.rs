@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use async_nats::ConnectOptions;
 
 use super::args::ConnectionArgs;
-use super::context::Context;
+use super::context::{Context, REFERENCE};
 use crate::error::{CliError, Code};
 
 /// Credentials, and the context that they come from.
@@ -122,7 +122,7 @@ impl Credentials {
 
 /// The content of a file, or of the reference in a context: `file://…` and `env://NAME`.
 fn secret(reference: &str, what: &str) -> Result<String, String> {
-    if reference.starts_with("env://") {
+    if reference.starts_with(REFERENCE) {
         return literal(reference);
     }
     let path = path(reference)?;
@@ -132,7 +132,7 @@ fn secret(reference: &str, what: &str) -> Result<String, String> {
 
 /// A value, or a reference to an environment variable.
 fn literal(reference: &str) -> Result<String, String> {
-    let Some(name) = reference.strip_prefix("env://") else { return Ok(reference.to_owned()) };
+    let Some(name) = reference.strip_prefix(REFERENCE) else { return Ok(reference.to_owned()) };
     std::env::var(name).map_err(|_| format!("environment variable {name} is not set"))
 }
 

@@ -24,6 +24,19 @@ pub struct Settings {
     pub timeout: Duration,
 }
 
+impl ConnectionArgs {
+    fn or_selected_context(&self, variables: &Self) -> Result<Context, CliError> {
+        context::load(self.context.as_deref().or(variables.context.as_deref()))
+    }
+
+    /// The variables with credentials to which the context refers.
+    pub fn context_variables(&self) -> Vec<String> {
+        let context = Self::variables().and_then(|found| self.or_selected_context(&found));
+        // An error is one of the connection, too, and ends the program there.
+        context.map(|context| context.variables().collect()).unwrap_or_default()
+    }
+}
+
 impl Settings {
     /// Merges the flags with the variables and the context.
     pub fn of(flags: &ConnectionArgs) -> Result<Self, CliError> {
@@ -31,8 +44,7 @@ impl Settings {
             return Self::merge(flags, &ConnectionArgs::default(), Context::default());
         }
         let variables = ConnectionArgs::variables()?;
-        let named = flags.context.as_deref().or(variables.context.as_deref());
-        let context = context::load(named)?;
+        let context = flags.or_selected_context(&variables)?;
         Self::merge(flags, &variables, context)
     }
 

@@ -8,7 +8,15 @@ mod signal_set;
 mod terminal;
 pub mod tree;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 pub use self::cgroup::Cgroup;
 pub use self::pidfd::WatchedProcess;
 pub use self::signal_set::is_in;
 pub use self::terminal::Terminal;
+
+/// From now on no other process of this user can read the credentials of the lock in the memory and
+/// the environment of this one.
+pub fn hide_credentials() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // never refused
+}

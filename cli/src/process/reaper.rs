@@ -15,14 +15,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
-use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitStatus, kill_process, kill_process_group,
-    set_dumpable_behavior,
-};
+use rustix::process::{Pid, Signal, WaitStatus, kill_process, kill_process_group};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use super::cgroup::Cgroup;
+use super::hide_credentials;
 use super::signal_set::is_in;
 use super::terminal::Terminal;
 use super::tree::{self, Tree};
@@ -73,8 +71,7 @@ pub fn check() -> io::Result<()> {
 
 /// Arguments: `terminal` or `-`, the control group or `-`, the program and its arguments.
 pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    // It has the environment of the guard, and so the credentials of the lock.
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    hide_credentials(); // it has the environment of the guard
     let (Some(terminal), Some(cgroup)) = (args.next(), args.next()) else {
         return ExitCode::FAILURE;
     };

@@ -89,10 +89,8 @@ pub struct Run {
 
 impl Run {
     /// The variables that COMMAND does not inherit.
-    pub fn withheld(&self) -> Vec<&'static str> {
-        let mut secrets = self.lock.secrets();
-        secrets.retain(|name| self.pass_env.iter().all(|passed| passed != name));
-        secrets
+    pub fn withheld(&self) -> Vec<String> {
+        self.lock.secrets(&self.pass_env)
     }
 }
 
@@ -116,7 +114,8 @@ What is stopped:
   (`run-guard` in a process list), also when incumbent itself is killed, hangs, or is suspended; \
   if the guard is killed, COMMAND is killed with it. COMMAND runs in a control group (version 2) \
   if one can be created. Processes started by another service (docker run, systemd-run, ssh) are \
-  not descendants, and continue. A process of another user (sudo) cannot be signalled unless \
+  not descendants, and continue. Descendants that /proc hides, as with hidepid or ProtectProc=, \
+  get SIGKILL only. A process of another user (sudo) cannot be signalled unless \
   incumbent is root or COMMAND has a control group. If a process is left at the end of a term, \
   incumbent names it, exits with 1 and does not release the lock.
 
@@ -142,8 +141,11 @@ What COMMAND sees:
       a term whose file cannot be written ends. All users may read it. `0.000000000 \
       1970-01-01T00:00:00.000Z 0`: this process does not lead.
   Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, \
-  NATS_CERT, NATS_KEY; PGPASSWORD, AWS_SECRET_ACCESS_KEY and the like with those locks; a URL \
-  with a password) are not inherited, unless --pass-env names them.
+  NATS_CERT, NATS_KEY, and those that the NATS context refers to by env://; PGPASSWORD, \
+  AWS_SECRET_ACCESS_KEY and the like with those locks; a URL with a password) are not inherited, \
+  unless --pass-env names them. Nor can COMMAND read them in the memory of incumbent; but what \
+  started incumbent, such as a shell, has them too: start it with `exec`, or by files that \
+  COMMAND's user cannot read.
   Standard input, output and error are passed through. On a terminal COMMAND is in the \
   foreground: Ctrl-C reaches it, and if it ends by Ctrl-C, incumbent ends, whatever --on-exit \
   says. Ctrl-Z suspends both, and the lease is not renewed meanwhile: a command that is \

@@ -299,7 +299,7 @@ impl CommandCandidate {
             cgroup: Cgroup::create(),
             directory: Some(self.file.directory().to_owned()),
             until,
-            withheld: self.options.withheld().into_iter().map(str::to_owned).collect(),
+            withheld: self.options.withheld(),
         };
         let terms = self.terms.clone();
         let command = &self.options.program.command;

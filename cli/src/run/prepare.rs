@@ -2,12 +2,10 @@
 
 use std::process::ExitCode;
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-
 use super::args::Program;
 use super::signals::Signals;
 use crate::error::{CliError, Code};
-use crate::process::{lookup, reaper};
+use crate::process::{hide_credentials, lookup, reaper};
 
 impl Program {
     /// Checks the command, and whether it could be stopped, and sets up signals. Returns the exit
@@ -27,8 +25,7 @@ impl Program {
             );
             CliError::new(Code::Failed, message)
         })?;
-        // Processes of the same user cannot read the credentials in memory and environment.
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        hide_credentials();
         Ok(Ok(signals))
     }
 }

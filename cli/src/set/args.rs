@@ -189,8 +189,7 @@ Examples:
 
 impl SetRun {
     pub async fn run(self, lock: LockArgs) -> Result<ExitCode, CliError> {
-        let mut withheld = lock.secrets();
-        withheld.retain(|name| self.pass_env.iter().all(|passed| passed != name));
+        let withheld = lock.secrets(&self.pass_env);
         let form = match self.signal_changes {
             Some(file) => Form::Once(file),
             None => Form::PerShard(self.on_exit),
@@ -209,7 +208,7 @@ impl SetRun {
             drain: self.drain,
             // A guard knows the election of its shard, but not the others that are held with it.
             sentinel: !self.no_sentinel && self.share.resizing.is_none(),
-            withheld: withheld.into_iter().map(str::to_owned).collect(),
+            withheld,
             identity: self.identity,
             site: self.site,
             check: self.check,

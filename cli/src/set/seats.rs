@@ -26,7 +26,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
     if let Some(flag) = run.waiting.given().or(run.moves.priority_flag()) {
         return refused(flag);
     }
-    let withheld = run.withheld().into_iter().map(str::to_owned).collect();
+    let withheld = run.withheld();
     let identity = run.candidate.identity().map(str::to_owned);
     let (site, check, stand_aside) = std::mem::take(&mut run.moves).for_set();
     let on_exit = match run.on_exit {

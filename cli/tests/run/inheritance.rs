@@ -1,7 +1,10 @@
 //! Environment and file descriptors of the command.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
 use crate::env::{Candidate, TestEnv};
@@ -38,6 +41,55 @@ async fn credentials_and_descriptors_of_the_lock_are_not_inherited() {
     let mut run = with_secrets(env.command("my_app", &flags, &["sh", "-c", SHOW]));
     let lines = until_end(&mut run).await;
     assert_eq!(lines[..2], ["NATS_PASSWORD=secret", "NATS_TIMEOUT=9s"]);
+}
+
+/// Neither by the command nor by its check.
+#[tokio::test]
+async fn variables_of_the_context_are_not_inherited() {
+    let env = TestEnv::start().await;
+    let place = tempfile::tempdir().expect("a directory");
+    let contexts = place.path().join("nats/context");
+    fs::create_dir_all(&contexts).expect("a directory");
+    let context = r#"{"user": "candidate", "password": "env://SECRET_OF_MINE"}"#;
+    fs::write(contexts.join("mine.json"), context).expect("a file");
+    let checked = place.path().join("checked");
+    let check = format!("env | grep -c SECRET_OF > {0}.new; mv {0}.new {0}", checked.display());
+    let start = |flags: &[&str]| {
+        let script = ["sh", "-c", "env | grep SECRET_OF; echo end; exec sleep 1000"];
+        let flags = [&["--context", "mine", "--check", &check][..], flags].concat();
+        let mut command = env.command("my_app", &flags, &script);
+        command.env("XDG_CONFIG_HOME", place.path()).env("SECRET_OF_MINE", "secret");
+        Candidate::start(command)
+    };
+    let mut run = start(&[]);
+    assert_eq!(until_end(&mut run).await, [""; 0]);
+    let seen = eventually("it was checked", async || fs::read_to_string(&checked).ok()).await;
+    assert_eq!(seen.trim(), "0");
+    run.signal(Signal::TERM);
+    run.exit().await;
+    let mut run = start(&["--pass-env", "SECRET_OF_MINE"]);
+    assert_eq!(until_end(&mut run).await, ["SECRET_OF_MINE=secret"]);
+}
+
+#[tokio::test]
+async fn check_cannot_read_the_environment_of_the_program() {
+    let env = TestEnv::start().await;
+    let place = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+    let checked = place.path().join("checked");
+    let check = format!(
+        "{{ cat /proc/$PPID/environ /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ; echo $?; }} \
+         > {0}.new; mv {0}.new {0}",
+        checked.display()
+    );
+    let program = SharedProgram::create();
+    let mut command = env.campaign("my_app", &["--check", &check]);
+    if is_root() {
+        command = program.as_nobody(&command);
+    }
+    let _campaign = with_secrets(command);
+    let seen = eventually("it was checked", async || fs::read_to_string(&checked).ok()).await;
+    assert_eq!(seen.trim(), "1", "nothing was read");
 }
 
 /// Also where the command runs as the same user as the program.

@@ -17,12 +17,12 @@ use crate::process::reaper;
 /// A shell command that is run again and again.
 pub struct CheckCommand {
     text: String,
-    withheld: Vec<&'static str>,
+    withheld: Vec<String>,
     processes: CheckProcesses,
 }
 
 impl CheckCommand {
-    pub fn new(text: &str, withheld: Vec<&'static str>, processes: CheckProcesses) -> Self {
+    pub fn new(text: &str, withheld: Vec<String>, processes: CheckProcesses) -> Self {
         Self { text: text.to_owned(), withheld, processes }
     }
 

@@ -12,6 +12,7 @@ use incumbent::HealthCheck;
 use self::command::CheckCommand;
 use self::fetch::Fetch;
 use crate::error::CliError;
+use crate::process::hide_credentials;
 
 pub use self::processes::CheckProcesses;
 
@@ -43,11 +44,12 @@ impl Check {
     /// The check, as an election runs it. `withheld`: variables that the command does not inherit.
     pub fn start(
         &self,
-        withheld: Vec<&'static str>,
+        withheld: Vec<String>,
         processes: &CheckProcesses,
     ) -> Result<HealthCheck, CliError> {
         Ok(match self {
             Self::Command(text) => {
+                hide_credentials();
                 let command = CheckCommand::new(text, withheld, processes.clone());
                 let command = Arc::new(command);
                 HealthCheck::new(move || {

@@ -37,7 +37,7 @@ impl GuardConfig {
             path(self.cgroup.as_ref().map(|cgroup| cgroup.path().into())),
             path(self.directory.clone().map(Into::into)),
             until_argument(self.until),
-            path((!self.withheld.is_empty()).then(|| self.withheld.join(",").into())),
+            path((!self.withheld.is_empty()).then(|| self.withheld.join("=").into())),
             path(candidates.map(|group| group.as_raw_pid().to_string().into())),
         ]
     }
@@ -54,7 +54,7 @@ impl GuardConfig {
             until => Some(until.parse().ok()?),
         };
         let withheld = args.next()?.into_string().ok()?;
-        let withheld = withheld.split(',').filter(|name| *name != "-").map(str::to_owned);
+        let withheld = withheld.split('=').filter(|name| *name != "-").map(str::to_owned);
         let withheld = withheld.collect();
         let candidates = Pid::from_raw(args.next()?.to_str()?.parse().unwrap_or(0));
         Some((Self { grace, signal, cgroup, directory, until, withheld }, candidates))

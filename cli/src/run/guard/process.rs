@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitStatus, getpid, kill_process_group, set_dumpable_behavior,
-};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -23,7 +21,7 @@ use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
 use crate::process::tree::{self, Tree};
-use crate::process::{Terminal, WatchedProcess};
+use crate::process::{Terminal, WatchedProcess, hide_credentials};
 use std::ffi::OsString;
 
 /// The maximum interval between checks of the tree.
@@ -31,8 +29,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Arguments: the configuration, the command and its arguments.
 pub fn watch(mut args: impl Iterator<Item = OsString>, parse: ParseArgs) -> ExitCode {
-    // The command, of the same user, cannot read the credentials of the lock in its environment.
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    hide_credentials();
     let Some((config, candidates)) = GuardConfig::from_args(&mut args) else {
         return ExitCode::FAILURE;
     };
