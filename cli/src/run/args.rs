@@ -99,7 +99,8 @@ pub enum OnExit {
     /// Release the lock, so that another candidate takes over at once, and exit with COMMAND's
     /// code.
     Resign,
-    /// Restart COMMAND in the same term: after 1s, then 2s and so on up to 30s.
+    /// Restart COMMAND in the same term: after 1s, then 2s and so on up to 30s, and after 1s again
+    /// once it ran for longer than 30s.
     Restart,
     /// Exit with COMMAND's code without releasing the lock: no other candidate takes over before
     /// the lease ends. This slows down a command that fails on every host.

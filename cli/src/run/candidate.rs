@@ -14,6 +14,7 @@ use super::grace::Grace;
 use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{GuardConfig, unguarded};
 use super::guard::{GuardRequest, StopTimes};
+use super::restarts::Restarts;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::terms::Terms;
 use super::timer::sleep_until;
@@ -23,9 +24,6 @@ use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
 use crate::output;
 use crate::process::Cgroup;
-
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 pub struct CommandCandidate {
     pub candidate: RunningCandidate,
@@ -37,6 +35,7 @@ pub struct CommandCandidate {
     /// What the guard releases if this process dies; `None` without a sentinel.
     pub terms: Option<Terms>,
     pub options: Run,
+    pub restarts: Restarts,
     /// The signal to end by, once the command has drained.
     pub ending: Option<Signal>,
 }
@@ -108,8 +107,8 @@ impl CommandCandidate {
 
     /// Runs the command for one term.
     async fn serve(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
-        let mut pause = FIRST_PAUSE;
         loop {
+            let started = BootClock.now();
             let ended = self.work(leadership).await;
             self.watchdog.pause();
             let ended = ended?;
@@ -122,20 +121,19 @@ impl CommandCandidate {
                 Ended::Signal(signal) => return Ok(Next::Exit(exit_code(signal))),
             };
             match self.options.on_exit {
-                OnExit::Restart if !interrupted => {
-                    self.watchdog.feed(leadership.deadline());
-                    self.candidate.status.note(&format!(
-                        "the command exited with code {code}, restarting it in {}",
-                        humantime::format_duration(pause)
-                    ));
-                }
+                OnExit::Restart if !interrupted => {}
                 OnExit::Stop => return Ok(Next::ExitWithoutRelease(code)),
                 _ => return Ok(Next::Exit(code)),
             }
+            let pause = self.restarts.pause_after(started);
+            self.watchdog.feed(leadership.deadline());
+            self.candidate.status.note(&format!(
+                "the command exited with code {code}, restarting it in {}",
+                humantime::format_duration(pause)
+            ));
             if let Some(next) = self.pause(leadership, BootClock.now() + pause).await {
                 return Ok(next);
             }
-            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
@@ -150,6 +148,7 @@ impl CommandCandidate {
                     self.watchdog.pause();
                     return Some(self.lost(&loss));
                 }
+                _ = leadership.draining() => return None, // there is no work to end
                 Ok(later) = leadership.renewed(deadline) => deadline = later,
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
@@ -254,14 +253,17 @@ impl CommandCandidate {
     }
 
     /// Writes the deadline file before the command starts. Returns the end of the term, if it ended
-    /// meanwhile.
+    /// or began to drain meanwhile.
     async fn announce(&mut self, leadership: &Leadership) -> Result<Option<Ended>, CliError> {
         let deadline = leadership.deadline();
         self.file.renew(deadline, leadership.token());
         loop {
             tokio::select! {
                 biased;
-                loss = leadership.ended() => return Ok(Some(Ended::Lost(loss))),
+                _ = leadership.draining() => {
+                    self.candidate.election.end_drain();
+                    return Ok(Some(Ended::Lost(leadership.ended().await)));
+                }
                 written = self.file.written() => {
                     return written.map(|()| None).map_err(|why| self.file.failure(Some(&why)));
                 }

@@ -17,7 +17,6 @@ use super::signals::{SignalAction, exit_code, suspend_self};
 use super::timer::sleep_until;
 use crate::error::CliError;
 
-const PAUSE: Duration = Duration::from_secs(1);
 /// How long the end of a term waits for the deadline file.
 const LAPSE: Duration = Duration::from_millis(20);
 
@@ -57,6 +56,7 @@ impl CommandCandidate {
     pub async fn run_always(&mut self) -> Result<u8, CliError> {
         let mut term: Option<Term> = None;
         loop {
+            let started = BootClock.now();
             let mut guard = self.start(&[], None)?;
             if term.as_ref().is_some_and(|term| term.continues() && term.signalled) {
                 guard.request(GuardRequest::Signal(Signal::USR1.as_raw()));
@@ -70,14 +70,16 @@ impl CommandCandidate {
             if let Some(term) = &term {
                 self.watchdog.feed(term.leadership.deadline());
             }
-            self.candidate.status.print("the command exited, restarting it in 1s");
+            let pause = self.restarts.pause_after(started);
+            let spoken = humantime::format_duration(pause);
+            self.candidate.status.print(&format!("the command exited, restarting it in {spoken}"));
             tokio::select! {
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Ok(exit_code(signal)),
                     SignalAction::Suspend => suspend_self(),
                     SignalAction::PassOn(_) => {}
                 },
-                () = tokio::time::sleep(PAUSE) => {}
+                () = sleep_until(BootClock.now() + pause) => {}
             }
         }
     }

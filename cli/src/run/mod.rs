@@ -14,6 +14,7 @@ mod grace;
 mod guard;
 mod keep_running;
 mod prepare;
+mod restarts;
 mod signals;
 mod terms;
 mod timer;
@@ -34,6 +35,7 @@ pub use self::grace::Grace;
 pub use self::guard::{
     CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, unguarded,
 };
+pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
 pub use self::terms::{Terms, channel as channel_of_terms};
 pub use self::timer::sleep_until;
@@ -108,6 +110,7 @@ impl Run {
             wait_limit,
             terms,
             options: self,
+            restarts: Restarts::default(),
             ending: None,
         };
         let code = match keep_running {

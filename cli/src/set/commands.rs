@@ -1,7 +1,8 @@
 //! One command per shard that this member leads.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
@@ -14,11 +15,8 @@ use crate::output;
 use crate::process::Cgroup;
 use crate::run::{
     CommandEvent, DEADLINE_FILE, DeadlineFile, Grace, GuardConfig, GuardHandle, GuardRequest,
-    Program, Terms, Watchdog, sleep_until, unguarded,
+    Program, Restarts, Terms, Watchdog, sleep_until, unguarded,
 };
-
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// What the commands of all shards share.
 pub struct Commands {
@@ -35,6 +33,8 @@ pub struct Commands {
     pub set: Arc<SetOnce<Set>>,
     pub orders: broadcast::Sender<Order>,
     pub events: mpsc::UnboundedSender<MemberEvent>,
+    /// By shard: a command that fails in each term starts no more often than one in one term.
+    pub restarts: Mutex<HashMap<u32, Restarts>>,
 }
 
 /// How a run of a command ended. No process of it is left.
@@ -61,8 +61,8 @@ impl Commands {
         let Some(election) = self.set.wait().await.election(shard) else { return };
         let watchdog = Watchdog::start(election.clone());
         let term = Term { shard, leadership: &leadership, election, watchdog };
-        let mut pause = FIRST_PAUSE;
         loop {
+            let started = BootClock.now();
             let ended = self.work(&term).await;
             term.watchdog.pause();
             let (code, interrupted) = match ended {
@@ -75,27 +75,38 @@ impl Commands {
                 OnShardExit::Restart if interrupted => {
                     return self.end(&term, MemberEvent::Exit(code)).await;
                 }
-                OnShardExit::Restart => {}
-                OnShardExit::GiveUp => {
-                    self.note(shard, code, "giving it up");
-                    return;
-                }
+                OnShardExit::Restart | OnShardExit::GiveUp => {}
             }
-            self.note(shard, code, &format!("restart in {}", humantime::format_duration(pause)));
+            let pause = self.pause_after(shard, started);
+            self.note(shard, code, pause);
             tokio::select! {
                 _ = leadership.draining() => return,
                 () = sleep_until(BootClock.now() + pause) => {}
             }
-            pause = (pause * 2).min(MAX_PAUSE);
+            if self.on_exit == OnShardExit::GiveUp {
+                return;
+            }
         }
     }
 
-    fn note(&self, shard: u32, code: u8, next: &str) {
+    fn pause_after(&self, shard: u32, started: Instant) -> Duration {
+        let mut restarts = self.restarts.lock().unwrap_or_else(PoisonError::into_inner);
+        restarts.entry(shard).or_default().pause_after(started)
+    }
+
+    fn note(&self, shard: u32, code: u8, pause: Duration) {
         let what = match self.naming {
             Naming::Shards => "shard",
             Naming::Seats => "seat",
         };
-        output::note(format!("incumbent: {what} {shard}: COMMAND exited with code {code}; {next}"));
+        let next = match self.on_exit {
+            OnShardExit::GiveUp => "giving it up",
+            OnShardExit::Restart | OnShardExit::Exit => "restart",
+        };
+        let pause = humantime::format_duration(pause);
+        output::note(format!(
+            "incumbent: {what} {shard}: COMMAND exited with code {code}; {next} in {pause}"
+        ));
     }
 
     /// Reports an event that ends the member, and keeps the shard until it does.

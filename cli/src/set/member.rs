@@ -1,7 +1,7 @@
 //! A member of a set, from its start to its end.
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use incumbent::lock::Lock;
@@ -151,6 +151,7 @@ impl MemberOptions {
                     set: Arc::clone(&set),
                     orders: orders.clone(),
                     events,
+                    restarts: Mutex::default(),
                 });
                 // A task of its own: the library would drop it at the end of the grace.
                 builder = builder.on_won(move |shard, leadership| {

@@ -19,9 +19,10 @@ pub enum Form {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnShardExit {
-    /// Give the shard up: another member may lead it, or this one again.
+    /// Give the shard up after 1s, then 2s and so on up to 30s: another member may lead it, or this
+    /// one again.
     GiveUp,
-    /// Restart COMMAND in the same term: after 1s, then 2s and so on up to 30s.
+    /// Restart COMMAND in the same term after such a pause.
     Restart,
     /// Stop all shards, and exit with COMMAND's code.
     Exit,

@@ -114,3 +114,26 @@ fn contradictory_flags_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {output:?}");
     }
 }
+
+/// The term of a leader without work needs no drain.
+#[tokio::test]
+async fn leader_that_waits_for_a_restart_hands_over_at_once() {
+    let env = TestEnv::start().await;
+    let flags = ["--identity", "first", "--drain", "30m", "--on-exit", "restart"];
+    let mut first = env.run("my_app", &flags, "echo up; exit 1");
+    first.wait_for_line("up").await;
+    let mut second = env.run("my_app", &["--identity", "second"], SERVE);
+    for _ in 0..3 {
+        first.wait_for_line("up").await;
+    }
+    // The next pause has eight seconds.
+    eventually("it hands over", async || {
+        let mut moved = start_move(&env, &["--to", "second"]);
+        (moved.exit_code().await == Some(0)).then_some(())
+    })
+    .await;
+    second.wait_for_line("up").await;
+    assert!(first.is_silent(), "its command was not started to be drained");
+    first.signal(Signal::TERM);
+    assert_eq!(first.exit_code().await, Some(128 + 15));
+}

@@ -110,23 +110,31 @@ async fn shard_whose_command_has_drained_is_released_before_the_others() {
 #[tokio::test]
 async fn shard_whose_command_ends_is_given_up_and_taken_again() {
     let env = server("shop", 2, LEASE).await;
-    let script = "echo $1 $INCUMBENT_TOKEN; [ $1 = 0 ] && exit 3; exec sleep 1000";
+    let script = "echo $1 $INCUMBENT_TOKEN $(cut -d' ' -f1 /proc/uptime); [ $1 = 0 ] && exit 3; \
+                  exec sleep 1000";
     let mut run = member(&env, &["--shards", "2"], script);
-    let (mut tokens, mut of_other) = (Vec::new(), 0);
-    while tokens.len() < 2 {
+    let (mut tokens, mut starts, mut of_other) = (Vec::new(), Vec::<f64>::new(), 0);
+    while tokens.len() < 3 {
         let line = run.line().await;
-        match line.split_once(' ') {
-            Some(("0", token)) => tokens.push(token.parse::<u64>().expect("a token")),
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["0", token, uptime] => {
+                tokens.push(token.parse::<u64>().expect("a token"));
+                starts.push(uptime.parse().expect("seconds"));
+            }
             _ => of_other += 1,
         }
     }
-    assert!(tokens[0] < tokens[1], "another term: {tokens:?}");
-    assert!(of_other <= 1, "the other shard goes on");
+    assert!(tokens.is_sorted_by(|one, next| one < next), "other terms: {tokens:?}");
+    assert!(of_other <= 1, "the other shard stays");
+    assert!(starts[2] - starts[0] >= 2.9, "it starts as rarely as in one term: {starts:?}");
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(128 + 15));
     let stderr = run.stderr();
-    let note = "incumbent: shard 0: COMMAND exited with code 3; giving it up";
-    assert!(stderr.contains(note), "{stderr}");
+    for pause in ["1s", "2s"] {
+        let note =
+            format!("incumbent: shard 0: COMMAND exited with code 3; giving it up in {pause}");
+        assert!(stderr.contains(&note), "{stderr}");
+    }
 }
 
 #[tokio::test]
