@@ -74,7 +74,7 @@ impl CliError {
                 ExitCode::from(*code as u8)
             }
             Self::Silent(code) => ExitCode::from(*code as u8),
-            Self::ClosedPipe => ExitCode::SUCCESS,
+            Self::ClosedPipe => Self::new(Code::Failed, "standard output was closed").report(),
             Self::Signal(signal) => {
                 // End by the signal itself, so that a shell reports 128 plus its number.
                 let _ = signal_hook::low_level::emulate_default_handler(*signal);
@@ -232,9 +232,6 @@ impl From<StartError> for CliError {
 
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::ClosedPipe;
-        }
         Self::new(Code::Failed, one_line(&error))
     }
 }

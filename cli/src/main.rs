@@ -81,6 +81,19 @@ enum Command {
     Reference(reference::Reference),
 }
 
+impl Command {
+    /// Whether it only lists: nothing is left undone if its output is not read to the end.
+    fn lists(&self) -> bool {
+        match self {
+            Self::Election(command) => command.lists(),
+            Self::Kv(command) => command.lists(),
+            Self::Set(command) => command.lists(),
+            Self::Completions(_) | Self::Man(_) | Self::Reference(_) => true,
+            _ => false,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     // Before anything starts that a command would inherit.
     #[cfg(target_os = "linux")]
@@ -107,6 +120,7 @@ async fn start() -> ExitCode {
     if let Err(failure) = log(cli.verbose) {
         return failure.report();
     }
+    let lists = cli.command.lists();
     let result = match cli.command {
         Command::Campaign(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Set(command) => command.run().await,
@@ -132,6 +146,8 @@ async fn start() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // Its reader has seen enough, as `head`.
+        Err(CliError::ClosedPipe) if lists => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }

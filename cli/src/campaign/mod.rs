@@ -2,8 +2,6 @@
 
 mod output;
 
-use std::io;
-
 use clap::Args;
 use incumbent::{Change, Election, Standing};
 use serde_json::json;
@@ -46,7 +44,7 @@ impl Campaign {
                 change = changes.next() => {
                     candidate.status.clear();
                     match change {
-                        Some(change) => if let Err(error) = self.print(&change, &candidate.election) { break error.into() },
+                        Some(change) => if let Err(error) = self.print(&change, &candidate.election) { break error },
                         None => return Ok(()),
                     }
                 }
@@ -65,7 +63,7 @@ impl Campaign {
         Err(end)
     }
 
-    fn print(&self, change: &Change, election: &Election) -> io::Result<()> {
+    fn print(&self, change: &Change, election: &Election) -> Result<(), CliError> {
         let line = match self.output {
             Output::Json => json_line(change, election).map(|line| line.to_string()),
             Output::Text => text_line(change, election),

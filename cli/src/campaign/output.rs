@@ -1,9 +1,9 @@
 //! Formats of transitions.
 
-use std::io::{self, Write};
-
 use clap::ValueEnum;
 
+use crate::error::CliError;
+use crate::output;
 use crate::text::{plain_json, printable};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -16,11 +16,10 @@ pub enum Output {
 
 impl Output {
     /// Prints a line, which must have this format.
-    pub fn print(self, line: String) -> io::Result<()> {
-        let line = match self {
+    pub fn print(self, line: String) -> Result<(), CliError> {
+        output::line(match self {
             Self::Json => plain_json(line),
             Self::Text => printable(&line),
-        };
-        writeln!(io::stdout(), "{line}")
+        })
     }
 }

@@ -33,7 +33,7 @@ pub use http_metrics::metrics;
 pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;
-pub use signals::StopSignals;
+pub use signals::{StopSignals, received};
 pub use status_line::{StatusLine, cooling_down, describe, standing};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 

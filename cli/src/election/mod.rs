@@ -42,6 +42,12 @@ enum Verb {
 }
 
 impl Election {
+    /// Whether it only lists.
+    pub fn lists(&self) -> bool {
+        use Verb::{History, Info, List, Members, Watch};
+        matches!(self.verb, List(_) | Info(_) | Watch(_) | History(_) | Members(_))
+    }
+
     pub async fn run(self) -> Result<(), CliError> {
         match self.verb {
             Verb::List(verb) => verb.run(&self.lock).await,

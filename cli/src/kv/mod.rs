@@ -48,6 +48,12 @@ enum Verb {
 }
 
 impl Kv {
+    /// Whether it only lists.
+    pub fn lists(&self) -> bool {
+        use Verb::{Get, Keys, List, Status, Watch};
+        matches!(self.verb, List(_) | Status(_) | Get(_) | Keys(_) | Watch(_))
+    }
+
     pub async fn run(self) -> Result<(), CliError> {
         let format = self.output;
         // Invalid arguments are refused before a request to the server.

@@ -68,15 +68,20 @@ pub fn is_quiet() -> bool {
 /// Prints a line of the result.
 pub fn line(text: impl Display) -> Result<(), CliError> {
     let mut out = anstream::stdout();
-    writeln!(out, "{text}")?;
-    Ok(out.flush()?)
+    written(writeln!(out, "{text}").and_then(|()| out.flush()))
 }
 
 /// Prints bytes of the result unchanged.
 pub fn bytes(bytes: &[u8]) -> Result<(), CliError> {
     let mut out = io::stdout();
-    out.write_all(bytes)?;
-    Ok(out.flush()?)
+    written(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+fn written(result: io::Result<()>) -> Result<(), CliError> {
+    result.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => CliError::ClosedPipe,
+        _ => error.into(),
+    })
 }
 
 /// Prints one indented JSON document.

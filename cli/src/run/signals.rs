@@ -1,13 +1,13 @@
 //! Signals to a process that runs a command.
 
 use std::fs::File;
-use std::future::pending;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use crate::candidate::received;
 use crate::process::is_in;
 
 pub struct Signals {
@@ -55,16 +55,16 @@ impl Signals {
     pub async fn next(&mut self) -> SignalAction {
         let [first, second] = &mut self.user;
         tokio::select! {
-            () = one(&mut self.terminate) => SignalAction::End(Signal::TERM),
-            () = one(&mut self.interrupt) => SignalAction::End(Signal::INT),
-            () = one(&mut self.hangup) => match hung_up() {
+            () = received(&mut self.terminate) => SignalAction::End(Signal::TERM),
+            () = received(&mut self.interrupt) => SignalAction::End(Signal::INT),
+            () = received(&mut self.hangup) => match hung_up() {
                 true => SignalAction::End(Signal::HUP),
                 false => SignalAction::PassOn(Signal::HUP),
             },
-            () = one(first) => SignalAction::PassOn(Signal::USR1),
-            () = one(second) => SignalAction::PassOn(Signal::USR2),
-            () = one(&mut self.quit) => SignalAction::End(Signal::QUIT),
-            () = one(&mut self.suspend) => SignalAction::Suspend,
+            () = received(first) => SignalAction::PassOn(Signal::USR1),
+            () = received(second) => SignalAction::PassOn(Signal::USR2),
+            () = received(&mut self.quit) => SignalAction::End(Signal::QUIT),
+            () = received(&mut self.suspend) => SignalAction::Suspend,
         }
     }
 
@@ -92,15 +92,6 @@ static HAD_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
-}
-
-async fn one(stream: &mut Option<Stream>) {
-    match stream {
-        Some(stream) => {
-            stream.recv().await;
-        }
-        None => pending().await,
-    }
 }
 
 /// Stops this process until it is continued. The guard continues.

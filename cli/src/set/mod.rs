@@ -50,6 +50,11 @@ enum Verb {
 }
 
 impl Set {
+    /// Whether it only lists.
+    pub fn lists(&self) -> bool {
+        matches!(self.verb, Verb::Info(_))
+    }
+
     pub async fn run(self) -> Result<ExitCode, CliError> {
         match self.verb {
             #[cfg(target_os = "linux")]

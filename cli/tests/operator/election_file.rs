@@ -51,6 +51,19 @@ async fn file_exists_while_its_candidate_leads() {
     assert_eq!((output.stderr.as_str(), output.code), ("", Some(3)));
 }
 
+/// As when its terminal is closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn hangup_removes_the_file_and_releases_the_lock() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let file = shell.home().join("leads.json");
+    let candidate = shell.start(&[&FILE[..], &["--identity", "a"]].concat());
+    eventually("the file", async || content(&file)).await;
+    assert_eq!(candidate.end_with("HUP"), Some(1));
+    assert!(!file.exists());
+    assert_eq!(shell.run(&["leader", "my_app"]).stdout, "", "nobody leads");
+}
+
 #[test]
 fn failed_check_is_reported_in_one_line() {
     let shell = Shell::bare();

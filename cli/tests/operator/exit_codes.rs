@@ -84,23 +84,33 @@ async fn signal_ends_the_program_as_shells_expect() {
     }
 }
 
+/// What only lists has left nothing undone.
 #[tokio::test]
-async fn closed_output_is_not_a_failure() {
+async fn closed_output_is_a_failure_unless_of_a_listing() {
     let server = Server::start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", "B", "-q"]);
-    for key in ["a", "b"] {
-        shell.out(&["kv", "put", "B", key, "v"]);
-    }
-    for args in
-        [&["kv", "keys", "B"][..], &["kv", "ls"], &["kv", "get", "B", "a"], &["kv", "watch", "B"]]
-    {
+    shell.out(&["kv", "put", "B", "a", "v"]);
+    let mut leader = shell.campaign("my_app", "c1");
+    leader.line_with("won");
+    for (args, code) in [
+        (&["kv", "keys", "B"][..], 0),
+        (&["kv", "ls"], 0),
+        (&["kv", "get", "B", "a"], 0),
+        (&["kv", "watch", "B"], 0),
+        (&["election", "list"], 0),
+        (&["man"], 0),
+        (&["leader", "my_app", "--identity", "c1"], 1),
+        (&["doctor"], 1),
+        (&["campaign", "other"], 1),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
         let mut command = shell.command(args);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        drop(child.stdout.take());
+        let child = command.stdout(writer).stderr(Stdio::piped()).spawn().expect("it starts");
         let output = child.wait_with_output().expect("an end");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
-        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        let error = if code == 0 { "" } else { "incumbent: standard output was closed\n" };
+        assert_eq!(String::from_utf8_lossy(&output.stderr), error, "{args:?}");
     }
 }
