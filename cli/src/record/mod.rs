@@ -36,11 +36,12 @@ pub struct Record {
     lock: LockArgs,
     /// The elections; with Kubernetes their objects [default: all].
     names: Vec<String>,
-    /// The file; it is created if it is missing. Beside it are its log and a lock file.
+    /// The file; it is created if it is missing, for this user alone. Beside it are its log and a
+    /// lock file.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
-    /// How large the file may become, as in 64MiB or 500kB. At this size the oldest changes are
-    /// removed; the file does not shrink.
+    /// How large the file may become, as in 64MiB or 500kB. At this size the oldest changes of the
+    /// elections with most of them are removed; the file does not shrink.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
     max_size: u64,
 }

@@ -23,54 +23,103 @@ pub async fn is_at_limit(connection: &mut SqliteConnection, need: u64) -> Result
     Ok(pages.saturating_sub(free).saturating_add(need) >= max)
 }
 
-/// Removes the oldest part of the transitions, but the last one of each election, which is its
-/// state since then; without any, the oldest observations; without those, any transitions.
-/// Returns whether it removed any.
+/// Removes a part of the transitions, but the last one of each election, which is its state since
+/// then: of the elections with most of them, so that one that flaps does not erase the history of
+/// the others. If observations are more, or there are no such transitions, the oldest observations;
+/// without those, any transitions. Returns whether it removed any.
 pub async fn prune(connection: &mut SqliteConnection, now: OffsetDateTime) -> Result<bool, Error> {
     let now = row::nanos(now);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let superseded = "DELETE FROM transition WHERE id IN (SELECT id FROM transition t \
-         WHERE EXISTS (SELECT 1 FROM transition l WHERE l.election = t.election AND l.id > t.id) \
-         ORDER BY id LIMIT (SELECT count(*) / ?1 + 1 FROM transition)) RETURNING id, learned";
-    let observations = "DELETE FROM observation WHERE id IN (SELECT id FROM observation \
-         WHERE id < (SELECT max(id) FROM observation) \
-         ORDER BY id LIMIT (SELECT count(*) / ?1 + 1 FROM observation)) RETURNING NULL, end";
-    let any = "DELETE FROM transition WHERE id IN (SELECT id FROM transition \
-         ORDER BY id LIMIT (SELECT count(*) / ?1 + 1 FROM transition)) RETURNING id, learned";
-    let mut removed: Vec<(Option<i64>, i64)> = Vec::new();
-    for statement in [superseded, observations, any] {
-        if removed.is_empty() {
-            removed = sqlx::query_as(statement).bind(PART).fetch_all(&mut *transaction).await?;
-        }
+    let counts = "SELECT (SELECT count(*) FROM observation) > (SELECT count(*) FROM transition)";
+    let has_more_observations = sqlx::query_scalar(counts).fetch_one(&mut *transaction).await?;
+    let mut removed = false;
+    if has_more_observations {
+        removed = remove_observations(&mut transaction, now).await?;
     }
+    removed = removed
+        || remove_superseded(&mut transaction, now).await?
+        || remove_observations(&mut transaction, now).await?
+        || remove_any(&mut transaction, now).await?;
+    transaction.commit().await?;
+    Ok(removed)
+}
+
+/// A removed row: its election, its number, and when it was learned.
+type Removed = (i64, i64, i64);
+
+async fn remove_superseded(connection: &mut SqliteConnection, now: i64) -> Result<bool, Error> {
+    let remove = "DELETE FROM transition WHERE id IN (SELECT id FROM (SELECT id, \
+         row_number() OVER (PARTITION BY election ORDER BY id DESC) AS place FROM transition) \
+         WHERE place > 1 ORDER BY place DESC, id \
+         LIMIT (SELECT count(*) / ? + 1 FROM transition)) RETURNING election, id, learned";
+    let removed = sqlx::query_as(remove).bind(PART).fetch_all(&mut *connection).await?;
+    let mut removed: Vec<Removed> = removed;
+    removed.sort_unstable();
+    for rows in removed.chunk_by(|one, other| one.0 == other.0) {
+        let election = rows.first().map(|row| row.0);
+        let until = unknown_until(connection, rows, election, now).await?;
+        let set = "UPDATE election \
+             SET removed_until = max(min(ifnull(removed_until, ?1), ?2), ?1) WHERE id = ?3";
+        sqlx::query(set).bind(until).bind(now).bind(election).execute(&mut *connection).await?;
+    }
+    Ok(!removed.is_empty())
+}
+
+async fn remove_observations(connection: &mut SqliteConnection, now: i64) -> Result<bool, Error> {
+    let remove = "DELETE FROM observation WHERE id IN (SELECT id FROM observation \
+         WHERE id < (SELECT max(id) FROM observation) \
+         ORDER BY id LIMIT (SELECT count(*) / ? + 1 FROM observation)) RETURNING 0, id, end";
+    let removed = sqlx::query_as(remove).bind(PART).fetch_all(&mut *connection).await?;
+    let mut removed: Vec<Removed> = removed;
+    removed.iter_mut().for_each(|(_, _, end)| *end = now.min(*end));
+    note_all_removed(connection, &removed, now).await
+}
+
+async fn remove_any(connection: &mut SqliteConnection, now: i64) -> Result<bool, Error> {
+    let remove = "DELETE FROM transition WHERE id IN (SELECT id FROM transition \
+         ORDER BY id LIMIT (SELECT count(*) / ? + 1 FROM transition)) \
+         RETURNING election, id, learned";
+    let removed = sqlx::query_as(remove).bind(PART).fetch_all(&mut *connection).await?;
+    let without = "DELETE FROM election WHERE NOT EXISTS \
+         (SELECT 1 FROM transition WHERE election = election.id)";
+    sqlx::query(without).execute(&mut *connection).await?;
+    note_all_removed(connection, &removed, now).await
+}
+
+/// Notes that what was until then is unknown for all elections. Returns whether rows were removed.
+async fn note_all_removed(
+    connection: &mut SqliteConnection,
+    removed: &[Removed],
+    now: i64,
+) -> Result<bool, Error> {
     if removed.is_empty() {
         return Ok(false);
     }
-    let mut until = removed.iter().map(|(_, time)| *time).filter(|time| *time <= now).max();
-    if removed.iter().any(|(_, time)| *time > now) {
-        // A clock was ahead: it was before the next row that is left, and is not in the future.
-        let next = "SELECT learned FROM transition WHERE id > ? AND learned <= ? ORDER BY id";
-        let last = removed.iter().filter_map(|(id, _)| *id).max();
-        let next: Option<i64> = sqlx::query_scalar(next)
-            .bind(last.unwrap_or(i64::MAX))
-            .bind(now)
-            .fetch_optional(&mut *transaction)
-            .await?;
-        until = until.max(Some(next.unwrap_or(now)));
-    }
-    let until = until.unwrap_or(now);
+    let until = unknown_until(connection, removed, None, now).await?;
     let set = "UPDATE recording SET removed_until = max(min(ifnull(removed_until, ?1), ?2), ?1)";
-    sqlx::query(set).bind(until).bind(now).execute(&mut *transaction).await?;
-    sqlx::query("DELETE FROM observation WHERE end <= ?")
-        .bind(until)
-        .execute(&mut *transaction)
-        .await?;
-    sqlx::query(
-        "DELETE FROM election WHERE NOT EXISTS \
-         (SELECT 1 FROM transition WHERE election = election.id)",
-    )
-    .execute(&mut *transaction)
-    .await?;
-    transaction.commit().await?;
+    sqlx::query(set).bind(until).bind(now).execute(&mut *connection).await?;
     Ok(true)
+}
+
+/// Until when it is unknown what was, of an election or of all.
+async fn unknown_until(
+    connection: &mut SqliteConnection,
+    removed: &[Removed],
+    election: Option<i64>,
+    now: i64,
+) -> Result<i64, Error> {
+    let until = removed.iter().map(|row| row.2).filter(|learned| *learned <= now).max();
+    if removed.iter().all(|row| row.2 <= now) {
+        return Ok(until.unwrap_or(now));
+    }
+    // A clock was ahead: it was before the next row that is left, and is not in the future.
+    let next = "SELECT learned FROM transition WHERE id > ?1 AND learned <= ?2 \
+         AND (election = ?3 OR ?3 IS NULL) ORDER BY id";
+    let next: Option<i64> = sqlx::query_scalar(next)
+        .bind(removed.iter().map(|row| row.1).max())
+        .bind(now)
+        .bind(election)
+        .fetch_optional(connection)
+        .await?;
+    Ok(until.unwrap_or(i64::MIN).max(next.unwrap_or(now)))
 }

@@ -161,10 +161,13 @@ async fn periods(
     since: i64,
     cut: Option<i64>,
 ) -> Result<Vec<Period>, Error> {
-    let removed_until: Option<i64> = sqlx::query_scalar("SELECT removed_until FROM recording")
-        .fetch_one(&mut *connection)
-        .await?;
-    let removed = removed_until.max(cut).unwrap_or(i64::MIN);
+    let removed_until: (Option<i64>, Option<i64>) = sqlx::query_as(
+        "SELECT removed_until, (SELECT removed_until FROM election WHERE name = ?) FROM recording",
+    )
+    .bind(election)
+    .fetch_one(&mut *connection)
+    .await?;
+    let removed = removed_until.0.max(removed_until.1).max(cut).unwrap_or(i64::MIN);
     let from = removed.max(since);
     let read = "SELECT names, begin, end FROM observation WHERE end >= ? ORDER BY id DESC LIMIT ?";
     let found: Vec<(Option<String>, i64, i64)> =

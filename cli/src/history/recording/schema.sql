@@ -14,7 +14,9 @@ INSERT INTO recording (id) VALUES (1);
 
 CREATE TABLE election (
     id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE
+    name TEXT NOT NULL UNIQUE,
+    -- As in `recording`, for its transitions.
+    removed_until INTEGER
 );
 
 -- The fields of `election watch -o json`. In the order of `id` they were learned.

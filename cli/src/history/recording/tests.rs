@@ -136,11 +136,38 @@ async fn full_file_loses_its_oldest_rows_and_says_so() {
     let first = left.first().expect("rows").time;
     let begin = history.begin().expect("a begin");
     assert!(begin >= first - Duration::from_secs(10), "{begin} {first}");
-    let quiet = recording.history("quiet", None).await.expect("rows").expect("its last state");
-    assert!(
-        quiet.statistics().led <= (at(60_000) - begin).unsigned_abs(),
-        "what was removed is unknown"
-    );
+}
+
+/// One that flaps does not erase the history of the others.
+#[tokio::test]
+async fn full_file_keeps_the_history_of_quiet_elections() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let quiet = |seconds, revision: u64| {
+        let mut quiet = event(seconds, revision, held("quiet", revision));
+        quiet.transition.election = "quiet".to_owned();
+        quiet
+    };
+    writer.write(&[quiet(0, 1), quiet(1, 2), quiet(2, 3)], &mut seen(0, 3)).await.expect("room");
+    let mut observed = seen(3, 3);
+    for number in 10..6000_u32 {
+        let seconds = i64::from(number);
+        observed[0].period.end = at(seconds);
+        let event = event(seconds, number.into(), held("one", number.into()));
+        writer.write(&[event], &mut observed).await.expect("room");
+    }
+    for file in std::fs::read_dir(&place).expect("files").flatten() {
+        let mode = file.metadata().expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+    }
+    let recording = Recording::open(&path).await.expect("a recording");
+    let flapping = recording.history("e", None).await.expect("rows").expect("a history");
+    assert!(flapping.begin().expect("a begin") > at(100), "its oldest rows were removed");
+    let quiet = recording.history("quiet", None).await.expect("rows").expect("a history");
+    assert_eq!(quiet.begin(), Some(at(0)));
+    assert_eq!(quiet.statistics().led, Duration::from_secs(5999));
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Writes a recording.
 
-use std::fs::{File, TryLockError};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sqlx::{AssertSqlSafe, Connection, Error, SqliteConnection};
@@ -73,6 +74,13 @@ impl Writer {
             let _ = connection.close().await; // nothing was written
         }
         let lock = lock(path)?;
+        // SQLite would let all users read it, and what it has beside it.
+        match private().create_new(true).open(path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(unwritten(path, error));
+            }
+            _ => {}
+        }
         let pages = max_size.max(MIN_SIZE) / PAGE;
         let odd = |error: Error| file::failed(path, "written", &error);
         let mut connection = file::open_for_writing(path, pages).await.map_err(odd)?;
@@ -251,7 +259,7 @@ impl Writer {
 /// Locks a file beside the recording: a lock on the recording itself could interfere with SQLite's.
 fn lock(path: &Path) -> Result<File, CliError> {
     let beside = file::beside(path, "-lock");
-    let open = File::options().write(true).create(true).truncate(false).open(&beside);
+    let open = private().create(true).truncate(false).open(&beside);
     let lock = open.map_err(|error| unwritten(path, error))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
@@ -261,6 +269,13 @@ fn lock(path: &Path) -> Result<File, CliError> {
         }
         Err(TryLockError::Error(error)) => Err(unwritten(path, error)),
     }
+}
+
+/// Opens a file for writing. A new one is of this user alone.
+fn private() -> OpenOptions {
+    let mut options = File::options();
+    options.write(true).mode(0o600);
+    options
 }
 
 fn id(path: &Path) -> Option<(u64, u64)> {
