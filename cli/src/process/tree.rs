@@ -70,7 +70,7 @@ impl Tree {
     }
 
     /// The children. One may be missing that has just been added.
-    pub(super) fn children(&self) -> Vec<Pid> {
+    pub fn children(&self) -> Vec<Pid> {
         let mut file = &self.children;
         let mut text = String::new();
         let read = file.rewind().and_then(|()| file.read_to_string(&mut text));

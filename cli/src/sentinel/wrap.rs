@@ -1,8 +1,10 @@
 //! A program under a sentinel: signals are forwarded, orphans are reaped, and what it leaves behind
 //! is killed before its entries are released.
 
+use std::env;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use super::connection::Shared;
 use super::registry::{RELEASE_TIMEOUT, Registry};
 use super::server::Server;
 use crate::error::CliError;
+use crate::process::reaper::OURSELVES;
 use crate::process::tree::{self, Tree};
 use crate::process::{is_in, lookup};
 use crate::unix_socket;
@@ -32,6 +35,13 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     }
     let mut signals = Forwarded::listen()?;
     let mut tree = Tree::adopt()?;
+    if !tree.children().is_empty() {
+        // Another program started them before it became this one, and they live on: the program is
+        // wrapped by a child, which has no other children.
+        let mut wrapper = Command::new(OURSELVES);
+        let wrapper = wrapper.arg0("incumbent").args(env::args_os().skip(1)).spawn()?;
+        return Ok(ExitCode::from(signals.forward(Pid::from_child(&wrapper)).await));
+    }
     let (listener, address, _directory) = unix_socket::bind_new()?;
     let shared = Shared { registry, wraps: true, limit: RELEASE_TIMEOUT };
     let mut server = Server::new(listener, shared)?;

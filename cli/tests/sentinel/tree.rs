@@ -220,3 +220,21 @@ async fn dead_workers_hold_no_file_descriptors() {
     program.write("\n");
     assert_eq!(program.exit_code().await, Some(0));
 }
+
+/// As of an entrypoint that becomes the sentinel.
+#[tokio::test]
+async fn processes_started_before_the_sentinel_live_on() {
+    let sentinel = [env!("CARGO_BIN_EXE_incumbent"), "sentinel", "--server", "nats://127.0.0.1:1"];
+    let script = "trap 'exit 7' TERM; sleep 1000 & echo $!; while :; do sleep 0.01; done";
+    let mut entry = Command::new("sh");
+    entry.args(["-c", "(sleep 1000; :) & echo $!; exec \"$@\"", "sh"]);
+    entry.args(sentinel).args(["--", "sh", "-c", script]).stdin(Stdio::null());
+    let mut program = Candidate::start(entry);
+    let [helper, child] = [program.line().await, program.line().await];
+    let [helper, child] = [helper, child].map(|id| Pid::from_raw(id.parse().expect("an id")));
+    program.signal(Signal::TERM);
+    assert_eq!(program.exit_code().await, Some(7));
+    let helper = helper.expect("an id");
+    assert!(is_alive(helper) && !is_alive(child.expect("an id")));
+    kill_process(helper, Signal::KILL).expect("ours");
+}
