@@ -53,7 +53,7 @@ async fn an_eviction_is_conditional_and_counts_as_a_term() {
     }
 }
 
-/// Evicts whoever leads.
+/// Evicts the leader.
 pub async fn evict(lock: &impl Lock) {
     loop {
         let Reading::Found(record) = lock.read(OBJECT, LEASE).await.unwrap() else { panic!() };

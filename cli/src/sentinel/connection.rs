@@ -32,7 +32,7 @@ const REPLIES: usize = 64;
 #[derive(Clone)]
 pub struct Shared {
     pub registry: Arc<Registry>,
-    /// Whether what a process leaves behind goes on with its work: then its terms are kept until
+    /// Whether what a process leaves behind continues its work: then its terms are kept until
     /// the end of the program. Else its work dies with it.
     pub wraps: bool,
     /// How long to try to release.

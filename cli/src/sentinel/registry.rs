@@ -74,7 +74,7 @@ pub struct Registry {
     locks: SentinelLocks,
     /// By connection.
     terms: Mutex<HashMap<u64, RegisteredTerms>>,
-    /// Of dead processes, whose work may go on.
+    /// Of dead processes, whose work may continue.
     kept: Mutex<VecDeque<(Arc<str>, RegisteredTerm)>>,
     checks: Semaphore,
     waiting: Semaphore,

@@ -23,7 +23,7 @@ fn refusal(mut command: Command) -> String {
     text.trim_end().to_owned()
 }
 
-/// The command as a user without rights.
+/// The command as a user without permissions.
 fn as_another(command: &Command) -> Command {
     let mut other = Command::new("setpriv");
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
@@ -55,7 +55,7 @@ async fn socket_of_a_killed_sentinel_is_replaced_and_that_of_a_living_one_is_not
 async fn file_of_another_kind_is_not_replaced() {
     let env = TestEnv::start().await;
     let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).expect("rights");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).expect("permissions");
     let path = folder.path().join("file");
     fs::write(&path, "precious").expect("written");
     let text = refusal(listen(&env, &path));
@@ -76,14 +76,14 @@ async fn no_other_user_may_enter_the_directory_of_the_socket() {
     assert_eq!((mode(directory), mode(&listening.path)), (0o700, 0o600));
     let folder = tempfile::tempdir().expect("a folder");
     for open in [0o755, 0o770, 0o701] {
-        fs::set_permissions(folder.path(), Permissions::from_mode(open)).expect("rights");
+        fs::set_permissions(folder.path(), Permissions::from_mode(open)).expect("permissions");
         let text = refusal(listen(&env, &folder.path().join("socket")));
         assert!(text.contains("other users may enter"), "{text}");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 }
 
-/// Whoever reaches the socket all the same, as root does.
+/// A user who reaches the socket all the same, as root does.
 #[tokio::test]
 async fn process_of_another_user_is_refused_on_both_sides() {
     if !geteuid().is_root() {
@@ -92,7 +92,7 @@ async fn process_of_another_user_is_refused_on_both_sides() {
     }
     let env = TestEnv::start().await;
     let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("rights");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("permissions");
     let path = folder.path().join("own/socket");
     let _sentinel = Candidate::start(as_another(&listen(&env, &path)));
     wait_for_socket(&path).await;

@@ -53,7 +53,7 @@ fn with_request(message: &Message, request: CandidateRequest) -> Option<RollCall
 
 /// The address to which a call is answered: a subject below an inbox.
 ///
-/// Whoever may call names it, and a candidate publishes to it with its own permissions, which are
+/// A caller names it, and a candidate publishes to it with its own permissions, which are
 /// to write entries and more. So any other subject is refused.
 pub(super) fn reply_address(subject: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'*' | b'>');

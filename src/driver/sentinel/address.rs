@@ -63,8 +63,8 @@ impl Sentinel {
     }
 }
 
-/// Connects to the sentinel at this address. It may come from outside, so whoever listens there
-/// must be a process of this user.
+/// Connects to the sentinel at this address. It may come from outside, so what listens there must
+/// be a process of this user.
 pub async fn connect(address: &Path) -> io::Result<UnixStream> {
     if !address.is_absolute() {
         return Err(io::Error::other("the address must be the absolute path of a socket"));

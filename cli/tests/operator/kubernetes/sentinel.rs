@@ -1,4 +1,4 @@
-//! The sentinel of a pod, with the rights of its manifest.
+//! The sentinel of a pod, with the permissions of its manifest.
 
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
