@@ -40,8 +40,8 @@ pub use member::{LockMember, Need};
 pub use member_load::{MemberLoad, TakeRequest};
 pub use request::{Release, Request, StepDownNotice, Write};
 pub use roll_call::{
-    CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Pause, Role, RollCall, Standing,
-    Successor,
+    CallId, CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Pause, Role, RollCall,
+    Standing, Successor,
 };
 
 pub use types::{

@@ -17,7 +17,7 @@
 //! # The URLs
 //! | URL | lock | feature | options |
 //! |---|---|---|---|
-//! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `with-choria`, `queue-groups`, `domain`, `creds=FILE`, `ca=FILE` |
+//! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `with-choria`, `queue-groups`, `domain`, `inbox-prefix`, `creds=FILE`, `ca=FILE` |
 //! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
 //! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `max-lease`, and those of `libpq` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `max-lease` |

@@ -24,6 +24,8 @@ pub struct NatsBucket {
     pub bucket: String,
     /// The JetStream domain.
     pub domain: Option<String>,
+    /// The prefix of the subjects on which responses arrive.
+    pub inbox_prefix: Option<String>,
     /// A file with the user's credentials.
     pub creds: Option<PathBuf>,
     /// A file with the certificates of the authorities to trust.
@@ -68,6 +70,7 @@ impl NatsTarget {
             servers: servers?,
             bucket: if bucket.is_empty() { DEFAULT_BUCKET.to_owned() } else { bucket },
             domain: parts.take("domain"),
+            inbox_prefix: parts.take("inbox-prefix"),
             creds: parts.take("creds").map(PathBuf::from),
             ca: parts.take("ca").map(PathBuf::from),
             with_choria: parts.take_flag("with-choria")?,
@@ -91,7 +94,8 @@ impl NatsTarget {
     }
 
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let NatsBucket { servers, bucket, domain, creds, ca, with_choria } = &self.named;
+        let NatsBucket { servers, bucket, domain, inbox_prefix, creds, ca, with_choria } =
+            &self.named;
         let tls = TlsFiles { authorities: ca.clone(), ..TlsFiles::default() };
         let (mut options, addresses) = with_servers(connect_options(), &servers[..], &tls)
             .map_err(|error| self.failed(LockUrlErrorKind::Malformed, "no server", error))?;
@@ -101,6 +105,9 @@ impl NatsTarget {
                 let what = format!("the credentials file {} cannot be used", file.display());
                 self.failed(LockUrlErrorKind::Unusable, &what, error)
             })?;
+        }
+        if let Some(prefix) = inbox_prefix {
+            options = options.custom_inbox_prefix(prefix);
         }
         if self.ttl.is_some() {
             options = options.retry_on_initial_connect();

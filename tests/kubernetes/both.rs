@@ -7,7 +7,7 @@ use incumbent::kubernetes::HolderStatus;
 use incumbent::lock::{Content, Lock, LockMember, Reading};
 use incumbent::nats::{self, Bucket};
 use incumbent::{Cause, Change, Election, Leadership, all_of, best_effort, new_election, required};
-use incumbent_test_support::Server;
+use incumbent_test_support::{NATS_PERMISSIONS, Server, nats_options};
 use serde_json::{Value, json};
 
 use crate::conformance::{Service, change, leads, soon, working};
@@ -19,11 +19,12 @@ const LEASE: Duration = Duration::from_secs(4);
 /// An API server restarts within this lease.
 const LONGER_LEASE: Duration = Duration::from_secs(8);
 
-/// A client without credentials is an operator; candidates have the documented rights.
-const RIGHTS: &str = concat!(
-    "no_auth_user: admin\nADMIN_PASSWORD: pw\nCANDIDATE_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
-    include_str!("../../deploy/nats-permissions.conf")
-);
+/// A client without credentials is an operator; candidates have the documented permissions.
+const OPERATORS: &str = "no_auth_user: admin\n";
+fn permissions() -> String {
+    format!("{OPERATORS}{NATS_PERMISSIONS}")
+}
+
 /// The right to write entries.
 const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
 
@@ -55,7 +56,7 @@ pub struct Both {
 
 impl Both {
     pub async fn new(lease: Duration) -> Self {
-        let server = Server::builder().config(RIGHTS).start().await;
+        let server = Server::builder().config(OPERATORS).with_permissions().start().await;
         let nats = nats_env::TestEnv::on(server, lease).await;
         Self { kube: TestEnv::alone(lease).await, nats }
     }
@@ -65,10 +66,9 @@ impl Both {
         match which {
             Which::Lease => Service::lock(&self.kube).await,
             Which::Nats => {
-                let options = async_nats::ConnectOptions::new()
-                    .reconnect_delay_callback(|_| Duration::from_millis(50));
-                let url = self.nats.server.url_as("candidate", "pw");
-                let client = nats::connect(url, options).await.expect("a connection");
+                let url = self.nats.server.url();
+                let client = nats::connect(url, nats_options("candidate"));
+                let client = client.await.expect("a connection");
                 Arc::new(Bucket::open(client, BUCKET).await.expect("the bucket").lock())
             }
         }
@@ -126,7 +126,7 @@ impl Both {
     /// Takes the right to write away. Answers what to give back.
     pub async fn revoke(&self, which: Which) -> Value {
         if which == Which::Nats {
-            self.nats.server.reload(RIGHTS.replace(WRITE, "")).await;
+            self.nats.server.reload(permissions().replace(WRITE, "")).await;
             return Value::Null;
         }
         let path = format!("{}/my-app-election", self.bindings());
@@ -137,7 +137,7 @@ impl Both {
 
     pub async fn grant(&self, which: Which, mut binding: Value) {
         if which == Which::Nats {
-            return self.nats.server.reload(RIGHTS).await;
+            return self.nats.server.reload(permissions()).await;
         }
         binding["metadata"] = json!({ "name": "my-app-election" });
         self.kube.post(&self.bindings(), &binding).await;

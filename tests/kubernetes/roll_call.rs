@@ -126,10 +126,10 @@ async fn a_candidate_that_starts_later_answers_no_old_call() {
     // Neither is the old call a new one, when the rest of the object changes.
     annotate(&env, OBJECT, json!({ "other": "1" })).await;
     annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000002") })).await;
-    assert_eq!(&*next_call(&mut hints).await.reply_to, "6abcdef000000002");
+    assert_eq!(&*next_call(&mut hints).await.id.to_string(), "6abcdef000000002");
     annotate(&env, OBJECT, json!({ "other": "2" })).await;
     annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000003") })).await;
-    assert_eq!(&*next_call(&mut hints).await.reply_to, "6abcdef000000003");
+    assert_eq!(&*next_call(&mut hints).await.id.to_string(), "6abcdef000000003");
     assert_eq!(revision(&*lock).await, before, "a call is no write to the record");
 }
 

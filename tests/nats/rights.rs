@@ -2,50 +2,44 @@
 
 use std::time::Duration;
 
+use async_nats::Event;
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
 use incumbent::{Cause, Change, Election, State, new_election, observe};
-use incumbent_test_support::Server;
+use incumbent_test_support::{NATS_PERMISSIONS, Server, ServerBuilder, nats_options};
+use tokio::sync::mpsc;
 
-use crate::conformance::{change, leads, lost, sees, working};
+use crate::conformance::{change, leads, lost, sees, soon, working};
 use crate::env::{BUCKET, TestEnv};
 use crate::log::Log;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// The documented rights, as a server takes them.
-const DOCUMENTED: &str = concat!(
-    "ADMIN_PASSWORD: pw\nCANDIDATE_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n",
-    include_str!("../../deploy/nats-permissions.conf")
-);
-
 /// The right to write entries.
 const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
 
-/// Exactly what a Choria broker gives its clients.
+/// Exactly what a Choria broker gives its clients, and an inbox.
 const CHORIA: &str = r#"authorization { users = [
     { user: admin, password: pw }
     { user: candidate, password: pw, permissions: {
         publish: ["$KV.CHORIA_LEADER_ELECTION.>", "$JS.API.STREAM.INFO.KV_CHORIA_LEADER_ELECTION"]
-        subscribe: ["_INBOX.>"]
+        subscribe: ["_INBOX_incumbent_candidate.>"]
     } }
 ] }"#;
 
 /// A server with these rights, and a bucket made by `admin`.
-async fn server_with(rights: &str) -> Server {
-    let server = Server::builder().config(rights).start().await;
+async fn server_with(rights: ServerBuilder) -> Server {
+    let server = rights.start().await;
     let admin = connect_as(&server, "admin").await;
     Bucket::create(admin, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
     server
 }
 
 pub async fn documented_server() -> Server {
-    server_with(DOCUMENTED).await
+    server_with(Server::builder().with_permissions()).await
 }
 
 pub async fn connect_as(server: &Server, user: &str) -> nats::Connection {
-    let options =
-        async_nats::ConnectOptions::new().reconnect_delay_callback(|_| Duration::from_millis(50));
-    nats::connect(server.url_as(user, "pw"), options).await.unwrap()
+    nats::connect(server.url(), nats_options(user)).await.unwrap()
 }
 
 pub async fn bucket_as(server: &Server, user: &str) -> Bucket {
@@ -59,7 +53,7 @@ pub async fn start_as(server: &Server, user: &str, identity: &str) -> Election {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_with_the_documented_rights_can_do_everything() {
-    let server = server_with(DOCUMENTED).await;
+    let server = documented_server().await;
     let first = start_as(&server, "candidate", "first").await;
     drop(leads(&first).await);
     let second = start_as(&server, "candidate", "second").await;
@@ -71,7 +65,7 @@ async fn a_candidate_with_the_documented_rights_can_do_everything() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_observer_with_the_documented_rights_can_see_everything() {
-    let server = server_with(DOCUMENTED).await;
+    let server = documented_server().await;
     let observer = observe("my_app", bucket_as(&server, "observer").await.lock()).unwrap();
     let mut changes = observer.changes();
     let election = start_as(&server, "admin", "first").await;
@@ -86,10 +80,52 @@ async fn an_observer_with_the_documented_rights_can_see_everything() {
     }
 }
 
+/// What each role may not do, though it would be of use to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documented_roles_can_do_no_more_than_they_must() {
+    let server = documented_server().await;
+    let election = start_as(&server, "candidate", "first").await;
+    drop(leads(&election).await);
+    let subject = |kind: &str| format!("{kind}.{BUCKET}.my_app");
+    let answer = format!("{}.00000000000000ff", subject("incumbent-answer"));
+    let others = ["_INBOX.>", "_INBOX_incumbent_candidate.>", "_INBOX_incumbent_observer.>", ">"];
+    for (role, own_inbox, publishes) in [
+        (
+            "observer",
+            others[2],
+            vec![subject("$KV"), subject("incumbent"), subject("incumbent-control"), answer],
+        ),
+        ("candidate", others[1], vec![format!("$JS.API.STREAM.PURGE.KV_{BUCKET}")]),
+    ] {
+        let (denials, mut denied) = mpsc::unbounded_channel();
+        let options = nats_options(role).event_callback(move |event| {
+            if let Event::ServerError(error) = event {
+                denials.send(error.to_string()).expect("the test waits");
+            }
+            std::future::ready(())
+        });
+        let client = options.connect(server.url());
+        let client = client.await.expect("a connection");
+        let mut expected = publishes;
+        for subject in &expected {
+            client.publish(subject.clone(), "x".into()).await.expect("sent");
+        }
+        for inbox in others.into_iter().filter(|inbox| *inbox != own_inbox) {
+            client.subscribe(inbox).await.expect("sent");
+            expected.push(inbox.to_owned());
+        }
+        for subject in expected {
+            let denial = soon("a denial", denied.recv()).await.expect("a denial");
+            assert!(denial.contains(&format!("\"{subject}\"")), "{role}: {denial}, not {subject}");
+        }
+    }
+    assert!(election.is_leader());
+}
+
 /// Without reads and hints standbys poll with creates, and tokens, deadlines and releases work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_with_a_choria_clients_rights_leads_and_is_replaced() {
-    let server = server_with(CHORIA).await;
+    let server = server_with(Server::builder().config(CHORIA)).await;
     let first = start_as(&server, "candidate", "first").await;
     let leadership = leads(&first).await;
     let second = start_as(&server, "candidate", "second").await;
@@ -103,7 +139,7 @@ async fn a_candidate_with_a_choria_clients_rights_leads_and_is_replaced() {
 /// holder got "forbidden" and still reported that it was leader).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
-    let server = server_with(DOCUMENTED).await;
+    let server = documented_server().await;
     let election = start_as(&server, "observer", "mute").await;
     let mut changes = election.changes();
     let failure = change(&mut changes, "the failure is reported", |change| match change {
@@ -120,20 +156,20 @@ async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_revoked_while_leading_end_the_term_as_denied() {
-    let server = server_with(DOCUMENTED).await;
+    let server = documented_server().await;
     let election = start_as(&server, "candidate", "first").await;
     drop(leads(&election).await);
     let mut changes = election.changes();
-    server.reload(DOCUMENTED.replace(WRITE, "")).await;
+    server.reload(NATS_PERMISSIONS.replace(WRITE, "")).await;
     let cause = lost(&mut changes).await;
     assert!(matches!(cause, Cause::Denied { .. }), "{cause}");
-    server.reload(DOCUMENTED).await;
+    server.reload(NATS_PERMISSIONS).await;
     drop(leads(&election).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_right_to_create_a_bucket_is_reported_and_opening_works() {
-    let server = server_with(DOCUMENTED).await;
+    let server = documented_server().await;
     let connection = connect_as(&server, "candidate").await;
     let other = BucketConfig::new("OTHER").ttl(TTL);
     let error = Bucket::create(connection.clone(), other).await.unwrap_err();

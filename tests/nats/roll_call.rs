@@ -7,14 +7,22 @@ use futures_util::StreamExt;
 use incumbent::lock::{CandidateRequest, Content, Lock, LockErrorKind, Reading};
 use incumbent::nats::BucketConfig;
 use incumbent::{Role, Successor, new_election, observe};
-use incumbent_test_support::eventually;
+use incumbent_test_support::{NATS_PERMISSIONS, eventually};
 
-use crate::conformance::{leads, sees};
+use crate::conformance::{leads, sees, soon};
 use crate::env::{BUCKET, TestEnv};
 use crate::rights::{bucket_as, documented_server, start_as};
 
 const WITHIN: Duration = Duration::from_millis(300);
 const CALLS: &str = "incumbent-roll-call.CHORIA_LEADER_ELECTION.my_app";
+const ANSWERS: &str = "incumbent-answer.CHORIA_LEADER_ELECTION";
+
+/// A call as anybody who may call can send it.
+fn call_with(id: &str, within_ms: u64) -> Bytes {
+    serde_json::json!({ "id": id, "within_ms": within_ms, "request": "identify" })
+        .to_string()
+        .into()
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_rights_suffice() {
@@ -32,26 +40,24 @@ async fn the_documented_rights_suffice() {
     assert_eq!((&*found.identity, found.role), ("first", Role::Leader));
 }
 
-/// A candidate publishes its answer with its own permissions, to an address that the caller names.
+/// A candidate publishes its answer with its own permissions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_has_candidates_write_nowhere_but_to_an_inbox() {
+async fn a_call_has_candidates_write_nowhere_but_to_its_own_answers() {
     let server = documented_server().await;
     let election = start_as(&server, "candidate", "first").await;
     let leadership = leads(&election).await;
     let bucket = bucket_as(&server, "observer").await;
     let observer = crate::rights::connect_as(&server, "observer").await;
-    let mut headers = async_nats::HeaderMap::new();
-    headers.insert("Incumbent-Within-Ms", "1");
+    let client = observer.client();
+    let mut answers = client.subscribe(format!("{ANSWERS}.>")).await.unwrap();
     for to in ["$KV.CHORIA_LEADER_ELECTION.my_app", "incumbent.CHORIA_LEADER_ELECTION.my_app"] {
-        let (call, to) = (CALLS.to_owned(), to.to_owned());
-        let headers = headers.clone();
-        observer
-            .client()
-            .publish_with_reply_and_headers(call, to, headers, "".into())
-            .await
-            .unwrap();
+        for id in ["00000000000000ff", to] {
+            client.publish_with_reply(CALLS, to, call_with(id, 1)).await.unwrap();
+        }
     }
-    observer.client().flush().await.unwrap();
+    client.flush().await.unwrap();
+    let answer = soon("an answer", answers.next()).await.expect("an answer");
+    assert_eq!(*answer.subject, *format!("{ANSWERS}.my_app.00000000000000ff"));
     let lock = bucket.lock();
     let answers = lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.unwrap();
     assert_eq!(answers.len(), 1);
@@ -65,9 +71,8 @@ async fn a_call_has_candidates_write_nowhere_but_to_an_inbox() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_without_the_right_leads_and_is_not_found() {
     let server = documented_server().await;
-    let rights = include_str!("../../deploy/nats-permissions.conf");
     let calls = r#""incumbent-roll-call.CHORIA_LEADER_ELECTION.>""#;
-    server.reload(without(rights, calls)).await;
+    server.reload(NATS_PERMISSIONS.replace(calls, "\"nothing\"")).await;
     let election = start_as(&server, "candidate", "first").await;
     let _leadership = leads(&election).await;
     let lock = bucket_as(&server, "observer").await.lock();
@@ -85,11 +90,6 @@ async fn a_candidate_without_the_right_leads_and_is_not_found() {
     assert_eq!(election.lock_failure(), None);
 }
 
-fn without(rights: &str, right: &str) -> String {
-    let passwords = "ADMIN_PASSWORD: pw\nCANDIDATE_PASSWORD: pw\nOBSERVER_PASSWORD: pw\n";
-    format!("{passwords}{}", rights.replace(right, "\"nothing\""))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_answers_are_bounded_and_do_no_harm() {
     let env = TestEnv::with_ttl(Duration::from_secs(5)).await;
@@ -97,7 +97,8 @@ async fn forged_answers_are_bounded_and_do_no_harm() {
     let mut calls = client.subscribe(CALLS).await.unwrap();
     let forger = tokio::spawn(async move {
         let call = calls.next().await.expect("a call");
-        let to = call.reply.expect("where to answer");
+        let call: serde_json::Value = serde_json::from_slice(&call.payload).expect("JSON");
+        let to = format!("{ANSWERS}.my_app.{}", call["id"].as_str().expect("an id"));
         let answer = |identity: &str, nonce: &str| {
             let json = serde_json::json!({
                 "identity": identity, "nonce": nonce, "role": "standby", "priority": 0,
@@ -154,14 +155,9 @@ async fn a_flood_of_calls_is_answered_by_a_few() {
     })
     .await;
     let client = env.server.connect().await;
-    let inbox = client.new_inbox();
-    let mut answers = client.subscribe(inbox.clone()).await.unwrap();
-    let mut headers = async_nats::HeaderMap::new();
-    headers.insert("Incumbent-Within-Ms", "1000");
-    for _ in 0..1000 {
-        let (headers, inbox) = (headers.clone(), inbox.clone());
-        let sent = client.publish_with_reply_and_headers(CALLS, inbox, headers, Bytes::new());
-        sent.await.unwrap();
+    let mut answers = client.subscribe(format!("{ANSWERS}.>")).await.unwrap();
+    for number in 0..1000 {
+        client.publish(CALLS, call_with(&format!("{number:016x}"), 1000)).await.unwrap();
     }
     client.flush().await.unwrap();
     let mut count = 0;
@@ -213,15 +209,11 @@ async fn requests_that_are_none_are_ignored() {
     .await;
     let client = env.server.connect().await;
     let subject = "incumbent-control.CHORIA_LEADER_ELECTION.my_app";
-    let mut headers = async_nats::HeaderMap::new();
-    headers.insert("Incumbent-Within-Ms", "1000");
     let long = format!(r#"{{"hand_over":{{"identity":"{}"}}}}"#, "x".repeat(100_000));
     let most = format!(r#"{{"pause":{{"set_unix_ms":{0},"until_unix_ms":{0}}}}}"#, u64::MAX);
-    for payload in ["", "null", "\u{ff}", "{\"hand_over\":7}", "{\"prefer\":{}}", &long, &most] {
-        let inbox = client.new_inbox();
-        let (payload, headers) = (Bytes::from(payload.to_owned()), headers.clone());
-        let sent = client.publish_with_reply_and_headers(subject, inbox, headers, payload);
-        sent.await.unwrap();
+    for request in ["", "null", "\u{ff}", "{\"hand_over\":7}", "{\"prefer\":{}}", &long, &most] {
+        let call = format!(r#"{{"id":"00000000000000ff","within_ms":1000,"request":{request}}}"#);
+        client.publish(subject, call.into()).await.unwrap();
     }
     client.flush().await.unwrap();
     // The last of them was a pause, which is bounded to a day, and ends.

@@ -49,6 +49,9 @@ pub struct ConnectionArgs {
     /// The prefix of the JetStream API.
     #[arg(long, global = true, value_name = "PREFIX")]
     pub js_api_prefix: Option<String>,
+    /// The prefix of the subjects on which responses arrive [default: _INBOX].
+    #[arg(long, global = true, value_name = "PREFIX")]
+    pub inbox_prefix: Option<String>,
     /// The timeout of the connection and of each request [env: NATS_TIMEOUT] [default: 5s].
     #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
@@ -104,6 +107,7 @@ impl ConnectionArgs {
             context: _, // a kubeconfig has contexts, too
             js_domain,
             js_api_prefix,
+            inbox_prefix,
             timeout: _,
             is_complete: _,
         } = self;
@@ -118,6 +122,7 @@ impl ConnectionArgs {
             ("--tlsca", tlsca),
             ("--js-domain", js_domain),
             ("--js-api-prefix", js_api_prefix),
+            ("--inbox-prefix", inbox_prefix),
         ];
         flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
     }

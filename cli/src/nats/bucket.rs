@@ -31,6 +31,7 @@ impl BucketArgs {
             creds: named.creds.map(file),
             tlsca: named.ca.map(file),
             js_domain: named.domain,
+            inbox_prefix: named.inbox_prefix,
             timeout: Some(timeout),
             is_complete: true,
             ..ConnectionArgs::default()

@@ -83,7 +83,7 @@ impl Settings {
             authorities: first(&flags.tlsca, &variables.tlsca, &context.ca),
             tls_first: context.tls_first,
             api_prefix,
-            inbox_prefix: non_empty(&context.inbox_prefix),
+            inbox_prefix: first(&flags.inbox_prefix, &None, &context.inbox_prefix),
             timeout: flags.timeout.or(variables.timeout).unwrap_or(DEFAULT_TIMEOUT),
             credentials: Credentials::choose(flags, variables, context)?.named(origin),
         })

@@ -97,13 +97,17 @@ async fn leader_whose_lease_is_over_is_none() {
 async fn rights_of_an_observer_suffice() {
     let observer = "{ user: observer, password: o, permissions: { \
         publish: [\"$JS.API.STREAM.INFO.KV_B\", \"$JS.API.STREAM.MSG.GET.KV_B\"], \
-        subscribe: [\"_INBOX.>\"] } }";
+        subscribe: [\"_INBOX_observer.>\"] } }";
     let config = format!("authorization {{ users: [{{ user: admin, password: a }}, {observer}] }}");
     let server = Server::builder().config(config).start().await;
     let shell = Shell::at(&server).with("NATS_USER", "admin").with("NATS_PASSWORD", "a");
     let mut leader = shell.start(&["campaign", "my_app", "--bucket", "B", "--identity", "c1"]);
     leader.line_with("won");
-    let observer = ["--bucket", "B", "--user", "observer", "--password", "o"];
-    let output = shell.run(&[&["leader", "my_app", "--identity", "c1"], &observer[..]].concat());
-    assert_eq!(parts(&output), ("c1\n", "", Some(0)));
+    let flags = ["--bucket", "B", "--user", "observer", "--password", "o"];
+    let flags = [&flags[..], &["--inbox-prefix", "_INBOX_observer"]].concat();
+    let url = server.url_as("observer", "o") + "/B?create=no&inbox-prefix=_INBOX_observer";
+    for lock in [flags, vec!["--lock", &url]] {
+        let output = shell.run(&[&["leader", "my_app", "--identity", "c1"], &lock[..]].concat());
+        assert_eq!(parts(&output), ("c1\n", "", Some(0)), "{lock:?}");
+    }
 }

@@ -49,13 +49,17 @@ impl Shell {
             r#"authorization: {{ users: [
                 {{ user: admin, password: p }},
                 {{ user: observer, password: p, permissions: {{
-                    publish: {publish:?}, subscribe: ["incumbent.B.>", "_INBOX.>"],
+                    publish: {publish:?},
+                    subscribe: ["incumbent.B.>", "incumbent-answer.B.>", "_INBOX_observer.>"],
                 }} }},
             ] }}"#
         );
         let server = Server::builder().config(users).start().await;
         let user = |name| Self::at(&server).with("NATS_USER", name).with("NATS_PASSWORD", "p");
         let (admin, observer) = (user("admin"), user("observer"));
+        let context = r#"{"inbox_prefix": "_INBOX_observer"}"#;
+        observer.write(".config/nats/context/observer.json", context);
+        observer.write(".config/nats/context.txt", "observer");
         (server, admin, observer)
     }
 

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::debug;
@@ -16,35 +15,25 @@ use super::codec::{ANSWERS_OF, CALL};
 use super::record::{RecordLocation, annotation};
 use super::resource::check_object_name;
 use super::state::ResourceLockState;
-use crate::lock::roll_call::{MAX_ANSWERS, distinct, no_calls, parse, to_json};
-use crate::lock::{CandidateInfo, CandidateRequest, LockError, LockErrorKind, RollCall};
+use crate::lock::codec::parse_hex;
+use crate::lock::roll_call::{MAX_ANSWERS, distinct, no_calls, parse, parse_call, to_json};
+use crate::lock::{CallId, CandidateInfo, CandidateRequest, LockError, LockErrorKind, RollCall};
 use crate::time::timer::deadline_after;
 
 /// The prefix of annotations with an answer; the call and the candidate follow.
 const ANSWER: &str = "incumbent/answer.";
 /// What the name of the Lease with the answers adds to that of the election's object.
 const SUFFIX: &str = "-roll-call";
-/// The most bytes of a call that are read.
-const MAX_CALL_LEN: usize = 6 * 1024;
 /// The timeout of each step of a call: calling, reading the answers, removing them.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long after the end of a call its answers are kept, if its caller did not remove them. Wall
 /// clocks may differ by as much.
 const KEPT_SECONDS: u64 = 90;
 
-/// The value of the annotation that calls the roll.
-#[derive(Debug, Serialize, Deserialize)]
-struct Call {
-    id: String,
-    within_ms: u64,
-    #[serde(default)]
-    request: CandidateRequest,
-}
-
 /// The calls that a watch on an election's object has seen.
 #[derive(Debug, Default)]
 pub(super) struct SeenCalls {
-    last: Option<String>,
+    last: Option<CallId>,
 }
 
 impl SeenCalls {
@@ -56,49 +45,43 @@ impl SeenCalls {
     /// The call of an object that was changed; `None` if it was seen before, or is none. A renewal
     /// cannot bring back an earlier call, because it replaces the newest version only.
     pub(super) fn changed(&mut self, object: &Value) -> Option<RollCall> {
-        let text = annotation(object, CALL).filter(|text| text.len() <= MAX_CALL_LEN)?;
-        let Call { id, within_ms, request } = serde_json::from_str(text).ok()?;
-        if !is_id(&id) || self.last.as_ref() == Some(&id) {
-            return None;
-        }
-        let call = RollCall::new(id.as_str(), within_ms, request);
-        self.last = Some(id);
-        Some(call)
+        let call = parse_call(annotation(object, CALL)?.as_bytes())?;
+        let is_new = self.last.replace(call.id) != Some(call.id);
+        is_new.then_some(call)
     }
 }
 
 /// The id of a call: when it ends, by the caller's wall clock, and a random number.
-fn new_id(within: Duration) -> String {
+fn new_id(within: Duration) -> CallId {
     let ends = now_seconds().saturating_add(within.as_secs());
-    format!("{:08x}{:08x}", u32::try_from(ends).unwrap_or(u32::MAX), fastrand::u32(..))
-}
-
-fn is_id(id: &str) -> bool {
-    id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+    let ends = u32::try_from(ends).unwrap_or(u32::MAX);
+    CallId(u64::from(ends) << 32 | u64::from(fastrand::u32(..)))
 }
 
 fn now_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Whether the call of this answer ended long ago. A clock that is wrong costs a call its answers,
+/// Whether the call of an answer ended long ago. A clock that is wrong costs a call its answers,
 /// and no more.
-fn is_left_over(answer: &str, now: u64) -> bool {
-    let ends = answer.get(..8).and_then(|ends| u64::from_str_radix(ends, 16).ok());
-    ends.is_none_or(|ends| now.abs_diff(ends) > KEPT_SECONDS)
+fn is_left_over(call: Option<CallId>, now: u64) -> bool {
+    call.is_none_or(|CallId(number)| now.abs_diff(number >> 32) > KEPT_SECONDS)
 }
 
-/// The answers that an object carries: the key without its prefix, and the value.
-fn answers_in(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+/// The answers that an object carries: the call, the key, and the value.
+fn answers_in(object: &Value) -> impl Iterator<Item = (Option<CallId>, &str, &Value)> {
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
     let annotations = annotations.into_iter().flatten();
-    annotations.filter_map(|(key, value)| Some((key.strip_prefix(ANSWER)?, value)))
+    annotations.filter_map(|(key, value)| {
+        let call = key.strip_prefix(ANSWER)?.split('.').next();
+        Some((call.and_then(parse_hex).map(CallId), key.as_str(), value))
+    })
 }
 
 /// The answers to one call.
-fn answers_to(object: &Value, id: &str) -> Vec<CandidateInfo> {
-    let answers = answers_in(object).filter(|(key, _)| key.starts_with(id)).take(MAX_ANSWERS);
-    distinct(answers.filter_map(|(_, value)| parse(value.as_str()?.as_bytes())))
+fn answers_to(object: &Value, id: CallId) -> Vec<CandidateInfo> {
+    let answers = answers_in(object).filter(|(call, ..)| *call == Some(id)).take(MAX_ANSWERS);
+    distinct(answers.filter_map(|(.., value)| parse(value.as_str()?.as_bytes())))
 }
 
 impl ResourceLockState {
@@ -126,15 +109,12 @@ impl ResourceLockState {
         }
         let object = self.object_of(name);
         let answers = self.answers_name(object)?;
-        let id = new_id(within);
-        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        let call = Call { id: id.clone(), within_ms, request: request.clone() };
-        let call = serde_json::to_string(&call).unwrap_or_default(); // its keys are strings
+        let call = RollCall { id: new_id(within), within, request };
         let by = deadline_after(STEP_TIMEOUT);
         if !self.prepare_answers(object, &answers, by).await? {
             return Ok(Vec::new());
         }
-        match self.objects.annotate(object, &json!({ CALL: call }), by).await {
+        match self.objects.annotate(object, &json!({ CALL: to_json(&call) }), by).await {
             Ok(_) => {}
             Err(failure) if failure.is_absence_of(object) => return Ok(Vec::new()),
             Err(failure) => {
@@ -142,16 +122,16 @@ impl ResourceLockState {
             }
         }
         let end = deadline_after(within);
-        match request.has_one_answer() {
-            true => self.until_answered(&answers, &id, &request, end).await,
+        match call.request.has_one_answer() {
+            true => self.until_answered(&answers, &call, end).await,
             false => sleep_until(end).await,
         }
         let read = self.objects.get(&answers, deadline_after(STEP_TIMEOUT)).await;
         let read = read
             .map_err(|failure| self.objects.lock_error(failure, &answers, "read", "get", false))?;
         let Some(read) = read else { return Ok(Vec::new()) };
-        self.remove_answers(&answers, &id, &read).await;
-        Ok(answers_to(&read, &id))
+        self.remove_answers(&answers, call.id, &read).await;
+        Ok(answers_to(&read, call.id))
     }
 
     /// Creates the Lease for answers, unless there is one. `false`: there is no election.
@@ -196,17 +176,13 @@ impl ResourceLockState {
     }
 
     /// Waits until the leader has answered, at most until `end`.
-    async fn until_answered(
-        &self,
-        answers: &str,
-        id: &str,
-        request: &CandidateRequest,
-        end: Instant,
-    ) {
+    async fn until_answered(&self, answers: &str, call: &RollCall, end: Instant) {
         if let Ok(mut events) = self.objects.watch(answers, None, end).await {
             while let Ok(Some(Ok(event))) = timeout_at(end, events.next()).await {
                 if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
-                    && answers_to(&object, id).iter().any(|info| request.is_answered_by(info))
+                    && answers_to(&object, call.id)
+                        .iter()
+                        .any(|info| call.request.is_answered_by(info))
                 {
                     return;
                 }
@@ -217,12 +193,11 @@ impl ResourceLockState {
 
     /// Removes the answers to this call, and those that others left over. An answer that comes even
     /// later waits for the next call.
-    async fn remove_answers(&self, answers: &str, id: &str, read: &Value) {
+    async fn remove_answers(&self, answers: &str, id: CallId, read: &Value) {
         let now = now_seconds();
         let over =
-            answers_in(read).filter(|(key, _)| key.starts_with(id) || is_left_over(key, now));
-        let over: Map<_, _> =
-            over.map(|(key, _)| (format!("{ANSWER}{key}"), Value::Null)).collect();
+            answers_in(read).filter(|(call, ..)| *call == Some(id) || is_left_over(*call, now));
+        let over: Map<_, _> = over.map(|(_, key, _)| (key.to_owned(), Value::Null)).collect();
         if over.is_empty() {
             return;
         }
@@ -240,10 +215,7 @@ impl ResourceLockState {
     ) -> Result<(), LockError> {
         let RecordLocation::Spec = self.place else { return Ok(()) };
         let answers = self.answers_name(self.object_of(name))?;
-        if !is_id(&call.reply_to) {
-            return Err(LockError::new(LockErrorKind::Misconfigured, "no call of this lock"));
-        }
-        let key = format!("{ANSWER}{}.{}", call.reply_to, info.nonce);
+        let key = format!("{ANSWER}{}.{}", call.id, info.nonce);
         let answer = json!({ key: to_json(info) });
         match self.objects.annotate(&answers, &answer, deadline_after(STEP_TIMEOUT)).await {
             Ok(_) => Ok(()),
@@ -277,7 +249,7 @@ mod tests {
         assert_eq!(seen.changed(&calling(ID)), None, "it was there before");
         let next = "6abcdef000000002";
         let call = seen.changed(&calling(next)).expect("a new call");
-        assert_eq!((&*call.reply_to, call.within), (next, RollCall::MAX_WITHIN));
+        assert_eq!((&*call.id.to_string(), call.within), (next, RollCall::MAX_WITHIN));
         assert_eq!(call.request, CandidateRequest::HandOver(Successor::Any));
         assert_eq!(seen.changed(&calling(next)), None, "a renewal keeps it");
         assert_eq!(seen.changed(&lease(json!({}))), None, "a renewal removed it");
@@ -318,7 +290,7 @@ mod tests {
             format!("{ANSWER}6abcdef000000002.1"): answer("other"),
             "incumbent/mark": answer("mark"),
         }));
-        let found = answers_to(&object, ID);
+        let found = answers_to(&object, CallId(0x6abc_def0_0000_0001));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(&*only.identity, "x [2J");
     }
@@ -326,13 +298,14 @@ mod tests {
     #[test]
     fn answers_are_left_over_when_their_call_ended_long_ago() {
         let now = now_seconds();
-        let id = new_id(RollCall::MAX_WITHIN);
-        assert!(is_id(&id));
-        assert!(!is_left_over(&format!("{id}.1"), now));
-        assert!(!is_left_over(&id, now + 60));
-        assert!(is_left_over(&id, now + 200));
-        for junk in ["", "é", "zzzzzzzz", "ffffffffffffffff.1"] {
-            assert!(is_left_over(junk, now), "{junk}");
-        }
+        let id = Some(new_id(RollCall::MAX_WITHIN));
+        assert!(!is_left_over(id, now));
+        assert!(!is_left_over(id, now + 60));
+        assert!(is_left_over(id, now + 200));
+        let keys = ["", "é", "zzzzzzzz", "ffffffffffffffff.1", "6abcdef00000001.1"];
+        let junk: Map<_, _> =
+            keys.map(|key| (format!("{ANSWER}{key}"), Value::Null)).into_iter().collect();
+        let junk = lease(Value::Object(junk));
+        assert_eq!(answers_in(&junk).filter(|(call, ..)| is_left_over(*call, now)).count(), 5);
     }
 }

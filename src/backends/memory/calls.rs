@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::lock::roll_call::distinct;
-use crate::lock::{CandidateInfo, CandidateRequest, RollCall};
+use crate::lock::{CallId, CandidateInfo, CandidateRequest, RollCall};
 
-/// The calls that have not ended, by where answers go.
+/// The calls that have not ended.
 #[derive(Debug, Default)]
-pub(super) struct Calls(HashMap<Arc<str>, Call>);
+pub(super) struct Calls(HashMap<CallId, Call>);
 
 #[derive(Debug)]
 struct Call {
@@ -21,16 +21,14 @@ struct Call {
 }
 
 impl Calls {
-    /// Begins a call. Returns where answers go.
-    pub(super) fn begin(&mut self, request: CandidateRequest, answered: Arc<Notify>) -> Arc<str> {
-        let reply_to: Arc<str> = format!("{:016x}", fastrand::u64(..)).into();
-        self.0.insert(Arc::clone(&reply_to), Call { request, answers: Vec::new(), answered });
-        reply_to
+    pub(super) fn begin(&mut self, call: &RollCall, answered: Arc<Notify>) {
+        let request = call.request.clone();
+        self.0.insert(call.id, Call { request, answers: Vec::new(), answered });
     }
 
     /// Takes an answer, unless the call has ended.
     pub(super) fn answer(&mut self, call: &RollCall, info: &CandidateInfo) {
-        if let Some(call) = self.0.get_mut(&call.reply_to) {
+        if let Some(call) = self.0.get_mut(&call.id) {
             call.answers.push(info.clone());
             if call.request.is_answered_by(info) {
                 call.answered.notify_one();
@@ -39,7 +37,7 @@ impl Calls {
     }
 
     /// Ends a call, and returns the answers.
-    pub(super) fn end(&mut self, reply_to: &str) -> Vec<CandidateInfo> {
-        distinct(self.0.remove(reply_to).map(|call| call.answers).unwrap_or_default())
+    pub(super) fn end(&mut self, id: CallId) -> Vec<CandidateInfo> {
+        distinct(self.0.remove(&id).map(|call| call.answers).unwrap_or_default())
     }
 }

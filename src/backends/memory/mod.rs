@@ -37,9 +37,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, Content, Coverage, Entry, Hint, HintSink, Lock,
-    LockError, LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice, Subscription,
-    Tombstone, Write, check_not_empty,
+    CallId, CandidateInfo, CandidateRequest, Capabilities, Content, Coverage, Entry, Hint,
+    HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice,
+    Subscription, Tombstone, Write, check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
 use calls::Calls;
@@ -232,15 +232,15 @@ impl Lock for MemoryLock {
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
         let answered = Arc::new(Notify::new());
-        let reply_to = self.candidate_request(|state, _| {
-            let reply_to = state.calls.begin(request.clone(), Arc::clone(&answered));
-            let call = RollCall { reply_to: Arc::clone(&reply_to), within, request };
+        let call = RollCall { id: CallId::random(), within, request };
+        let pending = PendingCall { lock: &self.0, id: call.id };
+        self.candidate_request(|state, _| {
+            state.calls.begin(&call, Arc::clone(&answered));
             state.hints.queue(name, &Hint::RollCall(call));
-            Ok(reply_to)
+            Ok(())
         })?;
-        let call = PendingCall { lock: &self.0, reply_to };
         let _ = tokio::time::timeout(within, answered.notified()).await;
-        Ok(call.end())
+        Ok(pending.end())
     }
 
     async fn answer_roll_call(

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::calls::Calls;
 use super::delivery::{Hints, Listener};
 use super::store::{Bucket, Stored};
-use crate::lock::{CandidateInfo, Content, Hint, LockError, LockErrorKind, Revision};
+use crate::lock::{CallId, CandidateInfo, Content, Hint, LockError, LockErrorKind, Revision};
 use crate::time::clock::{Clock, Instant};
 
 pub(super) struct Shared {
@@ -33,12 +33,12 @@ pub(super) struct State {
 /// A roll call; its drop ends it.
 pub(super) struct PendingCall<'a> {
     pub(super) lock: &'a Shared,
-    pub(super) reply_to: Arc<str>,
+    pub(super) id: CallId,
 }
 
 impl PendingCall<'_> {
     pub(super) fn end(&self) -> Vec<CandidateInfo> {
-        self.lock.state().calls.end(&self.reply_to)
+        self.lock.state().calls.end(self.id)
     }
 }
 

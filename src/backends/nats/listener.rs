@@ -14,11 +14,11 @@ use tracing::{debug, warn};
 use super::codec;
 use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
-use super::roll_call::{call_of, control_of};
 use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
 use super::subscription_plan::{Subject, SubscriptionPlan, hint_prefix, subject};
 use crate::backends::hint_hub::{HintHub, Interest, Listen};
+use crate::lock::roll_call::parse_call;
 use crate::lock::{Coverage, Hint, LockError, LockErrorKind, Record, StepDownNotice};
 
 /// The timeout of sending a step-down notice.
@@ -261,10 +261,10 @@ impl Listener<'_> {
         let after = |prefix: &Option<String>| {
             prefix.as_deref().and_then(|prefix| message.subject.strip_prefix(prefix))
         };
-        let called = after(&plan.calls).map(|name| (name, call_of(&message)));
-        let asked = after(&plan.controls).map(|name| (name, control_of(&message)));
-        if let Some((name, call)) = called.or(asked) {
-            if let Some(call) = call {
+        let called = after(&plan.calls);
+        if let Some(name) = called.or_else(|| after(&plan.controls)) {
+            let call = parse_call(&message.payload);
+            if let Some(call) = call.filter(|call| called.is_none() || call.request.is_question()) {
                 bucket.send(name, &Hint::RollCall(call));
             }
             return;

@@ -294,11 +294,11 @@ impl Lock for NatsLock {
 
     async fn answer_roll_call(
         &self,
-        _name: &str,
+        name: &str,
         call: &RollCall,
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
-        roll_call::answer(self.state(), call, info).await
+        roll_call::answer(self.state(), name, call, info).await
     }
 
     /// Requires only the permissions of an observer.

@@ -33,12 +33,14 @@
 //! | `$JS.API.STREAM.INFO.KV_B` | opening the bucket | it cannot open it |
 //! | `$JS.API.STREAM.MSG.GET.KV_B` | reading | it cannot verify a write whose response was lost |
 //! | `incumbent.B.KEY` | step-down notices | the next leader waits longer after an eviction |
+//! | `incumbent-roll-call.B.KEY`, `incumbent-control.B.KEY`, `incumbent-answer.B.KEY.*` | roll calls, handovers and their answers | it hands over to nobody, and no roll call finds it |
 //! | `$JS.API.STREAM.CREATE.KV_B` | creating the bucket | the bucket must exist |
 //!
 //! | subscribe | for | without it |
 //! |---|---|---|
 //! | `incumbent.B.>`, or `incumbent.B.KEY` for a process with one election | receiving changes | it polls |
-//! | `$KV.B.>`, or `$KV.B.KEY` | the same, less reliably, if the bucket does not republish | it polls |
+//! | `incumbent-roll-call.B.>`, `incumbent-control.B.>`, `incumbent-answer.B.>` | roll calls, handovers and their answers | as above |
+//! | `$KV.B.>`, or `$KV.B.KEY` | changes, less reliably, if the bucket does not republish | it polls |
 //!
 //! A process that may publish to `incumbent.B.KEY` can announce that a leader stopped, so grant
 //! this permission to candidates only.

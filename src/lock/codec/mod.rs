@@ -30,8 +30,13 @@ pub(crate) fn bounded_duration(millis: u64) -> Duration {
 
 /// As [`Nonce`] is displayed.
 pub(crate) fn parse_nonce(text: &str) -> Option<Nonce> {
+    parse_hex(text).map(Nonce)
+}
+
+/// A number of 16 hexadecimal digits.
+pub(crate) fn parse_hex(text: &str) -> Option<u64> {
     let hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    if hex { u64::from_str_radix(text, 16).ok().map(Nonce) } else { None }
+    if hex { u64::from_str_radix(text, 16).ok() } else { None }
 }
 
 /// Why a holder went, in one word, for people.

@@ -1,39 +1,37 @@
 //! Requests and answers as JSON.
 
-#[cfg(feature = "nats")]
-use super::CandidateRequest;
+use serde::Serialize;
+
+#[cfg(any(feature = "nats", feature = "kubernetes"))]
+use super::RollCall;
 use super::{CandidateInfo, CoolDownLeft, HandoverAnswer, MAX_SITE_LEN};
 use crate::lock::codec::{MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity};
 
-/// The most bytes of an answer that are read.
-const MAX_ANSWER_LEN: usize = 6 * 1024;
+/// The most bytes of a call or an answer that are read.
+const MAX_LEN: usize = 6 * 1024;
 /// The most bytes of a version.
 const MAX_VERSION_LEN: usize = 64;
 
 /// The most bytes of the reason of a refusal or a wait.
 const MAX_REASON_LEN: usize = 256;
 
-pub(crate) fn to_json(info: &CandidateInfo) -> String {
-    serde_json::to_string(info).unwrap_or_default()
+/// A call or an answer; their keys are strings.
+pub(crate) fn to_json(message: &impl Serialize) -> String {
+    serde_json::to_string(message).unwrap_or_default()
 }
 
-#[cfg(feature = "nats")]
-pub(crate) fn request_to_json(request: &CandidateRequest) -> String {
-    serde_json::to_string(request).unwrap_or_default()
-}
-
-/// Reads a request, which anybody may have sent; `None` if it is none.
-#[cfg(feature = "nats")]
-pub(crate) fn parse_request(request: &[u8]) -> Option<CandidateRequest> {
-    if request.len() > MAX_ANSWER_LEN {
+/// Reads a call, which anybody may have sent; `None` if it is none.
+#[cfg(any(feature = "nats", feature = "kubernetes"))]
+pub(crate) fn parse_call(call: &[u8]) -> Option<RollCall> {
+    if call.len() > MAX_LEN {
         return None;
     }
-    serde_json::from_slice(request).ok()
+    serde_json::from_slice(call).ok()
 }
 
 /// Reads an answer, which anybody may have sent; `None` if it is none.
 pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
-    if answer.len() > MAX_ANSWER_LEN {
+    if answer.len() > MAX_LEN {
         return None;
     }
     let info: CandidateInfo = serde_json::from_slice(answer).ok()?;

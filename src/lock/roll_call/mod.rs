@@ -8,6 +8,7 @@ mod json;
 pub(super) mod numbers;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,32 +18,43 @@ use super::{LockError, LockErrorKind, MemberLoad, Nonce, TakeRequest, Token};
 pub(crate) const MAX_ANSWERS: usize = 100_000;
 
 /// A request to the candidates of an election, which they answer by stating who they are.
+///
+/// It names no address: whoever may call could have candidates write there with their own
+/// permissions. Each lock derives from the id where the answers to a call go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
 pub struct RollCall {
-    /// Where to answer, in the lock's own terms.
-    pub reply_to: Arc<str>,
+    /// Distinguishes the answers to this call.
+    #[cfg_attr(feature = "_json", serde(with = "numbers::call_id_text"))]
+    pub id: CallId,
     /// For how long answers are awaited. Each candidate picks its own moment in it, so that a large
     /// fleet does not answer at once.
+    #[cfg_attr(feature = "_json", serde(rename = "within_ms", with = "numbers::within_millis"))]
     pub within: Duration,
     /// What the candidates are to do.
+    #[cfg_attr(feature = "_json", serde(default, deserialize_with = "numbers::bounded_request"))]
     pub request: CandidateRequest,
+}
+
+/// The id of a [`RollCall`]: displayed and sent as 16 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallId(pub u64);
+
+impl CallId {
+    pub(crate) fn random() -> Self {
+        Self(fastrand::u64(..))
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 impl RollCall {
     /// The longest time over which candidates spread their answers.
     pub const MAX_WITHIN: Duration = Duration::from_secs(30);
-
-    /// A call as anybody may have sent it.
-    #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
-    pub(crate) fn new(
-        reply_to: impl Into<Arc<str>>,
-        within_ms: u64,
-        request: CandidateRequest,
-    ) -> Self {
-        let within = Duration::from_millis(within_ms).min(Self::MAX_WITHIN);
-        Self { reply_to: reply_to.into(), within, request: request.bounded() }
-    }
 }
 
 /// What the candidates of an election are requested to do.
@@ -101,7 +113,7 @@ impl CandidateRequest {
     }
 
     /// Restricts what anybody may have sent to what a candidate may send.
-    #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+    #[cfg(feature = "_json")]
     fn bounded(self) -> Self {
         match self {
             Self::Succeed(to) => Self::Succeed(to.bounded()),
@@ -155,7 +167,7 @@ impl Successor {
         }
     }
 
-    #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+    #[cfg(feature = "_json")]
     fn bounded(self) -> Self {
         use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
         match self {
@@ -367,7 +379,7 @@ pub(crate) const MAX_SITE_LEN: usize = 128;
 pub(crate) use answers::Answers;
 #[cfg(feature = "kubernetes")]
 pub(crate) use json::parse;
+#[cfg(any(feature = "nats", feature = "kubernetes"))]
+pub(crate) use json::parse_call;
 #[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
 pub(crate) use json::to_json;
-#[cfg(feature = "nats")]
-pub(crate) use json::{parse_request, request_to_json};

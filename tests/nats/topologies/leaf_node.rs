@@ -107,7 +107,7 @@ async fn a_bucket_at_the_hub_needs_its_domain() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_subjects_suffice_over_the_link() {
     let both = format!(
-        r#""incumbent.{BUCKET}.>", "incumbent-roll-call.{BUCKET}.>", "incumbent-control.{BUCKET}.>", "_INBOX.>""#
+        r#""incumbent.{BUCKET}.>", "incumbent-roll-call.{BUCKET}.>", "incumbent-control.{BUCKET}.>", "incumbent-answer.{BUCKET}.>", "_INBOX.>""#
     );
     let users = format!(
         r#"authorization: {{ users: [

@@ -10,9 +10,11 @@ use crate::backends::nats::api::{Ack, ApiFailure, decode_bytes};
 use crate::backends::nats::config::BucketConfig;
 use crate::backends::nats::connection::denied_subject;
 use crate::backends::nats::message::StoredMessage;
-use crate::backends::nats::roll_call::reply_address;
+use crate::backends::nats::roll_call::answer_subject;
 use crate::backends::nats::stream::{StreamFacts, StreamInfo};
 use crate::backends::nats::time::since_epoch;
+use crate::lock::RollCall;
+use crate::lock::roll_call::parse_call;
 
 /// A server's response about a bucket, shortened.
 const INFO: &str = r#"{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0,"offset":0,"limit":0,
@@ -176,13 +178,21 @@ fn any_permission_error_is_parsed_or_ignored() {
     );
 }
 
+/// A call, which anybody who may call writes.
+const CALL: &str = r#"{"id":"00000000000000ff","within_ms":18446744073709551615,"request":{"hand_over":{"site":"x"}}}"#;
+
 #[test]
-fn any_reply_address_is_below_an_inbox() {
-    bolero::check!().with_type::<(u8, Text)>().for_each(|(prefix, text)| {
-        let prefix = ["", "_INBOX.", "_INBOX_a.", "$KV.B.", "$JS.API."][usize::from(*prefix) % 5];
-        let subject = format!("{prefix}{}", text.get());
-        if let Some(address) = reply_address(&subject) {
-            assert!(address.starts_with("_INBOX") && !address.contains(['*', '>', ' ']));
+fn any_call_is_answered_below_the_answers_of_its_election_or_ignored() {
+    type Input = (Swap, Mutations);
+    bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(|(swap, mutations)| {
+        let mut damaged = CALL.as_bytes().to_vec();
+        mutations.apply(&mut damaged);
+        for call in [swapped(CALL, swap).as_bytes(), &damaged] {
+            let Some(call) = parse_call(call) else { continue };
+            assert!(call.within <= RollCall::MAX_WITHIN);
+            let subject = answer_subject("B", "my_app", call.id);
+            let id = subject.strip_prefix("incumbent-answer.B.my_app.").expect("its subject");
+            assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
         }
     });
 }

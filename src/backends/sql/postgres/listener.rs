@@ -10,13 +10,12 @@ use tracing::{debug, info};
 
 use super::errors::{self, Effect};
 use super::probe::probe_channel;
-use super::roll_call::Call;
 use super::state::{Found, LockState};
 use super::statements;
 use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY};
 use crate::backends::sql::row::span;
 use crate::lock::codec::parse_nonce;
-use crate::lock::{Coverage, Hint, Revision, StepDownNotice, Token};
+use crate::lock::{Coverage, Hint, Revision, RollCall, StepDownNotice, Token};
 use crate::util::retry::BackendRetries;
 
 /// The pause before the next attempt when no notification arrives at all, as behind a pooler.
@@ -25,10 +24,12 @@ const NO_NOTIFICATIONS_PAUSE: Duration = Duration::from_secs(300);
 /// The timeout of a read after a notification.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The payload of a notification, as the trigger sends it.
+/// The payload of a notification: of the trigger, or a roll call.
 #[derive(Debug, Deserialize)]
 struct Notification {
     name: String,
+    #[serde(default)]
+    roll_call: Option<RollCall>,
 }
 
 /// The step-down notice that a former leader has written into the row.
@@ -154,11 +155,12 @@ async fn receive(
 /// Any client that may connect can send a notification: it is a reason to read the row, and no
 /// fact.
 async fn on_notification(lock: &LockState, notification: &PgNotification) {
-    let payload = notification.payload();
-    if let Some((name, call)) = Call::parse(payload) {
-        lock.subscribers.deliver(&name, &Hint::RollCall(call));
-    } else if let Ok(Notification { name }) = serde_json::from_str(payload) {
-        deliver_row(lock, &name).await;
+    match serde_json::from_str(notification.payload()) {
+        Ok(Notification { name, roll_call: Some(call) }) => {
+            lock.subscribers.deliver(&name, &Hint::RollCall(call));
+        }
+        Ok(Notification { name, roll_call: None }) => deliver_row(lock, &name).await,
+        Err(_) => {}
     }
 }
 

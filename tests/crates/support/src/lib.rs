@@ -73,4 +73,4 @@ pub use postgres::PostgresServer;
 pub use process::Process;
 pub use proxy::{Flow, Proxy, Request, Trap, Way};
 pub use pseudo_terminal::PseudoTerminal;
-pub use server::{Server, ServerBuilder};
+pub use server::{NATS_PERMISSIONS, Server, ServerBuilder, nats_options};

@@ -14,14 +14,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 pub struct Process(Child);
 
 impl Process {
-    /// Starts a program with its standard error going to the file `log`.
-    pub(crate) fn start(program: &Path, arguments: &[&str], log: &Path) -> io::Result<Self> {
-        Self::spawn(program, log, |command| {
-            command.args(arguments);
-        })
-    }
-
-    /// The same; `describe` adds arguments and environment.
+    /// Starts a program with its standard error going to the file `log`; `describe` adds arguments
+    /// and environment.
     ///
     /// # Errors
     ///

@@ -18,7 +18,8 @@ use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
 
-pub use builder::ServerBuilder;
+use builder::NATS_PASSWORD;
+pub use builder::{NATS_PERMISSIONS, ServerBuilder, nats_options};
 
 /// How long a server may take to start, to stop, or to take a new configuration.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -220,7 +221,12 @@ impl Server {
     pub(crate) fn spawn(&self) {
         let logged_before = self.log().len();
         let config = self.config_file().display().to_string();
-        let process = Process::start(&self.program, &["-c", &config], &self.log_file());
+        let process = Process::spawn(&self.program, &self.log_file(), |command| {
+            command.args(["-c", &config]);
+            for role in ["ADMIN", "CANDIDATE", "OBSERVER"] {
+                command.env(format!("{role}_PASSWORD"), NATS_PASSWORD);
+            }
+        });
         let process = process.unwrap_or_else(|error| {
             panic!("cannot run {}: {error}", self.program.display());
         });

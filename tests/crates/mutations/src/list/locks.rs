@@ -1,17 +1,17 @@
 //! The ways to break a rule of several locks at once, of a quorum of peers, and of object storage.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Locks, Several, Simulation, Stores, Voters};
+use crate::instrument::Instrument::{Locks, Records, Several, Simulation, Stores, Voters};
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
-        name: "NATS: a roll call is answered wherever its caller says",
+        name: "a roll call of any id is answered",
         edits: &[edit(
-            "src/backends/nats/roll_call.rs",
-            "let fits = inbox.starts_with(\"_INBOX\") && !below.is_empty();",
-            "let fits = !inbox.is_empty() && !below.is_empty();",
+            "src/lock/codec/mod.rs",
+            "if hex { u64::from_str_radix(text, 16).ok() } else { None }",
+            "u64::from_str_radix(text, 16).ok().or(Some(u64::from(hex)))",
         )],
-        noticed_by: &[Locks],
+        noticed_by: &[Records],
     },
     Mutation {
         name: "NATS: a read without a response counts as refused",

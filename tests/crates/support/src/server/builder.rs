@@ -1,10 +1,27 @@
 //! The options of a nats-server, and its configuration file.
 
+use std::fs;
 use std::sync::Mutex;
+use std::time::Duration;
+
+use async_nats::ConnectOptions;
 
 use super::{Server, State};
 use crate::binaries::{Version, find};
 use crate::ports::Port;
+
+/// The documented permissions, per role. Their passwords are variables.
+pub const NATS_PERMISSIONS: &str = include_str!("../../../../../deploy/nats-permissions.conf");
+
+/// The password of each role of [`NATS_PERMISSIONS`].
+pub(super) const NATS_PASSWORD: &str = "pw";
+
+/// How a client of this role connects, with its documented inbox. It reconnects soon.
+pub fn nats_options(role: &str) -> ConnectOptions {
+    ConnectOptions::with_user_and_password(role.to_owned(), NATS_PASSWORD.to_owned())
+        .custom_inbox_prefix(format!("_INBOX_incumbent_{role}"))
+        .reconnect_delay_callback(|_| Duration::from_millis(50))
+}
 
 /// What a server is to be like.
 #[derive(Debug, Clone)]
@@ -31,6 +48,13 @@ impl ServerBuilder {
     /// `jetstream` are written already.
     pub fn config(mut self, lines: impl Into<String>) -> Self {
         self.config = lines.into();
+        self
+    }
+
+    /// Includes [`NATS_PERMISSIONS`] as they are, with [`NATS_PASSWORD`] in the environment, which
+    /// every server has here.
+    pub fn with_permissions(mut self) -> Self {
+        self.config += "\ninclude 'nats-permissions.conf'\n";
         self
     }
 
@@ -93,6 +117,8 @@ impl ServerBuilder {
             monitor,
             directory,
         };
+        let permissions = server.directory.path().join("nats-permissions.conf");
+        fs::write(permissions, NATS_PERMISSIONS).expect("a file in our own temporary directory");
         server.write_config();
         server
     }
