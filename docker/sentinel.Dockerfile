@@ -7,7 +7,7 @@
 # Give the container the lock of the program: --env NATS_URL=…, or --env INCUMBENT_LOCK=….
 FROM incumbent AS incumbent
 
-FROM debian:stable-slim
+FROM debian:13-slim
 COPY --from=incumbent /incumbent /usr/bin/incumbent
 COPY my-daemon /usr/bin/my-daemon
 USER 65534:65534

