@@ -206,6 +206,7 @@ impl Instrument {
                 "host::",
                 "messages::",
                 "sandbox::",
+                "tree::lock_is_not_released",
                 "tree::nothing_is_released",
                 "tree::process_left_behind",
             ],
