@@ -10,8 +10,8 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 /// Unlike an iterator of `backon` it can be cloned, which a model checker does with the protocol.
 #[derive(Debug, Clone)]
 pub(crate) struct RetrySchedule<const MAX_MS: u64> {
-    /// The number of doublings so far.
-    doubled: u8,
+    /// The number of delays so far.
+    attempts: u32,
     random: fastrand::Rng,
 }
 
@@ -26,10 +26,10 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
     const MIN_MS: u64 = 50;
     pub const MAX: Duration = Duration::from_millis(MAX_MS);
     /// The number of doublings after which the maximum is reached.
-    const MAX_DOUBLINGS: u8 = MAX_MS.div_ceil(Self::MIN_MS).next_power_of_two().ilog2() as u8;
+    const MAX_DOUBLINGS: u32 = MAX_MS.div_ceil(Self::MIN_MS).next_power_of_two().ilog2();
 
     pub fn new(seed: u64) -> Self {
-        Self { doubled: 0, random: fastrand::Rng::with_seed(seed) }
+        Self { attempts: 0, random: fastrand::Rng::with_seed(seed) }
     }
 
     /// A schedule with a seed of its own.
@@ -47,10 +47,22 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
             .with_jitter()
             .with_jitter_seed(self.random.u64(..))
             .build();
-        let delay = delays.nth(usize::from(self.doubled));
-        self.doubled = (self.doubled + 1).min(Self::MAX_DOUBLINGS);
+        let delay = delays.nth(self.attempts.min(Self::MAX_DOUBLINGS) as usize);
+        self.attempts = self.attempts.saturating_add(1);
         delay.unwrap_or(Self::MAX)
     }
+
+    /// Returns how many delays of the maximum there were.
+    pub fn attempts_at_maximum(&self) -> u32 {
+        self.attempts.saturating_sub(Self::MAX_DOUBLINGS)
+    }
+}
+
+/// Returns a pause that a server asked for, plus up to as much again: all that it refused at one
+/// instant must not return at one instant. `None`: it is longer than `left`.
+#[cfg(any(feature = "kubernetes", feature = "object-store"))]
+pub(crate) fn requested_pause(pause: Duration, left: Duration) -> Option<Duration> {
+    (pause < left).then(|| pause.mul_f64(1.0 + fastrand::f64()).min(left))
 }
 
 #[cfg(test)]

@@ -97,15 +97,32 @@ async fn a_lost_response_is_an_unknown_outcome_and_a_refused_connection_is_not()
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
 }
 
-/// A store that applies conditional writes in any case would elect every candidate.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_store_that_ignores_conditions_is_refused() {
-    let env = TestEnv::<S3>::new(LEASE).await;
+/// A store that applies conditional writes in any case would elect every candidate. Any may stand
+/// at an address that is not a cloud's own.
+async fn is_refused<K: Kind>() {
+    let env = TestEnv::<K>::new(LEASE).await;
     let applied = HttpMessage::new("HTTP/1.1 200 OK").with("etag", "\"1\"");
-    env.proxy.always("PUT", HttpFault::Respond(applied));
+    env.proxy.always("PUT", HttpFault::Respond(applied.with("x-goog-generation", "7")));
     let error = env.bucket().lock().write("my_app", write(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured);
     assert!(error.to_string().contains("ignores If-None-Match"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_store_that_ignores_conditions_is_refused() {
+    is_refused::<S3>().await;
+    is_refused::<Gcs>().await;
+    is_refused::<Azure>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_endless_response_of_a_store_is_not_kept() {
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let mut endless = HttpMessage::new("HTTP/1.1 500 Internal Server Error");
+    endless.body = vec![b'x'; 9 << 20];
+    env.proxy.always("GET", HttpFault::Respond(endless));
+    let error = env.bucket().lock().read("my_app", LEASE).await.unwrap_err();
+    assert!(error.to_string().contains("length limit exceeded"), "{error}");
 }
 
 /// Some stores name the version of an object to its readers, and not to its writer.

@@ -32,10 +32,8 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Bucket {
     pub(super) store: Store,
-    connector: Connector,
     pub(super) prefix: String,
     terms: VimeoTiming,
-    is_known_to_check: bool,
 }
 
 impl Bucket {
@@ -99,12 +97,13 @@ impl Bucket {
         // The builder's own default allows http, for the machine's metadata, which is requested
         // with separate options.
         let store = builder.with_client_options(object_store::ClientOptions::new()).build();
-        Self::new("gs", name, store, connector, true)
+        Self::new("gs", name, store, connector)
     }
 
     /// Uses a bucket of Amazon S3, or of a compatible store that respects `If-Match` and
-    /// `If-None-Match`: the first write checks whether the store does. The builder's settings of
-    /// retries, conditional writes, TLS, timeouts and proxies are not used.
+    /// `If-None-Match`: the first write checks whether the store does, as it does for the other
+    /// kinds at an address that is not the cloud's own. The builder's settings of retries,
+    /// conditional writes, TLS, timeouts and proxies are not used.
     ///
     /// # Errors
     /// If the builder reports an error.
@@ -115,7 +114,7 @@ impl Bucket {
         let builder = builder.with_conditional_put(S3ConditionalPut::ETagMatch);
         let connector = Connector::default();
         let store = builder.with_retry(never()).with_http_connector(connector.clone()).build();
-        Self::new("s3", name, store, connector, false)
+        Self::new("s3", name, store, connector)
     }
 
     /// Uses a container of Azure Blob Storage. The builder's settings of retries, TLS, timeouts and
@@ -129,7 +128,7 @@ impl Bucket {
         let name = builder.get_config_value(&AzureConfigKey::ContainerName);
         let connector = Connector::default();
         let store = builder.with_retry(never()).with_http_connector(connector.clone()).build();
-        Self::new("az", name, store, connector, true)
+        Self::new("az", name, store, connector)
     }
 
     fn new<S: ObjectStore>(
@@ -137,7 +136,6 @@ impl Bucket {
         name: Option<String>,
         store: object_store::Result<S>,
         connector: Connector,
-        is_known_to_check: bool,
     ) -> Result<Self, BucketError> {
         let place = format!("{scheme}://{}", name.unwrap_or_default());
         // The text of the source may repeat a key that cannot be parsed.
@@ -146,11 +144,9 @@ impl Bucket {
             source: Some(Box::new(error)),
         })?;
         Ok(Self {
-            store: Store::new(Arc::new(store), place),
-            connector,
+            store: Store::new(Arc::new(store), connector, place),
             prefix: String::new(),
             terms: VimeoTiming { longest: DEFAULT_MAX_LEASE, skew: MAX_CLOCK_SKEW },
-            is_known_to_check,
         })
     }
 
@@ -160,7 +156,7 @@ impl Bucket {
     /// `AZURE_ALLOW_HTTP=true`. (The builder for Google Cloud Storage always allows them, so its
     /// setting is ignored.)
     pub fn allow_http(self) -> Self {
-        self.connector.allow_http();
+        self.store.connector.allow_http();
         self
     }
 
@@ -194,12 +190,7 @@ impl Bucket {
 
     /// Returns the lock of all elections in the bucket.
     pub fn lock(&self) -> ObjectStorageLock {
-        ObjectStorageLock::new(
-            self.store.clone(),
-            self.prefix.clone(),
-            self.terms,
-            self.is_known_to_check,
-        )
+        ObjectStorageLock::new(self.store.clone(), self.prefix.clone(), self.terms)
     }
 }
 

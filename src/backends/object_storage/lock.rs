@@ -72,15 +72,8 @@ impl Trials {
 }
 
 impl ObjectStorageLock {
-    pub(super) fn new(
-        store: Store,
-        prefix: String,
-        terms: VimeoTiming,
-        is_known_to_check: bool,
-    ) -> Self {
-        let refused = [AtomicBool::new(is_known_to_check), AtomicBool::new(is_known_to_check)];
-        let trials = Trials { refused, ..Trials::default() };
-        let elections = PerKey::<Election>::default();
+    pub(super) fn new(store: Store, prefix: String, terms: VimeoTiming) -> Self {
+        let (trials, elections) = (Trials::default(), PerKey::<Election>::default());
         Self { inner: Arc::new(LockState { store, prefix, terms, trials, elections }) }
     }
 }
@@ -219,7 +212,7 @@ impl LockState {
             })?;
         }
         let version = self.store.put(&path, replaced, &body, by).await?;
-        if !self.trials.are_over() {
+        if !self.trials.are_over() && !self.store.is_known_to_check() {
             *self.trials.stored() = Some(version.clone());
             self.check_conditions(&path, number, by).await?;
         }

@@ -14,8 +14,9 @@ use object_store::{
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::transport::{Exchange, Outcome, Reached};
+use super::transport::{Connector, Exchange, Outcome, Reached};
 use crate::lock::{LockError, LockErrorKind};
+use crate::util::retry::requested_pause;
 use crate::util::text::escape_line;
 
 /// The maximum size of an election's object in bytes.
@@ -43,6 +44,7 @@ const UNRECOGNIZED: [&str; 3] =
 #[derive(Clone)]
 pub(super) struct Store {
     store: Arc<dyn ObjectStore>,
+    pub(super) connector: Connector,
     /// As in `gs://my-bucket`: without credentials.
     place: Arc<str>,
 }
@@ -57,8 +59,18 @@ struct StoreFailure {
 }
 
 impl Store {
-    pub(super) fn new(store: Arc<dyn ObjectStore>, place: impl Into<Arc<str>>) -> Self {
-        Self { store, place: place.into() }
+    pub(super) fn new(
+        store: Arc<dyn ObjectStore>,
+        connector: Connector,
+        place: impl Into<Arc<str>>,
+    ) -> Self {
+        Self { store, connector, place: place.into() }
+    }
+
+    /// Whether the store, which has received a request, respects conditions: Google Cloud Storage
+    /// and Azure Blob Storage do, and what others are is unknown.
+    pub(super) fn is_known_to_check(&self) -> bool {
+        !self.place.starts_with("s3:") && !self.connector.reached_another_store()
     }
 
     /// Describes an object, as in `the object gs://my-bucket/elections/my_app`.
@@ -202,10 +214,11 @@ impl Store {
             let outcome = exchange.outcome();
             let pause = outcome.retry_after.filter(|_| matches!(outcome.status, Some(429 | 503)));
             let left = by.saturating_duration_since(Instant::now());
-            match pause {
-                Some(pause) if error.is_some() && pause < left => {
+            let pause = pause.map(|pause| pause.max(Duration::from_millis(100)));
+            match pause.and_then(|pause| requested_pause(pause, left)) {
+                Some(pause) if error.is_some() => {
                     ambiguous |= outcome.status == Some(503);
-                    sleep(pause.max(Duration::from_millis(100))).await;
+                    sleep(pause).await;
                 }
                 _ => return Err(StoreFailure { error, outcome, ambiguous }),
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::uri::Scheme;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as Tcp;
@@ -20,6 +21,11 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions, Extensions};
 use rustls::crypto::ring;
+
+/// The maximum size of a response in bytes: that of a list of 1,000 objects.
+const MAX_RESPONSE_LEN: usize = 8 << 20;
+/// The ends of the addresses of the stores that are known to respect conditions.
+const CLOUDS: [&str; 2] = [".googleapis.com", ".core.windows.net"];
 
 /// The outcome of one request, for the caller that puts it into the request's extensions.
 #[derive(Debug, Clone, Default)]
@@ -71,9 +77,16 @@ impl Exchange {
 pub(super) struct Connector {
     /// Whether requests may be sent in clear, whatever the options state.
     allow_http: Arc<AtomicBool>,
+    /// Whether a store of an address that is not a cloud's own got a request. The address may come
+    /// from the builder, the environment, or a file of credentials.
+    reached_another: Arc<AtomicBool>,
 }
 
 impl Connector {
+    pub(super) fn reached_another_store(&self) -> bool {
+        self.reached_another.load(Ordering::Relaxed)
+    }
+
     /// Allows all following requests to be sent in clear.
     pub(super) fn allow_http(&self) {
         self.allow_http.store(true, Ordering::Relaxed);
@@ -103,13 +116,15 @@ impl HttpConnector for Connector {
             "1" | "true" | "on" | "yes" | "y" => Arc::new(AtomicBool::new(true)),
             _ => Arc::clone(&self.allow_http),
         };
-        Ok(HttpClient::new(Transport { client, allow_http }))
+        let reached_another = Arc::clone(&self.reached_another);
+        Ok(HttpClient::new(Transport { client, allow_http, reached_another }))
     }
 }
 
 struct Transport {
     client: Client<HttpsConnector<Tcp>, HttpRequestBody>,
     allow_http: Arc<AtomicBool>,
+    reached_another: Arc<AtomicBool>,
 }
 
 /// The reason why a request was not sent.
@@ -136,7 +151,12 @@ impl HttpService for Transport {
         Self: 'async_trait,
     {
         Box::pin(async move {
-            let exchange = request.extensions().get::<Exchange>().cloned().unwrap_or_default();
+            let exchange = request.extensions().get::<Exchange>().cloned();
+            let host = request.uri().host().unwrap_or_default();
+            if exchange.is_some() && !CLOUDS.iter().any(|cloud| host.ends_with(cloud)) {
+                self.reached_another.store(true, Ordering::Relaxed);
+            }
+            let exchange = exchange.unwrap_or_default();
             if request.uri().scheme() != Some(&Scheme::HTTPS)
                 && !self.allow_http.load(Ordering::Relaxed)
             {
@@ -159,8 +179,10 @@ impl HttpService for Transport {
                 status: Some(response.status().as_u16()),
                 retry_after: retry_after.map(Duration::from_secs),
             });
-            let broken = |error| HttpError::new(HttpErrorKind::Interrupted, error);
-            Ok(response.map(|body| HttpResponseBody::new(body.map_err(broken))))
+            let broken =
+                |error| HttpError::new(HttpErrorKind::Interrupted, io::Error::other(error));
+            let limited = |body| Limited::new(body, MAX_RESPONSE_LEN).map_err(broken);
+            Ok(response.map(|body| HttpResponseBody::new(limited(body))))
         })
     }
 }
