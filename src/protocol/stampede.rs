@@ -17,7 +17,7 @@ const LAMBDA: f64 = 10.0;
 /// that a server serves one after the other it is about five.
 const WINDOW_OF_LATENCY: u32 = 8;
 const MIN_WINDOW: Duration = Duration::from_millis(8);
-const MAX_WINDOW: Duration = Duration::from_millis(500);
+pub(super) const MAX_WINDOW: Duration = Duration::from_millis(500);
 /// A candidate that is woken among few has to subscribe to the others' creates first.
 const MIN_WINDOW_OF_FEW: Duration = Duration::from_millis(24);
 

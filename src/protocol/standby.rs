@@ -96,12 +96,29 @@ impl Standby {
             return Next::Stay;
         }
         match self.plan {
+            Plan::Read if self.sees_outlived(cx, now) => self.overwrite(cx, now, true),
             Plan::Read if reads => cx.read(now, timeout),
             Plan::Read if eligible => acquire(cx, now, None),
             Plan::Acquire { expected } if eligible => acquire(cx, now, expected),
             Plan::Read | Plan::Acquire { .. } => self.wait_for_change(cx, now),
         }
         Next::Stay
+    }
+
+    /// Whether it has received all renewals, and the last one has not changed for its holder's
+    /// lease.
+    fn sees_outlived(&self, cx: &Context, now: Instant) -> bool {
+        let other = cx.evidence.last_seen().is_some_and(|seen| !cx.is_mine(&seen.entry));
+        let news = cx.evidence.vacancy().is_some() || self.read_again || self.retries.is_some();
+        other && !news && cx.coverage == Coverage::Full && cx.has_outlived(now)
+    }
+
+    /// Its holder's lease has ended by our own clock: write over it, without a read, which all
+    /// standbys would send at this instant. If it has changed unseen, the write is refused.
+    fn overwrite(&mut self, cx: &mut Context, now: Instant, woken: bool) {
+        let Some(revision) = cx.evidence.last_seen().map(|seen| seen.revision) else { return };
+        cx.record_vacancy(now, Some((revision, Tombstone::Expired)), Some(revision), false);
+        self.schedule_acquire(cx, now, woken);
     }
 
     /// A hint suggests a read at `soon`, within `spread`, or hints have begun or ended.
@@ -193,7 +210,11 @@ impl Standby {
         if woken && turn != Turn::First {
             let few = cx.coverage == Coverage::Sampled;
             let draw = if few { stampede::delay_of_few } else { stampede::delay };
-            delay += draw(cx.latency.window(), cx.settings.priority, uniform);
+            // All find it at one instant, and locks without expiry do not state how old a hint is.
+            let outlived = vacancy.is_expired() && !cx.capabilities.expires_entries;
+            let lease = if outlived { cx.settings.timing.lease() } else { Duration::ZERO };
+            let window = cx.latency.window().max((lease / 32).min(stampede::MAX_WINDOW));
+            delay += draw(window, cx.settings.priority, uniform);
         }
         let inputs = cx.evidence.inputs(now, &cx.settings, &cx.capabilities);
         if vacancy.is_unknown(&inputs) {
@@ -278,9 +299,16 @@ impl Standby {
         Next::Stay
     }
 
+    /// After a few quick attempts the policy decides, as for polls: an outage must not make a storm
+    /// of a fleet.
     fn try_again_later(&mut self, cx: &mut Context, now: Instant, plan: Option<Plan>) {
         let fresh = cx.retries();
-        let delay = self.retries.get_or_insert(fresh).delay();
+        let retries = self.retries.get_or_insert(fresh);
+        let mut delay = retries.delay();
+        if let Some(attempt) = retries.attempts_at_maximum().checked_sub(1) {
+            let random = cx.random.f64();
+            delay = delay.max(delay_of(&mut *cx.settings.backoff, attempt, random));
+        }
         self.at = (now + delay).max(self.not_before);
         if let Some(plan) = plan {
             self.plan = plan;
@@ -313,10 +341,7 @@ impl Standby {
                 if mine {
                     self.adopt_own_entry(cx, now, revision);
                 } else if held && cx.has_outlived(now) {
-                    // Unchanged to this day: its holder's lease has ended by our own clock.
-                    let expired = Some((revision, Tombstone::Expired));
-                    cx.record_vacancy(now, expired, Some(revision), false);
-                    self.schedule_acquire(cx, now, full);
+                    self.overwrite(cx, now, full);
                 } else if held {
                     self.wait_for_change(cx, now);
                 } else {

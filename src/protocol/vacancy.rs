@@ -127,7 +127,12 @@ impl Vacancy {
 
     /// Whether the last holder went silent, rather than released its entry or was deleted.
     pub fn is_vanished(&self) -> bool {
-        matches!(self.tombstone, None | Some((_, Tombstone::Expired)))
+        self.tombstone.is_none() || self.is_expired()
+    }
+
+    /// Whether the last holder's entry has expired, or has not changed for its lease.
+    pub fn is_expired(&self) -> bool {
+        matches!(self.tombstone, Some((_, Tombstone::Expired)))
     }
 
     #[cfg(feature = "_model")]

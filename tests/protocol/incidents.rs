@@ -103,7 +103,7 @@ pub fn every_loss_leads_back_to_the_campaign() -> Harness {
     harness.refuses = Some(LockErrorKind::Unavailable);
     harness.run(Duration::from_secs(19 * 3600));
     harness.refuses = None;
-    harness.run(SECOND * 2);
+    harness.run(SECOND * 8);
     assert!(harness.leads());
     for lose in [Event::Resign, Event::WorkEnded { panicked: true }] {
         harness.event(lose);

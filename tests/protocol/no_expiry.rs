@@ -41,6 +41,41 @@ pub fn an_entry_unchanged_for_its_holders_lease_is_overwritten() -> Harness {
     polling
 }
 
+/// All standbys would send it at one instant.
+#[test]
+fn an_entry_whose_renewals_are_received_is_not_read() {
+    let mut harness = standby(Coverage::Full);
+    harness.log.clear();
+    harness.run(LEASE + SECOND);
+    assert!(harness.leads(), "{:?}", harness.log);
+    assert!(!harness.requests().iter().any(|r| matches!(r, Request::Read { .. })));
+}
+
+/// As where a watch is dead.
+#[test]
+fn a_renewal_that_was_not_received_is_found_and_waited_for() {
+    let mut harness = standby(Coverage::Full);
+    harness.run(LEASE / 2);
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    let renewed = harness.now;
+    harness.run(LEASE * 3);
+    assert!(harness.begins()[0] >= renewed + LEASE, "{:?} after {renewed:?}", harness.begins()[0]);
+}
+
+/// An outage must not make a storm of a fleet.
+#[test]
+fn retries_of_a_standby_follow_its_back_off() {
+    let rarely = |_, random: f64| (LEASE * 4).mul_f64(0.5 + random);
+    let settings = Settings { backoff: Box::new(rarely), ..settings() };
+    let mut harness = Harness::new(settings, forever());
+    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.refuses_writes = Some(LockErrorKind::Unavailable);
+    harness.event(Event::Start);
+    harness.run(LEASE * 100);
+    let asked = harness.requests().iter().filter(|r| matches!(r, Request::Write(_))).count();
+    assert!((20..60).contains(&asked), "{asked} in a hundred leases");
+}
+
 #[test]
 fn each_renewal_of_the_holder_begins_its_lease_anew() {
     for coverage in [Coverage::Full, Coverage::None] {
@@ -153,7 +188,7 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
 
             harness.log.clear();
             harness.refuses_writes = None;
-            harness.run(SECOND * 5);
+            harness.run(SECOND * 10);
             assert!(harness.leads(), "{kind:?}, {coverage:?}: {:?}", harness.log);
             let recovered =
                 harness.log.iter().filter(|(_, a)| matches!(a, Action::LockRecovered)).count();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::lock::Coverage;
 use incumbent_sim::{
-    CandidateSetup, Fault, ManyElections, Played, STORM, Scenario, World, bound, run,
+    CandidateSetup, Fault, Keeping, ManyElections, Played, STORM, Scenario, World, bound, run,
 };
 
 /// `FLEET=10000 cargo test --release -p incumbent-sim --test large` plays larger ones.
@@ -115,6 +115,33 @@ fn few_create_after_an_eviction() {
     println!("{} standbys, {creates} creates after {terms} evictions", fleet_size());
     assert_eq!(terms, u64::from(count));
     assert!(creates <= terms * 8, "{creates} creates");
+}
+
+/// As on Kubernetes: the lock frees nothing, and its watch delivers each renewal.
+#[test]
+fn few_of_the_standbys_of_a_lease_write_after_a_crash() {
+    for standbys in [100, 1_000] {
+        let setup = |who: usize| {
+            let ppm = (who % 2000) as i16 - 1000;
+            CandidateSetup { ppm, ..CandidateSetup::new(Coverage::Full) }
+        };
+        let crashed = STORM + Duration::from_secs(60);
+        let crashes = (0..10).map(|number| crashed + LEASE * 4 * number);
+        let leader = Fault::CrashLeader { back_ms: 2000, writing: false };
+        let faults = crashes.map(|at| (at.as_millis() as u32, leader.clone())).collect();
+        let candidates = (0..=standbys).map(setup).collect();
+        let scenario =
+            Scenario { keeping: Keeping::Forever, faults, ..Scenario::new(1, LEASE, candidates) };
+        let mut world = World::new(&scenario, false);
+        world.run(crashed - Duration::from_secs(1));
+        let (before, terms) = (world.checker.requests, world.checker.terms);
+        world.run(crashed + LEASE * 40);
+        assert_eq!(world.checker.violation, None);
+        let (requests, terms) = (world.checker.requests - before, world.checker.terms - terms);
+        println!("{standbys} standbys, {requests} requests around {terms} crashes of a leader");
+        assert_eq!(terms, 10);
+        assert!(requests < terms * 60, "{requests} requests");
+    }
 }
 
 /// The same processes take part in all of them, and what goes wrong with one concerns its candidate
