@@ -1,7 +1,7 @@
 //! Datagrams of strangers.
 
 use incumbent::clock::Instant;
-use incumbent::lock::{Nonce, Release, Revision};
+use incumbent::lock::{LockErrorKind, Nonce, Release, Revision};
 use incumbent::peer::protocol::{Action, Event, Group, Settings};
 use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
 use serde_json::{Value, json};
@@ -124,6 +124,77 @@ fn twist(random: &mut fastrand::Rng, message: &mut Value) {
     }
 }
 
+fn voter(index: u64, lease: Duration) -> Voter {
+    Voter::new(VoterSettings {
+        id: format!("v{index}").into(),
+        size: 3,
+        voters: None,
+        votes: true,
+        lease,
+        incarnation: index,
+        origin_unix_us: 0,
+    })
+}
+
+/// Else nothing would say why the next one has no leader.
+#[test]
+fn an_election_that_voters_cannot_remember_is_refused() {
+    let lease = Duration::from_secs(1);
+    let mut voters = [0, 1, 2].map(|index| voter(index, lease));
+    let mut now = Instant::from_origin(Duration::from_secs(100));
+    voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));
+    now = now + lease * 2;
+    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+    for n in 0..16_384 {
+        let ballot = json!({ "round": 1, "by": 9 });
+        let body = json!({ "Prepare": { "ballot": ballot } });
+        let name = format!("e{n}");
+        let message =
+            json!({ "size": 3, "lease_ms": 1000, "incarnation": 9, "name": name, "body": body });
+        for voter in &mut voters[1..] {
+            let hears = VoterEvent::Received { id: "v9", from: address, message: &message };
+            voter.handle(now, hears);
+            while let Some(VoterAction::Send { message, .. }) = voter.poll_action() {
+                assert!(message["body"]["Promise"].is_object(), "{n}: {message}");
+            }
+        }
+    }
+    let ask = VoterEvent::Propose {
+        ticket: 1,
+        name: "next".into(),
+        operation: Operation::Read,
+        timeout: lease / 2,
+    };
+    voters[0].handle(now, ask);
+    let refused = loop {
+        let mut sent = Vec::new();
+        let mut answered = None;
+        for (from, voter) in voters.iter_mut().enumerate() {
+            while let Some(action) = voter.poll_action() {
+                match action {
+                    VoterAction::Send { message, .. } => sent.push((from, message)),
+                    VoterAction::Answer { answer, .. } => answered = Some(answer),
+                    VoterAction::Hint { .. } => {}
+                }
+            }
+        }
+        if let Some(answer) = answered {
+            break answer.unwrap_err();
+        }
+        for (from, message) in sent {
+            for (_, voter) in voters.iter_mut().enumerate().filter(|(to, _)| *to != from) {
+                let id = format!("v{from}");
+                let hears = VoterEvent::Received { id: &id, from: address, message: &message };
+                voter.handle(now, hears);
+            }
+        }
+        now = now + Duration::from_millis(20);
+        voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Wake));
+    };
+    assert_eq!(refused.kind, LockErrorKind::Misconfigured, "{}", refused.message);
+    assert!(refused.message.contains("remembers 16384 elections"), "{}", refused.message);
+}
+
 #[test]
 fn no_message_makes_a_voter_panic() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
@@ -131,19 +202,7 @@ fn no_message_makes_a_voter_panic() {
     println!("SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let lease = Duration::from_secs(1);
-    let voter = |index: u64| {
-        let settings = VoterSettings {
-            id: format!("v{index}").into(),
-            size: 3,
-            voters: None,
-            votes: true,
-            lease,
-            incarnation: index,
-            origin_unix_us: 0,
-        };
-        Voter::new(settings)
-    };
-    let mut voters = [voter(0), voter(1), voter(2)];
+    let mut voters = [0, 1, 2].map(|index| voter(index, lease));
     let mut now = Instant::from_origin(Duration::from_secs(100));
     voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));
     now = now + lease * 2;

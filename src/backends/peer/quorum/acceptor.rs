@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::wire::{Ballot, Body, Value};
 use crate::time::clock::Instant;
 
-/// The maximum number of remembered elections.
-const MAX_ELECTIONS: usize = 1024;
+/// The maximum number of remembered elections, each of a kilobyte or two.
+pub(super) const MAX_ELECTIONS: usize = 16_384;
 
 /// What a voter has promised and accepted since it started. It is kept in memory only: a restarted
 /// voter has lost it, and so stays silent for a lease.
@@ -74,7 +74,7 @@ impl Acceptor {
         }
         let Some(slot) = self.slots.get_mut(name) else {
             if !self.evict_unused(now) {
-                return None;
+                return Some(Body::Full { ballot });
             }
             let slot =
                 Slot { promised: ballot, promised_at: now, accepted: None, floor: 0, touched: now };

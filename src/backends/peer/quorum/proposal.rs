@@ -1,5 +1,6 @@
 //! A request of a lock, while it is decided by the voters.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,8 +55,8 @@ pub(super) struct Proposal {
     pub abandoned: u32,
     /// Whether a new value was sent to be accepted: it may have been accepted, or may be later.
     pub sent_new: bool,
-    /// Whether a voter has another size, lease or list of voters.
-    pub mismatch: bool,
+    /// Why a voter refuses all requests of this member, or of this election; empty: none does.
+    pub refusal: Cow<'static, str>,
     /// The revision that the new value replaces.
     pub replaced: Option<Option<u64>>,
     pub ballot: Ballot,
@@ -131,14 +132,10 @@ impl Proposal {
             Stage::Accept(accepting) => accepting.accepted.len(),
             Stage::Pause => 0,
         };
-        let (mut kind, why);
-        kind = LockErrorKind::Unavailable;
-        if self.mismatch {
-            why = ": other members have another quorum size, lease or list of voters";
-            kind = LockErrorKind::Misconfigured;
-        } else {
-            why = silent;
-        }
+        let (mut kind, why) = match &*self.refusal {
+            "" => (LockErrorKind::Unavailable, silent),
+            refusal => (LockErrorKind::Misconfigured, refusal),
+        };
         if self.sent_new {
             kind = LockErrorKind::OutcomeUnknown;
         }

@@ -127,6 +127,10 @@ pub(super) enum Body {
     Mismatch {
         ballot: Ballot,
     },
+    /// The voter cannot remember another election.
+    Full {
+        ballot: Ballot,
+    },
     /// Requests the sender's seat: queries the seats, or the grants of the voters in `among`.
     Enter {
         stamp: Ballot,
@@ -247,7 +251,8 @@ impl Body {
             Self::Prepare { ballot }
             | Self::Accepted { ballot }
             | Self::NotYet { ballot }
-            | Self::Mismatch { ballot } => ballot.round,
+            | Self::Mismatch { ballot }
+            | Self::Full { ballot } => ballot.round,
             Self::Promise { ballot, accepted, floor, seat } => {
                 let known = accepted.as_ref().map_or(0, |(b, value)| b.round.max(value.revision));
                 ballot.round.max(known).max(*floor).max(seat.map_or(0, |seat| seat.round))

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acceptor::{Acceptor, longest_round, silence};
+use super::acceptor::{Acceptor, MAX_ELECTIONS, longest_round, silence};
 use super::proposal::{Operation, Outcome, Proposal, QuorumError, Stage};
 use super::seats::Seats;
 use super::types::{VoterAction, VoterEvent, VoterSettings};
@@ -28,8 +28,6 @@ const MAX_REPEATS: u8 = 2;
 /// The maximum accepted number. No group counts that far: a greater number in a message would leave
 /// no room for the next.
 const MAX_NUMBER: u64 = 1 << 60;
-/// The maximum number of elections whose last announced revision is remembered.
-const MAX_ANNOUNCED: usize = 1024;
 
 /// One member of a quorum.
 #[derive(Debug)]
@@ -129,7 +127,7 @@ impl Voter {
                     attempts: 0,
                     abandoned: 0,
                     sent_new: false,
-                    mismatch: false,
+                    refusal: "".into(),
                     replaced: None,
                     ballot: Ballot { round: 0, by: self.settings.incarnation },
                     began: now,
@@ -283,7 +281,8 @@ impl Voter {
             | Body::Accepted { ballot }
             | Body::Refused { ballot, .. }
             | Body::NotYet { ballot }
-            | Body::Mismatch { ballot } => {
+            | Body::Mismatch { ballot }
+            | Body::Full { ballot } => {
                 if ballot.by == self.settings.incarnation {
                     self.on_response(now, id, from, incarnation, &name, ballot, body);
                 }
@@ -303,7 +302,7 @@ impl Voter {
                 if value.revision <= known {
                     return;
                 }
-                if self.announced.len() >= MAX_ANNOUNCED && known == 0 {
+                if self.announced.len() >= MAX_ELECTIONS && known == 0 {
                     self.announced.pop_first();
                 }
                 self.announced.insert(name.to_owned(), (value.revision, now));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::MAX_REPEATS;
 use super::Resend;
 use super::Voter;
-use crate::backends::peer::quorum::acceptor::longest_round;
+use crate::backends::peer::quorum::acceptor::{MAX_ELECTIONS, longest_round};
 use crate::backends::peer::quorum::proposal::{
     Accepting, Decision, Outcome, Promise, Proposal, QuorumError, Stage,
 };
@@ -61,7 +61,15 @@ impl Voter {
                 None
             }
             Body::Mismatch { .. } => {
-                proposal.mismatch = true;
+                let refusal = ": other members have another quorum size, lease or list of voters";
+                proposal.refusal = refusal.into();
+                None
+            }
+            Body::Full { .. } => {
+                let refusal = format!(
+                    ": a voter remembers {MAX_ELECTIONS} elections and no more: end some, which it forgets after two leases, or use another group"
+                );
+                proposal.refusal = refusal.into();
                 None
             }
             _ => None,
