@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One `T` per election, created at its first use, and kept.
+/// One `T` per election, created at its first use, and kept: a candidate that forgot what it has
+/// seen would believe an older state. The names come from the program, and not from the lock, so
+/// there are no more of them than it asks for.
 #[derive(Debug)]
 pub(crate) struct PerKey<T>(Mutex<HashMap<Arc<str>, Arc<T>>>);
 

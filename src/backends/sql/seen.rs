@@ -1,4 +1,6 @@
-//! The newest revisions that this process has seen. An older one shows that a backup was restored.
+//! The newest revisions that this process has seen. An older one shows that a backup was restored,
+//! also after any time, so none is forgotten. There is one for each election that the program asked
+//! for.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

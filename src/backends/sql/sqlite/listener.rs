@@ -1,5 +1,6 @@
 //! Hints: the system reports writes to the file, and a read shows what changed.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +8,14 @@ use std::time::Duration;
 
 use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
 use super::announce::log_path;
+use super::file::Statement;
 use super::state::LockState;
 use super::statements;
 use crate::lock::{Coverage, Hint, Revision};
@@ -84,47 +88,76 @@ enum ReadOutcome {
     Failed,
 }
 
+/// Reads the revisions of all subscribed elections, and then the rows of those that are new.
 async fn read_changes(lock: &LockState) -> ReadOutcome {
+    let names = lock.subscribers.hub.names();
+    let delivered = |name: &str| lock.subscribers.delivered(name);
+    let listed = serde_json::to_string(&names).unwrap_or_default(); // they are strings
+    let Some(rows) = read(lock, sqlx::query(statements::REVISIONS).bind(listed)).await else {
+        return ReadOutcome::Failed;
+    };
+    let revision = |row: &SqliteRow| {
+        let (name, revision): (String, i64) = (row.try_get("name").ok()?, row.try_get(1).ok()?);
+        Some((name, u64::try_from(revision).ok()?))
+    };
+    let found: HashMap<_, _> = rows.iter().filter_map(revision).collect();
     let mut news = false;
-    for name in lock.subscribers.hub.names() {
-        let read = sqlx::query(statements::READ).bind(name.to_string());
-        let answer = match lock.file.execute(read, false, READ_TIMEOUT).await {
-            Ok(Some(answer)) => answer,
-            // A leader must know at once; its read finds no file.
-            Ok(None) => {
-                if lock.subscribers.delivered(&name).is_some() {
-                    lock.subscribers.hub.send_all(&Hint::Recheck);
+    for name in names {
+        let known = found.get(&*name).copied();
+        match (known, delivered(&name)) {
+            (Some(revision), delivered) => {
+                if lock.seen.see(&name, revision) > revision {
+                    lock.subscribers.deliver(&name, &Hint::Recheck); // an older copy was restored
+                } else if delivered < Some(Revision(revision)) {
+                    let read_row = sqlx::query(statements::READ).bind(name.to_string());
+                    let Some(rows) = read(lock, read_row).await else { return ReadOutcome::Failed };
+                    news |= deliver(lock, &name, rows.first());
                 }
-                return ReadOutcome::Failed;
             }
-            Err(failed) => {
-                debug!(error = %failed, "cannot read the file");
-                return ReadOutcome::Failed;
-            }
-        };
-        let delivered = lock.subscribers.delivered(&name);
-        let row = match answer.rows.first().map(|row| lock.row_of(row)) {
-            Some(Ok(row)) => row,
             // The row is gone, or cannot be read.
-            _ if delivered.is_some() => {
-                lock.subscribers.hub.send_all(&Hint::Recheck);
-                continue;
+            (None, Some(_)) => {
+                lock.subscribers.deliver(&name, &Hint::Recheck);
             }
-            _ => continue,
-        };
-        let revision = Revision(row.revision);
-        if lock.seen.see(&name, row.revision) > row.revision {
-            lock.subscribers.deliver(&name, &Hint::Recheck); // an older copy was restored
-        } else if delivered < Some(revision) {
-            // Revisions are consecutive, so none is missing between these.
-            let previous =
-                delivered.filter(|delivered| delivered.0.checked_add(1) == Some(revision.0));
-            let previous = previous.map(Some);
-            let record = row.record();
-            news |= lock.subscribers.deliver(&name, &Hint::Stored { record, previous, age: None });
+            (None, None) => {}
         }
     }
     if news { ReadOutcome::News } else { ReadOutcome::NothingNew }
+}
+
+async fn read(lock: &LockState, statement: Statement) -> Option<Vec<SqliteRow>> {
+    match lock.file.execute(statement, false, READ_TIMEOUT).await {
+        Ok(Some(answer)) => Some(answer.rows),
+        // A leader must know at once; its read finds no file.
+        Ok(None) => {
+            let names = lock.subscribers.hub.names();
+            if names.iter().any(|name| lock.subscribers.delivered(name).is_some()) {
+                lock.subscribers.hub.send_all(&Hint::Recheck);
+            }
+            None
+        }
+        Err(failed) => {
+            debug!(error = %failed, "cannot read the file");
+            None
+        }
+    }
+}
+
+/// Returns whether the row is newer than the one that was delivered last.
+fn deliver(lock: &LockState, name: &str, row: Option<&SqliteRow>) -> bool {
+    let delivered = lock.subscribers.delivered(name);
+    let hint = match row.map(|row| lock.row_of(row)) {
+        Some(Ok(row)) => {
+            // Revisions are consecutive, so none is missing between these.
+            let previous =
+                delivered.filter(|delivered| delivered.0.checked_add(1) == Some(row.revision));
+            let previous = previous.map(Some);
+            Hint::Stored { record: row.record(), previous, age: None }
+        }
+        _ if delivered.is_some() => Hint::Recheck, // gone meanwhile, or unreadable
+        _ => return false,
+    };
+    let is_row = matches!(hint, Hint::Stored { .. });
+    lock.subscribers.deliver(name, &hint) && is_row
 }
 
 /// Records events on the file, or on the files that SQLite keeps beside it, in `events`.

@@ -33,6 +33,10 @@ pub(super) const READ: &str =
         lease_duration_ms AS lease_ms, released_left_ms AS left_ms, boot, boot_ms
     FROM incumbent_elections WHERE name = ?1";
 
+/// Value: the names, as a JSON array.
+pub(super) const REVISIONS: &str = "SELECT name, revision FROM incumbent_elections
+    WHERE name IN (SELECT value FROM json_each(?1))";
+
 /// Values: name, holder, lease, nonce, write, boot, boot_ms, advertised.
 pub(super) const CREATE: &str = concat!(
     "INSERT INTO incumbent_elections (name, holder, acquired_at, renewed_at, lease_duration_ms,
