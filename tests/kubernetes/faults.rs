@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LeaseLock};
 use incumbent::lock::{
-    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Token, Write,
-    WriteId,
+    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release,
+    Token, Write, WriteId,
 };
 use incumbent::{Cause, new_election};
-use incumbent_test_support::FaultProxy;
+use incumbent_test_support::{FaultProxy, eventually};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -76,17 +76,8 @@ async fn a_paused_or_restarted_api_server_costs_no_term_within_the_lease() {
 /// and the watch is begun anew (nats.rs#1596 reports the same of another server).
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_silent_watch_is_noticed_and_restarted() {
-    let env = Arc::new(TestEnv::<InLease>::new(LEASE).await);
-    let proxy = FaultProxy::start(env.server.port()).await;
-    let own = fs::read_to_string(&env.kubeconfig).unwrap();
-    let file = env.server.file(&format!("{}-proxy.kubeconfig", env.namespace));
-    let (from, to) =
-        (format!("127.0.0.1:{}", env.server.port()), format!("127.0.0.1:{}", proxy.port()));
-    fs::write(&file, own.replace(&from, &to)).unwrap();
-    let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
-    let lock = cluster.in_namespace(&*env.namespace).lease_lock().timing(timing(LEASE));
-    let lock = lock.object(OBJECT);
-
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let (proxy, lock) = behind_proxy(&env).await;
     let first = env.campaign("first").await;
     drop(leads(&first).await);
     let second = working(new_election("my_app", lock.clone()).identity("second")).start().unwrap();
@@ -115,6 +106,37 @@ async fn a_silent_watch_is_noticed_and_restarted() {
         {}
     })
     .await;
+}
+
+async fn behind_proxy(env: &TestEnv) -> (FaultProxy, LeaseLock) {
+    let proxy = FaultProxy::start(env.server.port()).await;
+    let own = fs::read_to_string(&env.kubeconfig).unwrap();
+    let file = env.server.file(&format!("{}-proxy.kubeconfig", env.namespace));
+    let (from, to) =
+        (format!("127.0.0.1:{}", env.server.port()), format!("127.0.0.1:{}", proxy.port()));
+    fs::write(&file, own.replace(&from, &to)).unwrap();
+    let cluster = Cluster::from_kubeconfig(&file, None).await.unwrap();
+    let lock = cluster.in_namespace(&*env.namespace).lease_lock().timing(timing(LEASE));
+    (proxy, lock.object(OBJECT))
+}
+
+/// A leader reads nothing, and would hear no roll call any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_silent_watch_of_a_leader_is_noticed() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let (proxy, lock) = behind_proxy(&env).await;
+    let leader = working(new_election("my_app", lock).identity("leader")).start().unwrap();
+    drop(leads(&leader).await);
+    let caller = Service::lock(&env).await;
+    let answers = async || {
+        let within = SECOND / 2;
+        let answers = caller.call_roll("my_app", CandidateRequest::Identify, within).await.ok()?;
+        answers.iter().any(|info| &*info.identity == "leader").then_some(())
+    };
+    eventually("the leader hears a call", answers).await;
+    proxy.silence();
+    eventually("the leader hears a call again", answers).await;
+    assert!(leader.is_leader());
 }
 
 /// Wall clocks do not matter (kubernetes/kubernetes#47671): a holder whose clock is three minutes

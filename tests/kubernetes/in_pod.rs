@@ -8,7 +8,7 @@ use std::process::Stdio;
 use incumbent::Change;
 use incumbent::kubernetes::Cluster;
 use incumbent::lock::{Lock, LockErrorKind};
-use incumbent_test_support::{eventually, not_run};
+use incumbent_test_support::{Authority, eventually, not_run};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -272,4 +272,52 @@ async fn a_refused_token_is_read_again() {
     lock.read("x", LEASE).await.expect_err("and no third");
     let tokens: Vec<_> = server.requests().iter().filter_map(sent).collect();
     assert_eq!(tokens, ["first", "first", "second", "second"]);
+}
+
+/// As where a certificate is rotated, or a program writes a new token into the kubeconfig. Another
+/// cluster that it names by then is not used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn refused_credentials_of_a_kubeconfig_are_read_again() {
+    let (server, other) = (BusyServer::start().await, BusyServer::start().await);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (config, certificate, key) = (path("kubeconfig"), path("client.crt"), path("client.key"));
+    let user = json!({ "client-certificate": certificate, "client-key": key });
+    let written = |port: u16, user: serde_json::Value| {
+        let kubeconfig = json!({
+            "clusters": [{ "name": "c", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
+            "users": [{ "name": "u", "user": user }],
+            "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+            "current-context": "x",
+        });
+        fs::write(&config, kubeconfig.to_string()).unwrap();
+    };
+    let issued = || {
+        let [issued, its_key] = Authority::new().issue("c1");
+        fs::write(&certificate, issued).unwrap();
+        fs::write(&key, its_key).unwrap();
+    };
+    let refused = || server.answers("401 Unauthorized", "", "{\"message\":\"Unauthorized\"}");
+    let lease = json!({ "metadata": { "resourceVersion": "7" } });
+    let accepted = || server.answers("200 OK", "", &lease.to_string());
+    issued();
+    written(server.port, user);
+    let lock = Cluster::from_kubeconfig(&config, None).await.unwrap().lease_lock();
+
+    refused();
+    lock.read("x", LEASE).await.expect_err("there is no other certificate");
+    issued();
+    refused();
+    accepted();
+    lock.read("x", LEASE).await.expect("an answer to the new certificate");
+    written(other.port, json!({ "token": "of another" }));
+    refused();
+    lock.read("x", LEASE).await.expect_err("another cluster");
+    written(server.port, json!({ "token": "new" }));
+    refused();
+    accepted();
+    lock.read("x", LEASE).await.expect("an answer to the token");
+    let requests = server.requests();
+    assert!(requests.last().unwrap().contains("authorization: Bearer new"), "{requests:?}");
+    assert_eq!((requests.len(), other.requests().len()), (6, 0));
 }

@@ -217,6 +217,18 @@ async fn a_lock_without_an_owner_is_replaced() {
     let _leadership = second.leads().await;
 }
 
+/// What somebody else has put into a lock is not deleted with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_lock_with_content_of_others_is_left_alone() {
+    let life = Life::new().await;
+    let _first = life.leader("first", None).await;
+    let second = life.second("first").await;
+    life.env.patch(json!({ "data": { "key": "value" } })).await;
+    life.pod_status("first", json!({ "phase": "Failed", "reason": "Evicted" })).await;
+    second.fails(LifeErrorKind::Misconfigured, "has data, which no lock has").await;
+    assert_eq!(life.env.object().await.unwrap()["data"]["key"], "value");
+}
+
 /// An object with other content is refused, and stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_object_that_is_not_a_lock_is_left_alone() {

@@ -1,6 +1,7 @@
 //! Elections on a real Kubernetes API server.
 #![cfg(feature = "kubernetes")]
 
+mod admission;
 mod answers;
 #[cfg(feature = "nats")]
 mod both;

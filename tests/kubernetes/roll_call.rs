@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::conformance::{Service, leads, soon};
 use crate::env::{InConfigMap, InLease, Kind, OBJECT, TestEnv};
+use crate::faults::cluster_at;
 use crate::rights::lacks;
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -221,4 +222,13 @@ async fn only_leases_carry_calls() {
     let refused = config_map.call_roll("my_app", CandidateRequest::Identify, WITHIN).await;
     let refused = refused.expect_err("it carries none");
     assert_eq!(refused.kind(), LockErrorKind::Misconfigured, "{refused}");
+}
+
+#[tokio::test]
+async fn a_lease_whose_answers_have_no_place_is_refused() {
+    let cluster = cluster_at(1).await;
+    let refused = cluster.lease_lock().check_name(&"x".repeat(244)).unwrap_err();
+    assert!(refused.contains("more than 243 characters"), "{refused}");
+    assert_eq!(cluster.lease_lock().check_name(&"x".repeat(243)), Ok(()));
+    assert_eq!(cluster.config_map_lock().check_name(&"x".repeat(253)), Ok(()));
 }

@@ -16,6 +16,7 @@ use super::answers::{self, Events};
 use super::api_client::ApiClient;
 use super::record::RecordLocation;
 use crate::lock::{LockError, LockErrorKind};
+use crate::util::retry::requested_pause;
 use crate::util::text::escape_line;
 
 /// How long the API server may take to respond to a leader for life, or to its candidates.
@@ -253,7 +254,7 @@ impl Objects {
 
     /// Sends a request until `by`. If a server that is too busy states a short enough delay, the
     /// request is repeated after it, so a conditional write may be sent twice. The request is also
-    /// repeated if the server refuses a token that has a successor.
+    /// repeated if the server refuses credentials that have successors.
     async fn send_and_note<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
@@ -280,7 +281,7 @@ impl Objects {
                     .map_err(|error| ApiFailure::Lost(kube::Error::SerdeError(error)));
             }
             let status = answers::refusal(parts.status.as_u16(), &body);
-            if parts.status.as_u16() == 401 && self.access.renew(&generation) {
+            if parts.status.as_u16() == 401 && self.access.renew(&generation).await {
                 continue;
             }
             let pause = parts
@@ -289,9 +290,10 @@ impl Objects {
                 .and_then(|value| value.to_str().ok()?.parse().ok())
                 .map(Duration::from_secs);
             let left = by.saturating_duration_since(Instant::now());
-            match pause.filter(|_| matches!(status.code, 429 | 503 | 504)) {
-                Some(pause) if pause < left => tokio::time::sleep(pause).await,
-                _ => return Err(ApiFailure::Refused(Box::new(status))),
+            let pause = pause.filter(|_| matches!(status.code, 429 | 503 | 504));
+            match pause.and_then(|pause| requested_pause(pause, left)) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(ApiFailure::Refused(Box::new(status))),
             }
         }
     }

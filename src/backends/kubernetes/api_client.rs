@@ -3,23 +3,29 @@
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::{BoxFuture, FutureExt};
 use kube::Client;
 use kube::config::Config;
 use tracing::{debug, info};
 
 use super::connection::connect;
 
-/// A client that uses the token currently in its token file, if it has one.
+/// Reads a configuration again.
+pub(super) type Reload = Box<dyn Fn() -> BoxFuture<'static, Option<Config>> + Send + Sync>;
+
+/// A client that uses the credentials currently in its kubeconfig, and in the files that this
+/// names.
 ///
-/// kube reads the file once a minute. That is soon enough for a token that stays valid beside its
-/// successor, as the kubelet rotates tokens. If the old token is refused at once, a minute is
-/// longer than a lease; the file is therefore also read upon a refusal.
+/// kube reads the file of a token once a minute, and nothing else. That is soon enough for a token
+/// that stays valid beside its successor, as the kubelet rotates tokens. If the old one is refused
+/// at once, a minute is longer than a lease; all files are therefore read upon a refusal. The API
+/// server refuses a client certificate that has expired with a 401, too.
 #[derive(Clone)]
 pub(super) struct ApiClient(Arc<State>);
 
 struct State {
-    /// The configuration of a further client; `None`: there is no file to read.
-    config: Option<Config>,
+    /// `None`: the client stays.
+    reload: Option<Reload>,
     current: Mutex<Current>,
 }
 
@@ -27,8 +33,17 @@ struct Current {
     client: Client,
     /// The number of clients before this one.
     number: u64,
-    /// The content of the file when the client was created.
-    token: Option<String>,
+    credentials: Option<Credentials>,
+}
+
+/// What a client was created with.
+#[derive(PartialEq, Eq)]
+struct Credentials {
+    server: http::Uri,
+    /// As in the kubeconfig.
+    auth: serde_json::Value,
+    /// The contents of the files that it names.
+    files: [Option<Vec<u8>>; 3],
 }
 
 /// A client, and its number.
@@ -37,23 +52,30 @@ pub(super) struct Generation {
     number: u64,
 }
 
+/// Returns a function that reads a configuration again.
+pub(super) fn reload<F>(read: impl Fn() -> F + Send + Sync + 'static) -> Reload
+where
+    F: Future<Output = Option<Config>> + Send + 'static,
+{
+    Box::new(move || read().boxed())
+}
+
 impl ApiClient {
     /// Uses this client permanently.
     pub(super) fn by(client: Client) -> Self {
         Self::new(client, None, None)
     }
 
-    /// Uses a client created from `config`, and another one once its token is refused.
-    pub(super) fn with(config: Config) -> Result<Self, kube::Error> {
-        let has_file = config.auth_info.token.is_none() && config.auth_info.token_file.is_some();
-        let token = token(&config); // before the client reads it, so that a newer one is noticed
-        let client = connect(config.clone())?;
-        Ok(Self::new(client, has_file.then_some(config), token))
+    /// Uses a client created from `config`, and another one once its credentials are refused.
+    pub(super) fn with(config: Config, reload: Reload) -> Result<Self, kube::Error> {
+        // Before the client reads them, so that newer ones are noticed.
+        let credentials = Credentials::of(&config);
+        Ok(Self::new(connect(config)?, Some(reload), Some(credentials)))
     }
 
-    fn new(client: Client, config: Option<Config>, token: Option<String>) -> Self {
-        let current = Mutex::new(Current { client, number: 0, token });
-        Self(Arc::new(State { config, current }))
+    fn new(client: Client, reload: Option<Reload>, credentials: Option<Credentials>) -> Self {
+        let current = Mutex::new(Current { client, number: 0, credentials });
+        Self(Arc::new(State { reload, current }))
     }
 
     pub(super) fn client(&self) -> Generation {
@@ -62,25 +84,29 @@ impl ApiClient {
     }
 
     /// After the server refused the credentials of `used`: returns whether there are newer ones.
-    pub(super) fn renew(&self, used: &Generation) -> bool {
-        let Some(config) = &self.0.config else { return false };
-        let Some(token) = token(config) else { return false };
+    pub(super) async fn renew(&self, used: &Generation) -> bool {
+        let Some(reload) = &self.0.reload else { return false };
+        let Some(mut config) = reload().await else { return false };
+        config.default_retry = false;
+        let now = Credentials::of(&config);
         let mut current = self.current();
         if current.number != used.number {
             return true; // another request has renewed it
         }
-        if current.token.as_ref() == Some(&token) {
+        let Some(known) = &current.credentials else { return false };
+        // The current context may be of another cluster by now: elections stay where they are.
+        if *known == now || known.server != now.server {
             return false;
         }
-        match connect(config.clone()) {
+        match connect(config) {
             Ok(client) => {
                 let number = current.number.wrapping_add(1);
-                *current = Current { client, number, token: Some(token) };
-                info!("token refused: using the new one from its file");
+                *current = Current { client, number, credentials: Some(now) };
+                info!("credentials refused: using the new ones from their files");
                 true
             }
             Err(error) => {
-                debug!(%error, "no client with the new token");
+                debug!(%error, "no client with the new credentials");
                 false
             }
         }
@@ -91,6 +117,14 @@ impl ApiClient {
     }
 }
 
-fn token(config: &Config) -> Option<String> {
-    fs::read_to_string(config.auth_info.token_file.as_ref()?).ok()
+impl Credentials {
+    fn of(config: &Config) -> Self {
+        let auth = &config.auth_info;
+        let files = [&auth.token_file, &auth.client_certificate, &auth.client_key];
+        Self {
+            server: config.cluster_url.clone(),
+            auth: serde_json::to_value(auth).unwrap_or_default(),
+            files: files.map(|file| fs::read(file.as_ref()?).ok()),
+        }
+    }
 }

@@ -11,7 +11,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Resource};
 
 use super::api::Objects;
-use super::api_client::ApiClient;
+use super::api_client::{ApiClient, Reload, reload};
 use crate::lock::LockError;
 use crate::time::timer::deadline_after;
 
@@ -24,9 +24,10 @@ const POD_NAMESPACE: &str = "POD_NAMESPACE";
 /// An API server, and a namespace of it.
 ///
 /// In a pod, the pod provides everything. The server and the credentials come from its service
-/// account (a token file is read again every minute, and when the server refuses the token), the
-/// namespace from the service account or from `POD_NAMESPACE`, and the identity from `POD_NAME` or
-/// else from the host's name, which in a pod is the pod's.
+/// account, the namespace from the service account or from `POD_NAMESPACE`, and the identity from
+/// `POD_NAME` or else from the host's name, which in a pod is the pod's. A kubeconfig, its client
+/// certificate and a token file are read again when the server refuses the credentials, a token
+/// file also every minute.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -51,7 +52,7 @@ impl Cluster {
                 without_contents(error),
             )
         })?;
-        Self::with_config(config)
+        Self::with_config(config, reload(async || Config::infer().await.ok()))
     }
 
     /// Reads `KUBECONFIG`, else `~/.kube/config`, and selects another context than the current one.
@@ -63,10 +64,15 @@ impl Cluster {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn in_context(context: &str) -> Result<Self, ClusterError> {
-        let config = Config::from_kubeconfig(&options(Some(context))).await.map_err(|error| {
+        let options = options(Some(context));
+        let config = Config::from_kubeconfig(&options).await.map_err(|error| {
             ClusterError::new("the kubeconfig cannot be used", without_contents(error))
         })?;
-        Self::with_config(config)
+        let reload = reload(move || {
+            let options = options.clone();
+            async move { Config::from_kubeconfig(&options).await.ok() }
+        });
+        Self::with_config(config, reload)
     }
 
     /// Reads the service account of the current pod.
@@ -80,7 +86,7 @@ impl Cluster {
                 error,
             )
         })?;
-        Self::with_config(config)
+        Self::with_config(config, reload(async || Config::incluster().ok()))
     }
 
     /// Reads a kubeconfig file. `context` selects another context than the file's current one.
@@ -94,14 +100,19 @@ impl Cluster {
         file: impl AsRef<Path>,
         context: Option<&str>,
     ) -> Result<Self, ClusterError> {
-        let file = file.as_ref();
-        let unusable = |error: KubeconfigError| {
+        let (file, options) = (file.as_ref().to_owned(), options(context));
+        let read = async |file: &Path, options: &KubeConfigOptions| {
+            Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, options).await
+        };
+        let config = read(&file, &options).await.map_err(|error| {
             let message = format!("the kubeconfig {} cannot be used", file.display());
             ClusterError::new(message, without_contents(error))
-        };
-        let kubeconfig = Kubeconfig::read_from(file).map_err(unusable)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options(context)).await;
-        Self::with_config(config.map_err(unusable)?)
+        })?;
+        let reload = reload(move || {
+            let (file, options) = (file.clone(), options.clone());
+            async move { read(&file, &options).await.ok() }
+        });
+        Self::with_config(config, reload)
     }
 
     /// Uses a client, and its default namespace.
@@ -119,9 +130,9 @@ impl Cluster {
         Self { client, access, namespace, identity }
     }
 
-    fn with_config(mut config: Config) -> Result<Self, ClusterError> {
+    fn with_config(mut config: Config, reload: Reload) -> Result<Self, ClusterError> {
         config.default_retry = false; // the elector retries, within its deadline
-        let access = ApiClient::with(config).map_err(|error| {
+        let access = ApiClient::with(config, reload).map_err(|error| {
             ClusterError::new("the API server's settings cannot be used", without_password(error))
         })?;
         let cluster = Self::by(access);

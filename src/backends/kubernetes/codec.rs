@@ -75,6 +75,16 @@ pub(super) fn write(
     annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
 }
 
+/// Returns a field of the record, or the mark, that is not stored as it was sent.
+pub(super) fn differing(place: RecordLocation, sent: &Value, stored: &Value) -> Option<String> {
+    let (record, now) = (place.raw(sent), place.raw(stored).unwrap_or_default());
+    let changed = record.as_ref()?.as_object()?.iter().find(|(key, value)| {
+        now.get(key) != Some(value) // the server adds fields
+    });
+    let mark_changed = annotation(stored, ANNOTATION) != annotation(sent, ANNOTATION);
+    changed.map(|(key, _)| key.clone()).or_else(|| mark_changed.then(|| ANNOTATION.to_owned()))
+}
+
 /// The record of an object, and its meaning for the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
@@ -113,7 +123,7 @@ fn decode(mark: &EncodedMark, record: &ElectionRecord, default_lease: Duration) 
     match mark.decode()? {
         DecodedMark::Released(tombstone) => Some(Content::Vacant(tombstone)),
         DecodedMark::Held(mark, advertisement) if record.is_held() => {
-            Some(held(record, Some(mark), advertisement, default_lease))
+            Some(Content::Held(held(record, Some(mark), advertisement, default_lease)))
         }
         DecodedMark::Held(..) => None,
     }
@@ -122,7 +132,12 @@ fn decode(mark: &EncodedMark, record: &ElectionRecord, default_lease: Duration) 
 /// Returns the meaning of a record without a valid mark.
 fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Duration) -> Content {
     if record.is_held() {
-        return held(record, None, None, default_lease);
+        let found = held(record, None, None, default_lease);
+        // An admission webhook changed our write: until its writer notices, it leads by what it
+        // wrote.
+        let written = ours.filter(|ours| ours.of.renew_time == record.renew_time);
+        let lease = written.and_then(|ours| ours.of.lease()).unwrap_or_default();
+        return Content::Held(Entry { ttl: found.ttl.max(lease), ..found });
     }
     // client-go's holders also release when a renewal failed, while their work continues until the
     // response arrives or is given up. A client-go holder that hung empties the record of the
@@ -144,14 +159,9 @@ fn held(
     mark: Option<Mark>,
     advertisement: Option<Arc<Advertisement>>,
     default_lease: Duration,
-) -> Content {
+) -> Entry {
     let life = record.lease().unwrap_or(default_lease);
-    Content::Held(Entry {
-        identity: identity(&record.holder_identity),
-        mark,
-        ttl: life,
-        advertisement,
-    })
+    Entry { identity: identity(&record.holder_identity), mark, ttl: life, advertisement }
 }
 
 #[cfg(test)]

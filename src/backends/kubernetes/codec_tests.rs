@@ -164,3 +164,23 @@ fn an_object_with_a_trace_of_a_holder_is_not_new() {
     assert_eq!(annotation(&written, NEW), Some("true"), "what a manifest declares stays");
     assert_ne!(read(RecordLocation::Spec, &written, DEFAULT_LEASE).content, UNUSED);
 }
+
+/// As an admission webhook changes it.
+#[test]
+fn a_changed_write_is_noticed_and_its_writer_waited_for() {
+    let sent = ours();
+    let place = RecordLocation::Spec;
+    assert_eq!(differing(place, &sent, &sent), None);
+    let mut stored = sent.clone();
+    stored["spec"]["added"] = json!(1);
+    stored["metadata"]["labels"] = json!({ "team": "a" });
+    assert_eq!(differing(place, &sent, &stored), None, "what others add");
+    stored["spec"]["leaseDurationSeconds"] = json!(1);
+    assert_eq!(differing(place, &sent, &stored).as_deref(), Some("leaseDurationSeconds"));
+    let Content::Held(entry) = read(place, &stored, DEFAULT_LEASE).content else { panic!() };
+    assert_eq!((entry.mark, entry.ttl), (None, Duration::from_secs(5)), "as it was written");
+    let mut stored = sent.clone();
+    unannotate(&mut stored, ANNOTATION);
+    assert_eq!(differing(place, &sent, &stored).as_deref(), Some(ANNOTATION));
+    assert_eq!(differing(place, &sent, &json!({})).as_deref(), Some("acquireTime"));
+}

@@ -37,8 +37,8 @@ pub(super) struct ObjectState {
     state: Mutex<State>,
     /// The subscribers to its hints.
     pub(super) hub: HintHub<()>,
-    /// The newest revision that was read, for comparison with the watch.
-    read: watch::Sender<Revision>,
+    /// The newest revision that was read or written, for comparison with the watch.
+    newest: watch::Sender<Revision>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Default for ObjectState {
         Self {
             state: Mutex::default(),
             hub: HintHub::default(),
-            read: watch::Sender::new(Revision(0)),
+            newest: watch::Sender::new(Revision(0)),
         }
     }
 }
@@ -103,16 +103,16 @@ impl ObjectState {
         self.state().known.as_ref().is_some_and(|known| version < known.version)
     }
 
-    pub(super) fn record_read(&self, revision: Revision) {
-        self.read.send_if_modified(|read| {
-            let newer = revision > *read;
-            *read = revision.max(*read);
+    pub(super) fn record_response(&self, revision: Revision) {
+        self.newest.send_if_modified(|newest| {
+            let newer = revision > *newest;
+            *newest = revision.max(*newest);
             newer
         });
     }
 
-    pub(super) fn reads(&self) -> watch::Receiver<Revision> {
-        self.read.subscribe()
+    pub(super) fn responses(&self) -> watch::Receiver<Revision> {
+        self.newest.subscribe()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

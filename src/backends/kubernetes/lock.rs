@@ -37,7 +37,8 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
 
     fn check_name(&self, name: &str) -> Result<(), String> {
         check_not_empty(name)?;
-        check_object_name(self.inner.object_of(name))
+        check_object_name(self.inner.object_of(name))?;
+        self.inner.check_answers_name(name)
     }
 
     fn holds_many(&self) -> bool {

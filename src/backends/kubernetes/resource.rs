@@ -7,7 +7,7 @@ use kube::Resource;
 use super::record::RecordLocation;
 
 /// The maximum length of an object's name.
-const MAX_NAME_LEN: usize = 253;
+pub(super) const MAX_NAME_LEN: usize = 253;
 
 /// Marks the lock on a Lease.
 #[derive(Debug, Clone, Copy)]

@@ -13,11 +13,11 @@ use tracing::debug;
 
 use super::codec::{ANSWERS_OF, CALL};
 use super::record::{RecordLocation, annotation};
-use super::resource::check_object_name;
+use super::resource::{MAX_NAME_LEN, check_object_name};
 use super::state::ResourceLockState;
 use crate::lock::codec::parse_hex;
 use crate::lock::roll_call::{MAX_ANSWERS, distinct, no_calls, parse, parse_call, to_json};
-use crate::lock::{CallId, CandidateInfo, CandidateRequest, LockError, LockErrorKind, RollCall};
+use crate::lock::{CallId, CandidateInfo, CandidateRequest, LockError, RollCall};
 use crate::time::timer::deadline_after;
 
 /// The prefix of annotations with an answer; the call and the candidate follow.
@@ -86,11 +86,20 @@ fn answers_to(object: &Value, id: CallId) -> Vec<CandidateInfo> {
 
 impl ResourceLockState {
     /// The name of the Lease that carries the answers.
-    fn answers_name(&self, object: &str) -> Result<String, LockError> {
-        let name = format!("{object}{SUFFIX}");
-        check_object_name(&name).map(|()| name).map_err(|rule| {
-            LockError::new(LockErrorKind::Misconfigured, format!("no roll calls: {rule}"))
-        })
+    fn answers_name(&self, object: &str) -> String {
+        format!("{object}{SUFFIX}")
+    }
+
+    /// Checks that there can be a Lease for the answers.
+    pub(super) fn check_answers_name(&self, name: &str) -> Result<(), String> {
+        let answers = self.answers_name(self.object_of(name));
+        if !self.carries_messages() || check_object_name(&answers).is_ok() {
+            return Ok(());
+        }
+        let longest = MAX_NAME_LEN - SUFFIX.len();
+        Err(format!(
+            "the Lease has a name of more than {longest} characters: NAME{SUFFIX}, which carries the answers to roll calls, would be too long"
+        ))
     }
 
     /// Candidates of the other kinds of objects hear no calls.
@@ -108,7 +117,7 @@ impl ResourceLockState {
             return no_calls();
         }
         let object = self.object_of(name);
-        let answers = self.answers_name(object)?;
+        let answers = self.answers_name(object);
         let call = RollCall { id: new_id(within), within, request };
         let by = deadline_after(STEP_TIMEOUT);
         if !self.prepare_answers(object, &answers, by).await? {
@@ -214,7 +223,7 @@ impl ResourceLockState {
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
         let RecordLocation::Spec = self.place else { return Ok(()) };
-        let answers = self.answers_name(self.object_of(name))?;
+        let answers = self.answers_name(self.object_of(name));
         let key = format!("{ANSWER}{}.{}", call.id, info.nonce);
         let answer = json!({ key: to_json(info) });
         match self.objects.annotate(&answers, &answer, deadline_after(STEP_TIMEOUT)).await {

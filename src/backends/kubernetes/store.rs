@@ -48,7 +48,11 @@ impl ResourceLockState {
         by: Instant,
     ) -> Result<Option<KnownObject>, LockError> {
         match self.objects.get(name, by).await {
-            Ok(Some(object)) => self.learn(election, name, object).map(Some),
+            Ok(Some(object)) => {
+                let known = self.learn(election, name, object)?;
+                election.record_response(known.revision);
+                Ok(Some(known))
+            }
             Ok(None) => {
                 election.forget();
                 Ok(None)
@@ -61,10 +65,7 @@ impl ResourceLockState {
         let (by, name) = (deadline_after(timeout), self.object_of(name));
         let election = self.elections.get(name);
         match self.fetch(&election, name, by).await? {
-            Some(known) => {
-                election.record_read(known.revision);
-                Ok(Reading::Found(known.record()))
-            }
+            Some(known) => Ok(Reading::Found(known.record())),
             // A deleted object leaves nothing behind, so its absence proves nothing.
             None => Ok(Reading::Empty { proof: false }),
         }
@@ -189,24 +190,31 @@ impl ResourceLockState {
             if let Some(known) = &known {
                 record = record.distinct_from(&known.record, self.place);
             }
+            let mut object = match &known {
+                None => json!({
+                    "apiVersion": self.api_version,
+                    "kind": self.objects.kind(),
+                    "metadata": { "name": name, "namespace": self.objects.namespace() },
+                }),
+                Some(known) => Value::clone(&known.object),
+            };
+            codec::write(self.place, &mut object, &record, mark.clone());
             let answer = match &known {
-                None => {
-                    let mut object = json!({
-                        "apiVersion": self.api_version,
-                        "kind": self.objects.kind(),
-                        "metadata": { "name": name, "namespace": self.objects.namespace() },
-                    });
-                    codec::write(self.place, &mut object, &record, mark.clone());
-                    self.objects.create(&object, by).await
-                }
-                Some(known) => {
-                    let mut object = Value::clone(&known.object);
-                    codec::write(self.place, &mut object, &record, mark.clone());
-                    self.objects.replace(name, &object, by).await
-                }
+                None => self.objects.create(&object, by).await,
+                Some(_) => self.objects.replace(name, &object, by).await,
             };
             let refused = match answer {
-                Ok(object) => return self.learn(&election, name, object),
+                Ok(stored) => {
+                    let changed = codec::differing(self.place, &object, &stored);
+                    // The next write finds the record to be another client's.
+                    let known = self.learn(&election, name, stored)?;
+                    election.record_response(known.revision);
+                    let Some(field) = changed else { return Ok(known) };
+                    let what = format!(
+                        "{field} is not stored as it was written: exempt it from the admission webhook or policy that changes it"
+                    );
+                    return Err(self.misconfigured(name, &what));
+                }
                 Err(failure) => failure,
             };
             known = match expected {

@@ -106,13 +106,13 @@ impl Watcher {
     }
 
     async fn listen(&mut self, mut events: Events, fresh: bool) -> Over {
-        let mut reads = self.election.reads();
+        let mut responses = self.election.responses();
         if fresh {
-            // A revision that was read before is still present and is reported now, or is gone.
-            self.delivered = self.delivered.max(*reads.borrow());
+            // A revision that was seen before is still present and is reported now, or is gone.
+            self.delivered = self.delivered.max(*responses.borrow());
         }
         loop {
-            let undelivered = *reads.borrow_and_update() > self.delivered;
+            let undelivered = *responses.borrow_and_update() > self.delivered;
             let next = async {
                 if undelivered {
                     timeout(HINT_DELAY, events.next()).await
@@ -122,8 +122,9 @@ impl Watcher {
             };
             let event = tokio::select! {
                 event = next => event,
-                // A read completed, perhaps of a revision that the watch did not deliver.
-                changed = reads.changed(), if !undelivered => match changed {
+                // A read or a write completed, perhaps of a revision that the watch did not
+                // deliver.
+                changed = responses.changed(), if !undelivered => match changed {
                     Ok(()) => continue,
                     Err(_) => return Over::Failed,
                 },

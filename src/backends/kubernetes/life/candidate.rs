@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::error::{LifeError, LifeErrorKind, Stop, final_error};
@@ -104,8 +104,7 @@ impl LifeCandidate {
                     };
                     (pauses, at_once) = (BackendRetries::unseeded(), MAX_STEPS);
                     if watches.follow(targets, objects).await {
-                        let within = within.min(watches.poll_timeout());
-                        let _ = timeout(within, watches.changed()).await; // check also without an event
+                        watches.changed(within).await;
                     }
                 }
                 Err(Stop::Fatal(error)) => return Err(error),
@@ -162,7 +161,7 @@ impl LifeCandidate {
             lives?;
             return Ok(CheckOutcome::Ours(lock));
         }
-        let (mut targets, mut within) = (vec![self.target(&lock)], self.poll);
+        let (mut targets, mut within) = (vec![self.target(&lock)], Duration::MAX);
         let (mut ends, mut lives) = (Vec::new(), Vec::new());
         for owner in owners.iter().filter(|owner| owner.uid != ours) {
             match self.owner_state(owner).await? {
@@ -249,7 +248,7 @@ impl LifeCandidate {
         }
         let mut targets = vec![Target::new(Role::Pod, &owner.name, pod::version(&pod))];
         let Some(name) = pod::node(&pod) else {
-            return Ok(OwnerState::Lives { targets, within: self.poll });
+            return Ok(OwnerState::Lives { targets, within: Duration::MAX });
         };
         let node = match self.nodes.get(name, by()).await {
             Ok(node) => node,
@@ -257,7 +256,7 @@ impl LifeCandidate {
                 if !std::mem::replace(&mut self.cannot_read_nodes, true) {
                     info!(election = %self.name, "no right to get nodes: waiting for pods of lost nodes");
                 }
-                return Ok(OwnerState::Lives { targets, within: self.poll });
+                return Ok(OwnerState::Lives { targets, within: Duration::MAX });
             }
             Err(failure) => {
                 return Err(self.nodes.lock_error(failure, name, "read", "get", false).into());
@@ -280,7 +279,7 @@ impl LifeCandidate {
         };
         let Some((unreachable, span, how)) = suspected else {
             self.suspicions.retain(|suspicion| suspicion.uid != owner.uid);
-            return Ok(OwnerState::Lives { targets, within: self.poll });
+            return Ok(OwnerState::Lives { targets, within: Duration::MAX });
         };
         let left = span.saturating_sub(self.suspect(&owner.uid, unreachable));
         if left.is_zero() {
@@ -305,6 +304,13 @@ impl LifeCandidate {
     /// taken over in place: a garbage collector that is about to delete it deletes by its UID,
     /// regardless of the owner at that time.
     async fn delete_stale_lock(&mut self, lock: &Value, why: &str) -> Result<CheckOutcome, Stop> {
+        if let Some(field) = self.resource.known_fields().and_then(|own| object::carried(lock, own))
+        {
+            let what = self.locks.describe(&self.name);
+            return Err(self.misconfigured(format!(
+                "the {what} has {field}, which no lock has, so it is not deleted though {why}: remove {field}, or use another name"
+            )));
+        }
         let (uid, version) = (pod::uid(lock), pod::version(lock));
         match self.locks.delete(&self.name, uid, Some(version), by()).await {
             Ok(()) => {
@@ -363,7 +369,7 @@ impl LifeCandidate {
 
     fn wait(&mut self, what: &str, lock: &Value) -> CheckOutcome {
         self.report_once(what.to_owned());
-        CheckOutcome::Wait { targets: vec![self.target(lock)], within: self.poll }
+        CheckOutcome::Wait { targets: vec![self.target(lock)], within: Duration::MAX }
     }
 
     fn target(&self, lock: &Value) -> Target {

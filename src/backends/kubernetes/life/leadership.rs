@@ -1,9 +1,10 @@
 //! The leadership of a leader for life.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::error::{LifeError, final_error};
@@ -65,8 +66,8 @@ impl LifeLeadership {
     /// Waits until this pod no longer owns the lock: another client has deleted it, or removed its
     /// owner reference. Another pod may lead by then.
     ///
-    /// A watch detects the change, and so does a read at every poll interval. While the API server
-    /// cannot be reached, the method waits, so a pending call proves nothing. Cancel safe.
+    /// A watch detects the change, and a read if the watch is silent. While the API server cannot
+    /// be reached, the method waits, so a pending call proves nothing. Cancel safe.
     pub async fn lost(&self) {
         let mut watches = Watches::new(self.poll);
         let mut pauses = BackendRetries::unseeded();
@@ -91,8 +92,7 @@ impl LifeLeadership {
             if !watches.follow(vec![target], |_| &self.locks).await {
                 continue;
             }
-            // After the poll interval the lock is read without an event.
-            let _ = timeout(watches.poll_timeout(), watches.changed()).await;
+            watches.changed(Duration::MAX).await;
         }
     }
 

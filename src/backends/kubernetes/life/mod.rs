@@ -165,8 +165,9 @@ impl LeaderForLife {
         self
     }
 
-    /// Sets the interval at which the lock is read without an event of a watch. It applies when a
-    /// watch has gone silent, or the right to watch is missing. Default: 15 s; minimum: 100 ms.
+    /// Sets the interval at which the lock is read where the right to watch is missing, or a watch
+    /// cannot begin. A watch that delivers nothing for six intervals is started anew, after a read:
+    /// the API server sends a bookmark once a minute. Default: 15 s; minimum: 100 ms.
     pub fn poll(mut self, every: Duration) -> Self {
         self.poll = every;
         self

@@ -32,7 +32,7 @@ pub(super) fn read(object: &Value) -> Content {
     if record::annotation(object, record::ANNOTATION).is_some() {
         return Content::NoLock("it carries the record of an election with leases".to_owned());
     }
-    if !ours && let Some(field) = carried(object) {
+    if !ours && let Some(field) = carried(object, &Map::new()) {
         return Content::NoLock(format!("it has {field}, so it is not a lock"));
     }
     if object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null()) {
@@ -56,8 +56,8 @@ pub(super) fn read(object: &Value) -> Content {
     }
 }
 
-/// Returns a field that not every object has, if there is one.
-fn carried(object: &Value) -> Option<&str> {
+/// Returns a field that neither every object has nor a lock with these fields, if there is one.
+pub(super) fn carried<'a>(object: &'a Value, own: &Map<String, Value>) -> Option<&'a str> {
     let empty = |value: &Value| match value {
         Value::Null => true,
         Value::Object(fields) => fields.is_empty(),
@@ -65,7 +65,8 @@ fn carried(object: &Value) -> Option<&str> {
         _ => false,
     };
     let fields = object.as_object()?.iter().find(|(key, value)| {
-        !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status") && !empty(value)
+        let every = matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status");
+        !every && !own.contains_key(*key) && !empty(value)
     });
     fields.map(|(key, _)| key.as_str())
 }

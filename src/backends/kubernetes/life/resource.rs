@@ -41,6 +41,11 @@ impl LifeResource {
         self
     }
 
+    /// The fields of a lock; `None`: the API server may add others to this kind.
+    pub(super) fn known_fields(&self) -> Option<&Map<String, Value>> {
+        matches!(&*self.api.kind, "ConfigMap" | "Lease").then_some(&self.fields)
+    }
+
     pub(super) fn objects(&self, access: &ApiClient, namespace: &str) -> Objects {
         let path = DynamicObject::url_path(&self.api, Some(namespace));
         Objects::new(access.clone(), path, self.api.kind.clone(), namespace)
