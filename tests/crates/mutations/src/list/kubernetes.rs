@@ -107,10 +107,73 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a renewal does not name its object",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
-            "Some(known) => {\n                    let mut object = Value::clone(&known.object);",
-            "Some(known) => {\n                    let mut object = Value::clone(&known.object);\n                    if let Some(metadata) = object.get_mut(\"metadata\").and_then(Value::as_object_mut) {\n                        metadata.remove(\"uid\");\n                        metadata.remove(\"resourceVersion\");\n                    }",
+            "codec::write(self.place, &mut object, &record, mark.clone());",
+            "if let Some(metadata) = object.get_mut(\"metadata\").and_then(Value::as_object_mut) {\n                metadata.remove(\"uid\");\n                metadata.remove(\"resourceVersion\");\n            }\n            codec::write(self.place, &mut object, &record, mark.clone());",
         )],
         noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a write that an admission webhook changed counts as it was sent",
+        edits: &[edit(
+            "src/backends/kubernetes/store.rs",
+            "let Some(field) = changed else { return Ok(known) };",
+            "let Some(field) = changed.filter(String::is_empty) else { return Ok(known) };",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: the writer of a changed write is waited for as the change states",
+        edits: &[edit(
+            "src/backends/kubernetes/codec.rs",
+            "ttl: found.ttl.max(lease)",
+            "ttl: found.ttl.max(lease * 0)",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "an entry is written over before its holder's lease has ended",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "cx.coverage == Coverage::Full && cx.has_outlived(now)",
+            "cx.coverage == Coverage::Full && !cx.capabilities.expires_entries",
+        )],
+        noticed_by: &[Scenarios, Simulation],
+    },
+    Mutation {
+        name: "Lease: a write that its watch did not report shows a leader nothing",
+        edits: &[edit(
+            "src/backends/kubernetes/store.rs",
+            "election.record_response(known.revision);\n                    let Some(field)",
+            "let Some(field)",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "a standby retries once or twice a second, whatever its back-off",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "delay = delay.max(delay_of(&mut *cx.settings.backoff, attempt, random));",
+            "let _ = (attempt, random);",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "all standbys read an outlived entry at one instant",
+        edits: &[edit(
+            "src/protocol/standby.rs",
+            "            Plan::Read if self.sees_outlived(cx, now) => self.overwrite(cx, now, true),\n",
+            "",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "for life: a bookmark does not show that a watch lives",
+        edits: &[edit(
+            "src/backends/kubernetes/life/watches.rs",
+            "EventKind::Nothing => watch.silent_at = silent_at(self.poll),",
+            "EventKind::Nothing => {}",
+        )],
+        noticed_by: &[Records],
     },
     Mutation {
         name: "Lease: a release keeps the holder",
@@ -260,8 +323,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a token that is refused is not read again",
         edits: &[edit(
             "src/backends/kubernetes/api_client.rs",
-            "if current.token.as_ref() == Some(&token) {",
-            "if current.token.as_ref() == Some(&token) || !token.is_empty() {",
+            "if *known == now || known.server != now.server {",
+            "if *known == now || known.server != now.server || current.number == 0 {",
         )],
         noticed_by: &[Objects],
     },

@@ -118,6 +118,15 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Voters],
     },
     Mutation {
+        name: "quorum: a voter that cannot remember an election is silent",
+        edits: &[edit(
+            "src/backends/peer/quorum/acceptor.rs",
+            "return Some(Body::Full { ballot });",
+            "return None;",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
         name: "quorum: a replacement votes at once when it has its seat",
         edits: &[edit(
             "src/backends/peer/quorum/voter/seating.rs",
@@ -132,6 +141,15 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "src/backends/object_storage/lock.rs",
             "            if refused.load(Ordering::Relaxed) {\n                continue;\n            }\n",
             "",
+        )],
+        noticed_by: &[Stores],
+    },
+    Mutation {
+        name: "object store: each address is taken for a cloud's own",
+        edits: &[edit(
+            "src/backends/object_storage/store.rs",
+            "!self.place.starts_with(\"s3:\") && !self.connector.reached_another_store()",
+            "!self.place.starts_with(\"s3:\")",
         )],
         noticed_by: &[Stores],
     },
