@@ -111,7 +111,10 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     },
     Mutation {
         name: "PostgreSQL: two primaries give out one revision",
-        edits: &[edit("deploy/postgres.sql", "OLD.revision + 1000000 *", "OLD.revision + 0 *")],
+        edits: &[
+            edit("deploy/postgres.sql", "OLD.revision + 1000000 *", "OLD.revision + 0 *"),
+            edit("deploy/postgres.sql", "1000000000 * (timeline - 1)", "0 * (timeline - 1)"),
+        ],
         noticed_by: &[Databases],
     },
     Mutation {
