@@ -64,8 +64,9 @@ pub struct CandidateArgs {
     ///
     /// A request of a page of another site is refused (403), and one by a name that is not of this
     /// host: an IP address, localhost, the name of the host and that of --advertise are, and at an
-    /// address that is not a loopback address also names without a dot and those below .svc,
-    /// .cluster.local and .internal. /livez, /readyz, /healthz and /redirect answer every request.
+    /// address that is not a loopback address also names without a dot and those in the search
+    /// domains of the host, .svc, .cluster.local and .internal. /livez, /readyz, /healthz and
+    /// /redirect answer every request.
     ///
     /// POST /resign, /move, /move?to=IDENTITY, /move?site=SITE, /stand-aside and /stand-ready act
     /// on this candidate, and return one line: 409 if it does not lead, or refuses to move. They

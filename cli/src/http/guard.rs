@@ -6,7 +6,7 @@
 //! name as `Host`: an IP address cannot be made to resolve, so a name is answered only if it is
 //! known to be of this host.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -27,8 +27,11 @@ use crate::text::one_line;
 /// The most bytes of a token.
 const MAX_TOKEN: u64 = 4096;
 
-/// Names that a cluster gives to its services and hosts, which no public domain has.
-const CLUSTER: [&str; 4] = [".svc", ".cluster.local", ".internal", ".localhost"];
+/// Domains in which a cluster names its services and hosts, and which nobody else can have.
+const CLUSTER: [&str; 4] = ["svc", "cluster.local", "internal", "localhost"];
+
+/// Where the domains stand in which this host looks names up.
+const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Who may act, beside what every request has to fulfil.
 #[derive(Debug, Clone)]
@@ -57,10 +60,11 @@ pub enum Access {
 #[derive(Debug, Clone)]
 pub struct Guard {
     pub rights: Rights,
-    /// Whether other hosts reach the listener: then a cluster may have a name for it.
-    is_exposed: bool,
     /// The names of this host.
     names: Arc<[String]>,
+    /// The domains whose names are answered, and those without a dot; `None`: no others. Where
+    /// other hosts reach the listener, they may have any name for it.
+    domains: Option<Arc<[String]>>,
 }
 
 /// Routes of which each group is guarded. A listener serves no others.
@@ -107,13 +111,33 @@ impl Guard {
     /// The guard of a listener. `advertised`: the address at which clients reach this process.
     pub fn new(rights: Rights, is_exposed: bool, advertised: Option<&str>) -> Self {
         let own = gethostname::gethostname().to_string_lossy().into_owned();
+        let resolver = fs::read_to_string(RESOLVER).unwrap_or_default();
+        Self::named(rights, is_exposed, advertised, &own, &resolver)
+    }
+
+    fn named(
+        rights: Rights,
+        is_exposed: bool,
+        advertised: Option<&str>,
+        own: &str,
+        resolver: &str,
+    ) -> Self {
+        let lists = resolver.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            words.next().filter(|word| matches!(*word, "search" | "domain")).map(|_| words)
+        });
+        let searched: Vec<&str> = lists.flatten().collect();
+        let short = own.split('.').next().unwrap_or(own);
+        let of_domains = searched.iter().map(|domain| format!("{short}.{domain}"));
         let advertised = advertised.and_then(|address| {
             let address = address.split_once("://").map_or(address, |(_, rest)| rest);
             let authority = address.split(['/', '?', '#']).next()?;
             Some(authority.parse::<Authority>().ok()?.host().to_owned())
         });
-        let names = ["localhost".to_owned(), own].into_iter().chain(advertised);
-        Self { rights, is_exposed, names: names.collect() }
+        let names = ["localhost", own, short].map(str::to_owned).into_iter();
+        let names = names.chain(of_domains).chain(advertised).map(|name| plain(&name)).collect();
+        let domains = CLUSTER.iter().chain(&searched).map(|domain| plain(domain)).collect();
+        Self { rights, names, domains: is_exposed.then_some(domains) }
     }
 
     /// Why the request is refused; `None` if it is not.
@@ -164,15 +188,22 @@ impl Guard {
         let Some(host) = headers.get(header::HOST) else { return true };
         let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
         let Some(authority) = authority else { return false };
-        let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
+        let name = plain(authority.host());
         let address = name.trim_start_matches('[').trim_end_matches(']');
-        let is_of_cluster =
-            || !name.contains('.') || CLUSTER.iter().any(|domain| name.ends_with(domain));
+        let is_in = |domain: &String| {
+            name.strip_suffix(domain.as_str()).is_some_and(|rest| rest.ends_with('.'))
+        };
         !name.is_empty()
             && (address.parse::<IpAddr>().is_ok()
-                || self.names.iter().any(|own| own.eq_ignore_ascii_case(&name))
-                || self.is_exposed && is_of_cluster())
+                || self.names.contains(&name)
+                || (self.domains.as_ref())
+                    .is_some_and(|all| !name.contains('.') || all.iter().any(is_in)))
     }
+}
+
+/// A name as names are compared.
+fn plain(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// Whether a page of another origin sent the request. One that only follows a link reads nothing.
@@ -232,7 +263,9 @@ mod tests {
     type Fields<'f> = &'f [(&'static str, &'f str)];
 
     fn guard(rights: Rights, is_exposed: bool) -> Guard {
-        Guard::new(rights, is_exposed, Some("https://jobs.example.net:8443/here"))
+        let advertised = Some("https://jobs.example.net:8443/here");
+        let resolver = "nameserver 10.0.0.1\nsearch prod.svc.k8s.example corp.example.\n";
+        Guard::named(rights, is_exposed, advertised, "C1.lan", resolver)
     }
 
     fn status(guard: &Guard, access: Access, fields: Fields<'_>) -> Option<u16> {
@@ -245,23 +278,29 @@ mod tests {
 
     #[test]
     fn address_or_name_of_this_host_is_answered() {
-        let own = gethostname::gethostname().to_string_lossy().into_owned();
         let (local, exposed) = (guard(Rights::Everybody, false), guard(Rights::Everybody, true));
         for host in ["127.0.0.1:8610", "localhost:8610", "LOCALHOST.", "[::1]:8610", "10.1.2.3"]
             .into_iter()
-            .chain([own.as_str(), "jobs.example.net", "JOBS.example.net:8443"])
+            .chain(["c1:80", "c1.lan", "c1.corp.example:80", "JOBS.example.net:8443"])
         {
             for access in [Access::Read, Access::Act] {
                 assert_eq!(status(&local, access, &[("host", host)]), None, "{host}");
                 assert_eq!(status(&exposed, access, &[("host", host)]), None, "{host}");
             }
         }
-        for host in ["evil.example:8610", "localhost.evil.example", "", "a b", "1.2.3.4.example"] {
+        for host in ["evil.example:8610", "c1.evil.example", "", "a b", "1.2.3.4.example", "x.xsvc"]
+        {
             assert_eq!(status(&local, Access::Read, &[("host", host)]), Some(403), "{host}");
             assert_eq!(status(&exposed, Access::Read, &[("host", host)]), Some(403), "{host}");
         }
         // The names of a service, where other hosts reach it.
-        for host in ["jobs-0", "jobs.prod.svc:8600", "jobs-0.jobs.prod.svc.cluster.local"] {
+        for host in [
+            "jobs-0",
+            "jobs.prod.svc:8600",
+            "jobs-0.jobs.prod.svc.cluster.local",
+            "jobs.prod.svc.k8s.example",
+            "jobs.corp.example",
+        ] {
             assert_eq!(status(&local, Access::Read, &[("host", host)]), Some(403), "{host}");
             assert_eq!(status(&exposed, Access::Read, &[("host", host)]), None, "{host}");
         }

@@ -84,7 +84,8 @@ pub struct SetRun {
     ///
     /// GET /shards: the set as JSON: name, identity, standing, the shards that this member leads,
     /// each with its token (led), and all shards with their leader and, if known, its token
-    /// (shards). GET /livez, /readyz, /healthz, /metrics: as with `incumbent run`, for all shards.
+    /// (shards). GET /livez, /readyz, /healthz, /metrics: as with `incumbent run`, for all shards,
+    /// and answered to the same requests.
     #[arg(long, value_name = "[ADDRESS:]PORT|unix:PATH")]
     pub http: Option<String>,
     #[command(flatten)]
