@@ -62,7 +62,8 @@ pub enum HolderStatus {
 pub struct Holder {
     /// The identity, without control characters.
     pub identity: Arc<str>,
-    /// The token; `None` for a candidate of another program.
+    /// The token; `None` for a candidate of another program, and until the first renewal of a
+    /// term of an object whose roll was called, which changes its version.
     pub token: Option<Token>,
     /// How long others wait for the holder when it does not renew.
     pub lease: Duration,
@@ -215,8 +216,12 @@ fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Optio
     let found = codec::read(place, object, default_lease);
     let holding = match found.content {
         Content::Held(entry) => HolderStatus::Held(Holder {
-            // The write that begins a term has no token yet: its version is the token.
-            token: entry.mark.as_ref().map(|mark| mark.token.unwrap_or(Token(version))),
+            // The write that begins a term has no token yet: its version is the token, unless a
+            // roll call has changed the version.
+            token: entry.mark.as_ref().and_then(|mark| {
+                let is_called = annotation(object, codec::CALL).is_some();
+                mark.token.or((!is_called).then_some(Token(version)))
+            }),
             writes: entry.mark.map(|mark| mark.write.number),
             identity: entry.identity,
             lease: entry.ttl,

@@ -22,7 +22,7 @@ async fn candidates_of_a_lease_are_listed() {
     assert_eq!(shown("role"), [json!("leader"), json!("standby")]);
     assert_eq!(shown("leader"), [json!("first"), json!("first")]);
 
-    assert_eq!(env.json(&["election", "members", "other", "-o", "json"]), json!([]));
+    env.expect_refusal(&["election", "members", "other"], "election other: nobody answers", 3);
     let elections = env.json(&["election", "list", "-o", "json"]);
     let count = elections.as_array().map(Vec::len);
     assert_eq!(count, Some(1), "the answers are no election: {elections}");
@@ -51,4 +51,23 @@ async fn members_need_a_lease_and_the_right_to_call() {
     })
     .await;
     env.expect_refusal(&members, "my-app-roll-call: the right to create is missing", 5);
+}
+
+/// A roll call changes the version of the Lease, which is the token of a term's first write.
+#[tokio::test(flavor = "multi_thread")]
+async fn token_is_not_the_version_after_a_roll_call() {
+    let env = TestEnv::new().await;
+    env.out(&["election", "create", "my-app"]);
+    let mut leader = env.start(&["campaign", "my-app", "--lease", "1m", "--identity", "first"]);
+    let token = leader.line_with("won").rsplit(' ').next().expect("a token").to_owned();
+    let mut watch = env.start(&["election", "watch", "-o", "json"]);
+    let found: Value = serde_json::from_str(&watch.line()).expect("JSON");
+    assert_eq!(found["token"].to_string(), token);
+    env.out(&["election", "members", "my-app", "--within", "100ms"]);
+    let info = env.json(&["election", "info", "my-app", "-o", "json"]);
+    let shown = info["elections"][0]["token"].to_string();
+    assert!(shown == token || shown == "null", "{token}: {info}");
+    leader.end_with("TERM");
+    let next: Value = serde_json::from_str(&watch.line()).expect("JSON");
+    assert_eq!(next["event"], "vacant", "it is the same term: {next}");
 }
