@@ -1,28 +1,30 @@
 //! `incumbent campaign`: take part in an election and print each transition.
 
-mod output;
-
 use clap::Args;
 use incumbent::{Change, Election, Standing};
 use serde_json::json;
 
-use self::output::Output;
-use crate::candidate::{CandidateArgs, MoveArgs, StopSignals, describe, standing};
+use crate::candidate::{
+    CandidateArgs, MoveArgs, StopSignals, cool_down, cooling_down, describe, standing,
+};
 use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::LockArgs;
+use crate::output::{self, Format, Printing};
+use crate::text::printable;
+use crate::view::millis;
 
 /// Campaign in the election NAME, and print each transition until interrupted.
 ///
-/// Writes one line per transition to standard output: the leader, won, lost with its cause,
-/// failures of the lock, and whether it is ready. SIGINT and SIGTERM release the lock before the
-/// program ends. While the server is unreachable it retries, unless `--timeout` is given. A systemd
-/// service of Type=notify is ready once it campaigns, and its status shows the leader.
+/// Writes one line per transition to standard output: the leader, how long it cools down once it
+/// holds the lock, won, lost with its cause, failures of the lock, and whether it is ready. SIGINT
+/// and SIGTERM release the lock before the program ends. While the server is unreachable it
+/// retries, unless `--timeout` is given. A systemd service of Type=notify is ready once it
+/// campaigns, and its status shows the leader.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Campaign {
-    /// What to print.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[command(flatten)]
+    printing: Printing,
     #[command(flatten)]
     candidate: CandidateArgs,
     #[command(flatten)]
@@ -64,11 +66,14 @@ impl Campaign {
     }
 
     fn print(&self, change: &Change, election: &Election) -> Result<(), CliError> {
-        let line = match self.output {
-            Output::Json => json_line(change, election).map(|line| line.to_string()),
-            Output::Text => text_line(change, election),
-        };
-        line.map_or(Ok(()), |line| self.output.print(line))
+        match self.printing.output {
+            Format::Json => {
+                json_line(change, election).map_or(Ok(()), |line| output::json_line(&line))
+            }
+            Format::Text => {
+                text_line(change, election).map_or(Ok(()), |line| output::line(printable(&line)))
+            }
+        }
     }
 }
 
@@ -76,7 +81,10 @@ fn text_line(change: &Change, election: &Election) -> Option<String> {
     Some(match change {
         Change::Won { token } => format!("won: leading with token {token}"),
         Change::Lost { cause, .. } => format!("lost: {cause}"),
-        Change::Leader(Some(leader)) if leader.is_me => return None,
+        Change::Leader(Some(leader)) if leader.is_me => {
+            let (left, reason) = cool_down(election)?;
+            cooling_down(left, reason)
+        }
         Change::Leader(Some(leader)) => format!("leader: {}", leader.identity),
         Change::Leader(None) => "leader: none".to_owned(),
         Change::LockFailing(failure) => format!("lock failing: {}", failure.message),
@@ -99,6 +107,8 @@ fn json_line(change: &Change, election: &Election) -> Option<serde_json::Value> 
             "leader": leader.as_ref().map(|l| &*l.identity),
             "token": leader.as_ref().and_then(|l| l.token).map(|t| t.0),
             "mine": leader.as_ref().is_some_and(|l| l.is_me),
+            "cool_down": cool_down(election)
+                .map(|(left, reason)| json!({"left_ms": millis(left), "reason": reason.to_string()})),
         }),
         Change::LockFailing(failure) => {
             json!({"event": "lock_failing", "message": &*failure.message})

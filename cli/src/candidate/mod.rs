@@ -34,7 +34,7 @@ pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;
 pub use signals::{StopSignals, received};
-pub use status_line::{StatusLine, cooling_down, describe, standing};
+pub use status_line::{StatusLine, cool_down, cooling_down, describe, standing};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 
 /// The flags of a candidate.

@@ -156,7 +156,7 @@ pub fn describe(election: &Election) -> String {
 }
 
 /// What a winner that does not lead yet waits for, and for how long.
-fn cool_down(election: &Election) -> Option<(Duration, WaitReason)> {
+pub fn cool_down(election: &Election) -> Option<(Duration, WaitReason)> {
     let wait = election.watch().current().cool_down?;
     let left = wait.until.saturating_since(BootClock.now());
     (!left.is_zero()).then_some((left, wait.reason))

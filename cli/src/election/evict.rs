@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::elections::Elections;
-use crate::elections::{LeaderStatus, shown};
+use crate::elections::{Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
+use crate::output::{Format, Printing};
 use crate::text;
-use crate::view::Feed;
+use crate::view::{Feed, millis};
 use crate::{output, prompt, time_format};
 
 /// The wait for a successor if the lease is unknown.
@@ -36,6 +38,8 @@ pub struct Evict {
     /// bucket's TTL, or twice the holder's lease].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
+    #[command(flatten)]
+    printing: Printing,
 }
 
 impl Evict {
@@ -55,12 +59,24 @@ impl Evict {
         prompt::confirm(&question, self.force)?;
         let mut feed = Feed::open(&elections, std::slice::from_ref(&self.name)).await?;
         let evicted = elections.evict_term(status, &holder).await?;
-        output::line(format!("evicted {} from {}", shown(&holder), text::printable(name)))?;
-
+        let is_json = self.printing.output == Format::Json;
+        if !is_json {
+            output::line(format!("evicted {} from {}", shown(&holder), text::printable(name)))?;
+        }
+        let print_json = |next: Option<(&Holder, Duration)>| {
+            output::json(&json!({
+                "election": name,
+                "evicted": holder.leader,
+                "evicted_token": holder.token,
+                "holder": next.map(|(next, _)| &next.leader),
+                "token": next.and_then(|(next, _)| next.token),
+                "took_ms": next.map(|(_, took)| millis(took)),
+            }))
+        };
         let max_wait = elections.max_wait(&holder).map(|span| span.saturating_mul(2));
         let wait = self.wait.or(max_wait).unwrap_or(DEFAULT_WAIT);
         if wait.is_zero() {
-            return Ok(());
+            return if is_json { print_json(None) } else { Ok(()) };
         }
         let start = Instant::now();
         while let Ok(event) = timeout_at(time_format::after(start, wait), feed.next()).await {
@@ -68,6 +84,9 @@ impl Evict {
             if let LeaderStatus::Held(next) = &event.now
                 && event.revision > evicted
             {
+                if is_json {
+                    return print_json(Some((next, start.elapsed())));
+                }
                 let took = time_format::span(start.elapsed());
                 let token = next.token.map(|token| format!(" with token {token}"));
                 let token = token.unwrap_or_default();
@@ -76,6 +95,9 @@ impl Evict {
                     shown(next)
                 ));
             }
+        }
+        if is_json {
+            print_json(None)?;
         }
         let message = format!(
             "eviction from {name}: no successor within {}, the election has no leader: see `election info {}` and --wait",

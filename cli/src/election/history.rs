@@ -52,7 +52,7 @@ impl ShowHistory {
         };
         match self.printing.output {
             Format::Json => output::json(&history.json()),
-            Format::Table => print(&history),
+            Format::Text => print(&history),
         }
     }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, CoolDownLeft, Role, Successor};
+use incumbent::lock::CoolDownLeft;
 use incumbent::nats::{Finding, Severity};
 use serde_json::json;
 use time::OffsetDateTime;
@@ -18,15 +17,6 @@ use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
 use crate::view::cool_down_json;
-
-/// How long the holder of a new entry may take to state what it waits for.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// The most time for the whole call, which is no more than a help.
-const CALL_WITHIN: Duration = Duration::from_secs(2);
-/// The usual maximum lease of a lock.
-const USUAL_LEASE: Duration = Duration::from_secs(60);
-/// For so many leases after its create a holder may be cooling down.
-const COOL_DOWN_LEASES: u32 = 4;
 
 /// List the elections of the bucket or namespace, and their leaders.
 #[derive(Args)]
@@ -72,7 +62,7 @@ impl Info {
         };
         let findings = elections.findings().await?;
         let waits = match (&self.name, statuses.first()) {
-            (Some(_), Some(status)) => cool_down(&elections, status).await,
+            (Some(_), Some(status)) => elections.cool_down(status).await,
             _ => None,
         };
         if let Some(name) = &self.name
@@ -126,24 +116,6 @@ fn table(statuses: &[ElectionStatus]) -> Result<(), CliError> {
         return output::table(["election", "leader", "since", "token", "renewed", "address"], rows);
     }
     output::table(["election", "leader", "since", "token", "renewed"], statuses.iter().map(row))
-}
-
-/// What is left of the cool-down of the holder, as it states itself. Locks without roll calls
-/// refuse the call: then it is not known.
-async fn cool_down(elections: &Elections<'_>, status: &ElectionStatus) -> Option<CoolDownLeft> {
-    let holder = status.holder().filter(|holder| holder.token.is_some())?;
-    // The lease of the entry may be what is left of the wait, which may be for a longer one.
-    let lease = elections.max_wait(holder).unwrap_or_default().max(USUAL_LEASE);
-    if time_format::age(holder.since?) > lease.saturating_mul(COOL_DOWN_LEASES) {
-        return None;
-    }
-    // A question to the standbys of this identity, and to a holder that does not lead yet.
-    let request = CandidateRequest::Succeed(Successor::Identity(holder.leader.as_str().into()));
-    let call = elections.call_roll(&status.election, request, ANSWER_WITHIN);
-    let answers = tokio::time::timeout(CALL_WITHIN, call).await.ok()?.ok()?;
-    let holds =
-        |info: &CandidateInfo| info.role == Role::CoolingDown && *info.identity == *holder.leader;
-    answers.into_iter().filter(holds).find_map(|info| info.cool_down)
 }
 
 fn row(status: &ElectionStatus) -> [String; 5] {

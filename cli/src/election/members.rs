@@ -69,6 +69,11 @@ impl Members {
         let elections = Elections::open(lock, Some(&self.name)).await?;
         let mut members =
             elections.call_roll(&self.name, CandidateRequest::Identify, self.within).await?;
+        if members.is_empty() && elections.read(&self.name).await?.is_none() {
+            let message =
+                format!("election {}: nobody answers, and there is no record of it", self.name);
+            return Err(CliError::new(Code::NotFound, message));
+        }
         members.sort_by(|a, b| {
             (a.role, &a.identity, a.nonce.0).cmp(&(b.role, &b.identity, b.nonce.0))
         });

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::lock::Successor;
+use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::elections::Elections;
 use crate::elections::{Handover, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
+use crate::output::{Format, Printing};
 use crate::text::printable;
-use crate::view::Feed;
+use crate::view::{Feed, millis};
 use crate::{output, time_format};
 
 /// The wait for a successor if the lease is unknown.
@@ -37,6 +39,8 @@ pub struct Move {
     /// the work has drained, and then for twice the lease].
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
+    #[command(flatten)]
+    printing: Printing,
 }
 
 impl Move {
@@ -52,9 +56,11 @@ impl Move {
             (None, Some(site)) => Successor::Site(site.as_str().into()),
             (None, None) => Successor::Any,
         };
-        let handover = elections.hand_over(name, &holder, successor).await?;
         let begun = Instant::now();
-        output::line(format!("handing over to {}", output::bold(printable(&handover.to))))?;
+        let handover = elections.hand_over(name, &holder, successor).await?;
+        if self.printing.output == Format::Text {
+            output::line(format!("handing over to {}", output::bold(printable(&handover.to))))?;
+        }
         let after = elections.max_wait(&holder).map(|span| span.saturating_mul(2));
         self.follow(&mut feed, &handover, begun, after.unwrap_or(DEFAULT_WAIT)).await
     }
@@ -68,7 +74,7 @@ impl Move {
         after: Duration,
     ) -> Result<(), CliError> {
         if self.wait == Some(Duration::ZERO) {
-            return Ok(());
+            return self.print(None, handover, begun);
         }
         let mut end = self.wait.map(|wait| time_format::after(begun, wait));
         loop {
@@ -90,15 +96,37 @@ impl Move {
                 }
             }
         }
+        self.print(None, handover, begun)?;
         let waited = time_format::span(begun.elapsed());
         let why = format!("no successor within {waited}: see `election info` and --wait");
         Err(CliError::new(Code::Failed, self.failure(&why)))
     }
 
-    fn report(&self, next: &Holder, handover: &Handover, begun: Instant) -> Result<(), CliError> {
-        let took = time_format::span(begun.elapsed());
+    /// Prints who leads, if the successor leads.
+    fn print(
+        &self,
+        next: Option<&Holder>,
+        handover: &Handover,
+        begun: Instant,
+    ) -> Result<(), CliError> {
+        let took = begun.elapsed();
+        if self.printing.output == Format::Json {
+            return output::json(&json!({
+                "election": self.name,
+                "from": handover.from.identity,
+                "to": handover.to,
+                "leader": next.map(|next| &next.leader),
+                "token": next.and_then(|next| next.token),
+                "took_ms": next.map(|_| millis(took)),
+            }));
+        }
+        let Some(next) = next else { return Ok(()) };
         let token = next.token.map(|token| format!(" with token {token}")).unwrap_or_default();
-        output::line(format!("{} leads after {took}{token}", shown(next)))?;
+        output::line(format!("{} leads after {}{token}", shown(next), time_format::span(took)))
+    }
+
+    fn report(&self, next: &Holder, handover: &Handover, begun: Instant) -> Result<(), CliError> {
+        self.print(Some(next), handover, begun)?;
         let is_wanted = next.leader == handover.to;
         match is_wanted || self.to.is_none() && self.to_site.is_none() {
             true => Ok(()),

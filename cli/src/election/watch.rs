@@ -1,20 +1,29 @@
 //! `election watch`.
 
-use clap::Args;
+use std::time::Duration;
 
-use crate::elections::{Elections, Holder, LeaderStatus, shown};
+use clap::Args;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use incumbent::lock::CoolDownLeft;
+use serde_json::json;
+use time::OffsetDateTime;
+
+use crate::candidate::cooling_down;
+use crate::elections::{ElectionStatus, Elections, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
-use crate::view::{Feed, Transition, lost};
+use crate::view::{Feed, Transition, cool_down_json, lost};
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///
 /// Needs the rights of an observer only, and creates no consumer. With Kubernetes, a leader whose
 /// record has not changed for its lease, on this host's clock, has expired; without the right to
-/// `watch`, it polls every second.
+/// `watch`, it polls every second. Of one election it also prints how long a new holder cools down
+/// before it leads, which it asks the holder, on locks that carry roll calls.
 #[derive(Args)]
 pub struct Watch {
     /// The election; with Kubernetes its object [default: all].
@@ -28,15 +37,34 @@ impl Watch {
         let elections = Elections::open(lock, self.name.as_deref()).await?;
         let mut feed = Feed::open(&elections, self.name.as_slice()).await?;
         let mut failing = false;
+        let mut asked = FuturesUnordered::new();
         loop {
-            match feed.next().await {
+            let next = tokio::select! {
+                next = feed.next() => next,
+                Some((status, left)) = asked.next() => {
+                    if let Some(left) = left {
+                        self.print_cool_down(&status, &left)?;
+                    }
+                    continue;
+                }
+            };
+            match next {
                 Ok(transition) => {
+                    asked.clear();
+                    if self.name.is_some() {
+                        let status = transition.status();
+                        let elections = &elections;
+                        asked.push(async move {
+                            let left = elections.cool_down(&status).await;
+                            (status, left)
+                        });
+                    }
                     if std::mem::take(&mut failing) {
                         output::note("lock recovered");
                     }
                     match self.printing.output {
                         Format::Json => output::json_line(&transition.json())?,
-                        Format::Table => output::line(text(&transition))?,
+                        Format::Text => output::line(text(&transition))?,
                     }
                 }
                 // An unreachable server may come back; a missing bucket or right does not.
@@ -46,6 +74,28 @@ impl Watch {
                     }
                 }
                 Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    fn print_cool_down(&self, of: &ElectionStatus, left: &CoolDownLeft) -> Result<(), CliError> {
+        let Some(holder) = of.holder() else { return Ok(()) };
+        let time = time_format::rfc3339(OffsetDateTime::now_utc());
+        match self.printing.output {
+            Format::Json => output::json_line(&json!({
+                "time": time,
+                "election": of.election,
+                "event": "cooling_down",
+                "leader": holder.leader,
+                "token": holder.token,
+                "cool_down": cool_down_json(left),
+            })),
+            Format::Text => {
+                let CoolDownLeft { left_ms, reason, .. } = left;
+                let wait = Duration::from_millis(*left_ms);
+                let wait = cooling_down(wait, text::printable(reason));
+                let election = text::printable(&of.election);
+                output::line(format!("[{time}] {election}: {} is {wait}", shown(holder)))
             }
         }
     }

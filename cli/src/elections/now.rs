@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until};
+use incumbent::CandidateInfo;
+use incumbent::lock::{CandidateRequest, CoolDownLeft, Role, Successor};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::selected::Elections;
 use super::status::{ElectionStatus, LeaderStatus};
@@ -13,7 +15,35 @@ use crate::time_format;
 /// The bounds of the interval of reads, which is a tenth of the lease.
 const READS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// How long the holder of a new entry may take to state what it waits for.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// The most time for the whole call, which is no more than a help.
+const CALL_WITHIN: Duration = Duration::from_secs(2);
+/// The usual maximum lease of a lock.
+const USUAL_LEASE: Duration = Duration::from_secs(60);
+/// For so many leases after its create a holder may be cooling down.
+const COOL_DOWN_LEASES: u32 = 4;
+
 impl Elections<'_> {
+    /// What is left of the cool-down of the holder, as it states itself when it is asked. Locks
+    /// without roll calls refuse the call: then it is not known.
+    pub async fn cool_down(&self, status: &ElectionStatus) -> Option<CoolDownLeft> {
+        let holder = status.holder().filter(|holder| holder.token.is_some())?;
+        // The lease of the entry may be what is left of the wait, which may be for a longer one.
+        let lease = self.max_wait(holder).unwrap_or_default().max(USUAL_LEASE);
+        if time_format::age(holder.since?) > lease.saturating_mul(COOL_DOWN_LEASES) {
+            return None;
+        }
+        // A question to the standbys of this identity, and to a holder that does not lead yet.
+        let request = CandidateRequest::Succeed(Successor::Identity(holder.leader.as_str().into()));
+        let call = self.call_roll(&status.election, request, ANSWER_WITHIN);
+        let answers = timeout(CALL_WITHIN, call).await.ok()?.ok()?;
+        let holds = |info: &CandidateInfo| {
+            info.role == Role::CoolingDown && *info.identity == *holder.leader
+        };
+        answers.into_iter().filter(holds).find_map(|info| info.cool_down)
+    }
+
     /// The leader of an election now. A holder whose lease is over, or whose pod is gone, is none.
     ///
     /// Where the lock shows no time of a write, this waits for the next one, for a lease at most.

@@ -123,7 +123,7 @@ impl List {
         if self.names {
             return match format {
                 Format::Json => output::json(&buckets.iter().map(|b| b.bucket).collect::<Vec<_>>()),
-                Format::Table => {
+                Format::Text => {
                     buckets.iter().try_for_each(|b| output::line(text::printable(b.bucket)))
                 }
             };

@@ -43,7 +43,7 @@ fn value(argument: Option<String>) -> Result<Vec<u8>, CliError> {
 
 fn done(format: Format, bucket: &str, key: &str, revision: u64) -> Result<(), CliError> {
     match format {
-        Format::Table => output::line(revision),
+        Format::Text => output::line(revision),
         Format::Json => output::json(&json!({"bucket": bucket, "key": key, "revision": revision})),
     }
 }

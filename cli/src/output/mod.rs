@@ -21,7 +21,7 @@ use crate::text::{plain_json, printable};
 pub enum Format {
     /// Tables and lines.
     #[default]
-    Table,
+    Text,
     /// JSON.
     Json,
 }

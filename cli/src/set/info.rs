@@ -55,7 +55,7 @@ impl SetInfo {
         let view = SetView::new(&self.name, shards, &statuses, &members);
         match self.printing.output {
             Format::Json => self.print_json(&view),
-            Format::Table => self.print(&view),
+            Format::Text => self.print(&view),
         }
     }
 

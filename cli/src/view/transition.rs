@@ -40,6 +40,12 @@ impl Transition {
         }
     }
 
+    /// The status that it led to.
+    pub fn status(&self) -> ElectionStatus {
+        let (election, state) = (self.election.clone(), self.now.clone());
+        ElectionStatus { election, revision: self.revision, written: None, state }
+    }
+
     /// The leader from now on, or the cause of the vacancy.
     pub fn outcome(&self) -> Result<&Holder, &str> {
         match &self.now {

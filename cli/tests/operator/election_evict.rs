@@ -30,6 +30,11 @@ async fn successor_and_duration_are_reported() {
     let token = second.line_with("won").rsplit(' ').next().unwrap().to_owned();
     assert!(lines[1].starts_with("second holds the entry after "), "{output}");
     assert!(lines[1].ends_with(&format!(" with token {token}")), "{output}");
+    first.line_with("leader: second");
+    let evicted = shell.json(&["election", "evict", "my_app", "--force", "-o", "json"]);
+    let fields = ["election", "evicted", "holder"].map(|field| evicted[field].as_str());
+    assert_eq!(fields, ["my_app", "second", "first"].map(Some), "{evicted}");
+    assert_eq!(evicted["evicted_token"].to_string(), token);
 }
 
 #[tokio::test]

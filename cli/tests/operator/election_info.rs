@@ -66,9 +66,14 @@ async fn cool_down_of_a_winner_is_shown_with_its_reason() {
     // The TTL of the bucket is a minute: so long it may have led on.
     shell.out(&["kv", "put", BUCKET, "my_app", "an unknown holder"]);
     shell.out(&["kv", "del", BUCKET, "my_app", "--force"]);
-    let _winner = shell.campaign("my_app", "c1");
-    let info = ["election", "info", "my_app"];
+    let mut winner = shell.campaign("my_app", "c1");
     let reason = "an earlier holder of which too little is known";
+    let line = winner.line_with("cooling down for ");
+    assert!(line.ends_with(reason), "{line}");
+    let mut watch = shell.start(&["election", "watch", "my_app"]);
+    let line = watch.line_with("my_app: c1 is cooling down for ");
+    assert!(line.ends_with(reason), "{line}");
+    let info = ["election", "info", "my_app"];
     let output = eventually("the winner answers", async || {
         Some(shell.run(&info).stdout).filter(|output| output.contains("does not lead yet"))
     })

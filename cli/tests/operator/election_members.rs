@@ -33,8 +33,10 @@ async fn candidates_are_listed_by_their_role() {
     assert_eq!(members[1]["leader"], "first");
     assert_eq!(members[1]["token"], members[0]["token"]);
 
-    let none = shell.out(&["election", "members", "other", "--within", "100ms", "-o", "json"]);
-    assert_eq!(none.trim(), "[]");
+    let unknown = ["election", "members", "other", "--within", "100ms"];
+    shell.expect_refusal(&unknown, "election other: nobody answers, and there is no record", 3);
+    shell.out(&["kv", "put", "CHORIA_LEADER_ELECTION", "other", "of another program"]);
+    assert_eq!(shell.out(&[&unknown[..], &["-o", "json"]].concat()).trim(), "[]");
 }
 
 #[tokio::test]

@@ -34,6 +34,10 @@ async fn leadership_moves_to_the_named_candidate_or_site() {
     let output = shell.out(&["election", "move", "my_app", "--wait", "0s"]);
     assert_eq!(output, "handing over to second\n");
     second.line_with("won");
+    let moved = shell.json(&["election", "move", "my_app", "-o", "json"]);
+    let fields = ["election", "from", "to", "leader"].map(|field| moved[field].as_str());
+    assert_eq!(fields, ["my_app", "second", "first", "first"].map(Some), "{moved}");
+    assert!(moved["token"].is_u64() && moved["took_ms"].is_u64(), "{moved}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
