@@ -48,10 +48,17 @@ impl Cgroup {
         let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // each process is killed, too
     }
 
-    /// Removes the group once it is empty.
+    /// Removes the group once it is empty, with those that its processes created in it.
     pub fn remove(&self) {
-        let _ = fs::remove_dir(&self.directory);
+        remove(&self.directory);
     }
+}
+
+fn remove(group: &Path) {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    below.for_each(|entry| remove(&entry.path()));
+    let _ = fs::remove_dir(group); // it may have processes
 }
 
 /// The directory of the process's group, from its `mounts` and `cgroup` files.
@@ -78,6 +85,15 @@ mod tests {
         assert_eq!(found, Some("/sys/fs/cgroup/unified/user.slice/a.service".into()));
         assert_eq!(own_directory(mounts, "0::/../../outside\n"), None);
         assert_eq!(own_directory("proc /proc proc rw 0 0\n", groups), None);
+    }
+
+    #[test]
+    fn group_is_removed_with_those_below_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let group = Cgroup::create_in(parent.path()).unwrap();
+        fs::create_dir_all(group.path().join("one/two")).unwrap();
+        group.remove();
+        assert!(!group.path().exists());
     }
 
     #[test]

@@ -15,7 +15,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
-use rustix::process::{Pid, Signal, WaitStatus, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitStatus, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
@@ -53,6 +55,16 @@ pub fn command(terminal: bool, cgroup: Option<&Path>) -> Command {
 
 /// Checks that a process of this program finds and may signal a child, as the end of a tree needs.
 pub fn check() -> io::Result<()> {
+    // A signal that was ignored at the start has its children vanish unseen.
+    let _handler = signal(SignalKind::child())?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let needed = [(Signal::CHILD, "SIGCHLD"), (RESUME, "SIGUSR1"), (KILL_TREE, "SIGUSR2")];
+    if let Some((_, name)) =
+        needed.into_iter().find(|(needed, _)| is_in(&status, "SigBlk:", *needed))
+    {
+        let why = format!("{name} is blocked; start incumbent without blocked signals");
+        return Err(io::Error::other(why));
+    }
     let tree = Tree::open()?;
     // Without arguments it ends at once.
     let mut child = Command::new(OURSELVES);
@@ -63,8 +75,13 @@ pub fn check() -> io::Result<()> {
     let signalled = kill_process(pid, Signal::KILL);
     child.wait()?;
     match (signalled, is_listed) {
-        (Err(why), _) => Err(io::Error::other(format!("it may not kill a child: {why}"))),
-        (Ok(()), false) => Err(io::Error::other("/proc does not list its children")),
+        (Err(why), _) => {
+            Err(io::Error::other(format!("it may not kill a child: {why}; allow this user kill")))
+        }
+        (Ok(()), false) => {
+            let why = "/proc does not list its children; mount a /proc of this PID namespace";
+            Err(io::Error::other(why))
+        }
         (Ok(()), true) => Ok(()),
     }
 }
@@ -77,9 +94,12 @@ pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let Some(program) = args.next() else { return ExitCode::FAILURE };
     let mut command = Command::new(&program);
-    if program == OURSELVES {
+    let is_guard = program == OURSELVES;
+    if is_guard {
         command.arg0("incumbent");
     }
+    // When its parent dies: a stopped guard does not notice that, and a check never does.
+    let _ = set_parent_process_death_signal(Some(if is_guard { RESUME } else { KILL_TREE }));
     command.args(args).process_group(0);
     let cgroup = (cgroup != "-").then(|| Cgroup::at(cgroup.into()));
     let terminal = (terminal != "-").then(Terminal::of_group).flatten();
@@ -99,10 +119,13 @@ async fn reap(
     cgroup: Option<Cgroup>,
     terminal: Option<Terminal>,
 ) -> io::Result<u8> {
-    let mut tree = Tree::adopt()?;
     let channel = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
-    let mut signals = Signals::listen()?;
-    let program = Pid::from_child(&command.spawn()?);
+    let mut start = || {
+        let (tree, signals) = (Tree::adopt()?, Signals::listen()?);
+        Ok((tree, signals, Pid::from_child(&command.spawn()?)))
+    };
+    let started: io::Result<_> = start();
+    let (mut tree, mut signals, program) = started.inspect_err(|_| report(&channel, EMPTY))?;
     release_output();
     let lend = || terminal.as_ref().map(|terminal| terminal.lend(program));
     lend();

@@ -228,8 +228,10 @@ impl Process {
     }
 
     fn send(&self, signal: Signal) {
-        // Where the directory cannot be used, the id is most likely still that of the process.
-        let _ =
-            pidfd_send_signal(&self.directory, signal).or_else(|_| kill_process(self.pid, signal)); // it may have ended, or be another user's
+        match pidfd_send_signal(&self.directory, signal) {
+            Ok(()) | Err(Errno::SRCH) => {} // it may have ended
+            // Where the directory cannot be used, the id is most likely still that of the process.
+            Err(_) => drop(kill_process(self.pid, signal)), // it may be another user's
+        }
     }
 }

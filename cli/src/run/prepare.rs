@@ -19,11 +19,7 @@ impl Program {
         }
         let signals = Signals::listen()?;
         reaper::check().map_err(|why| {
-            let message = format!(
-                "COMMAND could not be stopped here: {why}; mount a /proc of this PID namespace, and \
-                 allow this user kill and more descriptors"
-            );
-            CliError::new(Code::Failed, message)
+            CliError::new(Code::Failed, format!("COMMAND could not be stopped here: {why}"))
         })?;
         hide_credentials();
         Ok(Ok(signals))

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use crate::env::{Candidate, TestEnv};
 use crate::root::{BecomeRoot, Delegated, SharedProgram, is_root, not_of_root};
@@ -23,6 +23,24 @@ async fn command_of_another_user_is_not_considered_ended() {
     assert!(stderr.contains("runs as another user and cannot be signalled"), "{stderr}");
     assert!(env.holder("my_app").await.is_some(), "not released: the command still runs");
     assert_eq!(run.descendants().len(), 1, "the command still runs");
+}
+
+/// The program does not wait for it forever.
+#[tokio::test]
+async fn foreign_command_of_a_killed_guard_ends_the_program() {
+    let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
+    let env = TestEnv::start().await;
+    let script =
+        format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
+    let program = SharedProgram::create();
+    let command = env.command("my_app", &[], &["sh", "-c", &script]);
+    let mut run = Candidate::start(program.as_nobody(&command));
+    run.wait_for_line("up").await;
+    kill_process(run.guard(), Signal::KILL).expect("a guard");
+    assert_eq!(run.exit_code().await, Some(1));
+    let stderr = run.stderr();
+    assert!(stderr.contains("runs as another user and cannot be signalled"), "{stderr}");
+    assert!(env.holder("my_app").await.is_some(), "not released: the command still runs");
 }
 
 /// Killing the group needs no right to signal its processes.

@@ -145,6 +145,27 @@ async fn command_does_not_start_where_it_could_not_be_stopped() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
+/// They are inherited from what starts the program, as it ignores or blocks them.
+#[tokio::test]
+async fn signals_of_the_starter_do_not_hide_the_end_of_a_command() {
+    let env = TestEnv::start().await;
+    let start = |how: &str| {
+        let command = env.command("my_app", &[], &["sh", "-c", "exit 3"]);
+        let mut starter = Command::new("env");
+        starter.arg(how).arg(command.get_program()).args(command.get_args());
+        starter.env_remove("NATS_URL").env_remove("NATS_CREDS").stdin(Stdio::null());
+        Candidate::start(starter)
+    };
+    assert_eq!(start("--ignore-signal=CHLD").exit_code().await, Some(3));
+    for (blocked, name) in [("CHLD", "SIGCHLD"), ("USR1", "SIGUSR1"), ("USR2", "SIGUSR2")] {
+        let mut run = start(&format!("--block-signal={blocked}"));
+        assert_eq!(run.exit_code().await, Some(1));
+        let stderr = run.stderr();
+        let why = format!("COMMAND could not be stopped here: {name} is blocked");
+        assert!(stderr.contains(&why) && stderr.lines().count() == 1, "{stderr}");
+    }
+}
+
 /// Each number of descriptors suffices, or the program ends; none leaves a process behind.
 #[tokio::test]
 async fn command_ends_where_descriptors_are_short() {

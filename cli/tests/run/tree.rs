@@ -136,17 +136,19 @@ async fn lock_is_not_released_without_guard_and_reaper() {
     assert!(stderr.contains("its guard and the reaper were killed"), "{stderr}");
 }
 
+/// Nobody would end what a guard leaves that is killed later.
 #[tokio::test]
-async fn guard_stops_the_tree_without_its_reaper() {
+async fn killed_reaper_ends_the_command_and_the_program() {
     let env = TestEnv::start().await;
     let script = "setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
     let mut run = env.run_without_cgroup("my_app", &[], script);
     run.wait_for_line("up").await;
     kill_process(run.guard_and_reaper().1, Signal::KILL).expect("a reaper");
-    run.signal(Signal::TERM);
-    assert_eq!(run.exit_code().await, Some(128 + 15));
+    assert_eq!(run.exit_code().await, Some(1));
     assert_eq!(run.descendants(), [""; 0]);
     assert_eq!(env.holder("my_app").await, None, "released");
+    let line = run.stderr();
+    assert!(line.contains("run-reaper") && line.lines().count() == 1, "{line}");
 }
 
 /// Its command ends all the same, by the reaper of its guard.
@@ -159,6 +161,18 @@ async fn tree_of_a_killed_candidate_and_guard_is_stopped() {
     let guard = run.guard();
     run.signal(Signal::STOP); // both end at one instant
     kill_process(guard, Signal::KILL).expect("a guard");
+    run.signal(Signal::KILL);
+    run.wait_for_no_descendants().await;
+}
+
+/// The reaper resumes the guard, which stops its command.
+#[tokio::test]
+async fn suspended_guard_of_a_killed_candidate_stops_the_tree() {
+    let env = TestEnv::start().await;
+    let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
+    let mut run = env.run_without_cgroup("my_app", &[], script);
+    run.wait_for_line("up").await;
+    kill_process(run.guard(), Signal::STOP).expect("a guard");
     run.signal(Signal::KILL);
     run.wait_for_no_descendants().await;
 }

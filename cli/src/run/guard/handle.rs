@@ -8,6 +8,7 @@ use std::future::pending;
 use std::io::{self, ErrorKind, Write, stdin};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -58,6 +59,10 @@ pub struct GuardHandle {
     expired: bool,
     /// Whether no process is left.
     empty: bool,
+    /// The reaper has ended by itself.
+    reaper_has_ended: bool,
+    /// When to end the wait for processes that the reaper was to kill.
+    give_up_at: Option<Instant>,
 }
 
 /// A command that ends this soon after Ctrl-C ended because of it.
@@ -76,13 +81,15 @@ pub enum CommandEvent {
     /// The guard stopped the command because the candidate sent no later schedule, or the candidate
     /// stopped it because the guard did not.
     Expired,
-    /// The guard was killed, and the command with it.
+    /// The guard or its reaper was killed, and the command with it.
     Unguarded,
 }
 
 /// The error after this event.
 pub fn unguarded() -> CliError {
-    CliError::new(Code::Failed, "the guard process (run-guard) was killed, and the command with it")
+    let message = "the guard of the command (run-guard, run-reaper) failed or was killed, and the \
+         command with it";
+    CliError::new(Code::Failed, message)
 }
 
 impl GuardHandle {
@@ -135,6 +142,8 @@ impl GuardHandle {
             expired: false,
             terms,
             empty: false,
+            reaper_has_ended: false,
+            give_up_at: None,
         };
         if let (true, Some(args)) = (handle.terms.is_some(), arguments()) {
             handle.request(GuardRequest::Sentinel(args));
@@ -179,6 +188,15 @@ impl GuardHandle {
                 () = missed => {
                     self.stop_without_guard().await;
                     return CommandEvent::Expired;
+                }
+                ended = self.reaper.wait(), if !self.reaper_has_ended => {
+                    if ended.is_ok_and(|status| status.signal().is_some()) {
+                        // It was killed: nobody would end what a killed guard leaves.
+                        self.stop(BootClock.now()).await;
+                        return CommandEvent::Unguarded;
+                    }
+                    self.reaper_has_ended = true;
+                    continue;
                 }
             };
             match line.map(|line| line.parse()) {
@@ -243,7 +261,10 @@ impl GuardHandle {
         if !self.has_ended_by(kill_at + GUARD_MARGIN).await {
             self.signal_reaper(KILL_TREE); // the guard is suspended or busy
             self.signal_reaper(Signal::CONT);
-            self.has_ended_by(BootClock.now() + KILL_TIMEOUT).await;
+            // Also if this wait is dropped, and begun again.
+            let give_up_at = || BootClock.now() + KILL_TIMEOUT;
+            let give_up_at = *self.give_up_at.get_or_insert_with(give_up_at);
+            self.has_ended_by(give_up_at).await;
         }
         self.finish();
     }

@@ -3,9 +3,11 @@
 //! It has a thread and a connection of its own, so that no server delays the guard.
 
 use std::sync::Arc;
+use std::thread;
 
 use incumbent::sentinel::SentinelMessage;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 
 use crate::lock_args::LockArgs;
 use crate::sentinel::{RELEASE_TIMEOUT, Registry, SentinelLocks};
@@ -26,8 +28,9 @@ pub type ParseArgs = fn(Vec<String>) -> Option<SentinelArgs>;
 /// The registered terms of the candidate, and the thread that checks and releases them.
 pub struct GuardSentinel {
     registry: Arc<Registry>,
-    /// `None` only while it is dropped.
-    runtime: Option<Runtime>,
+    runtime: Handle,
+    /// Ends the thread when it is dropped.
+    _thread: oneshot::Sender<()>,
 }
 
 impl GuardSentinel {
@@ -35,8 +38,12 @@ impl GuardSentinel {
     pub fn start(args: &str, parse: ParseArgs) -> Option<Self> {
         let SentinelArgs { lock, object } = parse(serde_json::from_str(args).ok()?)?;
         let registry = Registry::new(SentinelLocks::new(lock, object));
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().ok()?;
-        Some(Self { registry: Arc::new(registry), runtime: Some(runtime) })
+        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+        let handle = runtime.handle().clone();
+        let (thread, end) = oneshot::channel();
+        let run = move || drop(runtime.block_on(end));
+        thread::Builder::new().name("sentinel".to_owned()).spawn(run).ok()?;
+        Some(Self { registry: Arc::new(registry), runtime: handle, _thread: thread })
     }
 
     /// Replaces the terms, given as JSON.
@@ -57,7 +64,7 @@ impl GuardSentinel {
                     );
                 }
             };
-            self.runtime.as_ref().map(|runtime| runtime.spawn(check));
+            self.runtime.spawn(check);
         }
     }
 
@@ -65,17 +72,6 @@ impl GuardSentinel {
     pub async fn release(self) {
         let (registry, terms) = (Arc::clone(&self.registry), self.registry.take(CANDIDATE));
         let release = async move { registry.release(terms, RELEASE_TIMEOUT).await };
-        if let Some(runtime) = &self.runtime {
-            let _ = runtime.spawn(release).await;
-        }
-    }
-}
-
-/// A runtime that is dropped in the task of another one must not wait for its threads.
-impl Drop for GuardSentinel {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        let _ = self.runtime.spawn(release).await;
     }
 }

@@ -169,7 +169,7 @@ async fn killed_guard_ends_the_member() {
     assert_eq!(run.exit_code().await, Some(1));
     assert_eq!(run.descendants(), [""; 0]);
     let stderr = run.stderr();
-    assert!(stderr.contains("the guard process (run-guard) was killed"), "{stderr}");
+    assert!(stderr.contains("the guard of the command (run-guard, run-reaper)"), "{stderr}");
     for shard in 0..3 {
         assert_eq!(env.holder(&format!("shop.{shard}")).await, None, "it is released");
     }

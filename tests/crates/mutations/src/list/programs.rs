@@ -67,6 +67,42 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
         noticed_by: &[Programs],
     },
     Mutation {
+        name: "a reaper does not resume the guard of a dead candidate",
+        edits: &[edit(
+            "cli/src/process/reaper.rs",
+            "Some(if is_guard { RESUME } else { KILL_TREE })",
+            "Some(if is_guard { Signal::CHILD } else { KILL_TREE })",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a candidate leads without its reaper",
+        edits: &[edit(
+            "cli/src/run/guard/handle.rs",
+            "if !self.reaper_has_ended =>",
+            "if self.reaper_has_ended =>",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a candidate waits forever for what cannot be killed",
+        edits: &[edit(
+            "cli/src/run/guard/handle.rs",
+            "self.give_up_at.get_or_insert_with(give_up_at)",
+            "self.give_up_at.insert(give_up_at())",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a command of a set restarts in each term as in its first one",
+        edits: &[edit(
+            "cli/src/set/commands.rs",
+            "entry(shard).or_default()",
+            "entry(shard).insert_entry(Restarts::default()).into_mut()",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
         name: "a guard sends no stop signal in a drain",
         edits: &[edit(
             "cli/src/run/guard/process.rs",
