@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A child of this process's group, in the hierarchy of version 2.
+/// A child of this process's group, in the hierarchy of version 2. Each of the processes that know
+/// it removes it when it drops it, if no process is left in it.
 pub struct Cgroup {
     directory: PathBuf,
 }
@@ -15,11 +16,7 @@ impl Cgroup {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let cgroup = Self::create_in(&own_directory(&mounts, &groups)?)?;
-        if cgroup.directory.join("cgroup.kill").is_file() {
-            return Some(cgroup);
-        }
-        cgroup.remove();
-        None
+        cgroup.directory.join("cgroup.kill").is_file().then_some(cgroup)
     }
 
     /// Its name is random, and nobody else's: processes of several PID namespaces share this group.
@@ -47,13 +44,15 @@ impl Cgroup {
     pub fn kill(&self) {
         let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // each process is killed, too
     }
+}
 
-    /// Removes the group once it is empty, with those that its processes created in it.
-    pub fn remove(&self) {
+impl Drop for Cgroup {
+    fn drop(&mut self) {
         remove(&self.directory);
     }
 }
 
+/// Removes a group, and those that its processes created in it.
 fn remove(group: &Path) {
     let entries = fs::read_dir(group).into_iter().flatten().flatten();
     let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -92,8 +91,9 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let group = Cgroup::create_in(parent.path()).unwrap();
         fs::create_dir_all(group.path().join("one/two")).unwrap();
-        group.remove();
-        assert!(!group.path().exists());
+        let path = group.path().to_owned();
+        drop(group);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -160,6 +160,7 @@ async fn reap(
             }
         }
     }
+    drop(cgroup);
     report(&channel, EMPTY);
     Ok(note(&[]).unwrap_or(1))
 }

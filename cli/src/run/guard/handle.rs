@@ -299,7 +299,6 @@ impl GuardHandle {
         }
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
-            cgroup.remove();
         }
     }
 

@@ -304,9 +304,6 @@ impl Guard {
 
     /// Removes the files that the candidate would have removed.
     fn remove_files(&self) {
-        if let Some(cgroup) = &self.config.cgroup {
-            cgroup.remove();
-        }
         if let Some(directory) = &self.config.directory {
             let _ = std::fs::remove_dir_all(directory);
         }

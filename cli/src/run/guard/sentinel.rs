@@ -2,7 +2,7 @@
 //!
 //! It has a thread and a connection of its own, so that no server delays the guard.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use incumbent::sentinel::SentinelMessage;
@@ -38,12 +38,17 @@ impl GuardSentinel {
     pub fn start(args: &str, parse: ParseArgs) -> Option<Self> {
         let SentinelArgs { lock, object } = parse(serde_json::from_str(args).ok()?)?;
         let registry = Registry::new(SentinelLocks::new(lock, object));
-        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-        let handle = runtime.handle().clone();
-        let (thread, end) = oneshot::channel();
-        let run = move || drop(runtime.block_on(end));
+        let (sender, started) = mpsc::channel();
+        let (thread, end) = oneshot::channel::<()>();
+        let run = move || {
+            // A runtime may not be dropped in a task of another one.
+            let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+            sender.send(runtime.handle().clone()).ok()?;
+            runtime.block_on(end).ok()
+        };
         thread::Builder::new().name("sentinel".to_owned()).spawn(run).ok()?;
-        Some(Self { registry: Arc::new(registry), runtime: handle, _thread: thread })
+        let runtime = started.recv().ok()?;
+        Some(Self { registry: Arc::new(registry), runtime, _thread: thread })
     }
 
     /// Replaces the terms, given as JSON.
