@@ -7,8 +7,8 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Capabilities, Content, Coverage, Entry, Hint, Mark, Nonce, Reading, Record, Request, Revision,
-    Token, Tombstone, WriteId,
+    Capabilities, Content, Coverage, Entry, Hint, Mark, MoveInfo, Nonce, Reading, Record, Request,
+    Revision, Token, Tombstone, WriteId,
 };
 use incumbent::protocol::{Action, Elector, Event, Response, Settings, Timing, TimingOptions};
 
@@ -83,6 +83,7 @@ fn entry(number: u64) -> Content {
             lease: TTL,
             token: Some(Token(1)),
             since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
         }),
         ttl: TTL,
         advertisement: None,
@@ -119,6 +120,7 @@ fn machine(c: &mut Criterion) {
                     left: Duration::ZERO,
                     cause: None,
                     to: None,
+                    pause: None,
                 };
                 lab.receives(Content::Vacant(released));
                 lab.wake();

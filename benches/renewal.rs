@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
 use async_nats::jetstream;
-use incumbent::lock::{Lock, Mark, Nonce, Revision, Token, Write, WriteId};
+use incumbent::lock::{Lock, Mark, MoveInfo, Nonce, Revision, Token, Write, WriteId};
 use incumbent::nats::{Bucket, BucketConfig};
 use incumbent_test_support::Server;
 
@@ -93,6 +93,7 @@ impl Ours {
                 lease,
                 token: self.last.map(|last| Token(last.0)),
                 since_unix_ms: 1,
+                moves: Box::new(MoveInfo::default()),
             },
             ttl: lease,
             advertisement: None,

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
     transitions    integer     NOT NULL DEFAULT 0,
     -- Every write has a greater one.
     revision       bigint      NOT NULL,
-    -- The advertisement of the leader, in JSON.
+    -- The advertisement of the leader, its priority and site, and the pause of the election, in JSON.
     advertised     text,
     -- The revision of the write that began the term.
     token          bigint,

@@ -52,6 +52,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         backoff: Box::new(Backoff::FIVE_SEC),
         takeover_delay: Duration::ZERO,
         priority: 0,
+        site: None,
         drain: Duration::ZERO,
         moves: MoveOptions::default(),
         clock: Arc::new(BootClock),
@@ -123,6 +124,7 @@ pub struct ElectionBuilder {
     backoff: Box<dyn BackoffPolicy>,
     takeover_delay: Duration,
     priority: u8,
+    site: Option<Arc<str>>,
     drain: Duration,
     moves: MoveOptions,
     clock: Arc<dyn Clock>,
@@ -313,7 +315,7 @@ impl ElectionBuilder {
         check_span("takeover_delay", self.takeover_delay, MAX_LEASE)?;
         check_span("drain", self.drain, MAX_DRAIN)?;
         check_span("prefer_after", self.moves.prefer_after.unwrap_or_default(), MAX_DRAIN)?;
-        if let Some(site) = &self.moves.site {
+        if let Some(site) = &self.site {
             check_site(site)?;
         }
         let cool_down = custom(self.cool_down).unwrap_or_default();
@@ -334,6 +336,7 @@ impl ElectionBuilder {
                 backoff: backoffs.next().unwrap_or_else(|| Box::new(Backoff::FIVE_SEC)),
                 takeover_delay: self.takeover_delay,
                 priority: self.priority,
+                site: self.site.clone(),
                 with_choria: self.timing.with_choria || lock.timing().with_choria,
                 eligible: self.eligible,
                 standing: self.moves.standing(),
@@ -352,8 +355,7 @@ impl ElectionBuilder {
         let machine = machine.recorded(history);
         let nonce = machine.settings().nonce;
         let locks = locks.into_iter().map(|(lock, _)| lock).collect();
-        let candidate = (identity, nonce, self.moves.site.clone());
-        let shared = Shared::new(self.name.into(), candidate, self.clock, self.lock);
+        let shared = Shared::new(self.name.into(), (identity, nonce), self.clock, self.lock);
         let done = before(&shared);
         driver::spawn(
             &runtime,

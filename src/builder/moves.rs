@@ -9,10 +9,11 @@ use crate::lock::Standing;
 use crate::protocol::Rank;
 
 impl ElectionBuilder {
-    /// Where this candidate runs, such as a zone or a data centre: at most 128 bytes. Shown in roll
-    /// calls, and named by [`Successor::Site`](crate::Successor::Site). Default: nowhere.
+    /// Where this candidate runs, such as a zone or a data centre: at most 128 bytes. Stated in its
+    /// entry and in roll calls, and named by [`Successor::Site`](crate::Successor::Site). Default:
+    /// nowhere.
     pub fn site(mut self, site: impl Into<String>) -> Self {
-        self.moves.site = Some(site.into().into());
+        self.site = Some(site.into().into());
         self
     }
 
@@ -28,7 +29,7 @@ impl ElectionBuilder {
     }
 
     /// Asks a leader of lower [priority](Self::priority) to hand over, once this candidate has been
-    /// ready for `after`. The leader does so if its term has lasted a lease. Default: never; the
+    /// ready for `after`, one to two leases after it has seen that leader. Default: never; the
     /// priority then counts only at a vacancy.
     ///
     /// A minute suits most fleets: a host that returns may have more to do than its agent shows.

@@ -20,6 +20,7 @@ impl Driver {
         }
         let (Some(until), Some(term)) = (self.machine.drain.until(), term) else { return };
         if let Some(notice) = term.announce_drain(until) {
+            self.handle(Event::Drains);
             self.report_drain(&term, notice);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Output};
-use crate::lock::{Capabilities, Need, Token};
+use crate::lock::{Capabilities, Need, Pause, Token};
 use crate::protocol::{
     Action, BackoffPolicy, Drain, Elector, Event, Leader, MemberSettings, MultiElector,
     PreviousTerm, Settings, State, WaitReason,
@@ -136,6 +136,16 @@ impl Machine {
     /// The leader, as last seen on the first required lock.
     pub fn leader(&self) -> Option<&Leader> {
         self.first().leader()
+    }
+
+    /// The pause of the election, as known on the first required lock.
+    pub fn pause(&self, now: Instant) -> Option<Pause> {
+        self.first().pause(now)
+    }
+
+    /// When that pause ends.
+    pub fn pause_ends(&self, now: Instant) -> Option<Instant> {
+        self.first().pause_ends(now)
     }
 
     /// How the term before ended, as this candidate saw it on the first required lock. Where it saw

@@ -333,16 +333,22 @@ impl Driver {
         let state = self.machine.state();
         let seen = self.machine.leader().map(|leader| leader.last_seen);
         let cool_down = self.machine.cool_down();
-        let mut lock_fails = false;
+        let paused_until = self.machine.pause(now).map(|pause| pause.until_unix_ms);
+        let (mut lock_fails, mut paused) = (false, false);
         self.shared().status.send_if_modified(|status| {
             lock_fails = status.lock_failure.is_some();
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
                 leader.last_seen = seen; // a renewal wakes no task
             }
+            paused = status.paused_until_unix_ms != paused_until;
+            status.paused_until_unix_ms = paused_until;
             let before = (status.state, status.cool_down);
             (status.state, status.cool_down) = (state, cool_down);
-            before != (state, cool_down)
+            paused || before != (state, cool_down)
         });
+        if paused {
+            self.telemetry().paused_until(paused_until);
+        }
         self.finish.telemetry.observe(now, state, self.machine.leader(), lock_fails);
         false
     }
@@ -368,10 +374,10 @@ impl Driver {
 mod tests {
     use super::*;
 
-    /// With its span and what tokio adds, 144 bytes, nine times 128, to which tokio aligns tasks.
+    /// With its span and what tokio adds, 144 bytes, ten times 128, to which tokio aligns tasks.
     #[test]
     fn a_driver_takes_little_memory() {
         let of_tests = if cfg!(feature = "_history") { 8 } else { 0 };
-        assert!(size_of::<Driver>() <= 1_008 + of_tests, "{}", size_of::<Driver>());
+        assert!(size_of::<Driver>() <= 1_040 + of_tests, "{}", size_of::<Driver>());
     }
 }

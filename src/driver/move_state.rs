@@ -1,6 +1,5 @@
 //! What a driver keeps of the moves of its candidate.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -41,8 +40,6 @@ pub(super) struct DriverMoves {
 /// What the builder sets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MoveOptions {
-    /// Where the candidate runs.
-    pub site: Option<Arc<str>>,
     pub prefer_after: Option<Duration>,
     pub aside: bool,
     pub check: Option<HealthCheck>,

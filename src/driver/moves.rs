@@ -11,8 +11,8 @@ use super::move_state::{DriverMoves, MoveInFlight, MoveOptions, ReplyTo, standin
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Pause, RollCall, Standing,
-    Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, RollCall, Standing, Successor,
+    TakeRequest,
 };
 use crate::protocol::{
     Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Refusal, State,
@@ -48,7 +48,6 @@ impl Driver {
             lease: settings.timing.lease(),
             prefer_after: options.prefer_after,
             in_set: self.set_part.is_some(),
-            origin_unix_ms: settings.origin_unix_ms,
         };
         let moves = Moves::new(settings, self.now(), options.standing());
         let health = options.health();
@@ -58,12 +57,12 @@ impl Driver {
 
     /// Most candidates never move: their state is made when there is something to decide.
     fn moves(&mut self) -> &mut DriverMoves {
-        let role = self.move_role();
-        let now = self.now();
+        let (role, now) = (self.move_role(), self.now());
+        let pause_ends = self.machine.pause_ends(now);
         let moves = self.moves.take();
         let moves = moves.unwrap_or_else(|| self.new_moves(&MoveOptions::default()));
         let moves = self.moves.insert(moves);
-        moves.moves.set_role(now, role);
+        moves.moves.set_role(now, role, pause_ends);
         moves
     }
 
@@ -71,9 +70,7 @@ impl Driver {
         let status = self.shared().status.borrow();
         match &status.term {
             Some(term) if self.machine.state() == State::Leader => MoveRole::Leads(term.began),
-            _ => MoveRole::StandsBy(
-                status.leader.as_ref().filter(|leader| !leader.is_me).and_then(|l| l.token),
-            ),
+            _ => MoveRole::standby(self.machine.leader()),
         }
     }
 
@@ -122,16 +119,18 @@ impl Driver {
             CandidateRequest::Identify => return true,
             CandidateRequest::Succeed(to) => {
                 // One that acquires nothing would only interrupt the term.
-                let (settings, site) = (self.machine.settings(), self.finish.shared.site.as_ref());
+                let settings = self.machine.settings();
+                let site = settings.site.as_ref();
                 let may = !leads && settings.may_acquire();
                 self.chosen |= may && *to == Successor::Candidate(settings.nonce);
                 return may && to.includes_candidate(settings.nonce, &settings.identity, site);
             }
             CandidateRequest::Pause(pause) => {
-                let (now, pause) = (self.now(), *pause);
-                self.moves().moves.set_pause(now, pause);
-                self.update_standing();
-                return true;
+                let holds = self.machine.leader().is_some_and(|leader| leader.is_me);
+                if holds {
+                    self.handle(Event::Pause(*pause));
+                }
+                return holds;
             }
             CandidateRequest::HandOver(to) if leads => {
                 self.hand_over(to.clone(), ReplyTo::Call(lock, call.clone()));
@@ -144,15 +143,10 @@ impl Driver {
                     Err(refusal) => self.reply(reply, Err(refusal.into())),
                 }
             }
-            CandidateRequest::Prefer { by, priority } => {
-                if let Some(moves) = &mut self.moves
-                    && *by != self.machine.settings().nonce
-                {
-                    moves.moves.overheard(*priority);
-                }
-            }
             CandidateRequest::Take(request) if leads => self.on_take(lock, call, request),
-            CandidateRequest::HandOver(_) | CandidateRequest::Take(_) => {}
+            CandidateRequest::HandOver(_)
+            | CandidateRequest::Prefer { .. }
+            | CandidateRequest::Take(_) => {}
         }
         false
     }
@@ -165,8 +159,7 @@ impl Driver {
             if let Err(error) = &answers {
                 debug!(%error, "cannot ask the leader to hand over");
             }
-            moves.on_answer(now, &answers.unwrap_or_default());
-            return self.update_standing(); // a pause may have become known
+            return moves.on_answer(now, &answers.unwrap_or_default());
         };
         let chosen = match answers {
             Ok(answers) => moves.on_roll(now, &answers).map_err(HandOverError::from),
@@ -275,21 +268,15 @@ impl Driver {
         let (before, after) = (moves.standing(), own.max(*of_member));
         moves.set_standing(now, after);
         let failure: Option<Arc<str>> = health.as_ref().and_then(Health::failure).map(Into::into);
-        let paused_until = moves.paused_until(now);
-        let mut paused = false;
         let mut checked = false; // the first check failed: it was taken to be sick already
         self.shared().status.send_if_modified(|status| {
-            let new = (after, failure, paused_until);
-            let old = (status.standing, status.check_failure.clone(), status.paused_until_unix_ms);
+            let new = (after, failure);
+            let old = (status.standing, status.check_failure.clone());
             let changed = old != new;
-            paused = old.2 != new.2;
             checked = old.1.is_none() && new.1.is_some();
-            (status.standing, status.check_failure, status.paused_until_unix_ms) = new;
+            (status.standing, status.check_failure) = new;
             changed
         });
-        if paused {
-            self.telemetry().paused_until(paused_until);
-        }
         if before != after {
             self.handle(Event::Standing(after));
             self.telemetry().standing(after);
@@ -297,10 +284,5 @@ impl Driver {
         if before != after || checked {
             self.shared().publish(Change::Standing(after));
         }
-    }
-
-    /// The last pause that this candidate knows of.
-    pub(super) fn pause(&self) -> Option<Pause> {
-        self.moves.as_ref().and_then(|moves| moves.moves.pause())
     }
 }

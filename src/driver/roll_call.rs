@@ -38,9 +38,8 @@ impl Driver {
         let spread = if call.request.has_one_answer() { 0.0 } else { SPREAD * fastrand::f64() };
         let fixed = CandidateInfo {
             priority: settings.priority,
-            site: self.shared().site.clone(),
+            site: settings.site.clone(),
             since_unix_ms: settings.origin_unix_ms.saturating_add(since_origin.unwrap_or(0)),
-            pause: self.pause(),
             handover,
             load: self.set_part.as_ref().map(|part| part.load()),
             has_sampled_hints: self.machine.has_sampled_hints(),

@@ -26,7 +26,7 @@ use crate::util::changes::Changes;
 
 /// How long the answer of a leader that is to hand over may take: it calls the roll first.
 const MOVE_WITHIN: Duration = Duration::from_secs(5);
-/// For how long those that know of a pause are awaited.
+/// For how long the answer of the holder to a pause is awaited.
 const PAUSE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A handle on a candidate that runs by itself. Cheap to clone.
@@ -308,8 +308,8 @@ impl Election {
 
     /// Pauses the election: for this long no candidate is preferred to the leader, and no failed
     /// check moves the leadership. A stop, a resignation, an operator's request and a crash still
-    /// do. Zero ends a pause. Returns the candidates that know of it; those that begin later
-    /// learn it from them.
+    /// do. Zero ends a pause. Returns the holder of the entry, which states the pause there within
+    /// a second, and which its successors carry on; nothing if no holder answered.
     ///
     /// # Errors
     /// As [`roll_call`](Self::roll_call).

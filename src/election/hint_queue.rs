@@ -101,14 +101,14 @@ mod tests {
     use super::*;
     use crate::backends::memory::MemoryLock;
     use crate::election::shared::Shared;
-    use crate::lock::{Content, Entry, Mark, Nonce, Record, Revision, Token, WriteId};
+    use crate::lock::{Content, Entry, Mark, MoveInfo, Nonce, Record, Revision, Token, WriteId};
     use crate::time::clock::{BootClock, Clock};
 
     #[test]
     fn a_leader_is_not_woken_by_its_own_renewals() {
         let shared = Shared::new(
             "e".into(),
-            ("c".into(), Nonce(1), None),
+            ("c".into(), Nonce(1)),
             Arc::new(BootClock),
             Arc::new(MemoryLock::new()),
         );
@@ -116,7 +116,13 @@ mod tests {
         let is_passed_on = |nonce, token| {
             let write = WriteId { nonce: Nonce(nonce), number: 2 };
             let (lease, ttl) = (Duration::from_secs(5), Duration::from_secs(5));
-            let mark = Some(Mark { write, lease, token, since_unix_ms: 0 });
+            let mark = Some(Mark {
+                write,
+                lease,
+                token,
+                since_unix_ms: 0,
+                moves: Box::new(MoveInfo::default()),
+            });
             let entry = Entry { identity: "c".into(), mark, ttl, advertisement: None };
             let record = Record { revision: Revision(2), content: Content::Held(entry) };
             sink.send(Hint::Stored { record, previous: None, age: None });
@@ -133,7 +139,7 @@ mod tests {
     fn what_is_too_much_to_wait_is_told_once_and_nothing_overtakes_it() {
         let shared = Shared::new(
             "e".into(),
-            ("c".into(), Nonce(1), None),
+            ("c".into(), Nonce(1)),
             Arc::new(BootClock),
             Arc::new(MemoryLock::new()),
         );

@@ -21,8 +21,6 @@ pub(crate) struct Shared {
     pub name: Arc<str>,
     pub identity: Arc<str>,
     pub nonce: Nonce,
-    /// Where the candidate runs.
-    pub site: Option<Arc<str>>,
     pub started: Instant,
     pub clock: Arc<dyn Clock>,
     /// The lock, or the one that is made of several.
@@ -64,7 +62,7 @@ pub(crate) struct Status {
 impl Shared {
     pub fn new(
         name: Arc<str>,
-        (identity, nonce, site): (Arc<str>, Nonce, Option<Arc<str>>),
+        (identity, nonce): (Arc<str>, Nonce),
         clock: Arc<dyn Clock>,
         lock: Arc<dyn Lock>,
     ) -> Arc<Self> {
@@ -72,7 +70,6 @@ impl Shared {
             name,
             identity,
             nonce,
-            site,
             started: clock.now(),
             clock,
             lock,

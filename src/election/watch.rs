@@ -29,7 +29,7 @@ pub struct Status {
     pub standing: Standing,
     /// Why its [check](crate::ElectionBuilder::check) fails, if it is sick.
     pub check_failure: Option<Arc<str>>,
-    /// Until when the election is paused, as far as this candidate knows, by the wall clock, in
+    /// Until when the election is paused, as its entry states, by the wall clock, in
     /// milliseconds since the Unix epoch.
     pub paused_until_unix_ms: Option<u64>,
     /// What keeps requests to the lock from succeeding, while something does.

@@ -45,7 +45,8 @@ pub use roll_call::{
 };
 
 pub use types::{
-    Capabilities, Content, Entry, Mark, Nonce, Reading, Record, Revision, Token, Tombstone, WriteId,
+    Capabilities, Content, Entry, Mark, MoveInfo, Nonce, Reading, Record, Revision, Token,
+    Tombstone, WriteId,
 };
 
 use crate::time::timer::deadline_after;
@@ -146,7 +147,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// a revision that no entry has.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
         let (by, left, cause, to) = (Nonce::NOBODY, Duration::ZERO, "", None);
-        let release = Release { expected: NO_REVISION, by, left, cause, to, timeout };
+        let release = Release { expected: NO_REVISION, by, left, cause, to, pause: None, timeout };
         match self.release(name, release).await {
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(()),
             Ok(()) => Err(unable("this lock does not check the revision of a release")),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Content, Mark, Nonce, Record, Revision, Token};
+use super::{Content, Mark, Nonce, Pause, Record, Revision, Token};
 use crate::lock::Advertisement;
 
 /// A conditional write of an entry.
@@ -39,6 +39,8 @@ pub struct Release {
     pub cause: &'static str,
     /// The candidate that the election is handed over to.
     pub to: Option<Nonce>,
+    /// The pause of the election.
+    pub pause: Option<Pause>,
     /// How long to wait for the response.
     pub timeout: Duration,
 }
@@ -55,7 +57,8 @@ impl Release {
         let Content::Held(entry) = &record.content else { return None };
         let left = entry.lease(max_lease, lock_expires);
         let (expected, by) = (record.revision, Nonce::NOBODY);
-        Some(Self { expected, by, left, cause: "evicted", to: None, timeout })
+        let pause = entry.mark.as_ref().and_then(|mark| mark.moves.pause);
+        Some(Self { expected, by, left, cause: "evicted", to: None, pause, timeout })
     }
 }
 

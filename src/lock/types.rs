@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Advertisement;
+use super::{Advertisement, Pause};
 
 /// The version of an entry: every write to an election gives it a greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +79,34 @@ pub struct Mark {
     /// When the term began, by the wall clock of its holder, in milliseconds since the Unix epoch:
     /// for people, never compared.
     pub since_unix_ms: u64,
+    /// What its writer states for moves of the leadership.
+    #[cfg_attr(feature = "_history", serde(default))]
+    pub moves: Box<MoveInfo>,
+}
+
+/// What a holder states for moves of the leadership. The order of creates and requests depends on
+/// it, never who may lead: anybody who may write the entry may state anything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize), serde(default))]
+pub struct MoveInfo {
+    /// Its [priority](crate::ElectionBuilder::priority), while candidates of higher priority may
+    /// ask it to hand over: from when it leads until it drains. `None`: nobody asks.
+    #[cfg_attr(feature = "_json", serde(skip_serializing_if = "Option::is_none"))]
+    pub priority: Option<u8>,
+    /// Its [site](crate::ElectionBuilder::site).
+    #[cfg_attr(feature = "_json", serde(skip_serializing_if = "Option::is_none"))]
+    pub site: Option<Arc<str>>,
+    /// The pause of the election, which its successors carry on.
+    #[cfg_attr(feature = "_json", serde(skip_serializing_if = "Option::is_none"))]
+    pub pause: Option<Pause>,
+}
+
+#[cfg(feature = "_json")]
+impl MoveInfo {
+    /// Whether it states nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Who holds an election.
@@ -128,6 +156,9 @@ pub enum Tombstone {
         /// back for a moment. Only that order depends on it, never who may lead.
         #[cfg_attr(feature = "_history", serde(default, skip_serializing_if = "Option::is_none"))]
         to: Option<Nonce>,
+        /// The pause of the election, which the next holder carries on.
+        #[cfg_attr(feature = "_history", serde(default, skip_serializing_if = "Option::is_none"))]
+        pause: Option<Pause>,
     },
     /// The lock freed it, because it was not renewed. A lock that frees nothing may report this of
     /// an entry that still exists, under the entry's own revision, when the lock's clock shows

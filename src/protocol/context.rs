@@ -17,8 +17,8 @@ use super::sampling::{HintRate, SentNotice};
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
-    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, Reading, Record,
-    Release, Request, Revision, StepDownNotice, Tombstone, Write, WriteId,
+    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, MoveInfo, Pause,
+    Reading, Record, Release, Request, Revision, StepDownNotice, Tombstone, Write, WriteId,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::{ceil_millis, with_drift};
@@ -38,6 +38,8 @@ pub(super) struct Context {
     pub stopping: bool,
     pub heard_from_lock: bool,
     pub leader: Option<Leader>,
+    /// The pause of the election, as the last holder stated it or an operator ordered.
+    pub pause: Option<Box<Pause>>,
     /// How the term before a vacancy ended, until another leader is seen.
     pub previous_term: Option<PreviousTerm>,
     pub health: LockHealth,
@@ -59,6 +61,7 @@ impl Context {
             stopping: false,
             heard_from_lock: false,
             leader: None,
+            pause: None,
             previous_term: None,
             health: LockHealth::default(),
             evidence: Evidence::new(),
@@ -120,6 +123,7 @@ impl Context {
         source: Source,
     ) -> bool {
         let revision = record.revision;
+        self.learn_pause(at, &record.content);
         match record.content {
             Content::Held(entry) => {
                 self.health.entry_seen(revision);
@@ -145,6 +149,38 @@ impl Context {
                 false
             }
         }
+    }
+
+    /// Whoever holds the entry next carries on the pause that the last holder stated.
+    fn learn_pause(&mut self, at: Instant, content: &Content) {
+        let stated = match content {
+            Content::Held(Entry { mark: Some(mark), .. })
+                if mark.write.nonce != self.settings.nonce =>
+            {
+                mark.moves.pause
+            }
+            Content::Vacant(Tombstone::Released { pause, .. }) => *pause,
+            // An expiry or an eviction does not end it, nor does a candidate of another program.
+            Content::Held(_) | Content::Vacant(_) => return,
+        };
+        self.set_pause(at, stated);
+    }
+
+    pub fn set_pause(&mut self, now: Instant, pause: Option<Pause>) {
+        let pause = pause.and_then(|pause| pause.at(self.by_wall_clock(now)));
+        self.pause = pause.map(Box::new); // there is none almost always
+    }
+
+    /// The pause that lasts at `now`.
+    pub fn pause(&self, now: Instant) -> Option<Pause> {
+        self.pause.as_deref()?.at(self.by_wall_clock(now))
+    }
+
+    /// When it ends.
+    pub fn pause_ends(&self, now: Instant) -> Option<Instant> {
+        let until_unix_ms = self.pause(now)?.until_unix_ms;
+        let since_origin = until_unix_ms.saturating_sub(self.settings.origin_unix_ms);
+        Some(Instant::from_origin(Duration::from_millis(since_origin)))
     }
 
     /// Remembers that the entry is vacant.
@@ -283,8 +319,10 @@ impl Context {
     }
 
     pub fn write(&mut self, now: Instant, draft: WriteDraft) {
-        let WriteDraft { expected, token, since, life, timeout, wait } = draft;
+        let WriteDraft { expected, token, since, life, timeout, wait, may_be_asked } = draft;
         let number = self.requests.add_write(now, wait);
+        // Requests come as hints do.
+        let may_be_asked = may_be_asked && self.coverage != Coverage::None;
         let over_nothing = token.is_none() && expected.is_none();
         self.evidence.record_write(now, life, over_nothing.then_some(number));
         let write = Write {
@@ -295,6 +333,11 @@ impl Context {
                 lease: life,
                 token,
                 since_unix_ms: self.by_wall_clock(since),
+                moves: Box::new(MoveInfo {
+                    priority: may_be_asked.then_some(self.settings.priority),
+                    site: self.settings.site.clone(),
+                    pause: self.pause(now),
+                }),
             },
             ttl: life,
             advertisement: self.settings.advertisement.clone(),
@@ -336,6 +379,7 @@ impl Context {
                 backoff,
                 takeover_delay: s.takeover_delay,
                 priority: s.priority,
+                site: s.site.clone(),
                 with_choria: s.with_choria,
                 eligible: s.eligible,
                 standing: s.standing,
@@ -352,6 +396,7 @@ impl Context {
             stopping: self.stopping,
             heard_from_lock: self.heard_from_lock,
             leader: self.leader.clone(),
+            pause: self.pause.clone(),
             previous_term: self.previous_term,
             health: self.health.clone(),
             evidence: self.evidence.clone(),
@@ -373,6 +418,7 @@ impl Context {
             stopping,
             heard_from_lock,
             leader: _,        // only reported
+            pause: _,         // only stated
             previous_term: _, // likewise
             health,
             evidence,

@@ -222,7 +222,7 @@ impl Vacancy {
             |by| watched.is_none_or(|seen| seen.term().is_some_and(|(holder, _)| holder == by));
         match &self.tombstone {
             // What the holder vouches for counts from its release, which we saw no earlier.
-            Some((_, Tombstone::Released { by, left, cause: _, to: _ }))
+            Some((_, Tombstone::Released { by, left, cause: _, to: _, pause: _ }))
                 if *by != Nonce::NOBODY && its_own(*by) =>
             {
                 let reason = if *by == c.nonce { OwnEarlierTerm } else { PassedOn };

@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::fingerprint::FingerprintSink;
 use super::types::Response;
 use crate::lock::{
-    Content, LockErrorKind, Nonce, Reading, Record, Release, Request, Revision, Token, Tombstone,
+    Content, LockErrorKind, Nonce, Pause, Reading, Record, Release, Request, Revision, Token,
+    Tombstone,
 };
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
@@ -73,6 +74,8 @@ pub struct CrashRelease {
     at: Instant,
     /// The entry, once a read has shown it.
     held: Option<Revision>,
+    /// The pause that it states.
+    pause: Option<Pause>,
     retries: ProtocolRetries,
     refused: bool,
     outcome: Option<CrashOutcome>,
@@ -94,6 +97,7 @@ impl CrashRelease {
             until,
             at: now,
             held: None,
+            pause: None,
             retries: ProtocolRetries::new(seed),
             refused: false,
             outcome: None,
@@ -116,6 +120,7 @@ impl CrashRelease {
                 left: Duration::ZERO, // only terms that have begun are registered
                 cause: CRASHED,
                 to: None,
+                pause: self.pause,
                 timeout: self.timeout,
             }),
         })
@@ -127,6 +132,10 @@ impl CrashRelease {
             Response::Read(Ok(Reading::Found(record))) => {
                 if self.term.holds(&record) {
                     self.held = Some(record.revision);
+                    self.pause = match &record.content {
+                        Content::Held(entry) => entry.mark.as_ref().and_then(|m| m.moves.pause),
+                        Content::Vacant(_) => None,
+                    };
                 } else {
                     self.outcome = Some(self.outcome_of(&record));
                 }
@@ -158,7 +167,7 @@ impl CrashRelease {
     /// Takes down all that decides what it does from `now` on.
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, now: Instant, to: &mut dyn FingerprintSink) {
-        let Self { term, timeout: _, until, at, held, retries, refused, outcome } = self;
+        let Self { term, timeout: _, until, at, held, pause: _, retries, refused, outcome } = self;
         to.nonce(term.nonce);
         to.revision(Revision(term.token.0));
         for instant in [until, at] {

@@ -130,6 +130,7 @@ impl Evidence {
             last_seen: seen.at,
             lease,
             is_me,
+            priority: mark.as_ref().and_then(|mark| mark.moves.priority),
         };
         self.last_seen = Some(seen);
         leader
@@ -359,7 +360,8 @@ impl Evidence {
         // Read again, it must not seem that nothing had to be waited for.
         self.extend_own_cool_down(now + left);
         self.refused_wait = Duration::ZERO;
-        let released = Tombstone::Released { by: settings.nonce, left, cause: None, to: None };
+        let by = settings.nonce;
+        let released = Tombstone::Released { by, left, cause: None, to: None, pause: None };
         let tombstone = Some((revision, released));
         self.vacancy = Some(Box::new(Vacancy { tombstone, ..Vacancy::empty(now, false) }));
     }

@@ -36,7 +36,12 @@ pub(super) struct Holding {
     check: bool,
     /// No earlier than this.
     check_from: Instant,
+    /// Whether its work comes to its end, so that nobody need ask it to hand over.
+    drains: bool,
 }
+
+/// A holder states a new pause within this time.
+const STATES_WITHIN: Duration = Duration::from_secs(1);
 
 impl Holding {
     pub fn new(cx: &mut Context, now: Instant, stored: StoredCreate) -> Self {
@@ -60,6 +65,7 @@ impl Holding {
             last_failure: None,
             check: false,
             check_from: now,
+            drains: false,
         };
         for step_down in cx.evidence.step_downs() {
             holding.on_step_down(step_down);
@@ -74,6 +80,7 @@ impl Holding {
             last_seen: now,
             lease: cx.settings.timing.lease(),
             is_me: true,
+            priority: None,
         }));
         holding
     }
@@ -133,6 +140,16 @@ impl Holding {
         }
     }
 
+    /// The pause of the election has changed.
+    pub fn state_soon(&mut self, now: Instant) {
+        self.renew_at = self.renew_at.min(now + STATES_WITHIN);
+    }
+
+    /// The work of the term comes to its end.
+    pub fn drains(&mut self) {
+        self.drains = true;
+    }
+
     /// A hint suggests a read, or hints have begun or ended.
     pub fn read_soon(&mut self) {
         self.check = true;
@@ -169,7 +186,10 @@ impl Holding {
             let left =
                 if self.began { Duration::ZERO } else { self.lead_at.at.saturating_since(now) };
             let life = cx.entry_life(left);
-            cx.write(now, WriteDraft { expected, token, since, life, timeout, wait: None });
+            // One that asked a holder that cools down or drains would be refused.
+            let may_be_asked = self.began && !self.drains;
+            let wait = None;
+            cx.write(now, WriteDraft { expected, token, since, life, timeout, wait, may_be_asked });
             return Next::Stay;
         }
         // After the renewal, which shows as much: reads that fail must not keep renewals from being
@@ -329,6 +349,7 @@ impl Holding {
             last_failure: _, // for people: an expiry and a denial are left alike
             check,
             check_from,
+            drains: _, // only stated
         } = self;
         writer.to.word(3);
         writer.token(*token);

@@ -99,7 +99,7 @@ pub use elector::Elector;
 #[doc(hidden)]
 pub use fingerprint::FingerprintSink;
 pub use health::Health;
-pub use move_types::{Chosen, MoveCall, MoveRole, MoveSettings};
+pub use move_types::{Chosen, MoveCall, MoveRole, MoveSettings, SeenLeader};
 pub use moves::Moves;
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::types::Leader;
 use crate::lock::{CandidateRequest, Nonce, Successor, TakeRequest, Token};
 use crate::time::clock::Instant;
 
@@ -20,8 +21,6 @@ pub struct MoveSettings {
     pub prefer_after: Option<Duration>,
     /// Whether the election is a shard of a set, whose members decide when it moves.
     pub in_set: bool,
-    /// The wall clock at the clock's origin, in milliseconds since the Unix epoch.
-    pub origin_unix_ms: u64,
 }
 
 /// What a candidate is in the election as it decides.
@@ -29,8 +28,27 @@ pub struct MoveSettings {
 pub enum MoveRole {
     /// It leads since this instant.
     Leads(Instant),
-    /// It stands by, and sees the leader of this term.
-    StandsBy(Option<Token>),
+    /// It stands by, and sees this leader.
+    StandsBy(Option<SeenLeader>),
+}
+
+/// The leader that a standby sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenLeader {
+    /// Its term; `None` where it is of another program.
+    pub token: Option<Token>,
+    /// Its priority, as its entry states it.
+    pub priority: Option<u8>,
+}
+
+impl MoveRole {
+    /// A standby, which sees this leader.
+    pub fn standby(leader: Option<&Leader>) -> Self {
+        let leader = leader.filter(|leader| !leader.is_me);
+        Self::StandsBy(
+            leader.map(|leader| SeenLeader { token: leader.token, priority: leader.priority }),
+        )
+    }
 }
 
 /// A roll call to make.

@@ -8,19 +8,15 @@ use std::time::Duration;
 
 use super::move_types::{Chosen, MoveCall, MoveRole, MoveSettings, Reason};
 use super::refusal::{Found, Refusal};
-use crate::lock::{
-    CandidateInfo, CandidateRequest, Nonce, Pause, Role, Standing, Successor, TakeRequest,
-};
+use super::stampede;
+use crate::lock::{CandidateInfo, CandidateRequest, Role, Standing, Successor, TakeRequest};
 use crate::time::clock::Instant;
 
-/// The longest time between two requests to be preferred.
+/// The longest time between two searches for a successor, or two requests to be preferred that
+/// nobody answers.
 const MAX_RETRY: Duration = Duration::from_secs(600);
-/// The least time between two searches of a sick leader for a healthy successor.
-const MIN_SEARCH: Duration = Duration::from_secs(1);
-/// For so many leases a candidate lets another one's request take effect.
-const OVERHEARD: u32 = 4;
-/// For so many leases a leader that got the leadership back hands over to others first.
-const SHUNNED: u32 = 3;
+/// The shortest such time.
+const MIN_RETRY: Duration = Duration::from_secs(1);
 
 /// The moves of one candidate's leadership, and its requests to be preferred.
 #[derive(Debug, Clone)]
@@ -29,23 +25,22 @@ pub struct Moves {
     standing: Standing,
     /// Since when it is ready.
     ready_since: Option<Instant>,
-    pause: Pause,
+    /// When the pause of the election ends.
+    pause_ends: Option<Instant>,
     /// The reason of the roll call that is under way, and since when the term leads.
     calling: Option<(Reason, Instant)>,
     /// The term that is being handed over by an order, which nothing voluntary takes the place of.
     ordered: Option<Instant>,
-    /// The candidate that it handed over to, until another one leads.
-    chosen: Option<Nonce>,
-    /// A successor that did not lead, which voluntary moves skip until then.
-    shunned: Option<(Nonce, Instant)>,
     /// What it was when it asked the leader whose answer is awaited.
     asking: Option<MoveRole>,
-    /// Whether another candidate was heard to ask, since this one was last due.
-    overheard: bool,
+    /// Of a standby: the leader has answered it. Of a leader: one of higher priority has asked.
+    asked: bool,
     role: MoveRole,
+    role_since: Instant,
     /// When to search for a successor, or to ask to be preferred.
     at: Option<Instant>,
     retry: Duration,
+    random: fastrand::Rng,
 }
 
 impl Moves {
@@ -55,32 +50,22 @@ impl Moves {
             settings,
             standing,
             ready_since: (standing == Standing::Ready).then_some(now),
-            pause: Pause::default(),
+            pause_ends: None,
             calling: None,
             ordered: None,
-            chosen: None,
-            shunned: None,
             asking: None,
-            overheard: false,
+            asked: false,
             role: MoveRole::StandsBy(None),
+            role_since: now,
             at: None,
-            retry: settings.lease,
+            retry: Duration::ZERO,
+            random: fastrand::Rng::with_seed(settings.nonce.0),
         }
     }
 
     /// How ready the candidate is.
     pub fn standing(&self) -> Standing {
         self.standing
-    }
-
-    /// The last pause, unless there was none.
-    pub fn pause(&self) -> Option<Pause> {
-        Some(self.pause).filter(|pause| *pause != Pause::default())
-    }
-
-    /// Until when the election is paused, by the wall clock; `None` unless it is at `now`.
-    pub fn paused_until(&self, now: Instant) -> Option<u64> {
-        Some(self.pause.until_unix_ms).filter(|until| *until > self.unix_ms(now))
     }
 
     /// When to call [`advance`](Self::advance) at the latest.
@@ -98,30 +83,15 @@ impl Moves {
         self.plan(now);
     }
 
-    /// Takes in what the candidate is.
-    pub fn set_role(&mut self, now: Instant, role: MoveRole) {
-        if role != self.role {
-            self.role = role;
-            self.overheard = false;
-            match role {
-                // The successor has not acquired the entry, nor has anybody else.
-                MoveRole::Leads(_) => {
-                    let until = now + self.settings.lease.saturating_mul(SHUNNED);
-                    self.shunned = self.chosen.take().map(|to| (to, until)).or(self.shunned);
-                }
-                MoveRole::StandsBy(Some(_)) => self.chosen = None,
-                MoveRole::StandsBy(None) => {}
-            }
-            self.plan(now);
+    /// Takes in what the candidate is, and when the pause of the election ends.
+    pub fn set_role(&mut self, now: Instant, role: MoveRole, pause_ends: Option<Instant>) {
+        if (role, pause_ends) == (self.role, self.pause_ends) {
+            return;
         }
-    }
-
-    /// Pauses voluntary moves, or ends a pause by a time that is past.
-    pub fn set_pause(&mut self, now: Instant, pause: Pause) {
-        let pause = self.bounded(now, pause);
-        // What an operator wants now counts, whatever the clocks of earlier ones showed.
-        let set_unix_ms = pause.set_unix_ms.max(self.pause.set_unix_ms.saturating_add(1));
-        self.pause = Pause { set_unix_ms, ..pause };
+        if role != self.role {
+            (self.role, self.role_since, self.asked) = (role, now, false);
+        }
+        self.pause_ends = pause_ends;
         self.plan(now);
     }
 
@@ -132,11 +102,10 @@ impl Moves {
         }
         self.at = None;
         match self.role {
-            MoveRole::Leads(_) => self.call(Reason::Standing).ok().map(|()| MoveCall::Ready),
-            MoveRole::StandsBy(_) if std::mem::take(&mut self.overheard) => {
-                // The one that asked may have died, or is none of the candidates.
-                self.plan_after(now, self.settings.lease.saturating_mul(OVERHEARD));
-                None
+            MoveRole::Leads(_) => {
+                let is_ready = self.standing == Standing::Ready;
+                let reason = if is_ready { Reason::Preferred } else { Reason::Standing };
+                self.call(reason).ok().map(|()| MoveCall::Ready)
             }
             MoveRole::StandsBy(_) => {
                 self.asking = Some(self.role);
@@ -152,10 +121,14 @@ impl Moves {
         self.call(Reason::Requested(to))
     }
 
-    /// Another candidate asks to be preferred. `Ok`: likewise.
+    /// Another candidate asks to be preferred. `Ok`: a roll call is to be made. It asks once: a
+    /// leader that cannot follow at once searches by itself.
     pub fn prefer(&mut self, now: Instant, priority: u8) -> Result<(), Refusal> {
         if priority <= self.settings.priority {
             return Err(Refusal::NotPreferred(self.settings.priority));
+        }
+        if !std::mem::replace(&mut self.asked, true) {
+            self.plan(now);
         }
         self.check_voluntary(now)?;
         self.call(Reason::Preferred)
@@ -167,10 +140,14 @@ impl Moves {
         self.call(Reason::Taken(request))
     }
 
-    /// A candidate of this priority was heard to ask the leader: one of lower priority asks later,
-    /// unless it sees another leader first.
-    pub fn overheard(&mut self, priority: u8) {
-        self.overheard |= priority >= self.settings.priority;
+    /// The same where the request itself shows that the member is ready: no roll call is made.
+    pub fn take_at_once(&mut self, now: Instant, request: &TakeRequest) -> Result<Chosen, Refusal> {
+        self.check_voluntary(now)?;
+        if self.calling.is_some() {
+            return Err(Refusal::Busy);
+        }
+        let identity = Arc::clone(&request.identity);
+        Ok(Chosen { nonce: request.by, identity, has_sampled_hints: false })
     }
 
     /// Who may answer to [`MoveCall::Ready`].
@@ -184,47 +161,55 @@ impl Moves {
 
     /// Takes the answers to [`MoveCall::Ready`]: to whom the leader hands over.
     pub fn on_roll(&mut self, now: Instant, answers: &[CandidateInfo]) -> Result<Chosen, Refusal> {
-        self.learn_pause(now, answers);
         let Some((reason, since)) = self.calling.take() else { return Err(Refusal::NotLeading) };
         if self.role != MoveRole::Leads(since) {
             return Err(Refusal::NotLeading); // another term, or none
         }
         let chosen = self.choose(now, &reason, answers);
-        self.chosen = chosen.as_ref().map(|chosen| chosen.nonce).ok().or(self.chosen);
-        if chosen.is_ok() && !reason.is_voluntary() {
-            self.ordered = Some(since);
-            self.plan(now);
-        }
-        if chosen.is_err() && reason == Reason::Standing {
-            self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+        match (&chosen, reason) {
+            (Ok(_), Reason::Requested(_)) => {
+                self.ordered = Some(since);
+                self.plan(now);
+            }
+            (Ok(_), _) => self.at = None, // the term ends, though its work may drain
+            (Err(_), reason) => self.search_again(now, &reason),
         }
         chosen
     }
 
     /// The roll call of [`MoveCall::Ready`] failed.
     pub fn on_roll_failed(&mut self, now: Instant) {
-        if self.calling.take().is_some_and(|(reason, _)| reason == Reason::Standing) {
-            self.plan_after(now, self.settings.lease.max(MIN_SEARCH));
+        if let Some((reason, _)) = self.calling.take() {
+            self.search_again(now, &reason);
+        }
+    }
+
+    /// A search by the leader itself has found nobody: the next ones are ever further apart, as
+    /// each calls the whole fleet.
+    fn search_again(&mut self, now: Instant, reason: &Reason) {
+        if matches!(reason, Reason::Standing | Reason::Preferred) {
+            let again = now + self.next_retry();
+            self.at = self.due(now).map(|due| due.max(again));
         }
     }
 
     /// Takes the answers to [`MoveCall::Leader`].
     pub fn on_answer(&mut self, now: Instant, answers: &[CandidateInfo]) {
-        self.learn_pause(now, answers);
         if self.asking.take() != Some(self.role) {
             return; // of another leader than it sees now
         }
-        let leader = answers.iter().find(|info| info.handover.is_some());
-        let settled = leader.is_some_and(|leader| leader.priority >= self.settings.priority);
-        self.at = None;
-        if settled {
-            return; // until another one leads
-        }
-        self.retry = match leader {
-            Some(_) => self.settings.lease,
-            None => self.retry.saturating_mul(2).min(MAX_RETRY), // it understands no requests, or is gone
-        };
-        self.plan_after(now, self.retry);
+        // What it refuses, it refuses to all that would ask: it has been told once.
+        self.asked = answers.iter().any(|info| info.handover.is_some());
+        // Else it understands no requests, or is gone.
+        let again = now + self.next_retry().mul_f64(0.5 + self.random.f64());
+        self.at = self.due(now).map(|due| due.max(again));
+    }
+
+    /// The time until the next try. Each is twice as long as the one before.
+    fn next_retry(&mut self) -> Duration {
+        let retry = self.retry.max(self.settings.lease).max(MIN_RETRY);
+        self.retry = retry.saturating_mul(2).min(MAX_RETRY);
+        retry
     }
 
     fn call(&mut self, reason: Reason) -> Result<(), Refusal> {
@@ -239,7 +224,9 @@ impl Moves {
 
     fn check_voluntary(&self, now: Instant) -> Result<(), Refusal> {
         match self.role {
-            MoveRole::Leads(_) if self.paused_until(now).is_some() => Err(Refusal::Paused),
+            MoveRole::Leads(_) if self.pause_ends.is_some_and(|ends| now < ends) => {
+                Err(Refusal::Paused)
+            }
             MoveRole::Leads(since) if self.ordered == Some(since) => Err(Refusal::Busy),
             MoveRole::Leads(since) if now < since + self.settings.lease => Err(Refusal::TooSoon),
             MoveRole::Leads(_) => Ok(()),
@@ -254,7 +241,7 @@ impl Moves {
         answers: &[CandidateInfo],
     ) -> Result<Chosen, Refusal> {
         if reason.is_voluntary() {
-            self.check_voluntary(now)?; // the answers may state a pause
+            self.check_voluntary(now)?; // a pause may have begun
         }
         let wanted = |info: &&CandidateInfo| {
             let included = match reason {
@@ -265,8 +252,6 @@ impl Moves {
             };
             included && info.nonce != self.settings.nonce && info.role == Role::Standby
         };
-        let shunned = self.shunned.filter(|(_, until)| reason.is_voluntary() && now < *until);
-        let is_shunned = |info: &&CandidateInfo| shunned.is_some_and(|(to, _)| to == info.nonce);
         let may_lead = |info: &&CandidateInfo| match (reason, info.standing) {
             (Reason::Standing, standing) => standing < self.standing,
             // One that stands aside leads next only where it was named.
@@ -276,7 +261,7 @@ impl Moves {
         let best = answers
             .iter()
             .filter(wanted)
-            .filter(|info| may_lead(info) && !is_shunned(info))
+            .filter(may_lead)
             .max_by_key(|info| (info.standing == Standing::Ready, info.priority, info.nonce.0));
         match best {
             Some(info) => Ok(Chosen {
@@ -288,57 +273,35 @@ impl Moves {
         }
     }
 
-    /// Each candidate remembers a pause, for those that began later.
-    fn learn_pause(&mut self, now: Instant, answers: &[CandidateInfo]) {
-        let latest = answers.iter().filter_map(|info| info.pause).max();
-        let latest = latest.map(|pause| self.bounded(now, pause));
-        self.pause = latest.unwrap_or_default().max(self.pause);
-    }
-
-    fn bounded(&self, now: Instant, pause: Pause) -> Pause {
-        let bound = self.unix_ms(now + Pause::MAX);
-        Pause {
-            set_unix_ms: pause.set_unix_ms.min(bound),
-            until_unix_ms: pause.until_unix_ms.min(bound),
-        }
-    }
-
     /// When something voluntary is due, as of what is known now.
     fn plan(&mut self, now: Instant) {
-        self.retry = self.settings.lease;
-        self.plan_after(now, Duration::ZERO);
+        self.retry = Duration::ZERO;
+        self.at = self.due(now);
     }
 
-    /// The same, no sooner than after `delay`.
-    fn plan_after(&mut self, now: Instant, delay: Duration) {
+    fn due(&mut self, now: Instant) -> Option<Instant> {
         let lease = self.settings.lease;
-        let due = match (self.role, self.settings.prefer_after, self.ready_since) {
-            (MoveRole::Leads(since), ..) if self.ordered == Some(since) => None,
+        let pause_ends = self.pause_ends.unwrap_or(now);
+        match self.role {
+            MoveRole::Leads(since) if self.ordered == Some(since) => None,
             // The members of a set give away what they lead, one after the other.
-            (MoveRole::Leads(_), ..) if self.settings.in_set => None,
-            (MoveRole::Leads(since), ..) if self.standing != Standing::Ready => Some(since + lease),
-            // Of a term without a token the holder understands no requests.
-            (MoveRole::StandsBy(Some(_)), Some(after), Some(ready_since)) => {
-                Some((ready_since + after).max(now + self.own_delay()))
+            MoveRole::Leads(_) if self.settings.in_set => None,
+            MoveRole::Leads(since) if self.standing != Standing::Ready || self.asked => {
+                Some((since + lease).max(pause_ends))
             }
-            _ => None,
-        };
-        let pause_ends = self
-            .paused_until(now)
-            .map(|until| now + Duration::from_millis(until.saturating_sub(self.unix_ms(now))));
-        self.at = due.map(|at| at.max(now + delay).max(pause_ends.unwrap_or(at)));
-    }
-
-    /// Spreads the requests of many candidates, so that most hear one of higher priority first.
-    fn own_delay(&self) -> Duration {
-        let below = f64::from(u8::MAX - self.settings.priority);
-        let own = f64::from(u8::try_from(self.settings.nonce.0 % 256).unwrap_or(0)) / 256.0;
-        self.settings.lease / 4 + (self.settings.lease / 2).mul_f64((below + own) / 256.0)
-    }
-
-    fn unix_ms(&self, now: Instant) -> u64 {
-        let since_origin = u64::try_from(now.since_origin().as_millis()).unwrap_or(u64::MAX);
-        self.settings.origin_unix_ms.saturating_add(since_origin)
+            MoveRole::Leads(_) => None,
+            MoveRole::StandsBy(leader) => {
+                // One that states no priority cannot follow, or understands no requests.
+                let is_lower = leader?.priority? < self.settings.priority;
+                let ready_for = self.ready_since? + self.settings.prefer_after?;
+                let from = (self.role_since + lease).max(ready_for);
+                let from = from.max(pause_ends).max(now);
+                // Thousands may be of higher priority: most draw a late moment, and see the leader
+                // move upon the request of one that drew an early one.
+                let spread = stampede::truncated_exponential(lease, self.random.f64());
+                (is_lower && !self.asked).then_some(from + spread)
+            }
+        }
     }
 }
 

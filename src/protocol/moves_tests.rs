@@ -1,10 +1,9 @@
 use super::*;
-use crate::lock::{HandoverAnswer, Token};
+use crate::lock::{HandoverAnswer, Nonce, Token};
+use crate::protocol::SeenLeader;
 
 const LEASE: Duration = Duration::from_secs(10);
 const ME: Nonce = Nonce(1);
-/// What the wall clock shows when a scenario begins.
-const WALL_MS: u64 = 1_700_000_000_000;
 
 fn at(secs: f64) -> Instant {
     Instant::from_origin(Duration::from_secs_f64(secs))
@@ -12,20 +11,19 @@ fn at(secs: f64) -> Instant {
 
 fn settings(priority: u8) -> MoveSettings {
     let prefer_after = Some(Duration::from_secs(30));
-    MoveSettings {
-        nonce: ME,
-        priority,
-        lease: LEASE,
-        prefer_after,
-        in_set: false,
-        origin_unix_ms: WALL_MS,
-    }
+    MoveSettings { nonce: ME, priority, lease: LEASE, prefer_after, in_set: false }
 }
 
-/// Of priority 5, which stands by beside the leader of this term from the begin.
+/// Beside the leader of this term, which is of this priority as far as it states one.
+fn beside(token: u64, priority: impl Into<Option<u8>>) -> MoveRole {
+    let (token, priority) = (Some(Token(token)), priority.into());
+    MoveRole::StandsBy(Some(SeenLeader { token, priority }))
+}
+
+/// Of priority 5, which stands by beside the leader of this term, of priority 4, from the start.
 fn standby(token: u64) -> Moves {
     let mut moves = Moves::new(settings(5), at(0.0), Standing::Ready);
-    moves.set_role(at(0.0), MoveRole::StandsBy(Some(Token(token))));
+    moves.set_role(at(0.0), beside(token, 4), None);
     moves
 }
 
@@ -55,75 +53,18 @@ fn a_roll_call_in_the_place_of_a_question_leaves_no_answer_awaited() {
     let mut moves = standby(1);
     let (asked, _) = next(&mut moves).expect("it asks");
     let led = asked + Duration::from_secs(1);
-    moves.set_role(led, MoveRole::Leads(led));
+    moves.set_role(led, MoveRole::Leads(led), None);
     assert_eq!(moves.request(Successor::Any), Ok(()));
-    moves.set_role(led + LEASE, MoveRole::StandsBy(Some(Token(2))));
+    moves.set_role(led + LEASE, beside(2, 4), None);
     assert_eq!(moves.on_roll(led + LEASE, &[other(2, 0)]), Err(Refusal::NotLeading));
     assert!(next(&mut moves).is_some_and(|(_, call)| matches!(call, MoveCall::Leader(_))));
-}
-
-#[test]
-fn answers_that_come_after_the_term_still_state_a_pause() {
-    let mut moves = Moves::new(settings(5), at(0.0), Standing::Sick);
-    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
-    let (due, _) = next(&mut moves).expect("it searches");
-    moves.set_role(due, MoveRole::StandsBy(None));
-    let until_unix_ms = WALL_MS + 600_000;
-    let pause = Some(Pause { set_unix_ms: WALL_MS, until_unix_ms });
-    let answer = CandidateInfo { pause, ..other(2, 0) };
-    assert_eq!(moves.on_roll(due, &[answer]), Err(Refusal::NotLeading));
-    assert_eq!(moves.paused_until(due), Some(until_unix_ms));
-}
-
-/// One that answers, and cannot write, must not cost the election a lease each time.
-#[test]
-fn a_successor_that_did_not_lead_is_left_out_for_a_while() {
-    let mut moves = Moves::new(settings(5), at(0.0), Standing::Sick);
-    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
-    let answers = [other(2, 9), other(3, 0)];
-    let (due, _) = next(&mut moves).expect("it searches");
-    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
-    moves.set_role(due, MoveRole::StandsBy(None));
-    let again = due + LEASE;
-    moves.set_role(again, MoveRole::Leads(again));
-    let (due, _) = next(&mut moves).expect("it searches");
-    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(3)));
-    // An order still may.
-    assert_eq!(moves.request(Successor::Identity("c2".into())), Ok(()));
-    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
-    // Another one led meanwhile, perhaps this one, or a few leases have passed: it may again.
-    moves.set_role(due, MoveRole::StandsBy(Some(Token(7))));
-    let again = due + LEASE * 3;
-    moves.set_role(again, MoveRole::Leads(again));
-    let (due, _) = next(&mut moves).expect("it searches");
-    assert_eq!(moves.on_roll(due, &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
-}
-
-#[test]
-fn one_that_overhears_another_asks_later() {
-    for (priority, waits) in [(4, false), (5, true), (9, true)] {
-        let mut moves = standby(1);
-        let due = moves.next_wake().expect("it is to ask");
-        moves.overheard(priority);
-        let (asked, _) = next(&mut moves).expect("it asks");
-        let expected = if waits { due + LEASE * 4 } else { due };
-        assert_eq!(asked, expected, "beside one of priority {priority}");
-    }
-}
-
-#[test]
-fn one_that_sees_another_leader_asks_it_whatever_it_overheard_before() {
-    let mut moves = standby(1);
-    moves.overheard(9);
-    moves.set_role(at(40.0), MoveRole::StandsBy(Some(Token(2))));
-    assert!(next(&mut moves).is_some_and(|(asked, _)| asked <= at(40.0) + LEASE));
 }
 
 #[test]
 fn the_answer_of_an_earlier_leader_settles_nothing() {
     let mut moves = standby(1);
     let (asked, _) = next(&mut moves).expect("it asks");
-    moves.set_role(asked, MoveRole::StandsBy(Some(Token(2))));
+    moves.set_role(asked, beside(2, 4), None);
     moves.on_answer(asked, &[leader(9)]);
     assert!(next(&mut moves).is_some());
 }
@@ -131,7 +72,7 @@ fn the_answer_of_an_earlier_leader_settles_nothing() {
 #[test]
 fn handovers_that_fail_do_not_keep_a_sick_leader_from_its_search() {
     let mut moves = Moves::new(settings(5), at(0.0), Standing::Sick);
-    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
+    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)), None);
     for secs in [3.0, 6.0, 9.0] {
         assert_eq!(moves.request("nobody".into()), Ok(()));
         assert!(moves.on_roll(at(secs), &[other(2, 0)]).is_err());
@@ -145,7 +86,7 @@ fn handovers_that_fail_do_not_keep_a_sick_leader_from_its_search() {
 #[test]
 fn nothing_voluntary_takes_the_place_of_an_order() {
     let mut moves = Moves::new(settings(5), at(0.0), Standing::Ready);
-    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
+    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)), None);
     assert_eq!(moves.request("c2".into()), Ok(()));
     let answers = [other(2, 0), other(3, 9)];
     assert_eq!(moves.on_roll(at(20.0), &answers).map(|chosen| chosen.nonce), Ok(Nonce(2)));
@@ -155,33 +96,15 @@ fn nothing_voluntary_takes_the_place_of_an_order() {
     assert_eq!(moves.request("c3".into()), Ok(()));
     assert_eq!(moves.on_roll(at(23.0), &answers).map(|chosen| chosen.nonce), Ok(Nonce(3)));
     // It leads again.
-    moves.set_role(at(30.0), MoveRole::StandsBy(None));
-    moves.set_role(at(40.0), MoveRole::Leads(at(40.0)));
+    moves.set_role(at(30.0), MoveRole::StandsBy(None), None);
+    moves.set_role(at(40.0), MoveRole::Leads(at(40.0)), None);
     assert_eq!(next(&mut moves), Some((at(50.0), MoveCall::Ready)));
 }
 
-/// Else none that comes later would be known to be later.
-#[test]
-fn a_pause_from_the_far_future_gives_way_to_a_later_one() {
-    let far = Pause { set_unix_ms: u64::MAX, until_unix_ms: u64::MAX };
-    let mut moves = standby(1);
-    moves.set_pause(at(1.0), far);
-    let first = moves.pause().expect("it is known");
-    moves.set_pause(at(2.0), Pause { set_unix_ms: WALL_MS, until_unix_ms: 0 });
-    let second = moves.pause().expect("it is known");
-    assert!(second > first && moves.paused_until(at(2.0)).is_none(), "{second:?}");
-    let mut newcomer = Moves::new(settings(5), at(0.0), Standing::Ready);
-    for pauses in [[first, second], [second, first]] {
-        let answers = pauses.map(|pause| CandidateInfo { pause: Some(pause), ..other(2, 0) });
-        newcomer.on_answer(at(3.0), &answers);
-        assert_eq!(newcomer.paused_until(at(3.0)), None);
-    }
-}
-
-/// Of priority 5, which leads from the begin and is this ready.
+/// Of priority 5, which leads from the start and is this ready.
 fn leading(standing: Standing) -> Moves {
     let mut moves = Moves::new(settings(5), at(0.0), standing);
-    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)));
+    moves.set_role(at(0.0), MoveRole::Leads(at(0.0)), None);
     moves
 }
 
@@ -201,8 +124,8 @@ fn ordered(to: impl Into<Successor>, answers: &[CandidateInfo]) -> Result<u64, R
     chosen(&mut moves, 1.0, answers)
 }
 
-fn until(secs: u64) -> Pause {
-    Pause { set_unix_ms: WALL_MS, until_unix_ms: WALL_MS + secs * 1000 }
+fn until(secs: f64) -> Option<Instant> {
+    Some(at(secs))
 }
 
 #[test]
@@ -219,8 +142,8 @@ fn only_a_leader_hands_over_and_prepares_one_handover_at_a_time() {
     moves.on_roll_failed(at(20.0));
     assert_eq!(moves.request(Successor::Any), Ok(()));
     // Another term than the one that was to be handed over.
-    moves.set_role(at(21.0), MoveRole::StandsBy(None));
-    moves.set_role(at(22.0), MoveRole::Leads(at(22.0)));
+    moves.set_role(at(21.0), MoveRole::StandsBy(None), None);
+    moves.set_role(at(22.0), MoveRole::Leads(at(22.0)), None);
     assert_eq!(chosen(&mut moves, 23.0, &[other(2, 9)]), Err(Refusal::NotLeading));
     assert_eq!(moves.request(Successor::Any), Ok(()));
 }
@@ -273,9 +196,9 @@ fn a_leader_that_is_not_ready_searches_a_readier_one_once_its_term_has_lasted_a_
     assert!(chosen(&mut moves, 11.0, &[of(Standing::Sick, 4, 9)]).is_err());
     assert_eq!(next(&mut moves), Some((at(21.0), MoveCall::Ready)), "again after a lease");
     moves.on_roll_failed(at(22.0));
-    assert_eq!(next(&mut moves), Some((at(32.0), MoveCall::Ready)));
-    moves.set_standing(at(32.5), Standing::Ready);
-    assert!(chosen(&mut moves, 33.0, &[other(3, 0)]).is_err(), "it has recovered");
+    assert_eq!(next(&mut moves), Some((at(42.0), MoveCall::Ready)));
+    moves.set_standing(at(42.5), Standing::Ready);
+    assert!(chosen(&mut moves, 43.0, &[other(3, 0)]).is_err(), "it has recovered");
     assert_eq!(moves.next_wake(), None);
 
     let mut moves = leading(Standing::Aside);
@@ -286,6 +209,24 @@ fn a_leader_that_is_not_ready_searches_a_readier_one_once_its_term_has_lasted_a_
     assert_eq!(moves.next_wake(), None);
     moves.set_standing(at(500.0), Standing::Sick);
     assert_eq!(next(&mut moves), Some((at(500.0), MoveCall::Ready)));
+}
+
+/// Each search calls the whole fleet.
+#[test]
+fn searches_that_find_nobody_are_ever_further_apart() {
+    let mut moves = leading(Standing::Sick);
+    let mut gap = LEASE;
+    let (mut at, _) = next(&mut moves).expect("it searches");
+    for _ in 0..12 {
+        assert!(moves.on_roll(at, &[]).is_err());
+        let (again, _) = next(&mut moves).expect("it searches again");
+        assert_eq!(again, at + gap);
+        (at, gap) = (again, (gap * 2).min(MAX_RETRY));
+    }
+    // What changes begins anew.
+    moves.on_roll_failed(at);
+    moves.set_standing(at, Standing::Aside);
+    assert_eq!(next(&mut moves), Some((at, MoveCall::Ready)));
 }
 
 #[test]
@@ -300,43 +241,44 @@ fn a_leader_gives_way_to_a_higher_priority_once_its_term_has_lasted_a_lease() {
     assert!(chosen(&mut moves, 13.0, &[other(2, 5), aside]).is_err(), "none is preferred");
 }
 
+/// So that no candidate need ask twice.
+#[test]
+fn a_leader_that_was_asked_too_soon_searches_by_itself() {
+    let mut moves = leading(Standing::Ready);
+    assert_eq!(moves.next_wake(), None);
+    assert_eq!(moves.prefer(at(2.0), 6), Err(Refusal::TooSoon));
+    assert_eq!(next(&mut moves), Some((at(10.0), MoveCall::Ready)));
+    moves.on_roll_failed(at(11.0));
+    assert_eq!(next(&mut moves), Some((at(21.0), MoveCall::Ready)));
+    assert_eq!(moves.wanted(), Successor::Any);
+    assert_eq!(chosen(&mut moves, 22.0, &[other(2, 5), other(3, 6)]), Ok(3));
+    assert_eq!(moves.next_wake(), None, "its work drains");
+
+    let mut moves = leading(Standing::Ready);
+    moves.set_role(at(1.0), MoveRole::Leads(at(0.0)), until(60.0));
+    assert_eq!(moves.prefer(at(20.0), 6), Err(Refusal::Paused));
+    assert_eq!(next(&mut moves), Some((at(60.0), MoveCall::Ready)));
+}
+
 #[test]
 fn a_pause_forbids_what_nobody_ordered() {
+    let pauses = |moves: &mut Moves, now: f64, pause_ends: Option<Instant>| {
+        moves.set_role(at(now), MoveRole::Leads(at(0.0)), pause_ends);
+    };
     let mut moves = leading(Standing::Sick);
-    moves.set_pause(at(1.0), until(60));
-    assert_eq!(moves.paused_until(at(59.0)), Some(WALL_MS + 60_000));
+    pauses(&mut moves, 1.0, until(60.0));
     assert_eq!(moves.prefer(at(20.0), 9), Err(Refusal::Paused));
     assert_eq!(moves.next_wake(), Some(at(60.0)), "it searches when the pause is over");
     assert_eq!(moves.request(Successor::Any), Ok(()));
     assert_eq!(chosen(&mut moves, 20.0, &[other(2, 0)]), Ok(2), "an order");
 
     let mut moves = leading(Standing::Sick);
-    moves.set_pause(at(1.0), until(60));
-    moves.set_pause(at(2.0), Pause { set_unix_ms: 0, until_unix_ms: 0 });
-    assert_eq!(moves.paused_until(at(3.0)), None);
+    pauses(&mut moves, 1.0, until(60.0));
+    pauses(&mut moves, 2.0, None);
     assert_eq!(next(&mut moves), Some((at(10.0), MoveCall::Ready)), "the pause was ended");
-    let answer = CandidateInfo { pause: Some(until(60)), ..other(2, 0) };
-    let later = Pause { set_unix_ms: WALL_MS + 10_000, ..until(90) };
-    assert_eq!(chosen(&mut moves, 11.0, &[answer]), Ok(2), "an earlier pause has no effect");
-    moves.set_role(at(12.0), MoveRole::StandsBy(None));
-    moves.set_role(at(13.0), MoveRole::Leads(at(13.0)));
-    assert_eq!(next(&mut moves), Some((at(23.0), MoveCall::Ready)));
-    let answer = CandidateInfo { pause: Some(later), ..other(2, 0) };
-    assert_eq!(chosen(&mut moves, 24.0, &[answer]), Err(Refusal::Paused), "a later one has");
-    assert_eq!(moves.pause(), Some(later));
+    pauses(&mut moves, 10.5, until(90.0));
+    assert_eq!(chosen(&mut moves, 11.0, &[other(2, 0)]), Err(Refusal::Paused));
     assert_eq!(next(&mut moves), Some((at(90.0), MoveCall::Ready)));
-}
-
-#[test]
-fn a_pause_lasts_for_a_day_at_the_most() {
-    let day = WALL_MS + 24 * 3600 * 1000;
-    let mut moves = standby(1);
-    moves.set_pause(at(0.0), until(u64::from(u32::MAX)));
-    assert_eq!(moves.paused_until(at(0.0)), Some(day));
-    let far = Pause { set_unix_ms: u64::MAX, until_unix_ms: u64::MAX };
-    let mut moves = standby(1);
-    moves.on_answer(at(0.0), &[CandidateInfo { pause: Some(far), ..other(2, 0) }]);
-    assert_eq!(moves.paused_until(at(0.0)), Some(day));
 }
 
 #[test]
@@ -351,17 +293,66 @@ fn a_candidate_asks_each_leader_of_a_lower_priority_until_it_answers_once() {
     let mut asked = asked;
     for _ in 0..12 {
         moves.on_answer(asked, &[other(2, 9)]);
-        waited = (waited * 2).min(Duration::from_secs(600));
         let (again, _) = next(&mut moves).expect("it asks again");
-        assert_eq!(again, asked + waited);
+        assert!(again >= asked + waited / 2 && again < asked + waited * 3 / 2, "{waited:?}");
+        waited = (waited * 2).min(Duration::from_secs(600));
         asked = again;
     }
     moves.on_answer(asked, &[leader(4)]);
-    assert_eq!(next(&mut moves).map(|(again, _)| again), Some(asked + LEASE), "refused for now");
-    moves.on_answer(asked, &[leader(5)]);
-    assert_eq!(moves.next_wake(), None, "settled");
-    moves.set_role(asked, MoveRole::StandsBy(Some(Token(2))));
-    assert!(moves.next_wake().is_some_and(|at| at <= asked + LEASE), "another leader");
+    assert_eq!(moves.next_wake(), None, "whatever it answers");
+    moves.set_role(asked, beside(2, 4), None);
+    assert!(moves.next_wake().is_some_and(|at| at > asked + LEASE), "another leader");
+}
+
+/// One that cools down or drains states no priority; nor does one of an earlier version.
+#[test]
+fn only_a_leader_that_states_a_lower_priority_is_asked() {
+    for (priority, asks) in [(None, false), (Some(4), true), (Some(5), false), (Some(9), false)] {
+        let mut moves = Moves::new(settings(5), at(0.0), Standing::Ready);
+        moves.set_role(at(50.0), beside(1, priority), None);
+        assert_eq!(moves.next_wake().is_some(), asks, "beside one of priority {priority:?}");
+    }
+    let mut moves = Moves::new(settings(5), at(0.0), Standing::Ready);
+    moves.set_role(at(50.0), beside(1, None), None);
+    moves.set_role(at(90.0), beside(1, 4), None);
+    let due = moves.next_wake().expect("it asks");
+    assert!(due >= at(100.0) && due <= at(110.0), "a lease from when it may: {due:?}");
+    moves.set_role(at(95.0), beside(1, None), None);
+    assert_eq!(moves.next_wake(), None, "it drains");
+}
+
+#[test]
+fn nobody_asks_in_a_pause() {
+    let mut moves = standby(1);
+    moves.set_role(at(1.0), beside(1, 4), until(600.0));
+    let due = moves.next_wake().expect("it asks when the pause is over");
+    assert!(due >= at(600.0) && due <= at(600.0) + LEASE, "{due:?}");
+    moves.set_role(at(50.0), beside(1, 4), None);
+    let due = moves.next_wake().expect("it asks sooner");
+    assert!(due >= at(50.0) && due <= at(50.0) + LEASE, "{due:?}");
+}
+
+/// How many of a fleet ask before all see the leader move, `seen` after the first request.
+fn asks_of(fleet: u64, seen: Duration) -> usize {
+    let candidate = |nonce| {
+        let own = MoveSettings { nonce: Nonce(nonce), ..settings(5) };
+        let mut moves = Moves::new(own, at(0.0), Standing::Ready);
+        moves.set_role(at(100.0), beside(1, 4), None);
+        moves.next_wake().expect("it asks")
+    };
+    let mut asks: Vec<Instant> = (0..fleet).map(candidate).collect();
+    asks.sort_unstable();
+    let settled = asks[0] + seen;
+    asks.iter().take_while(|ask| **ask <= settled).count()
+}
+
+/// A request goes to the whole fleet, so 5,000 of them are 25 million deliveries.
+#[test]
+fn few_of_thousands_ask_a_new_leader() {
+    for fleet in [1, 10, 100, 1_000, 10_000] {
+        let asks = asks_of(fleet, Duration::from_millis(1_500));
+        assert!(asks <= 12, "{asks} of {fleet} ask");
+    }
 }
 
 #[test]
@@ -370,12 +361,13 @@ fn only_a_candidate_that_has_been_ready_for_so_long_asks() {
     moves.set_standing(at(5.0), Standing::Sick);
     assert_eq!(moves.next_wake(), None);
     moves.set_standing(at(50.0), Standing::Ready);
-    assert_eq!(moves.next_wake(), Some(at(80.0)));
-    moves.set_role(at(51.0), MoveRole::StandsBy(None));
+    let due = moves.next_wake().expect("it asks");
+    assert!(due >= at(80.0) && due <= at(80.0) + LEASE, "{due:?}");
+    moves.set_role(at(51.0), MoveRole::StandsBy(None), None);
     assert_eq!(moves.next_wake(), None, "nobody would understand it");
     let never = MoveSettings { prefer_after: None, ..settings(5) };
     let mut moves = Moves::new(never, at(0.0), Standing::Ready);
-    moves.set_role(at(0.0), MoveRole::StandsBy(Some(Token(1))));
+    moves.set_role(at(0.0), beside(1, 4), None);
     assert_eq!(moves.next_wake(), None);
 }
 

@@ -51,6 +51,8 @@ pub(super) struct WriteDraft {
     pub timeout: Duration,
     /// For a create: its cool-down.
     pub wait: Option<CoolDownWait>,
+    /// Whether candidates of higher priority may ask the writer to hand over.
+    pub may_be_asked: bool,
 }
 
 /// Requests to the lock: at most one at a time.

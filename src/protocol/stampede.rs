@@ -25,7 +25,7 @@ const MIN_WINDOW_OF_FEW: Duration = Duration::from_millis(24);
 const PRIORITY_PART: u32 = 4;
 
 /// (T/λ)·ln(u·(e^λ − 1) + 1) for a window T and a uniform u in [0, 1).
-fn truncated_exponential(window: Duration, uniform: f64) -> Duration {
+pub(super) fn truncated_exponential(window: Duration, uniform: f64) -> Duration {
     window.mul_f64(((uniform * LAMBDA.exp_m1()).ln_1p() / LAMBDA).clamp(0.0, 1.0))
 }
 

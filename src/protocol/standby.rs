@@ -411,8 +411,6 @@ fn acquire(cx: &mut Context, now: Instant, expected: Option<Revision>) {
     let wait = cx.evidence.wait(now, expected, &cx.settings, &cx.capabilities);
     let life = cx.entry_life(wait.left(now));
     let timeout = cx.settings.timing.request_timeout();
-    cx.write(
-        now,
-        WriteDraft { expected, token: None, since: now, life, timeout, wait: Some(wait) },
-    );
+    let (token, wait, may_be_asked) = (None, Some(wait), false);
+    cx.write(now, WriteDraft { expected, token, since: now, life, timeout, wait, may_be_asked });
 }

@@ -154,7 +154,8 @@ impl SteppingDown {
             }
             (Step::Release, Some(expected), _) => {
                 let (by, cause, to) = (cx.settings.nonce, self.cause.as_str(), self.to);
-                cx.release(now, Release { expected, by, left, cause, to, timeout });
+                let pause = cx.pause(now);
+                cx.release(now, Release { expected, by, left, cause, to, pause, timeout });
             }
             (Step::Verify | Step::Release, ..) => cx.read(now, timeout),
             (Step::Done, ..) => return self.done(cx, now),

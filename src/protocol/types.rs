@@ -8,7 +8,7 @@ use super::backoff::{Backoff, BackoffPolicy};
 use super::cool_down::CoolDown;
 use crate::lock::Advertisement;
 use crate::lock::{
-    Capabilities, Hint, LockErrorKind, Nonce, Reading, Request, Revision, Standing, Token,
+    Capabilities, Hint, LockErrorKind, Nonce, Pause, Reading, Request, Revision, Standing, Token,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::Timing;
@@ -33,6 +33,9 @@ pub struct Settings {
     pub takeover_delay: Duration,
     /// Among candidates that wake together the one with the higher priority acquires first.
     pub priority: u8,
+    /// Where it runs, which its entries state.
+    #[cfg_attr(feature = "_history", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub site: Option<Arc<str>>,
     /// Whether Choria's candidates take part in the same election.
     pub with_choria: bool,
     /// Whether to acquire the entry at all, or only to watch.
@@ -62,6 +65,7 @@ impl Settings {
             backoff: Box::new(Backoff::FIVE_SEC),
             takeover_delay: Duration::ZERO,
             priority: 0,
+            site: None,
             with_choria: false,
             eligible: true,
             standing: Standing::Ready,
@@ -166,6 +170,11 @@ pub enum Event {
     Capabilities(Capabilities),
     /// This candidate can be reached elsewhere. Its next write states it.
     Advertise(Arc<Advertisement>),
+    /// An operator pauses the election, or ends a pause. The holder states it within a second.
+    Pause(Pause),
+    /// The work of the term drains: the next write states no priority, so that nobody asks to be
+    /// preferred.
+    Drains,
 }
 
 /// The outcome of a request.
@@ -359,6 +368,8 @@ pub struct Leader {
     pub lease: Duration,
     /// Whether it is this very candidate.
     pub is_me: bool,
+    /// The priority that its last write states, if it may be asked to hand over.
+    pub(crate) priority: Option<u8>,
 }
 
 impl Leader {

@@ -142,7 +142,7 @@ impl Vacancy {
         writer.each(tombstone, |writer, (revision, kind)| {
             writer.revision(revision);
             writer.to.word(match kind {
-                Tombstone::Released { by, left, cause: _, to: _ } => {
+                Tombstone::Released { by, left, cause: _, to: _, pause: _ } => {
                     FingerprintWriter::nanos(*left) << 1 | u64::from(*by == Nonce::NOBODY)
                 }
                 Tombstone::Expired => u64::MAX,

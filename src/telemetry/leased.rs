@@ -170,6 +170,7 @@ mod tests {
             last_seen: Instant::ORIGIN,
             lease: SECOND,
             is_me,
+            priority: None,
         };
         let at = |ms| Instant::ORIGIN + Duration::from_millis(ms);
         let seen = recorded(|leased, labels| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Lock, Mark, Nonce, Reading, Record, Release, Tombstone, Write, WriteId,
+    Content, Lock, Mark, MoveInfo, Nonce, Reading, Record, Release, Tombstone, Write, WriteId,
 };
 use incumbent::protocol::CRASHED;
 use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe};
@@ -89,7 +89,13 @@ pub async fn the_cause_and_the_successor_of_a_release_are_read_back<S: Service>(
     let write = WriteId { nonce: by, number: 1 };
     let entry = Write {
         identity: "crashes".into(),
-        mark: Mark { write, lease: S::LEASE, token: None, since_unix_ms: 0 },
+        mark: Mark {
+            write,
+            lease: S::LEASE,
+            token: None,
+            since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
+        },
         ttl: S::LEASE,
         expected: Some(record.revision),
         advertisement: None,
@@ -97,8 +103,15 @@ pub async fn the_cause_and_the_successor_of_a_release_are_read_back<S: Service>(
     };
     let expected = lock.write("my_app", entry).await.expect("a write");
     let left = Duration::ZERO;
-    let release =
-        Release { expected, by, left, cause: CRASHED, to: Some(Nonce(8)), timeout: TIMEOUT };
+    let release = Release {
+        expected,
+        by,
+        left,
+        cause: CRASHED,
+        to: Some(Nonce(8)),
+        pause: None,
+        timeout: TIMEOUT,
+    };
     lock.release("my_app", release).await.expect("a release");
     let (_, cause, to) = released(&*lock).await;
     assert_eq!((cause.as_deref(), to), (Some("crashed"), Some(Nonce(8))));

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Coverage, Hint, HintSink, Lock, Mark, Nonce, Release, Subscription, Tombstone, Write,
-    WriteId,
+    Content, Coverage, Hint, HintSink, Lock, Mark, MoveInfo, Nonce, Release, Subscription,
+    Tombstone, Write, WriteId,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -46,7 +46,13 @@ fn write(lease: Duration) -> Write {
     let write = WriteId { nonce: Nonce(7), number: 1 };
     Write {
         identity: "c".into(),
-        mark: Mark { write, lease, token: None, since_unix_ms: 0 },
+        mark: Mark {
+            write,
+            lease,
+            token: None,
+            since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
+        },
         ttl: lease,
         expected: None,
         advertisement: None,
@@ -77,8 +83,15 @@ pub async fn hints_continue(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [
         )
         .await;
     let left = Duration::ZERO;
-    let release =
-        Release { expected, by: Nonce(7), left, cause: "stopped", to: None, timeout: TIMEOUT };
+    let release = Release {
+        expected,
+        by: Nonce(7),
+        left,
+        cause: "stopped",
+        to: None,
+        pause: None,
+        timeout: TIMEOUT,
+    };
     writer.release(names[1], release).await.expect("a release");
     let released = |hint: &Hint| {
         let Hint::Stored { record, .. } = hint else { return false };

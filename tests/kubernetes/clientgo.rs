@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Mark, Nonce, Revision, Token, Write, WriteId};
+use incumbent::lock::{Mark, MoveInfo, Nonce, Revision, Token, Write, WriteId};
 use incumbent::{Cause, HandOverError, Successor, observe};
 use incumbent_test_support::eventually;
 use serde_json::Value;
@@ -209,6 +209,7 @@ async fn client_go_waits_from_the_last_of_two_renewals_within_a_second() {
             lease: wait,
             token: last.map(|_| Token(1)),
             since_unix_ms: now() / 1_000_000,
+            moves: Box::new(MoveInfo::default()),
         };
         let (identity, timeout) = ("ours".into(), LEASE);
         let write =

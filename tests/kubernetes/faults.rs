@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LeaseLock};
 use incumbent::lock::{
-    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release,
-    Token, Write, WriteId,
+    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, MoveInfo, Nonce,
+    Reading, Release, Token, Write, WriteId,
 };
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
@@ -30,6 +30,7 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
             lease: LEASE,
             token,
             since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
         },
         ttl: LEASE,
         advertisement: None,
@@ -258,6 +259,7 @@ async fn every_write_is_conditional() {
         left: Duration::ZERO,
         cause: "stopped",
         to: None,
+        pause: None,
         timeout: LEASE,
     };
     let late = ours.release("my_app", release).await.unwrap_err();

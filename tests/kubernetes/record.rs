@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Lock, Mark, Nonce, Reading, Release, Tombstone, Write, WriteId};
+use incumbent::lock::{
+    Content, Lock, Mark, MoveInfo, Nonce, Reading, Release, Tombstone, Write, WriteId,
+};
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
@@ -63,6 +65,7 @@ async fn what_is_left<K: Kind>() {
         lease: LEASE,
         token: None,
         since_unix_ms: 0,
+        moves: Box::new(MoveInfo::default()),
     };
     let create = Write {
         expected: None,
@@ -76,16 +79,25 @@ async fn what_is_left<K: Kind>() {
     assert_eq!(env.record().await.unwrap()["leaseDurationSeconds"], 10);
     let left = Duration::from_millis(3_400);
     let (by, timeout) = (Nonce(1), LEASE);
-    lock.release("my_app", Release { expected, by, left, cause: "stopped", to: None, timeout })
-        .await
-        .unwrap();
+    lock.release(
+        "my_app",
+        Release { expected, by, left, cause: "stopped", to: None, pause: None, timeout },
+    )
+    .await
+    .unwrap();
     let record = env.record().await.unwrap();
     assert_eq!(record["holderIdentity"], "ours", "client-go's candidates must wait as well");
     assert_eq!(record["leaseDurationSeconds"], 4);
     let Ok(Reading::Found(found)) = lock.read("my_app", LEASE).await else { panic!() };
     assert_eq!(
         found.content,
-        Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()), to: None })
+        Content::Vacant(Tombstone::Released {
+            by,
+            left,
+            cause: Some("stopped".into()),
+            to: None,
+            pause: None
+        })
     );
 }
 

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Write, WriteId};
+use incumbent::lock::{
+    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Write, WriteId,
+};
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -42,6 +44,7 @@ fn create() -> Write {
             lease: LEASE,
             token: None,
             since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
         },
         ttl: LEASE,
         advertisement: None,

@@ -86,7 +86,8 @@ async fn an_eviction_leaves_a_holder_that_nobody_renews() {
     assert_eq!(record["holderIdentity"], "evicted: theirs");
     assert_eq!(record["leaseDurationSeconds"], 60);
     let (by, left) = (Nonce::NOBODY, Duration::from_secs(60));
-    let evicted = Tombstone::Released { by, left, cause: Some("evicted".into()), to: None };
+    let evicted =
+        Tombstone::Released { by, left, cause: Some("evicted".into()), to: None, pause: None };
     let now = read().await;
     assert_eq!(now.content, Content::Vacant(evicted));
     let refused = lock.evict(OBJECT, before, LEASE).await.unwrap_err();

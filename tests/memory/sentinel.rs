@@ -200,6 +200,7 @@ async fn a_registered_term_is_released_by_its_sentinel_alone() {
         left: Duration::ZERO,
         cause: Some("crashed".into()),
         to: None,
+        pause: None,
     };
     assert_eq!(record.content, Content::Vacant(released));
     leadership.ended().await; // this process is not dead, and sees that it was evicted

@@ -9,7 +9,7 @@ mod states;
 
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockErrorKind, Mark, Nonce, Reading, Release, Revision};
+use incumbent::lock::{Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Release, Revision};
 use incumbent::lock::{Write, WriteId};
 use incumbent::memory::MemoryLock;
 use incumbent::{Change, Changes, new_election};
@@ -77,6 +77,7 @@ async fn takeovers_show_how_the_term_before_ended(
                     left: Duration::ZERO,
                     cause,
                     to: None,
+                    pause: None,
                     timeout: LEASE,
                 };
                 lock.release("my_app", release).await.expect("its own entry");
@@ -97,7 +98,13 @@ async fn other_writes(lock: &MemoryLock) -> Revision {
         let entry = Write {
             expected: Some(record.revision),
             identity: "other".into(),
-            mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
+            mark: Mark {
+                write,
+                lease: LEASE,
+                token: None,
+                since_unix_ms: 0,
+                moves: Box::new(MoveInfo::default()),
+            },
             ttl: LEASE,
             advertisement: None,
             timeout: LEASE,

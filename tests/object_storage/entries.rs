@@ -31,6 +31,7 @@ async fn what_others_wrote_stays<K: Kind>() {
         left: Duration::ZERO,
         cause: "stopped",
         to: None,
+        pause: None,
         timeout: TIMEOUT,
     };
     conflict(ours.release("my_app", release).await.unwrap_err());

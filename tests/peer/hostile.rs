@@ -216,6 +216,7 @@ fn no_message_makes_a_voter_panic() {
             left: lease,
             cause: "evicted",
             to: None,
+            pause: None,
             timeout: lease,
         };
         let operation = if random.bool() { Operation::Read } else { Operation::Release(release) };

@@ -93,6 +93,7 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
                 left,
                 cause: None,
                 to: None,
+                pause: None,
             }));
         }
         Vacancy::SteppedDown { left } => {
@@ -318,7 +319,13 @@ fn an_evicted_holder_is_waited_for_unless_its_notice_comes() {
         let held = &harness.server.last.as_ref().expect("the other leads").record;
         let eviction = Release::evicting(held, LEASE, true, LEASE).expect("a holder");
         let (by, left) = (eviction.by, eviction.left);
-        harness.stores(Content::Vacant(Tombstone::Released { by, left, cause: None, to: None }));
+        harness.stores(Content::Vacant(Tombstone::Released {
+            by,
+            left,
+            cause: None,
+            to: None,
+            pause: None,
+        }));
         let evicted = harness.now;
         harness.run(SECOND);
         assert!(harness.begins().is_empty());

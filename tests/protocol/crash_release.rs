@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Content, Entry, LockErrorKind, Mark, Nonce, Release, Request, Revision, Token, Tombstone,
-    WriteId,
+    Content, Entry, LockErrorKind, Mark, MoveInfo, Nonce, Release, Request, Revision, Token,
+    Tombstone, WriteId,
 };
 use incumbent::protocol::{CRASHED, CrashOutcome, CrashRelease, CrashStep, Event, RegisteredTerm};
 use incumbent_sim::{Keeping, Server, Time, failed, failure};
@@ -31,7 +31,13 @@ fn local(now: Time) -> Instant {
 
 fn entry(nonce: Nonce, number: u64, token: Option<Token>) -> Content {
     let write = WriteId { nonce, number };
-    let mark = Some(Mark { write, lease: LEASE, token, since_unix_ms: 0 });
+    let mark = Some(Mark {
+        write,
+        lease: LEASE,
+        token,
+        since_unix_ms: 0,
+        moves: Box::new(MoveInfo::default()),
+    });
     Content::Held(Entry { identity: "me".into(), mark, ttl: LEASE, advertisement: None })
 }
 
@@ -111,6 +117,7 @@ impl Sentinel {
             left: Duration::ZERO,
             cause: CRASHED,
             to: None,
+            pause: None,
             timeout: SECOND,
         };
         match self.serve() {
@@ -129,6 +136,7 @@ impl Sentinel {
             left: Duration::ZERO,
             cause: Some(CRASHED.into()),
             to: None,
+            pause: None,
         };
         *self.content() == Content::Vacant(released)
     }
@@ -164,7 +172,13 @@ fn what_is_not_of_the_term_is_left_alone() {
         entry(ME, 2, Some(Token(TERM.token.0 + 1))),
         entry(ME, 2, Some(Token(TERM.token.0 - 1))),
         Content::Held(Entry { identity: "me".into(), mark: None, ttl: LEASE, advertisement: None }),
-        Content::Vacant(Tombstone::Released { by: OTHER, left: SECOND, cause: None, to: None }),
+        Content::Vacant(Tombstone::Released {
+            by: OTHER,
+            left: SECOND,
+            cause: None,
+            to: None,
+            pause: None,
+        }),
         Content::Vacant(Tombstone::Expired),
         Content::Vacant(Tombstone::Deleted),
     ];

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bolero::TypeGenerator;
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Capabilities, Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record,
-    Request, Revision, StepDownNotice, Token, Tombstone, WriteId,
+    Capabilities, Content, Coverage, Entry, Hint, LockErrorKind, Mark, MoveInfo, Nonce, Reading,
+    Record, Request, Revision, StepDownNotice, Token, Tombstone, WriteId,
 };
 use incumbent::protocol::{Action, Event, Response};
 
@@ -96,6 +96,7 @@ impl Said {
                     lease: lease.get(),
                     token: token.as_ref().map(|token| Token(token.get(harness))),
                     since_unix_ms: *since,
+                    moves: Box::new(MoveInfo::default()),
                 }),
                 ttl: life.get(),
                 advertisement: None,
@@ -111,6 +112,7 @@ impl Said {
                 left: left.get(),
                 cause: None,
                 to: None,
+                pause: None,
             }),
             Self::Expired => Content::Vacant(Tombstone::Expired),
             Self::Deleted => Content::Vacant(Tombstone::Deleted),

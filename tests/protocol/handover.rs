@@ -16,7 +16,13 @@ const SOON: Duration = Duration::from_millis(50);
 const THIRD: Nonce = Nonce(3);
 
 fn released(to: Option<Nonce>) -> Content {
-    Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to })
+    Content::Vacant(Tombstone::Released {
+        by: OTHER,
+        left: Duration::ZERO,
+        cause: None,
+        to,
+        pause: None,
+    })
 }
 
 fn with(standing: Standing) -> Settings {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Capabilities, Content, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record, Request,
-    Revision, Token, Tombstone, Write, WriteId,
+    Capabilities, Content, Entry, Hint, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Record,
+    Request, Revision, Token, Tombstone, Write, WriteId,
 };
 use incumbent::protocol::{
     Action, Cause, Elector, Event, Response, Settings, Timing, TimingOptions,
@@ -23,6 +23,8 @@ pub const ME: Nonce = Nonce(1);
 pub const OTHER: Nonce = Nonce(2);
 /// The clock's reading when a scenario begins.
 const ORIGIN: Duration = Duration::from_secs(10_000);
+/// What wall clocks show when a scenario begins.
+pub const WALL_MS: u64 = 10_000_000;
 /// More actions at one instant are a loop without a delay.
 const ACTIONS_AN_INSTANT: usize = 60;
 
@@ -337,6 +339,7 @@ pub fn of_other(lease: Duration) -> Content {
             lease,
             token: Some(Token(1)),
             since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
         }),
         ttl: lease,
         advertisement: None,

@@ -12,8 +12,8 @@ use incumbent::protocol::CoolDown;
 use super::cool_down::Vacancy;
 use super::harness::Harness;
 use super::{
-    cool_down, handover, incidents, no_expiry, regressions, sampling, standby, stepping_down,
-    strays, tampering,
+    cool_down, handover, incidents, no_expiry, regressions, sampling, standby, stated,
+    stepping_down, strays, tampering,
 };
 
 /// Set to `write` by `make histories`.
@@ -132,6 +132,10 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => handover::a_standby_that_recovers_creates_at_once,
     "Moves: a standby that becomes sick while it holds back for the successor holds back for a lease."
         => handover::a_standby_that_becomes_sick_before_its_turn_waits,
+    "Moves. An operator pauses the election: the holder states it in its entry within a second."
+        => stated::a_holder_states_a_pause_within_a_second,
+    "Moves. A release states the pause of the election, and the successor carries it on."
+        => stated::a_successor_carries_on_the_pause_of_a_release,
     "Queue groups: the successor of an evicted leader may have missed its notice.\nThe notice is repeated at each write of the successor, for a lease."
         => sampling::a_leader_that_was_evicted_notifies_its_successor_at_each_write_for_a_lease,
     "Discovery: a leader that advertises another address states it in its next renewal."

@@ -10,7 +10,13 @@ use super::harness::{Harness, LEASE, OTHER, of_choria, of_other, stored};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn released(by: Nonce) -> Content {
-    Content::Vacant(Tombstone::Released { by, left: Duration::ZERO, cause: None, to: None })
+    Content::Vacant(Tombstone::Released {
+        by,
+        left: Duration::ZERO,
+        cause: None,
+        to: None,
+        pause: None,
+    })
 }
 
 /// How long after `tombstone`, which replaces what `holder` wrote three seconds earlier, the

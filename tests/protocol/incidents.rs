@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record, Request, Revision, Token,
-    Tombstone, WriteId,
+    Content, Entry, Hint, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Record, Request, Revision,
+    Token, Tombstone, WriteId,
 };
 use incumbent::protocol::{Action, Cause, Event, Response, State};
 
@@ -164,6 +164,7 @@ pub fn two_candidates_with_one_identity_are_distinct() -> Harness {
                 lease: LEASE,
                 token: None,
                 since_unix_ms: 0,
+                moves: Box::new(MoveInfo::default()),
             }),
             ttl: LEASE,
             advertisement: None,
@@ -329,7 +330,8 @@ pub fn a_stale_read_begins_no_term_and_costs_no_entry() -> Harness {
     harness.event(Event::Hint(Hint::Recheck));
     harness.run(Duration::from_millis(20));
     harness.next_request();
-    let released = Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None };
+    let released =
+        Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None, pause: None };
     harness.answer(found(5, Content::Vacant(released)));
     assert_eq!(harness.next_write().expected, Some(Revision(5)));
     harness.serve();
@@ -385,7 +387,13 @@ pub fn nothing_depends_on_a_wall_clock() -> Harness {
         ours.origin_unix_ms = origin_unix_ms;
         let mut harness = Harness::standby_with(ours, super::harness::capabilities());
         let write = WriteId { nonce: OTHER, number: 9 };
-        let mark = Mark { write, lease: LEASE, token: Some(Token(1)), since_unix_ms };
+        let mark = Mark {
+            write,
+            lease: LEASE,
+            token: Some(Token(1)),
+            since_unix_ms,
+            moves: Box::new(MoveInfo::default()),
+        };
         let entry =
             Entry { identity: "other".into(), mark: Some(mark), ttl: LEASE, advertisement: None };
         harness.stores(Content::Held(entry));

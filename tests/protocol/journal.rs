@@ -2,13 +2,13 @@
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record, Release, Request,
-    Revision, StepDownNotice, Tombstone, Write,
+    Content, Coverage, Entry, Hint, LockErrorKind, Mark, Nonce, Pause, Reading, Record, Release,
+    Request, Revision, StepDownNotice, Tombstone, Write,
 };
 use incumbent::protocol::{Action, Event, LockFailure, Response};
 use incumbent_sim::Time;
 
-use super::harness::{Harness, ME, OTHER};
+use super::harness::{Harness, ME, OTHER, WALL_MS};
 
 /// Where the actions of a line begin.
 const ACTIONS_AT: usize = 52;
@@ -142,6 +142,7 @@ fn event_text(event: &Event) -> String {
         Event::Stop => "stop".to_owned(),
         Event::Capabilities(_) => "other capabilities".to_owned(),
         Event::Advertise(advertisement) => format!("advertise {}", advertisement.address()),
+        Event::Pause(pause) => format!("an order{}", pause_text(Some(*pause))),
         other => format!("{other:?}"),
     }
 }
@@ -176,19 +177,27 @@ fn to_text(to: Option<Nonce>) -> String {
     to.map(|to| format!(", to {}", name(to))).unwrap_or_default()
 }
 
+/// Until when the election is paused, by the wall clock since the scenario began.
+fn pause_text(pause: Option<Pause>) -> String {
+    let until = |pause: Pause| pause.until_unix_ms.saturating_sub(WALL_MS) / 1000;
+    pause.map(|pause| format!(", paused until {} s", until(pause))).unwrap_or_default()
+}
+
 fn record_text(Record { revision, content }: &Record) -> String {
     let content = match content {
         Content::Held(Entry { identity, mark: Some(mark), ttl, .. }) => {
-            let Mark { lease, token, .. } = mark;
+            let Mark { lease, token, moves, .. } = mark;
             let term = token.map_or_else(|| "new term".to_owned(), |token| format!("term {token}"));
             let ttl = if ttl == lease { String::new() } else { format!(", kept {}", span(*ttl)) };
-            format!("entry of {identity}, {term}, {}{ttl}", span(*lease))
+            let pause = pause_text(moves.pause);
+            format!("entry of {identity}, {term}, {}{ttl}{pause}", span(*lease))
         }
         Content::Held(Entry { identity, mark: None, .. }) => {
             format!("entry of {identity}, no mark")
         }
-        Content::Vacant(Tombstone::Released { by, left, to, .. }) => {
-            format!("released by {}{}{}", name(*by), left_text(*left), to_text(*to))
+        Content::Vacant(Tombstone::Released { by, left, to, pause, .. }) => {
+            let (to, pause) = (to_text(*to), pause_text(*pause));
+            format!("released by {}{}{to}{pause}", name(*by), left_text(*left))
         }
         Content::Vacant(Tombstone::Expired) => "expired".to_owned(),
         Content::Vacant(Tombstone::Deleted) => "deleted".to_owned(),
@@ -245,10 +254,12 @@ fn request_text(request: &Request) -> String {
             let verb = if mark.token.is_some() { "renew" } else { "create" };
             let at =
                 advertisement.as_ref().map_or(String::new(), |a| format!(", at {}", a.address()));
-            format!("{verb} over {} for {}{at}", over(*expected), span(*ttl))
+            let pause = pause_text(mark.moves.pause);
+            format!("{verb} over {} for {}{at}{pause}", over(*expected), span(*ttl))
         }
-        Request::Release(Release { expected, left, cause, to, .. }) => {
-            format!("release r{expected}, {cause}{}{}", left_text(*left), to_text(*to))
+        Request::Release(Release { expected, left, cause, to, pause, .. }) => {
+            let (to, pause) = (to_text(*to), pause_text(*pause));
+            format!("release r{expected}, {cause}{}{to}{pause}", left_text(*left))
         }
         Request::NotifyStepDown(notice) => format!("notify: {}", notice_text(notice)),
     }

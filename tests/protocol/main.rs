@@ -17,6 +17,7 @@ mod regressions;
 mod replay;
 mod sampling;
 mod standby;
+mod stated;
 mod stepping_down;
 mod strays;
 mod tampering;

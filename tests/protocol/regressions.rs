@@ -228,6 +228,7 @@ fn durations_without_end_do_not_panic() {
         left: Duration::MAX,
         cause: None,
         to: None,
+        pause: None,
     }));
     harness.run(LEASE);
     harness.admin_deletes();

@@ -122,5 +122,11 @@ fn notices(harness: &Harness) -> Vec<StepDownNotice> {
 }
 
 fn released() -> Content {
-    Content::Vacant(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None })
+    Content::Vacant(Tombstone::Released {
+        by: OTHER,
+        left: Duration::ZERO,
+        cause: None,
+        to: None,
+        pause: None,
+    })
 }

@@ -109,6 +109,7 @@ pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Ha
         left: Duration::ZERO,
         cause: None,
         to: None,
+        pause: None,
     });
     let mut harness = Harness::standby();
     harness.stores(released.clone());
@@ -134,6 +135,7 @@ pub fn a_winner_evicted_before_its_response_does_not_lead() -> Harness {
         left: Duration::ZERO,
         cause: None,
         to: None,
+        pause: None,
     }));
     harness.holds = true;
     harness.next_write();
@@ -177,8 +179,13 @@ fn hold_back_favours_a_vanished_holder_and_not_one_that_released() {
         harness.begins()[0] - vacant
     };
     assert!(
-        scenario(Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None })
-            < SECOND
+        scenario(Tombstone::Released {
+            by: OTHER,
+            left: Duration::ZERO,
+            cause: None,
+            to: None,
+            pause: None
+        }) < SECOND
     );
     let held_back = scenario(Tombstone::Expired);
     assert!(held_back >= SECOND * 10, "{held_back:?}");
@@ -191,8 +198,13 @@ fn the_higher_priority_acquires_first() {
             let mut ours = settings();
             (ours.priority, ours.seed) = (priority, round);
             let mut harness = Harness::standby_with(ours, capabilities());
-            let released =
-                Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None };
+            let released = Tombstone::Released {
+                by: OTHER,
+                left: Duration::ZERO,
+                cause: None,
+                to: None,
+                pause: None,
+            };
             harness.stores(Content::Vacant(released));
             let vacant = harness.now;
             harness.run(SECOND);
@@ -325,7 +337,13 @@ fn nothing_is_decided_by_the_cause_of_a_release() {
         let (left, cause) = (SECOND, cause.map(Into::into));
         let mut harness = Harness::standby();
         harness.run(SECOND);
-        harness.stores(Content::Vacant(Tombstone::Released { by: OTHER, left, cause, to: None }));
+        harness.stores(Content::Vacant(Tombstone::Released {
+            by: OTHER,
+            left,
+            cause,
+            to: None,
+            pause: None,
+        }));
         harness.run(LEASE * 2);
         assert!(harness.leads());
         harness.log

@@ -10,7 +10,13 @@ use super::harness::{Harness, LEASE, OTHER, capabilities, found, of_other};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn released_by(by: Nonce) -> Content {
-    Content::Vacant(Tombstone::Released { by, left: Duration::ZERO, cause: None, to: None })
+    Content::Vacant(Tombstone::Released {
+        by,
+        left: Duration::ZERO,
+        cause: None,
+        to: None,
+        pause: None,
+    })
 }
 
 #[test]

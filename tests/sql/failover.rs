@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Tombstone, Write, WriteId,
+    Content, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Tombstone, Write, WriteId,
 };
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Cause, Election, new_election};
@@ -160,7 +160,13 @@ fn first_write() -> Write {
     Write {
         expected: None,
         identity: "c1".into(),
-        mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
+        mark: Mark {
+            write,
+            lease: LEASE,
+            token: None,
+            since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
+        },
         ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,

@@ -23,7 +23,7 @@ fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write 
     Write {
         expected,
         identity: format!("c{nonce}").into(),
-        mark: Mark { write, lease: LEASE, token, since_unix_ms: 0 },
+        mark: Mark { write, lease: LEASE, token, since_unix_ms: 0, moves: Box::default() },
         ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,
@@ -32,7 +32,8 @@ fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write 
 
 async fn release(lock: &PostgresLock, nonce: u64, expected: Revision) {
     let (by, left) = (Nonce(nonce), Duration::ZERO);
-    let release = Release { expected, by, left, cause: "stopped", to: None, timeout: TIMEOUT };
+    let release =
+        Release { expected, by, left, cause: "stopped", to: None, pause: None, timeout: TIMEOUT };
     lock.release("my_app", release).await.expect("a release");
 }
 

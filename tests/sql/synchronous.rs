@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::Cause;
 use incumbent::lock::{
-    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Revision, Token, Write, WriteId,
+    Content, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Revision, Token, Write, WriteId,
 };
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};
@@ -37,7 +37,13 @@ fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write 
     Write {
         expected,
         identity: format!("c{nonce}").into(),
-        mark: Mark { write, lease: LEASE, token, since_unix_ms: 0 },
+        mark: Mark {
+            write,
+            lease: LEASE,
+            token,
+            since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
+        },
         ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,

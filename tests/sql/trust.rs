@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release,
-    Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
+    Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading,
+    Release, Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
 };
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};
@@ -23,7 +23,13 @@ fn first_write(nonce: u64) -> Write {
     Write {
         expected: None,
         identity: format!("c{nonce}").into(),
-        mark: Mark { write, lease: LEASE, token: None, since_unix_ms: 0 },
+        mark: Mark {
+            write,
+            lease: LEASE,
+            token: None,
+            since_unix_ms: 0,
+            moves: Box::new(MoveInfo::default()),
+        },
         ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,
@@ -91,8 +97,15 @@ async fn a_forged_notification_ends_no_term() {
     }
     assert!(told.iter().all(|record| record.revision == revision), "{told:?}");
     // It has changed nothing else.
-    let release =
-        Release { expected: revision, by, left, cause: "stopped", to: None, timeout: TIMEOUT };
+    let release = Release {
+        expected: revision,
+        by,
+        left,
+        cause: "stopped",
+        to: None,
+        pause: None,
+        timeout: TIMEOUT,
+    };
     lock.release("my_app", release).await.expect("the row is as it was");
     loop {
         let hint = soon("the release", hints.recv()).await.expect("hints go on");
@@ -106,7 +119,8 @@ async fn a_forged_notification_ends_no_term() {
                     by,
                     left,
                     cause: Some("stopped".into()),
-                    to: None
+                    to: None,
+                    pause: None
                 })
             );
             break;

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use crate::candidate::cooling_down;
 use crate::elections::Elections;
-use crate::elections::{ElectionStatus, LeaderStatus};
+use crate::elections::{ElectionStatus, Holder, LeaderStatus};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
@@ -100,6 +100,13 @@ impl Info {
             );
         }
         table(&statuses)?;
+        for status in &statuses {
+            let paused = |holder: &Holder| holder.paused_until(OffsetDateTime::now_utc());
+            if let Some(until) = status.holder().and_then(paused) {
+                let (name, until) = (&status.election, time_format::rfc3339(until));
+                output::line(format!("\n{name} is paused until {until}"))?;
+            }
+        }
         let Some(CoolDownLeft { left_ms, reason, .. }) = waits else { return Ok(()) };
         let wait = cooling_down(Duration::from_millis(left_ms), text::printable(&reason));
         output::line(format!("\nThe holder does not lead yet: it is {wait}"))

@@ -7,13 +7,13 @@ use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, RollCall, Standing};
 use time::OffsetDateTime;
 
-use crate::elections::Elections;
+use crate::elections::{ElectionStatus, Elections};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
-use crate::view::{candidate_json, paused_until, started};
+use crate::view::{candidate_json, started};
 
 /// Call the roll: list the candidates of an election, leading or not.
 ///
@@ -77,11 +77,8 @@ impl Members {
         members.sort_by(|a, b| {
             (a.role, &a.identity, a.nonce.0).cmp(&(b.role, &b.identity, b.nonce.0))
         });
-        let now = OffsetDateTime::now_utc();
         if self.printing.output == Format::Json {
-            return output::json(
-                &members.iter().map(|info| candidate_json(info, now)).collect::<Vec<_>>(),
-            );
+            return output::json(&members.iter().map(candidate_json).collect::<Vec<_>>());
         }
         let is_shown = |column: &&Column| {
             column.is_needed.is_none_or(|is_needed| members.iter().any(is_needed))
@@ -90,7 +87,9 @@ impl Members {
         let heads: Vec<&str> = columns.iter().map(|column| column.head).collect();
         let row = |info| columns.iter().map(|column| (column.cell)(info)).collect();
         output::columns(&heads, members.iter().map(row))?;
-        match paused_until(&members, now) {
+        let status = elections.read(&self.name).await?;
+        let holder = status.as_ref().and_then(ElectionStatus::holder);
+        match holder.and_then(|holder| holder.paused_until(OffsetDateTime::now_utc())) {
             Some(until) => output::line(format!("paused until {}", time_format::rfc3339(until))),
             None => Ok(()),
         }

@@ -3,17 +3,17 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use incumbent::lock::{Pause as Paused, Role, RollCall};
+use incumbent::lock::{Pause as Paused, RollCall};
 
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
-use crate::{output, time_format};
+use crate::{output, text, time_format};
 
 /// Pause an election: no failed check and no preference moves the leadership meanwhile.
 ///
-/// A stop, a resignation, `election move` and a crash still do. The candidates remember the pause,
-/// and those that start later learn it from them.
+/// A stop, a resignation, `election move` and a crash still do. The leader states the pause in its
+/// entry, within a second, and its successors carry it on.
 #[derive(Args)]
 pub struct Pause {
     /// For how long, at most 24h.
@@ -30,12 +30,12 @@ pub struct Resume {
     call: Call,
 }
 
-/// What both send to the candidates.
+/// What both send to the leader.
 #[derive(Args)]
 struct Call {
     /// The election.
     name: String,
-    /// How long to wait for answers, at most 30s. Candidates spread theirs over it.
+    /// How long to wait for the leader's answer, at most 30s.
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     #[arg(value_parser = humantime::parse_duration)]
     within: Duration,
@@ -72,22 +72,7 @@ impl Call {
         }
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
-        let answers = elections.pause(name, pause, self.within).await?;
-        let candidates = match answers.len() {
-            1 => "1 candidate knows of it".to_owned(),
-            count => format!("{count} candidates know of it"),
-        };
-        output::line(format!("{done}: {candidates}"))?;
-        if !answers.iter().any(|info| matches!(info.role, Role::Leader | Role::Draining))
-            && let Some(status) = elections.read(name).await?
-            && let Some(holder) = status.holder()
-            && !answers.iter().any(|info| *info.identity == *holder.leader)
-        {
-            output::note(format!(
-                "incumbent: election {name}: {}, who leads, did not answer, and may not know of it",
-                holder.leader
-            ));
-        }
-        Ok(())
+        let leader = elections.pause(name, pause, self.within).await?.identity;
+        output::line(format!("{done}: {} states it in its entry", text::printable(&leader)))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, HandoverAnswer, Pause, Successor};
+use incumbent::lock::{CandidateRequest, HandoverAnswer, Pause, Role, Successor};
 
 use super::selected::Elections;
 use super::status::{ElectionStatus, Holder, LeaderStatus};
@@ -75,19 +75,19 @@ impl Elections<'_> {
         Err(CliError::new(Code::Failed, format!("move of {name}: {why}")))
     }
 
-    /// Sends the candidates a pause, or its end. Returns those that know of it, at least one.
+    /// Has the leader of an election state a pause in its entry, or its end. Returns the leader.
     pub async fn pause(
         &self,
         name: &str,
         pause: Pause,
         within: Duration,
-    ) -> Result<Vec<CandidateInfo>, CliError> {
+    ) -> Result<CandidateInfo, CliError> {
         let answers = self.call_roll(name, CandidateRequest::Pause(pause), within).await?;
-        if answers.is_empty() {
-            let why = "no candidate answered: see `election members`";
-            return Err(CliError::new(Code::Failed, format!("election {name}: {why}")));
-        }
-        Ok(answers)
+        let leader = answers.into_iter().find(|info| info.role != Role::Standby);
+        leader.ok_or_else(|| {
+            let why = "no leader of this library answered; see `election members`";
+            CliError::new(Code::Failed, format!("election {name}: {why}"))
+        })
     }
 }
 

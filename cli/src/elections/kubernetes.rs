@@ -94,6 +94,7 @@ fn status_of(object: kubernetes::ElectionStatus) -> ElectionStatus {
                 lease: Some(holder.lease),
                 ttl: Some(holder.lease),
                 advertisement: holder.advertisement,
+                moves: holder.moves,
                 writes: holder.writes,
                 pod: None,
             };

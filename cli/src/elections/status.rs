@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::Advertisement;
-use incumbent::lock::{Content, Tombstone};
+use incumbent::lock::{Content, MoveInfo, Tombstone};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -56,7 +56,9 @@ pub struct Holder {
     pub ttl: Option<Duration>,
     /// Where it can be reached, if it advertises an address.
     pub advertisement: Option<Arc<Advertisement>>,
-    /// The number of writes of the term, if the lock reports it.
+    /// What it states for moves.
+    pub moves: MoveInfo,
+    /// The number of its last write, if the lock reports it.
     pub writes: Option<u64>,
     /// Of a leader for life.
     pub pod: Option<Box<PodInfo>>,
@@ -96,6 +98,7 @@ impl LeaderStatus {
             ttl: if expires { mark.map(|mark| mark.lease) } else { Some(entry.ttl) },
             advertisement: entry.advertisement,
             writes: mark.map(|mark| mark.write.number).filter(|_| !expires),
+            moves: mark.map(|mark| (*mark.moves).clone()).unwrap_or_default(),
             // The first write of a term has no token yet: its revision is the token.
             ..Holder::new(
                 &*entry.identity,
@@ -108,8 +111,23 @@ impl LeaderStatus {
 impl Holder {
     /// A holder of which nothing else is known.
     pub fn new(leader: impl Into<String>, token: Option<u64>) -> Self {
-        let (leader, since, lease, ttl) = (leader.into(), None, None, None);
-        Self { leader, token, since, lease, ttl, advertisement: None, writes: None, pod: None }
+        Self {
+            leader: leader.into(),
+            token,
+            since: None,
+            lease: None,
+            ttl: None,
+            advertisement: None,
+            moves: MoveInfo::default(),
+            writes: None,
+            pod: None,
+        }
+    }
+
+    /// When the pause of the election ends, if it is in the future.
+    pub fn paused_until(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
+        let until = self.moves.pause?.until_unix_ms / 1000 * 1000;
+        time_format::from_unix_ms(until).filter(|end| *end > now)
     }
 
     /// Whether it is the same term; a term without a token lasts as long as its leader.
@@ -164,6 +182,10 @@ impl ElectionStatus {
             "overdue": self.is_overdue(),
             "address": advertisement.map(Advertisement::address),
             "metadata": advertisement.map(Advertisement::metadata),
+            "priority": holder.and_then(|holder| holder.moves.priority),
+            "site": holder.and_then(|holder| holder.moves.site.as_deref()),
+            "paused_until": holder.and_then(|holder| holder.paused_until(OffsetDateTime::now_utc()))
+                .map(time_format::rfc3339),
             "vacant": cause,
             "revision": self.revision,
         });

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use incumbent::CandidateInfo;
 use incumbent::lock::{CoolDownLeft, Role};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 
 use super::moment::Moment;
 use crate::elections::Holder;
@@ -37,26 +36,13 @@ impl Candidates {
         self.list.iter().find(|info| is_leader(info) && *info.identity == *leader.leader)
     }
 
-    /// The end of the latest pause that a candidate knows of, if it is in the future.
-    pub fn paused_until(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
-        paused_until(&self.list, now)
-    }
-
     pub fn json(&self) -> Value {
-        self.list.iter().map(|info| candidate_json(info, self.read.wall)).collect()
+        self.list.iter().map(candidate_json).collect()
     }
 }
 
 fn is_leader(info: &CandidateInfo) -> bool {
     matches!(info.role, Role::Leader | Role::Draining)
-}
-
-/// The end of the latest pause that one of them knows of, if it is in the future.
-pub fn paused_until(list: &[CandidateInfo], now: OffsetDateTime) -> Option<OffsetDateTime> {
-    let ends = list.iter().filter_map(|info| {
-        time_format::from_unix_ms(info.pause?.until_unix_ms / 1000 * 1000).filter(|end| *end > now)
-    });
-    ends.max()
 }
 
 /// When a candidate started.
@@ -65,8 +51,7 @@ pub fn started(info: &CandidateInfo) -> Option<String> {
 }
 
 /// The fields of `election members -o json`.
-pub fn candidate_json(info: &CandidateInfo, now: OffsetDateTime) -> Value {
-    let pause = paused_until(std::slice::from_ref(info), now);
+pub fn candidate_json(info: &CandidateInfo) -> Value {
     json!({
         "identity": info.identity,
         "nonce": info.nonce.to_string(),
@@ -78,7 +63,6 @@ pub fn candidate_json(info: &CandidateInfo, now: OffsetDateTime) -> Value {
         "version": info.version,
         "leader": info.leader,
         "token": info.token.map(|token| token.0),
-        "paused_until": pause.map(time_format::rfc3339),
         "cool_down": info.cool_down.as_ref().map(cool_down_json),
     })
 }

@@ -60,10 +60,9 @@ pub async fn carry_out(
         }
         Asked::Pause(span) => {
             let pause = Pause::new(SystemTime::now(), span);
-            let answers = elections.pause(election, pause, ROLL_WITHIN).await?;
+            let leader = elections.pause(election, pause, ROLL_WITHIN).await?.identity;
             let what = if span.is_zero() { "resumed" } else { "paused" };
-            let count = answers.len();
-            Answer::Done(format!("{election}: {what}, as {count} of its candidates know"))
+            Answer::Done(format!("{election}: {what}, as {leader} will state in its entry"))
         }
     })
 }

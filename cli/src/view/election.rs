@@ -133,8 +133,7 @@ impl ElectionView {
             "leaderless_ms": self.leaderless(now).map(millis),
             "role": leader.map(|leader| leader.role.as_str()),
             "standing": leader.map(|leader| leader.standing.as_str()),
-            "site": leader.and_then(|leader| leader.site.as_deref()),
-            "paused_until": self.candidates().and_then(|roll| roll.paused_until(now.wall))
+            "paused_until": self.holder().and_then(|holder| holder.paused_until(now.wall))
                 .map(time_format::rfc3339),
             "candidates": self.candidates().map(Candidates::json),
         });

@@ -13,7 +13,7 @@ mod shards;
 mod source;
 mod transition;
 
-pub use self::candidates::{candidate_json, cool_down_json, paused_until, started};
+pub use self::candidates::{candidate_json, cool_down_json, started};
 pub use self::change::{Answer, Asked, carry_out};
 pub use self::election::ElectionView;
 pub use self::feed::{Feed, LastRead};

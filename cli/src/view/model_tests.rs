@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use incumbent::lock::{MemberLoad, Nonce, Pause, Role, Standing};
+use incumbent::lock::{MemberLoad, MoveInfo, Nonce, Pause, Role, Standing};
 use time::OffsetDateTime;
 
 use super::*;
@@ -267,15 +267,16 @@ fn tail_is_bounded() {
 #[test]
 fn standbys_are_in_the_order_of_succession() {
     let mut scene = Scene::new(BUCKET);
-    scene.write(held("leads", 1, None), MS, MS);
+    let LeaderStatus::Held(mut holder) = held("leads", 1, None) else { panic!("a leader") };
+    let pause = Some(Pause { until_unix_ms: 60_000 });
+    holder.moves = MoveInfo { pause, site: Some("here".into()), priority: None };
+    scene.write(LeaderStatus::Held(holder), MS, MS);
     let candidate = |identity: &str, nonce, priority, standing, role| {
         let mut info = CandidateInfo::new(identity, Nonce(nonce));
         (info.priority, info.standing, info.role) = (priority, standing, role);
         info
     };
-    let mut leader = candidate("leads", 9, 0, Standing::Ready, Role::Draining);
-    leader.site = Some("here".into());
-    leader.pause = Some(Pause { set_unix_ms: 0, until_unix_ms: 60_000 });
+    let leader = candidate("leads", 9, 0, Standing::Ready, Role::Draining);
     let roll = vec![
         candidate("sick", 5, 200, Standing::Sick, Role::Standby),
         candidate("third", 1, 7, Standing::Ready, Role::Standby),

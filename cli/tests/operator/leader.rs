@@ -31,7 +31,7 @@ async fn exit_code_tells_whether_this_host_leads() {
         fields.remove("renewed"); // a renewal may come in between
         fields.remove("revision");
         assert_eq!(fields["leader"], "c1.example.net");
-        assert_eq!(fields.len(), 8, "{fields:?}");
+        assert_eq!(fields.len(), 11, "{fields:?}");
     }
 
     leader.end_with("TERM");

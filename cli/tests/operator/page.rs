@@ -261,7 +261,7 @@ async fn page_changes_elections_with_a_token_after_a_question() {
     browser.wait_for_text(&["handing over to host-2"]);
     click("Pause 1 h");
     answer("yes");
-    browser.wait_for_text(&["billing: paused, as 2 of its candidates know"]);
+    browser.wait_for_text(&["billing: paused, as host-2 will state in its entry"]);
     browser.eval("[...document.querySelectorAll('#details button')].at(-1).click()", &[]);
     browser.wait_for_text(&["(paused)", "Paused until"]);
     click("Resume");

@@ -23,8 +23,13 @@ const CURRENT: u32 = 1;
 /// The nonce of the client that created the object for a new election.
 const MAKER: Nonce = Nonce(u64::MAX);
 /// The content of an object that had no holder yet, as the client that created it asserts.
-pub(super) const UNUSED: Content =
-    Content::Vacant(Tombstone::Released { by: MAKER, left: Duration::ZERO, cause: None, to: None });
+pub(super) const UNUSED: Content = Content::Vacant(Tombstone::Released {
+    by: MAKER,
+    left: Duration::ZERO,
+    cause: None,
+    to: None,
+    pause: None,
+});
 
 /// The annotation by which the creator of an object asserts that no process leads by an earlier
 /// object of this name. It stays, as a tool that applies manifests would restore it: once there is
@@ -147,9 +152,13 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Dura
     let of_ours = ours.is_some_and(|ours| ours.of.leader_transitions == record.leader_transitions);
     let released = record.lease_duration_seconds == RELEASED_SECONDS && record.renew_time.is_some();
     Content::Vacant(match released && !of_ours {
-        true => {
-            Tombstone::Released { by: Nonce::NOBODY, left: default_lease, cause: None, to: None }
-        }
+        true => Tombstone::Released {
+            by: Nonce::NOBODY,
+            left: default_lease,
+            cause: None,
+            to: None,
+            pause: None,
+        },
         false => Tombstone::Deleted,
     })
 }

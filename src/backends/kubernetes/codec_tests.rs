@@ -2,11 +2,13 @@
 
 use serde_json::json;
 
-use crate::lock::{Token, WriteId};
+use crate::lock::{MoveInfo, Pause, Token, WriteId};
 
 use super::*;
 
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+
+const PAUSE: Option<Pause> = Some(Pause { until_unix_ms: 1_700_000_000_000 });
 
 fn mark() -> Mark {
     Mark {
@@ -14,6 +16,7 @@ fn mark() -> Mark {
         lease: Duration::from_millis(4_500),
         token: Some(Token(42)),
         since_unix_ms: 1_700_000_000_000,
+        moves: Box::new(MoveInfo { priority: Some(0), site: Some("eu".into()), pause: PAUSE }),
     }
 }
 
@@ -58,13 +61,14 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
             place,
             &mut object,
             &record("", 3, 4),
-            EncodedMark::released(Nonce(7), left, "stopped", Some(Nonce(8))),
+            EncodedMark::released(Nonce(7), left, "stopped", Some(Nonce(8)), PAUSE),
         );
         let released = Tombstone::Released {
             by: Nonce(7),
             left,
             cause: Some("stopped".into()),
             to: Some(Nonce(8)),
+            pause: PAUSE,
         };
         assert_eq!(read(place, &object, DEFAULT_LEASE).content, Content::Vacant(released));
     }
@@ -95,8 +99,13 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
         ..record("", 9, transitions)
     };
     RecordLocation::Spec.write(&mut object, &empty(5));
-    let released =
-        Tombstone::Released { by: Nonce::NOBODY, left: DEFAULT_LEASE, cause: None, to: None };
+    let released = Tombstone::Released {
+        by: Nonce::NOBODY,
+        left: DEFAULT_LEASE,
+        cause: None,
+        to: None,
+        pause: None,
+    };
     assert_eq!(
         read(RecordLocation::Spec, &object, DEFAULT_LEASE).content,
         Content::Vacant(released)

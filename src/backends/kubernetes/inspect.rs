@@ -14,7 +14,7 @@ use super::record::{self, RecordLocation, annotation, resource_version};
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use crate::lock::Advertisement;
-use crate::lock::{Content, LockError, LockErrorKind, Token, Tombstone};
+use crate::lock::{Content, LockError, LockErrorKind, MoveInfo, Token, Tombstone};
 use crate::time::timer::deadline_after;
 
 /// The state of an election, as its object states it.
@@ -69,6 +69,8 @@ pub struct Holder {
     pub lease: Duration,
     /// The address that the holder advertises, if any.
     pub advertisement: Option<Arc<Advertisement>>,
+    /// What the holder states for moves.
+    pub moves: MoveInfo,
     /// The number of the holder's last write; `None` as for the token. It distinguishes renewals
     /// within the same second.
     pub writes: Option<u64>,
@@ -222,7 +224,8 @@ fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Optio
                 let is_called = annotation(object, codec::CALL).is_some();
                 mark.token.or((!is_called).then_some(Token(version)))
             }),
-            writes: entry.mark.map(|mark| mark.write.number),
+            writes: entry.mark.as_ref().map(|mark| mark.write.number),
+            moves: entry.mark.map(|mark| *mark.moves).unwrap_or_default(),
             identity: entry.identity,
             lease: entry.ttl,
             advertisement: entry.advertisement,
@@ -268,6 +271,7 @@ mod tests {
             token: None,
             lease: Duration::from_secs(5),
             advertisement: None,
+            moves: MoveInfo::default(),
             writes: None,
         };
         assert_eq!((status.holding, status.transitions), (HolderStatus::Held(holder), 3));

@@ -131,7 +131,8 @@ impl ResourceLockState {
                 strategy: None,
             }
         };
-        let mark = EncodedMark::released(release.by, left, release.cause, release.to);
+        let mark =
+            EncodedMark::released(release.by, left, release.cause, release.to, release.pause);
         let known = self.put(name, Some(expected), by, describe, &mark).await?;
         if let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);

@@ -206,9 +206,9 @@ impl Lock for MemoryLock {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         self.candidate_request(|state, now| {
             state.expect(name, Some(release.expected))?;
-            let Release { by, left, cause, to, .. } = release;
+            let Release { by, left, cause, to, pause, .. } = release;
             let cause = Some(Arc::from(cause));
-            let released = Content::Vacant(Tombstone::Released { by, left, cause, to });
+            let released = Content::Vacant(Tombstone::Released { by, left, cause, to, pause });
             state.store(name, released, left, now);
             Ok(())
         })

@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, channel};
 use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::lock::{Mark, Nonce, Record, Token, WriteId};
+use crate::lock::{Mark, MoveInfo, Nonce, Record, Token, WriteId};
 use crate::time::clock::TokioClock;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -16,7 +16,13 @@ fn lock() -> MemoryLock {
 }
 
 fn mark(number: u64) -> Mark {
-    Mark { write: WriteId { nonce: Nonce(7), number }, lease: TTL, token: None, since_unix_ms: 0 }
+    Mark {
+        write: WriteId { nonce: Nonce(7), number },
+        lease: TTL,
+        token: None,
+        since_unix_ms: 0,
+        moves: Box::new(MoveInfo::default()),
+    }
 }
 
 fn write(expected: Option<u64>, life: Duration) -> Write {
@@ -33,7 +39,7 @@ fn write(expected: Option<u64>, life: Duration) -> Write {
 
 fn release(expected: u64, left: Duration) -> Release {
     let expected = Revision(expected);
-    Release { expected, by: Nonce(7), left, cause: "stopped", to: None, timeout: TTL }
+    Release { expected, by: Nonce(7), left, cause: "stopped", to: None, pause: None, timeout: TTL }
 }
 
 fn held(revision: u64, life: Duration) -> Record {
@@ -140,7 +146,13 @@ async fn release_leaves_a_tombstone_for_the_maximum_lease() {
     lock.release(ELECTION, release(1, left)).await.unwrap();
     let tombstone = vacant(
         2,
-        Tombstone::Released { by: Nonce(7), left, cause: Some("stopped".into()), to: None },
+        Tombstone::Released {
+            by: Nonce(7),
+            left,
+            cause: Some("stopped".into()),
+            to: None,
+            pause: None,
+        },
     );
     assert_eq!(lock.holder(ELECTION), None);
     advance(TTL - MILLISECOND).await;
@@ -182,6 +194,7 @@ async fn every_write_is_hinted_in_order_with_its_previous_revision() {
         left: Duration::ZERO,
         cause: Some("stopped".into()),
         to: None,
+        pause: None,
     };
     assert_eq!(
         stored(&hints),

@@ -15,10 +15,12 @@ use super::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use super::time::{FOREVER, lifetime};
 use crate::lock::Advertisement;
 use crate::lock::codec::{
-    bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce, read_cause,
+    bounded_duration, cause_label, ceil_millis, ceil_seconds, display_moves, parse_nonce,
+    read_cause,
 };
 use crate::lock::{
-    Content, Entry, Mark, Release, Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
+    Content, Entry, Mark, MoveInfo, Pause, Release, Revision, StepDownNotice, Token, Tombstone,
+    Write, WriteId,
 };
 
 // As names, not as text, which the client would check and copy at each use.
@@ -31,6 +33,9 @@ const LEASE: HeaderName = HeaderName::from_static("Incumbent-Lease");
 const TOKEN: HeaderName = HeaderName::from_static("Incumbent-Token");
 const SINCE: HeaderName = HeaderName::from_static("Incumbent-Since");
 const ADVERTISEMENT: HeaderName = HeaderName::from_static("Incumbent-Advertisement");
+const PRIORITY: HeaderName = HeaderName::from_static("Incumbent-Priority");
+const SITE: HeaderName = HeaderName::from_static("Incumbent-Site");
+const PAUSED_UNTIL: HeaderName = HeaderName::from_static("Incumbent-Paused-Until");
 const VERSION: HeaderName = HeaderName::from_static("Incumbent-Version");
 const RELEASE: HeaderName = HeaderName::from_static("Incumbent-Release");
 const BY: HeaderName = HeaderName::from_static("Incumbent-By");
@@ -143,8 +148,8 @@ pub(super) fn is_forced(headers: &impl Headers) -> bool {
     headers.value(OPERATION).is_some() || headers.value(EXPECTED).is_none()
 }
 
-/// Returns the headers of an entry.
-pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
+/// Returns the headers of an entry. `room`: how many bytes are left for its site.
+pub(super) fn entry_headers(write: &Write, ttl: bool, room: usize) -> HeaderMap {
     let mut headers = expecting(write.expected);
     if ttl {
         put(&mut headers, TTL, ceil_seconds(write.ttl).to_string());
@@ -158,19 +163,32 @@ pub(super) fn entry_headers(write: &Write, ttl: bool) -> HeaderMap {
         put(&mut headers, TOKEN, token.to_string());
     }
     put(&mut headers, SINCE, mark.since_unix_ms.to_string());
+    if let Some(priority) = mark.moves.priority {
+        put(&mut headers, PRIORITY, priority.to_string());
+    }
+    if let Some(site) = mark.moves.site.as_ref().filter(|site| line_len(SITE, site) <= room) {
+        put(&mut headers, SITE, site);
+    }
+    put_pause(&mut headers, mark.moves.pause);
     if let Some(advertisement) = &write.advertisement {
         put(&mut headers, ADVERTISEMENT, advertisement.to_json());
     }
     headers
 }
 
+fn line_len(name: HeaderName, value: &str) -> usize {
+    AsRef::<str>::as_ref(&name).len() + ": \r\n".len() + value.len()
+}
+
+fn put_pause(headers: &mut HeaderMap, pause: Option<Pause>) {
+    if let Some(pause) = pause {
+        put(headers, PAUSED_UNTIL, pause.until_unix_ms.to_string());
+    }
+}
+
 /// Returns the length in bytes of an advertisement in the headers of an entry.
 pub(super) fn advertisement_len(write: &Write) -> usize {
-    let separators = ": \r\n".len();
-    let line = |advertisement: &Arc<Advertisement>| {
-        AsRef::<str>::as_ref(&ADVERTISEMENT).len() + separators + advertisement.to_json().len()
-    };
-    write.advertisement.as_ref().map_or(0, line)
+    write.advertisement.as_ref().map_or(0, |it| line_len(ADVERTISEMENT, &it.to_json()))
 }
 
 /// Returns the headers of a delete by the holder, or in its place. `ttl`: how long the tombstone
@@ -188,6 +206,7 @@ pub(super) fn release_headers(release: &Release, ttl: Option<Duration>) -> Heade
     if let Some(to) = release.to {
         put(&mut headers, TO, to.to_string());
     }
+    put_pause(&mut headers, release.pause);
     headers
 }
 
@@ -261,6 +280,11 @@ fn mark(headers: &impl Headers) -> Option<Mark> {
             None => None,
         },
         since_unix_ms: headers.value(SINCE).and_then(number).unwrap_or(0),
+        moves: Box::new(display_moves(MoveInfo {
+            priority: headers.value(PRIORITY).and_then(|text| text.parse().ok()),
+            site: headers.value(SITE).map(Arc::from),
+            pause: pause(headers),
+        })),
     })
 }
 
@@ -277,7 +301,13 @@ fn released(headers: &impl Headers) -> Option<Tombstone> {
         left: span(headers.value(LEFT)?)?,
         cause: headers.value(RELEASE).and_then(read_cause),
         to: headers.value(TO).and_then(parse_nonce),
+        pause: pause(headers),
     })
+}
+
+fn pause(headers: &impl Headers) -> Option<Pause> {
+    let until_unix_ms = headers.value(PAUSED_UNTIL).and_then(number)?;
+    Some(Pause { until_unix_ms })
 }
 
 fn number(text: &str) -> Option<u64> {

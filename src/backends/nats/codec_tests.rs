@@ -21,12 +21,14 @@ fn block(headers: &HeaderMap) -> Block {
 
 fn writes() -> impl Strategy<Value = Write> {
     let mark = (any::<u64>(), any::<u64>(), 0_u64..=7_200_000, any::<Option<u64>>(), any::<u64>());
+    let moves = (any::<Option<u8>>(), proptest::option::of("[!-~]{1,128}"), any::<Option<u64>>());
     let advertisement = proptest::option::of(("[!-~]{1,80}", "\\PC{1,40}", "\\PC{0,200}"));
-    (any::<Option<u64>>(), "\\PC{0,200}", mark, 0_u64..10_000_000, advertisement).prop_map(
+    (any::<Option<u64>>(), "\\PC{0,200}", mark, moves, 0_u64..10_000_000, advertisement).prop_map(
         |(
             expected,
             identity,
             (nonce, number, lease, token, since_unix_ms),
+            (priority, site, paused_until),
             life,
             advertisement,
         )| Write {
@@ -37,6 +39,11 @@ fn writes() -> impl Strategy<Value = Write> {
                 lease: Duration::from_millis(lease),
                 token: token.map(Token),
                 since_unix_ms,
+                moves: Box::new(MoveInfo {
+                    priority,
+                    site: site.map(Arc::from),
+                    pause: paused_until.map(|until_unix_ms| Pause { until_unix_ms }),
+                }),
             },
             ttl: Duration::from_millis(life),
             advertisement: advertisement.map(|(address, key, value)| {
@@ -50,7 +57,7 @@ fn writes() -> impl Strategy<Value = Write> {
 proptest! {
     #[test]
     fn entry_round_trips(write in writes(), ttl in any::<bool>()) {
-        let headers = entry_headers(&write, ttl);
+        let headers = entry_headers(&write, ttl, usize::MAX);
         for read in [
             content(&headers, write.identity.as_bytes(), EXPIRY),
             content(&block(&headers), write.identity.as_bytes(), EXPIRY),
@@ -65,21 +72,31 @@ proptest! {
                 prop_assert_eq!(entry.ttl, Duration::from_millis(60_250));
             }
         }
-        prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN + advertisement_len(&write));
+        let site = write.mark.moves.site.as_ref().map_or(0, |site| line_len(SITE, site));
+        let most = MAX_HEADERS_LEN + advertisement_len(&write);
+        prop_assert!(block(&headers).0.len() <= most + site);
+        // A bucket of Choria's takes 1,024 bytes.
+        for (room, is_stated) in [(site, site > 0), (site.saturating_sub(1), false)] {
+            let headers = entry_headers(&write, ttl, room);
+            prop_assert!(block(&headers).0.len() <= most + room);
+            prop_assert_eq!(headers.get(SITE).is_some(), is_stated);
+        }
     }
 
     #[test]
     fn release_round_trips(
         expected in any::<u64>(), by in any::<u64>(), left in 0_u64..=7_200_000,
         ttl in proptest::option::of(0_u64..100_000), to in proptest::option::of(any::<u64>()),
+        paused_until in any::<Option<u64>>(),
     ) {
         let left = Duration::from_millis(left);
+        let pause = paused_until.map(|until_unix_ms| Pause { until_unix_ms });
         let release = Release {
             expected: Revision(expected), by: Nonce(by), left, cause: "stop\r\nInjected: yes",
-            to: to.map(Nonce), timeout: Duration::from_secs(1),
+            to: to.map(Nonce), pause, timeout: Duration::from_secs(1),
         };
         let headers = release_headers(&release, ttl.map(Duration::from_secs));
-        let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left, cause: Some("stopInjected:yes".into()), to: to.map(Nonce) });
+        let vacant = Content::Vacant(Tombstone::Released { by: Nonce(by), left, cause: Some("stopInjected:yes".into()), to: to.map(Nonce), pause });
         prop_assert_eq!(content(&headers, b"", EXPIRY), vacant.clone());
         prop_assert_eq!(content(&block(&headers), b"", EXPIRY), vacant);
         prop_assert!(block(&headers).0.len() <= MAX_HEADERS_LEN);
@@ -193,7 +210,13 @@ fn excessive_durations_are_capped() {
     let Content::Held(entry) = content(&headers, b"x", EXPIRY) else { panic!("not held") };
     assert_eq!(entry.mark.map(|mark| mark.lease), Some(MAX_DURATION));
     headers.insert(OPERATION, "DEL");
-    let released = Tombstone::Released { by: Nonce(1), left: MAX_DURATION, cause: None, to: None };
+    let released = Tombstone::Released {
+        by: Nonce(1),
+        left: MAX_DURATION,
+        cause: None,
+        to: None,
+        pause: None,
+    };
     assert_eq!(content(&headers, b"", EXPIRY), Content::Vacant(released));
 }
 

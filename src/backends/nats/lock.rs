@@ -124,7 +124,10 @@ impl NatsLock {
             left = left.saturating_sub(start.elapsed());
         }
         left = listener::await_all_hints(self.state(), name, left).await;
-        let headers = codec::entry_headers(write, facts.config.allow_msg_ttl);
+        // Not kept meanwhile, as the future must stay small.
+        let max_len = facts.config.max_identity_len_with(codec::advertisement_len(write));
+        let room = max_len.saturating_sub(write.identity.len());
+        let headers = codec::entry_headers(write, facts.config.allow_msg_ttl, room);
         let value = Bytes::copy_from_slice(write.identity.as_bytes());
         match self.state().api.publish(name, headers, value, left).await {
             // A write cannot have a lower sequence than the one that it replaced: the response is

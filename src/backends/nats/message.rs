@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 /// The maximum length in bytes of the headers of an entry, without an advertisement.
-pub(super) const MAX_HEADERS_LEN: usize = 288;
+pub(super) const MAX_HEADERS_LEN: usize = 360;
 
 /// The maximum length in bytes of an identity.
 pub(super) const MAX_IDENTITY_LEN: usize = 1_024;

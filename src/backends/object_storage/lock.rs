@@ -140,6 +140,7 @@ impl LockState {
                 release.left,
                 release.cause,
                 release.to,
+                release.pause,
             )),
             ..RaceEntry::default()
         };

@@ -3,11 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::Advertisement;
+use serde::{Deserialize, Serialize};
+
 use crate::lock::codec::{
-    MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity, parse_nonce, read_cause,
+    MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity, display_moves, parse_nonce,
+    read_cause,
 };
-use crate::lock::{Content, Entry, Mark, Record, Revision, Token, Tombstone, WriteId};
+use crate::lock::{
+    Advertisement, Content, Entry, Mark, MoveInfo, Record, Release, Revision, Token, Tombstone,
+    Write, WriteId,
+};
+use crate::util::text::ascii_json;
+
+/// The most bytes of the column `advertised` that are read.
+const MAX_STATED_LEN: usize = 10 * 1024;
 
 /// The columns of an election's state. Any client may have written them by hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,19 +37,48 @@ pub(super) struct Row {
     pub expired: bool,
 }
 
+/// What the column `advertised` contains: the fields of an [`Advertisement`] if there is one, as
+/// candidates of earlier versions read it, and what concerns moves.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Stated {
+    #[serde(flatten)]
+    pub advertisement: Option<Advertisement>,
+    #[serde(default, skip_serializing_if = "MoveInfo::is_empty")]
+    pub moves: MoveInfo,
+}
+
+impl Stated {
+    pub fn of(write: &Write) -> Self {
+        let advertisement = write.advertisement.as_deref().cloned();
+        Self { advertisement, moves: (*write.mark.moves).clone() }
+    }
+
+    pub fn of_release(release: &Release) -> Self {
+        let moves = MoveInfo { pause: release.pause, ..MoveInfo::default() };
+        Self { advertisement: None, moves }
+    }
+
+    /// The content of the column; `None` if there is nothing to state.
+    pub fn column(&self) -> Option<String> {
+        let json = serde_json::to_string(self).unwrap_or_default(); // has string keys only
+        Some(ascii_json(&json)).filter(|json| json != "{}")
+    }
+}
+
 impl Row {
     pub fn record(&self) -> Record {
         Record { revision: Revision(self.revision), content: self.content() }
     }
 
     fn content(&self) -> Content {
+        let Stated { advertisement, moves } = self.stated();
         match &self.holder {
             Some(_) if self.expired => Content::Vacant(Tombstone::Expired),
             Some(holder) => Content::Held(Entry {
                 identity: display_identity(holder, MAX_IDENTITY_LEN),
-                mark: self.mark(),
                 ttl: span(self.lease_ms),
-                advertisement: self.advertisement(),
+                advertisement: advertisement.filter(|it| it.check().is_ok()).map(Arc::new),
+                mark: self.mark(moves),
             }),
             None => Content::Vacant(match self.released_by.as_deref().and_then(parse_nonce) {
                 Some(by) => Tombstone::Released {
@@ -48,23 +86,26 @@ impl Row {
                     left: span(self.left_ms.unwrap_or_default()),
                     cause: self.released_cause.as_deref().and_then(read_cause),
                     to: self.released_to.as_deref().and_then(parse_nonce),
+                    pause: moves.pause,
                 },
                 None => Tombstone::Deleted,
             }),
         }
     }
 
-    fn advertisement(&self) -> Option<Arc<Advertisement>> {
-        Advertisement::from_json(self.advertised.as_deref()?).map(Arc::new)
+    fn stated(&self) -> Stated {
+        let text = self.advertised.as_deref().filter(|text| text.len() <= MAX_STATED_LEN);
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    fn mark(&self) -> Option<Mark> {
+    fn mark(&self, moves: MoveInfo) -> Option<Mark> {
         let number = u64::try_from(self.write?).ok()?;
         Some(Mark {
             write: WriteId { nonce: parse_nonce(self.nonce.as_deref()?)?, number },
             lease: span(self.lease_ms),
             token: Some(Token(u64::try_from(self.token?).ok()?)),
             since_unix_ms: u64::try_from(self.acquired_ms?).ok()?,
+            moves: display_moves(moves).into(),
         })
     }
 }
@@ -87,7 +128,31 @@ pub(super) fn span(millis: i64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Nonce;
+    use crate::lock::{Nonce, Pause};
+
+    /// Tables of earlier versions have no column for it.
+    #[test]
+    fn what_concerns_moves_stands_beside_the_advertisement() {
+        let advertisement = Advertisement::new("10.0.0.3:1").with("zone", "é");
+        let pause = Some(Pause { until_unix_ms: 7 });
+        let moves = MoveInfo { priority: Some(9), site: Some("eu".into()), pause };
+        let row = |advertisement: Option<&Advertisement>, moves: &MoveInfo| {
+            let stated = Stated { advertisement: advertisement.cloned(), moves: moves.clone() };
+            Row { advertised: stated.column(), ..Row::default() }
+        };
+        for advertisement in [None, Some(&advertisement)] {
+            let row = row(advertisement, &moves);
+            let Stated { advertisement: read, moves: read_moves } = row.stated();
+            assert_eq!((read.as_ref(), &read_moves), (advertisement, &moves));
+            // As an earlier version reads it, and writes it.
+            let json = row.advertised.expect("a text");
+            assert_eq!(Advertisement::from_json(&json).as_ref(), advertisement, "{json}");
+        }
+        let json = Some(advertisement.to_json());
+        let old = Row { advertised: json, ..Row::default() }.stated();
+        assert_eq!((old.advertisement, old.moves), (Some(advertisement), MoveInfo::default()));
+        assert_eq!(row(None, &MoveInfo::default()).advertised, None);
+    }
 
     #[test]
     fn the_cause_of_a_release_is_bounded() {
@@ -105,7 +170,7 @@ mod tests {
                 ..Row::default()
             };
             let (left, cause) = (Duration::ZERO, read.map(Into::into));
-            let released = Tombstone::Released { by: Nonce(7), left, cause, to: None };
+            let released = Tombstone::Released { by: Nonce(7), left, cause, to: None, pause: None };
             assert_eq!(row.content(), Content::Vacant(released), "{written:?}");
         }
     }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::Advertisement;
 use crate::lock::codec::{
-    MAX_IDENTITY_LEN, bounded_duration, cause_label, ceil_millis, display_identity, parse_nonce,
-    read_cause,
+    MAX_IDENTITY_LEN, bounded_duration, cause_label, ceil_millis, display_identity, display_moves,
+    parse_nonce, read_cause,
 };
-use crate::lock::{Mark, Nonce, Token, Tombstone, WriteId};
+use crate::lock::{Mark, MoveInfo, Nonce, Pause, Token, Tombstone, WriteId};
 
 /// A mark as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub(crate) enum EncodedMark {
         since_ms: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advertisement: Option<Advertisement>,
+        #[serde(default, skip_serializing_if = "MoveInfo::is_empty")]
+        moves: MoveInfo,
     },
     Released {
         released_by: String,
@@ -32,6 +34,8 @@ pub(crate) enum EncodedMark {
         cause: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pause: Option<Pause>,
     },
 }
 
@@ -44,32 +48,42 @@ impl EncodedMark {
             token: mark.token.map(|token| token.0),
             since_ms: mark.since_unix_ms,
             advertisement: advertisement.cloned(),
+            moves: (*mark.moves).clone(),
         }
     }
 
-    pub(crate) fn released(by: Nonce, left: Duration, cause: &str, to: Option<Nonce>) -> Self {
+    pub(crate) fn released(
+        by: Nonce,
+        left: Duration,
+        cause: &str,
+        to: Option<Nonce>,
+        pause: Option<Pause>,
+    ) -> Self {
         Self::Released {
             released_by: by.to_string(),
             left_ms: ceil_millis(left),
             cause: cause_label(cause),
             to: to.map(|to| to.to_string()),
+            pause,
         }
     }
 
     /// Decodes the mark; `None` if it is malformed.
     pub(crate) fn decode(&self) -> Option<DecodedMark> {
         match self {
-            Self::Released { released_by, left_ms, cause, to } => {
+            Self::Released { released_by, left_ms, cause, to, pause } => {
                 let (by, left) = (parse_nonce(released_by)?, bounded_duration(*left_ms));
                 let (cause, to) = (read_cause(cause), to.as_deref().and_then(parse_nonce));
-                Some(DecodedMark::Released(Tombstone::Released { by, left, cause, to }))
+                let pause = *pause;
+                Some(DecodedMark::Released(Tombstone::Released { by, left, cause, to, pause }))
             }
-            Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement } => {
+            Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement, moves } => {
                 let mark = Mark {
                     write: WriteId { nonce: parse_nonce(by)?, number: *write },
                     lease: bounded_duration(*lease_ms),
                     token: token.map(Token),
                     since_unix_ms: *since_ms,
+                    moves: display_moves(moves.clone()).into(),
                 };
                 let advertised = advertisement.clone().filter(|given| given.check().is_ok());
                 Some(DecodedMark::Held(mark, advertised.map(Arc::new)))

@@ -6,7 +6,8 @@ pub(crate) mod mark;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::Nonce;
+use crate::lock::roll_call::MAX_SITE_LEN;
+use crate::lock::{MoveInfo, Nonce};
 #[allow(unused_imports, reason = "not every lock writes one")]
 pub(crate) use crate::time::timing::ceil_millis;
 use crate::util::text::truncate;
@@ -47,6 +48,11 @@ pub(crate) fn cause_label(cause: &str) -> String {
 /// The same as anybody may have written it; `None` where no word is left.
 pub fn read_cause(text: &str) -> Option<Arc<str>> {
     Some(cause_label(text)).filter(|cause| !cause.is_empty()).map(Arc::from)
+}
+
+/// What anybody may have written for moves, as it is shown.
+pub(crate) fn display_moves(moves: MoveInfo) -> MoveInfo {
+    MoveInfo { site: moves.site.map(|site| display_identity(&site, MAX_SITE_LEN)), ..moves }
 }
 
 /// An identity of at most `most` bytes. Control characters, which none of ours has, are replaced:

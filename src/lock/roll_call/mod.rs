@@ -83,7 +83,8 @@ pub enum CandidateRequest {
     },
     /// Hand over this shard of a set, so that its load is more even. The leader answers.
     Take(TakeRequest),
-    /// Move the leadership for no failed check and no preference during this pause. Each answers.
+    /// Move the leadership for no failed check and no preference during this pause. The holder of
+    /// the entry states it there, and answers.
     Pause(Pause),
 }
 
@@ -96,13 +97,14 @@ impl CandidateRequest {
 
     /// Whether the leader alone answers it.
     pub fn is_for_leader(&self) -> bool {
-        matches!(self, Self::HandOver(_) | Self::Prefer { .. } | Self::Take(_))
+        matches!(self, Self::HandOver(_) | Self::Prefer { .. } | Self::Take(_) | Self::Pause(_))
     }
 
     /// Whether no further answer is awaited after this one.
     pub(crate) fn is_answered_by(&self, info: &CandidateInfo) -> bool {
         match self {
             Self::Succeed(Successor::Candidate(wanted)) => info.nonce == *wanted,
+            Self::Pause(_) => info.role != Role::Standby,
             _ => self.is_for_leader() && info.handover.is_some(),
         }
     }
@@ -214,13 +216,12 @@ impl Standing {
     }
 }
 
-/// A time in which only an operator, a stop or a crash moves the leadership. The later one counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+/// A time in which only an operator, a stop or a crash moves the leadership.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pause {
-    /// When it was set, by the wall clock of who set it, in milliseconds since the Unix epoch.
-    pub set_unix_ms: u64,
-    /// When it ends, likewise: a time that is past ends an earlier pause.
+    /// When it ends, by the wall clock, in milliseconds since the Unix epoch: a time that is past
+    /// ends an earlier pause.
     pub until_unix_ms: u64,
 }
 
@@ -233,7 +234,14 @@ impl Pause {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         let until_unix_ms = if span.is_zero() { 0 } else { ms(now.saturating_add(span)) };
-        Self { set_unix_ms: ms(now), until_unix_ms }
+        Self { until_unix_ms }
+    }
+
+    /// The pause, no longer than [`MAX`](Self::MAX) as the wall clock shows; `None` if it is over.
+    pub(crate) fn at(self, now_unix_ms: u64) -> Option<Self> {
+        let max = u64::try_from(Self::MAX.as_millis()).unwrap_or(u64::MAX);
+        let until_unix_ms = self.until_unix_ms.min(now_unix_ms.saturating_add(max));
+        (until_unix_ms > now_unix_ms).then_some(Self { until_unix_ms })
     }
 }
 
@@ -279,9 +287,6 @@ pub struct CandidateInfo {
     /// How ready it is to lead.
     #[cfg_attr(feature = "_json", serde(default))]
     pub standing: Standing,
-    /// The last pause that it knows of.
-    #[cfg_attr(feature = "_json", serde(default))]
-    pub pause: Option<Pause>,
     /// What it answers as the leader to a request to hand over.
     #[cfg_attr(feature = "_json", serde(default))]
     pub handover: Option<HandoverAnswer>,
@@ -322,7 +327,6 @@ impl CandidateInfo {
             token: None,
             site: None,
             standing: Standing::Ready,
-            pause: None,
             handover: None,
             load: None,
             cool_down: None,

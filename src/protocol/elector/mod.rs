@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::{Capabilities, Nonce, Standing};
+use crate::lock::{Capabilities, Nonce, Pause, Standing};
 #[cfg(feature = "_model")]
 use crate::protocol::backoff::BackoffPolicy;
 use crate::protocol::context::Context;
@@ -86,6 +86,12 @@ impl Elector {
             Event::Stop => self.stop(now),
             Event::Capabilities(capabilities) => self.cx.capabilities = capabilities,
             Event::Advertise(advertisement) => self.cx.advertise(advertisement),
+            Event::Pause(pause) => self.set_pause(now, pause),
+            Event::Drains => {
+                if let Phase::Holding(holding) = &mut self.phase {
+                    holding.drains();
+                }
+            }
         }
         self.advance(now);
     }
@@ -142,6 +148,16 @@ impl Elector {
     /// The holder of the election, as last seen.
     pub fn leader(&self) -> Option<&Leader> {
         self.cx.leader.as_ref()
+    }
+
+    /// The pause of the election at `now`, as far as is known.
+    pub fn pause(&self, now: Instant) -> Option<Pause> {
+        self.cx.pause(now)
+    }
+
+    /// When that pause ends.
+    pub fn pause_ends(&self, now: Instant) -> Option<Instant> {
+        self.cx.pause_ends(now)
     }
 
     /// How the term before ended, as far as this candidate has seen it since another one led.
@@ -230,6 +246,16 @@ impl Elector {
     fn step_down(&mut self, now: Instant, cause: Cause) {
         if let Phase::Holding(holding) = &self.phase {
             self.enter(now, holding.ends(cause, true));
+        }
+    }
+
+    fn set_pause(&mut self, now: Instant, pause: Pause) {
+        let before = self.cx.pause(now);
+        self.cx.set_pause(now, Some(pause));
+        if let Phase::Holding(holding) = &mut self.phase
+            && self.cx.pause(now) != before
+        {
+            holding.state_soon(now);
         }
     }
 

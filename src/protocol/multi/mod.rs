@@ -140,7 +140,11 @@ impl MultiElector {
                     member.elector.handle(now, event);
                 }
             }
-            Event::Advertise(_) | Event::Standing(_) | Event::Rank(_) => {
+            Event::Advertise(_)
+            | Event::Standing(_)
+            | Event::Rank(_)
+            | Event::Pause(_)
+            | Event::Drains => {
                 for member in &mut self.members {
                     member.elector.handle(now, event.clone());
                 }

@@ -75,8 +75,13 @@ async fn an_entry_is_read_as_it_was_written_and_released(version: Version) {
 
     lock.release("a.b/c", release(7, created)).await.unwrap();
     let left = Duration::from_millis(1_500);
-    let released =
-        Tombstone::Released { by: Nonce(7), left, cause: Some("resigned".into()), to: None };
+    let released = Tombstone::Released {
+        by: Nonce(7),
+        left,
+        cause: Some("resigned".into()),
+        to: None,
+        pause: None,
+    };
     assert_eq!(found(&lock, "a.b/c").await.content, Content::Vacant(released));
 }
 

@@ -41,6 +41,7 @@ async fn every_stored_write_is_hinted_with_the_one_it_replaced(version: Version)
         left,
         cause: Some("resigned".into()),
         to: None,
+        pause: None,
     });
     assert_eq!((record.content, previous), (released, Some(Some(renewed))), "{version}");
 }

@@ -11,8 +11,8 @@ mod rights;
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Entry, Hint, HintSink, Lock, LockError, LockErrorKind, Mark, Nonce, Reading, Record,
-    Release, Revision, Subscription, Write, WriteId,
+    Content, Entry, Hint, HintSink, Lock, LockError, LockErrorKind, Mark, MoveInfo, Nonce, Reading,
+    Record, Release, Revision, Subscription, Write, WriteId,
 };
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent_test_support::{Server, eventually};
@@ -53,6 +53,7 @@ pub fn entry(nonce: u64, number: u64, expected: Option<Revision>) -> Write {
             lease: TTL,
             token: None,
             since_unix_ms: 1_700_000_000_000,
+            moves: Box::new(MoveInfo::default()),
         },
         ttl: TTL,
         advertisement: None,
@@ -81,6 +82,7 @@ fn release(nonce: u64, expected: Revision) -> Release {
         left: Duration::from_millis(1_500),
         cause: "resigned",
         to: None,
+        pause: None,
         timeout: TIMEOUT,
     }
 }

@@ -115,10 +115,9 @@ fn fields(state: &State, view: &ElectionView, now: Moment) -> Vec<(&'static str,
     if !metadata.is_empty() {
         fields.push(("metadata", metadata.join(" ")));
     }
-    let roll = view.candidates();
-    let site = roll.and_then(|roll| roll.of(holder)?.site.as_deref());
+    let site = holder.moves.site.as_deref();
     fields.extend(site.map(|site| ("site", site.to_owned())));
-    let pause = roll.and_then(|roll| roll.paused_until(now.wall));
+    let pause = holder.paused_until(now.wall);
     fields.extend(pause.map(|until| ("paused", format!("until {}", time_format::rfc3339(until)))));
     fields.extend(set(state, view));
     fields

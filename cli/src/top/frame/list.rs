@@ -199,7 +199,7 @@ pub fn remark(view: &ElectionView, now: Moment) -> Option<String> {
         (view.remaining(now) == Some(Duration::ZERO)).then_some("overdue"),
         stated.map(|info| info.role.as_str()).filter(|role| *role != "leader"),
         stated.map(|info| info.standing.as_str()).filter(|standing| *standing != "ready"),
-        roll.and_then(|roll| roll.paused_until(now.wall)).map(|_| "paused"),
+        holder.paused_until(now.wall).map(|_| "paused"),
     ];
     let remarks: Vec<&str> = remarks.into_iter().flatten().collect();
     (!remarks.is_empty()).then(|| remarks.join(", "))

@@ -13,7 +13,8 @@ use crate::backends::nats::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use crate::backends::nats::time::FOREVER;
 use crate::lock::codec::MAX_DURATION;
 use crate::lock::{
-    Content, Mark, Nonce, Release, Revision, StepDownNotice, Token, Tombstone, Write, WriteId,
+    Content, Mark, MoveInfo, Nonce, Release, Revision, StepDownNotice, Token, Tombstone, Write,
+    WriteId,
 };
 
 const EXPIRY: Expiry =
@@ -185,6 +186,7 @@ impl Written {
                 lease: Duration::from_millis(self.lease),
                 token: self.token.map(Token),
                 since_unix_ms: self.since,
+                moves: Box::new(MoveInfo::default()),
             },
             ttl: Duration::from_millis(self.life),
             advertisement: None,
@@ -197,7 +199,7 @@ impl Written {
 fn writes_round_trip() {
     bolero::check!().with_iterations(FEW).with_type::<Written>().for_each(|written| {
         let write = written.write();
-        let headers = codec::entry_headers(&write, written.ttl);
+        let headers = codec::entry_headers(&write, written.ttl, usize::MAX);
         let value = write.identity.as_bytes();
         let delivered = codec::content(&headers, value, EXPIRY);
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), value), EXPIRY), delivered);
@@ -211,11 +213,16 @@ fn writes_round_trip() {
         let by = Nonce(written.nonce);
         let (cause, to) = ("stopped", Some(Nonce(written.number)));
         let (expected, timeout) = (Revision(written.number), Duration::ZERO);
-        let release = Release { expected, by, left, cause, to, timeout };
+        let release = Release { expected, by, left, cause, to, pause: None, timeout };
         let headers = codec::release_headers(&release, written.expected.map(Duration::from_secs));
         let left = left.min(MAX_DURATION);
-        let released =
-            Content::Vacant(Tombstone::Released { by, left, cause: Some("stopped".into()), to });
+        let released = Content::Vacant(Tombstone::Released {
+            by,
+            left,
+            cause: Some("stopped".into()),
+            to,
+            pause: None,
+        });
         assert_eq!(codec::content(&headers, b"", EXPIRY), released);
         assert_eq!(codec::stored_content(&stored(&lines_of(&headers), b""), EXPIRY), released);
 
@@ -233,7 +240,7 @@ fn damaged_entry_decodes_only_to_its_bytes() {
     bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(|(written, mutations)| {
         let mut write = written.write();
         write.mark.write.nonce = Nonce(written.nonce | 0xabc0_0000_0000_0000);
-        let mut bytes = lines_of(&codec::entry_headers(&write, written.ttl));
+        let mut bytes = lines_of(&codec::entry_headers(&write, written.ttl, usize::MAX));
         mutations.apply(&mut bytes);
         let content = codec::stored_content(&stored(&bytes, b"host"), EXPIRY);
         check(&content);

@@ -106,7 +106,7 @@ pub(super) struct Promise {
 /// The decision on a request, from the content of a register.
 pub(super) enum Decision {
     End(Result<Outcome, QuorumError>),
-    Write { value: Value, done: Outcome, previous: Option<Option<u64>> },
+    Write { value: Box<Value>, done: Outcome, previous: Option<Option<u64>> },
 }
 
 impl Proposal {
@@ -164,14 +164,14 @@ impl Operation {
             Decision::End(Err(QuorumError { kind: LockErrorKind::Conflict, message }))
         };
         let write = |holds| Decision::Write {
-            value: Value { revision: next, holds, by: me },
+            value: Box::new(Value { revision: next, holds, by: me }),
             done: Outcome::Written(Revision(next)),
             previous: Some(revision),
         };
         if let Some(value) = current.as_ref().filter(|value| value.by == me) {
             // An earlier round of this request: complete it.
             let done = Outcome::Written(Revision(value.revision));
-            let (value, previous) = (value.clone(), None);
+            let (value, previous) = (Box::new(value.clone()), None);
             return match settled {
                 true => Decision::End(Ok(done)),
                 false => Decision::Write { value, done, previous },
@@ -187,7 +187,7 @@ impl Operation {
                 let done = Outcome::Read(Reading::Found(value.record()));
                 match settled {
                     true => Decision::End(Ok(done)),
-                    false => Decision::Write { value, done, previous: None },
+                    false => Decision::Write { value: Box::new(value), done, previous: None },
                 }
             }
             Self::Write(request) if request.expected.map(|r| r.0) == revision => {

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::Advertisement;
 use crate::lock::codec::{
-    bounded_duration, cause_label, ceil_millis, display_identity, read_cause,
+    bounded_duration, cause_label, ceil_millis, display_identity, display_moves, read_cause,
 };
 use crate::lock::{
-    Content, Entry, Mark, Nonce, Record, Revision, StepDownNotice, Token, Tombstone, WriteId,
+    Content, Entry, Mark, MoveInfo, Nonce, Pause, Record, Revision, StepDownNotice, Token,
+    Tombstone, WriteId,
 };
 
 /// The event that carries all messages.
@@ -60,6 +61,8 @@ pub(super) enum Holds {
         life_ms: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advertisement: Option<Advertisement>,
+        #[serde(default, skip_serializing_if = "MoveInfo::is_empty")]
+        moves: MoveInfo,
     },
     Released {
         by: u64,
@@ -68,6 +71,8 @@ pub(super) enum Holds {
         cause: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pause: Option<Pause>,
     },
     Deleted,
 }
@@ -192,12 +197,14 @@ impl Value {
                 since_ms,
                 life_ms,
                 advertisement,
+                moves,
             } => {
                 let mark = Mark {
                     write: WriteId { nonce: Nonce(*nonce), number: *write },
                     lease: bounded_duration(*lease_ms),
                     token: token.map(Token),
                     since_unix_ms: *since_ms,
+                    moves: display_moves(moves.clone()).into(),
                 };
                 let advertisement =
                     advertisement.clone().filter(|advertisement| advertisement.check().is_ok());
@@ -208,12 +215,15 @@ impl Value {
                     advertisement: advertisement.map(Arc::new),
                 })
             }
-            Holds::Released { by, left_ms, cause, to } => Content::Vacant(Tombstone::Released {
-                by: Nonce(*by),
-                left: bounded_duration(*left_ms),
-                cause: cause.as_deref().and_then(read_cause),
-                to: to.map(Nonce),
-            }),
+            Holds::Released { by, left_ms, cause, to, pause } => {
+                Content::Vacant(Tombstone::Released {
+                    by: Nonce(*by),
+                    left: bounded_duration(*left_ms),
+                    cause: cause.as_deref().and_then(read_cause),
+                    to: to.map(Nonce),
+                    pause: *pause,
+                })
+            }
             Holds::Deleted => Content::Vacant(Tombstone::Deleted),
         };
         Record { revision: Revision(self.revision), content }
@@ -231,6 +241,7 @@ impl Holds {
             since_ms: write.mark.since_unix_ms,
             life_ms: ceil_millis(write.ttl),
             advertisement: write.advertisement.as_deref().cloned(),
+            moves: (*write.mark.moves).clone(),
         }
     }
 
@@ -240,6 +251,7 @@ impl Holds {
             left_ms: ceil_millis(release.left),
             cause: Some(cause_label(release.cause)),
             to: release.to.map(|to| to.0),
+            pause: release.pause,
         }
     }
 }
@@ -303,7 +315,7 @@ mod tests {
 
     fn released(cause: Option<&str>) -> Content {
         let (by, left, cause) = (Nonce(7), Duration::from_millis(5), cause.map(Into::into));
-        Content::Vacant(Tombstone::Released { by, left, cause, to: None })
+        Content::Vacant(Tombstone::Released { by, left, cause, to: None, pause: None })
     }
 
     #[test]
@@ -317,7 +329,7 @@ mod tests {
     /// As members of an earlier version write it.
     #[test]
     fn a_release_without_a_cause_has_no_field_of_it() {
-        let holds = Holds::Released { by: 7, left_ms: 5, cause: None, to: None };
+        let holds = Holds::Released { by: 7, left_ms: 5, cause: None, to: None, pause: None };
         let text = serde_json::to_string(&holds).expect("JSON");
         assert_eq!(text, r#"{"Released":{"by":7,"left_ms":5}}"#);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::backends::sql::row::{column, millis};
+use crate::backends::sql::row::{Stated, column, millis};
 use crate::lock::codec::cause_label;
 use crate::lock::{Release, StepDownNotice, Write};
 
@@ -22,6 +22,10 @@ impl Display for Text<'_> {
         }
         f.write_str("'")
     }
+}
+
+fn or_null(text: Option<String>) -> String {
+    text.map_or_else(|| "NULL".to_owned(), |text| Text(&text).to_string())
 }
 
 /// A number of milliseconds, as an interval.
@@ -92,8 +96,7 @@ pub(super) fn write(
     let nonce = write.mark.write.nonce;
     let number = column(write.mark.write.number);
     let lease = Millis(millis(write.ttl.max(write.mark.lease)));
-    let advertised = write.advertisement.as_ref().map(|advertisement| advertisement.to_json());
-    let advertised = advertised.as_ref().map_or("NULL".to_owned(), |text| Text(text).to_string());
+    let advertised = or_null(Stated::of(write).column());
     let name = Text(name);
     match (write.expected, write.mark.token) {
         // On another history there may have been a row, which is lost.
@@ -137,9 +140,10 @@ pub(super) fn release(name: &str, release: &Release, sure: bool) -> String {
         "UPDATE incumbent_elections SET holder = NULL, renewed_at = clock_timestamp(),
             revision = revision + 1, token = NULL, nonce = NULL, write = NULL,
             released_by = '{by}', released_left = {left}, released_cause = {cause}, released_to = {to},
-            advertised = NULL
+            advertised = {stated}
         WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
         by = release.by,
+        stated = or_null(Stated::of_release(release).column()),
         left = Millis(millis(release.left)),
         cause = Text(&cause_label(release.cause)),
         to = release.to.map_or_else(|| "NULL".to_owned(), |to| format!("'{to}'")),

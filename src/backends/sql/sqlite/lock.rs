@@ -14,7 +14,7 @@ use super::state::LockState;
 use super::statements;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
-use crate::backends::sql::row::{column, millis};
+use crate::backends::sql::row::{Stated, column, millis};
 use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::codec::cause_label;
 use crate::lock::{LockError, Reading, Release, Write};
@@ -73,7 +73,7 @@ impl Database for LockState {
             .bind(column(write.mark.write.number))
             .bind(now.as_ref().map(|now| now.boot.clone()))
             .bind(now.map(|now| now.ms))
-            .bind(write.advertisement.as_ref().map(|advertisement| advertisement.to_json()));
+            .bind(Stated::of(write).column());
         Ok(match write.expected {
             None => query,
             Some(expected) => {
@@ -93,6 +93,7 @@ impl Database for LockState {
             .bind(now.as_ref().map(|now| now.boot.clone()))
             .bind(now.map(|now| now.ms))
             .bind(release.to.map(|to| to.to_string()))
+            .bind(Stated::of_release(release).column())
     }
 }
 

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS incumbent_elections (
     transitions       INTEGER NOT NULL DEFAULT 0,
     -- Grows with every write.
     revision          INTEGER NOT NULL,
-    -- Where the leader can be reached, in JSON.
+    -- Where the leader can be reached, its priority and site, and the pause of the election, in JSON.
     advertised        TEXT,
     -- The revision of the write that began the term.
     token             INTEGER,

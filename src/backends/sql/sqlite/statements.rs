@@ -63,12 +63,12 @@ pub(super) const WRITE: &str = concat!(
     WHERE name = ?1 AND revision = ?9 RETURNING revision"
 );
 
-/// Values: name, expected, by, left, cause, boot, boot_ms, to.
+/// Values: name, expected, by, left, cause, boot, boot_ms, to, advertised.
 pub(super) const RELEASE: &str = concat!(
     "UPDATE incumbent_elections SET holder = NULL, renewed_at = ",
     wall_clock!(),
     ", revision = revision + 1, token = NULL, nonce = NULL, write = NULL, released_by = ?3,
-        released_left_ms = ?4, released_cause = ?5, released_to = ?8, advertised = NULL, boot = ?6, boot_ms = ?7
+        released_left_ms = ?4, released_cause = ?5, released_to = ?8, advertised = ?9, boot = ?6, boot_ms = ?7
     WHERE name = ?1 AND revision = ?2 RETURNING revision"
 );
 

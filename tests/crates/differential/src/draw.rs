@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use incumbent::Advertisement;
-use incumbent::lock::{Mark, Nonce, Release, Revision, Write, WriteId};
+use incumbent::lock::{Mark, MoveInfo, Nonce, Release, Revision, Write, WriteId};
 
 use crate::store::{Deed, Rules};
 
@@ -77,6 +77,7 @@ impl Known {
                 lease: life, // as the protocol has it
                 token: expected.filter(|_| self.writes.is_multiple_of(2)).map(Into::into),
                 since_unix_ms: 1_700_000_000_000 + self.writes,
+                moves: Box::new(MoveInfo::default()),
             },
             ttl: life,
             advertisement: says.then(said),
@@ -103,6 +104,7 @@ impl Known {
                     left: Duration::from_millis(random.u64(..3000)),
                     cause: "resigned",
                     to: None,
+                    pause: None,
                     timeout: TIMEOUT,
                 }),
                 None => Step::Read,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Entry, LockErrorKind, Mark, Nonce, Reading, Record, Revision, Tombstone, Write,
-    WriteId,
+    Content, Entry, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Record, Revision, Tombstone,
+    Write, WriteId,
 };
 use incumbent_differential::{Act, Model, NEVER, Outcome, Rules};
 use incumbent_sim::Keeping;
@@ -24,6 +24,7 @@ fn write(expected: Option<u64>, life: Duration) -> Write {
             lease: TTL,
             token: None,
             since_unix_ms: 1,
+            moves: Box::new(MoveInfo::default()),
         },
         ttl: life,
         advertisement: None,

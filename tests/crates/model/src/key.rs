@@ -102,7 +102,7 @@ impl Key {
                     self.maybe_revision(mark.token.map(|token| Revision(token.0)));
                 }
             }
-            Content::Vacant(Tombstone::Released { by: _, left, cause: _, to }) => {
+            Content::Vacant(Tombstone::Released { by: _, left, cause: _, to, pause: _ }) => {
                 self.duration(*left);
                 self.successor(*to);
             }

@@ -198,6 +198,7 @@ impl Candidate {
         settings.takeover_delay = Duration::from_millis(u64::from(self.setup.hold_back_ms));
         settings.priority = self.setup.priority;
         settings.with_choria = choria;
+        settings.origin_unix_ms = self.origin_unix_ms();
         self.nonce = nonce;
         self.mover = self.setup.moves.as_ref().map(|setup| {
             let settings = MoveSettings {
@@ -206,7 +207,6 @@ impl Candidate {
                 priority: settings.priority,
                 lease: self.timing.lease(),
                 prefer_after: setup.prefer_after_ms.map(|ms| Duration::from_millis(ms.into())),
-                origin_unix_ms: self.origin_unix_ms(),
             };
             Box::new(Mover::new(setup, settings, self.local(now)))
         });

@@ -306,8 +306,13 @@ impl World {
                 if self.server.last_revision() == Some(expected) {
                     // As the lock reads it: the lease of the last holder is waited out.
                     let left = self.server.bucket_ttl;
-                    let released =
-                        Tombstone::Released { by: Nonce::NOBODY, left, cause: None, to: None };
+                    let released = Tombstone::Released {
+                        by: Nonce::NOBODY,
+                        left,
+                        cause: None,
+                        to: None,
+                        pause: None,
+                    };
                     self.server.store(now, Content::Vacant(released), left);
                     self.log(|| format!("server: go-{which} has released"));
                     self.stored();

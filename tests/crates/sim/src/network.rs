@@ -141,6 +141,7 @@ impl World {
         let history = self.server.history;
         let rests_on = self.candidates[who].rests_on.get(&(life, id));
         let rests_elsewhere = rests_on.is_some_and(|on| *on != history);
+        let before = self.server.shown(self.now).map(|record| record.content);
         let (answer, stored) = if denied && writes {
             let failure = failure(LockErrorKind::Denied, "permissions violation");
             (failed(&request, failure), false)
@@ -169,6 +170,12 @@ impl World {
         }
         let acknowledged = !(stored && self.server.lacks_its_replica(self.now));
         if stored {
+            if let Request::Write(write) = &request
+                && write.mark.token.is_none()
+                && self.candidates[who].life == life
+            {
+                self.judge_create(who, write, before.as_ref());
+            }
             if let Request::Write(write) = &request
                 && acknowledged
                 && self.candidates[who].life == life

@@ -216,13 +216,8 @@ impl Server {
             }
             Request::Write(_) | Request::Release(_) if lost => (failed(request, conflict()), false),
             Request::Read { .. } => {
-                let reading = match &self.last {
-                    Some(stored) if self.judged_at().is_some_and(|at| now >= at) => {
-                        Reading::Found(stored.as_expired())
-                    }
-                    Some(stored) => Reading::Found(stored.record.clone()),
-                    None => Reading::Empty { proof: self.empty_is_proof(now) },
-                };
+                let empty = Reading::Empty { proof: self.empty_is_proof(now) };
+                let reading = self.shown(now).map_or(empty, Reading::Found);
                 (Response::Read(Ok(reading)), false)
             }
             Request::Write(write) if write.expected == self.last_revision() => {
@@ -242,6 +237,7 @@ impl Server {
                     left: release.left,
                     cause,
                     to: release.to,
+                    pause: release.pause,
                 };
                 self.store(now, Content::Vacant(tombstone), self.bucket_ttl);
                 (Response::Released(Ok(())), true)
@@ -292,6 +288,16 @@ impl Server {
             keeping if keeping.frees() => life.min(self.bucket_ttl),
             _ => life,
         }
+    }
+
+    /// What a read shows.
+    pub fn shown(&self, now: Time) -> Option<Record> {
+        let expired = self.judged_at().is_some_and(|at| now >= at);
+        let shown = |stored: &Stored| match expired {
+            true => stored.as_expired(),
+            false => stored.record.clone(),
+        };
+        self.last.as_ref().map(shown)
     }
 
     /// Frees what has outlived its life. Answers whether a marker was stored.

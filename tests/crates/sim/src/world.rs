@@ -247,7 +247,12 @@ impl World {
             }
             SimEvent::Hint { who, life, hint } => {
                 let candidate = &self.candidates[who];
-                if candidate.life == life && self.now >= candidate.faults.cut_in_until {
+                let ends = candidate.faults.cut_in_until;
+                if self.now < ends && matches!(hint, Hint::Coverage(_)) {
+                    // What the lock reports when it has subscribed at last.
+                    return self.after(ends - self.now, SimEvent::Hint { who, life, hint });
+                }
+                if candidate.life == life && self.now >= ends {
                     self.log(|| format!("c{who} hears {}", trace::hint(&hint)));
                     let told = hinted_revision(&hint);
                     self.candidates[who].newest = self.candidates[who].newest.max(told);

@@ -42,9 +42,10 @@ fn check(fleet: Fleet) {
     assert!(fleet != Fleet::Drains || drains * 2 >= count, "{drains} drains: too few");
     if fleet == Fleet::Moves {
         println!("{moved}");
-        let Moved { handovers, voluntary, succeeded, refused } = moved;
+        let Moved { handovers, voluntary, succeeded, refused, carried } = moved;
         assert!(handovers > count && voluntary * 4 > count, "{moved}: too few");
-        assert!(succeeded * 3 > handovers && refused * 2 > count, "{moved}: too few");
+        assert!(succeeded * 3 > handovers && refused * 10 > count, "{moved}: too few");
+        assert!(carried * 3 > count, "{moved}: too few");
     }
     if fleet == Fleet::Sets {
         println!("{sets}");

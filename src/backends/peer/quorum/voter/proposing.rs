@@ -137,7 +137,7 @@ impl Voter {
         let next = next.max(floor.saturating_add(1));
         let (value, done, previous) = match proposal.operation.decide(current, me, next, settled) {
             Decision::End(answer) => return Some(answer),
-            Decision::Write { value, done, previous } => (value, done, previous),
+            Decision::Write { value, done, previous } => (*value, done, previous),
         };
         let previous = match previous {
             None if value.by == me => proposal.replaced,

@@ -95,8 +95,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         edits: &[
             edit(
                 "src/protocol/moves.rs",
-                "if self.standing != Standing::Ready => Some(since + lease),",
-                "if self.standing != Standing::Ready => Some(since),",
+                "Some((since + lease).max(pause_ends))",
+                "Some(since.max(pause_ends))",
             ),
             edit(
                 "src/protocol/moves.rs",
@@ -110,8 +110,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "a pause forbids nothing",
         edits: &[edit(
             "src/protocol/moves.rs",
-            "MoveRole::Leads(_) if self.paused_until(now).is_some() => Err(Refusal::Paused),",
-            "",
+            "if self.pause_ends.is_some_and(|ends| now < ends) => {",
+            "if false => {",
         )],
         noticed_by: &[Decisions, Simulation],
     },
@@ -121,31 +121,31 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         noticed_by: &[Decisions],
     },
     Mutation {
-        name: "nobody learns of a pause from others",
+        name: "a holder that receives no requests states its priority",
         edits: &[edit(
-            "src/protocol/moves.rs",
-            "self.pause = latest.unwrap_or_default().max(self.pause);",
-            "let _ = latest;",
+            "src/protocol/context.rs",
+            "may_be_asked && self.coverage != Coverage::None;",
+            "may_be_asked;",
         )],
-        noticed_by: &[Decisions, Simulation],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a successor drops the pause",
+        edits: &[edit(
+            "src/protocol/context.rs",
+            "        self.learn_pause(at, &record.content);\n",
+            "",
+        )],
+        noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
         name: "a pause has no bound",
         edits: &[edit(
-            "src/protocol/moves.rs",
-            "until_unix_ms: pause.until_unix_ms.min(bound),",
-            "until_unix_ms: pause.until_unix_ms,",
+            "src/lock/roll_call/mod.rs",
+            "self.until_unix_ms.min(now_unix_ms.saturating_add(max));",
+            "self.until_unix_ms.min(max.max(u64::MAX));",
         )],
-        noticed_by: &[Decisions],
-    },
-    Mutation {
-        name: "the time at which a pause was set has no bound",
-        edits: &[edit(
-            "src/protocol/moves.rs",
-            "set_unix_ms: pause.set_unix_ms.min(bound),",
-            "set_unix_ms: pause.set_unix_ms,",
-        )],
-        noticed_by: &[Decisions],
+        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a leader hands over to one that is sick",
@@ -178,8 +178,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "a sick leader does not search for a successor",
         edits: &[edit(
             "src/protocol/moves.rs",
-            "if self.standing != Standing::Ready => Some(since + lease),",
-            "if self.standing != Standing::Ready => None,",
+            "if self.standing != Standing::Ready || self.asked => {",
+            "if self.asked => {",
         )],
         noticed_by: &[Decisions, Simulation],
     },
@@ -187,8 +187,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "a sick leader that finds nobody searches no more",
         edits: &[edit(
             "src/protocol/moves.rs",
-            "if chosen.is_err() && reason == Reason::Standing {",
-            "if false {",
+            "if matches!(reason, Reason::Standing | Reason::Preferred) {",
+            "if matches!(reason, Reason::Preferred) {",
         )],
         noticed_by: &[Decisions, Simulation],
     },
@@ -196,8 +196,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "a handover that fails postpones the search of a sick leader",
         edits: &[edit(
             "src/protocol/moves.rs",
-            "if chosen.is_err() && reason == Reason::Standing {",
-            "if chosen.is_err() {",
+            "if matches!(reason, Reason::Standing | Reason::Preferred) {",
+            "if !matches!(reason, Reason::Taken(_)) {",
         )],
         noticed_by: &[Decisions],
     },
@@ -221,12 +221,17 @@ pub(super) const OF_MOVES: &[Mutation] = &[
     },
     Mutation {
         name: "a candidate that is to be preferred does not ask",
+        edits: &[edit("src/protocol/moves.rs", "(is_lower && !self.asked)", "(false && is_lower)")],
+        noticed_by: &[Decisions, Simulation],
+    },
+    Mutation {
+        name: "a candidate asks a leader of equal or higher priority",
         edits: &[edit(
             "src/protocol/moves.rs",
-            "Some((ready_since + after).max(now + self.own_delay()))",
-            "None.or((after.is_zero() && ready_since > now).then_some(now + self.own_delay()))",
+            "leader?.priority? < self.settings.priority;",
+            "leader?.priority.is_some();",
         )],
-        noticed_by: &[Decisions, Simulation],
+        noticed_by: &[Decisions],
     },
     Mutation {
         name: "a candidate that is not ready asks to be preferred",
@@ -274,13 +279,9 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         noticed_by: &[Decisions, Simulation],
     },
     Mutation {
-        name: "one that overhears another never asks",
-        edits: &[edit(
-            "src/protocol/moves.rs",
-            "                self.plan_after(now, self.settings.lease.saturating_mul(OVERHEARD));\n",
-            "",
-        )],
-        noticed_by: &[Decisions, Simulation],
+        name: "the requests of those that are to be preferred are not spread",
+        edits: &[edit("src/protocol/moves.rs", ".then_some(from + spread)", ".then_some(from)")],
+        noticed_by: &[Decisions],
     },
     Mutation {
         name: "a handover that drains becomes a resignation",

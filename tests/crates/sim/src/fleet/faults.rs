@@ -144,12 +144,14 @@ fn move_fault() -> impl Strategy<Value = MoveFault> {
         MoveStep::Succeeds,
     ]);
     let for_ms = prop_oneof![4 => span().prop_map(Some), 1 => Just(None)];
+    // Zero ends a pause.
+    let pause = proptest::sample::select(vec![0u16, 5000, 15_000, 30_000]);
     prop_oneof![
         6 => prop::option::of(who()).prop_map(|to| MoveFault::HandOver { to }),
         3 => Just(MoveFault::ProgramHandsOver),
         6 => (who(), for_ms).prop_map(|(who, for_ms)| MoveFault::Ill { who, for_ms }),
         2 => (who(), any::<bool>()).prop_map(|(who, aside)| MoveFault::StandAside { who, aside }),
-        2 => prop_oneof![1 => Just(0), 2 => span()].prop_map(|for_ms| MoveFault::Pause { for_ms }),
+        3 => pause.prop_map(|for_ms| MoveFault::Pause { for_ms }),
         4 => (step, any::<bool>(), span()).prop_map(|(step, successor, back_ms)| MoveFault::Crash {
             step,
             successor,

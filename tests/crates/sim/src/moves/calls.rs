@@ -6,6 +6,8 @@ use incumbent::lock::{
     CandidateInfo, CandidateRequest, Coverage, HandoverAnswer, Nonce, Role, Successor,
 };
 
+use incumbent::protocol::Event;
+
 use super::{MoveStep, Step, Why};
 use crate::event::SimEvent;
 use crate::world::World;
@@ -108,15 +110,19 @@ impl World {
             return;
         }
         let own = self.candidates[who].nonce();
-        let Some((now, mover)) = self.mover(who) else { return };
+        let Some((_, mover)) = self.mover(who) else { return };
         let leads = mover.began.is_some();
         match &call.request {
             CandidateRequest::Identify => {}
             CandidateRequest::Pause(pause) => {
-                mover.moves.set_pause(now, *pause);
-                let (pause, stated) = (*pause, mover.moves.pause());
-                self.judge.pauses(who, pause);
-                self.log(|| format!("c{who} hears of a pause: {stated:?}"));
+                let machine = self.candidates[who].machine.as_ref();
+                if machine.and_then(|it| it.leader()).is_some_and(|leader| leader.is_me) {
+                    let pause = *pause;
+                    self.judge.pauses(who, pause);
+                    self.log(|| format!("c{who} is to state a pause: {pause:?}"));
+                    self.feed(who, Event::Pause(pause));
+                }
+                return;
             }
             CandidateRequest::HandOver(to) => {
                 if leads {
@@ -126,12 +132,6 @@ impl World {
             }
             CandidateRequest::Prefer { priority, .. } if leads => {
                 return self.prefer(who, call, *priority);
-            }
-            CandidateRequest::Prefer { by, priority } => {
-                if *by != own {
-                    mover.moves.overheard(*priority);
-                }
-                return;
             }
             CandidateRequest::Succeed(Successor::Candidate(to)) if *to == own && !leads => {
                 mover.chosen = true;
@@ -159,7 +159,6 @@ impl World {
         };
         info.priority = settings.priority;
         info.standing = mover.moves.standing();
-        info.pause = mover.moves.pause();
         info.handover = handover;
         info.has_sampled_hints = candidate.setup.coverage == Coverage::Sampled;
         if self.now < candidate.faults.cut_out_until {
@@ -200,7 +199,6 @@ impl World {
             format!("c{who} has answers: {:?}", told.collect::<Vec<_>>())
         });
         let Some(why) = why else {
-            self.judge.learns(who, &answers);
             if let Some((now, mover)) = self.mover(who) {
                 mover.moves.on_answer(now, &answers);
             }

@@ -59,7 +59,9 @@ pub struct Mover {
 pub(crate) enum Why {
     /// Its own program, or an operator, wants it to hand over.
     Requested,
-    Sick,
+    /// It searches by itself: it is not ready, or one of higher priority has asked before.
+    Alone,
+    /// One of higher priority asks.
     Preferred(Call),
 }
 
@@ -96,6 +98,8 @@ pub struct Moved {
     pub voluntary: u64,
     /// Handovers after which the named successor led next.
     pub succeeded: u64,
+    /// Creates that had a pause to carry on.
+    pub carried: u64,
     /// Handovers that a pause, or the age of the term, kept from happening.
     pub refused: u64,
 }
@@ -105,17 +109,18 @@ impl AddAssign for Moved {
         self.handovers += other.handovers;
         self.voluntary += other.voluntary;
         self.succeeded += other.succeeded;
+        self.carried += other.carried;
         self.refused += other.refused;
     }
 }
 
 impl fmt::Display for Moved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { handovers, voluntary, succeeded, refused } = self;
+        let Self { handovers, voluntary, succeeded, carried, refused } = self;
         write!(
             f,
             "{handovers} handovers, {voluntary} of them voluntary, {succeeded} to the one that led \
-             next; {refused} refused since it was too soon or paused"
+             next; {refused} refused since it was too soon or paused; {carried} pauses carried on"
         )
     }
 }
@@ -161,12 +166,9 @@ impl World {
         let (machine, mover) = (candidate.machine.as_ref()?, candidate.mover.as_deref_mut()?);
         let role = match mover.began {
             Some(began) => MoveRole::Leads(began),
-            None => {
-                let leader = machine.leader().filter(|leader| !leader.is_me);
-                MoveRole::StandsBy(leader.and_then(|leader| leader.token))
-            }
+            None => MoveRole::standby(machine.leader()),
         };
-        mover.moves.set_role(now, role);
+        mover.moves.set_role(now, role, machine.pause_ends(now));
         Some((now, mover))
     }
 
@@ -185,7 +187,7 @@ impl World {
     pub(super) fn advance_moves(&mut self, who: usize) {
         let Some((now, mover)) = self.mover(who) else { return };
         match mover.moves.advance(now) {
-            Some(MoveCall::Ready) => self.call_ready(who, Why::Sick),
+            Some(MoveCall::Ready) => self.call_ready(who, Why::Alone),
             Some(MoveCall::Leader(request)) => self.call(who, request, ANSWER_WITHIN, None),
             None => {}
         }
@@ -276,10 +278,9 @@ impl World {
     /// The leader has the answers to its call.
     fn roll_is_over(&mut self, who: usize, why: Why, answers: Option<Vec<CandidateInfo>>) {
         let lease = self.candidates[who].timing.lease();
-        if let Some(answers) = &answers {
-            self.judge.learns(who, answers);
-        }
         let unix_ms = self.candidates[who].unix_ms(self.now);
+        let stated = self.pause_stated_by(who);
+        let priority = self.candidates[who].setup.priority;
         let Some((now, mover)) = self.mover(who) else { return };
         let (began, own) = (mover.began, mover.moves.standing());
         let Some(answers) = answers else {
@@ -288,13 +289,14 @@ impl World {
         let chosen = mover.moves.on_roll(now, &answers);
         let call = match &why {
             Why::Preferred(call) => Some(call),
-            Why::Requested | Why::Sick => None,
+            Why::Requested | Why::Alone => None,
         };
         match chosen {
             Err(refusal) => self.refuse(who, call, &refusal),
             Ok(chosen) => {
                 let to = chosen.nonce;
-                let decision = Decision { to, why: &why, began, now, lease, own, unix_ms };
+                let decision =
+                    Decision { to, why: &why, began, now, lease, own, priority, unix_ms, stated };
                 if let Err(wrong) = self.judge.decides(who, &decision, &answers) {
                     self.checker.fail(format!("candidate {who} {wrong}"));
                 }
@@ -318,7 +320,6 @@ impl World {
 
     /// A pause that begins now, as an operator's wall clock shows.
     fn pause_for(&self, span: Duration) -> Pause {
-        let set_unix_ms = EPOCH_MS + self.now.as_millis() as u64;
-        Pause { set_unix_ms, until_unix_ms: set_unix_ms + span.as_millis() as u64 }
+        Pause { until_unix_ms: EPOCH_MS + (self.now + span).as_millis() as u64 }
     }
 }

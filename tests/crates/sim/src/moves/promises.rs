@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{CandidateInfo, Coverage, Nonce, Pause, Release, Role, Standing};
+use incumbent::lock::{
+    CandidateInfo, Content, Coverage, Entry, Nonce, Pause, Release, Role, Standing, Tombstone,
+    Write,
+};
 
 use super::{MoveStep, Moved, Mover, Why};
 use crate::server::Time;
@@ -20,17 +23,20 @@ pub(crate) struct Decision<'a> {
     pub began: Option<Instant>,
     pub now: Instant,
     pub lease: Duration,
-    /// Its own standing.
+    /// Its own standing and priority.
     pub own: Standing,
+    pub priority: u8,
     /// What its wall clock shows.
     pub unix_ms: u64,
+    /// The pause in its entry.
+    pub stated: Option<Pause>,
 }
 
 /// What is known of one candidate's moves.
 #[derive(Debug, Default, Clone)]
 struct Seat {
-    /// The last pause that it has heard of.
-    pause: Pause,
+    /// The last pause that it was to state in its term.
+    pause: Option<Pause>,
     /// Whom its term may be handed over to, and whether nobody ordered that.
     chosen: Vec<(Nonce, bool)>,
 }
@@ -55,17 +61,9 @@ impl Judge {
         self.seats[who] = Seat::default();
     }
 
-    /// An operator pauses: the last one that a candidate hears of counts.
+    /// An operator pauses: the last order that the holder hears counts.
     pub fn pauses(&mut self, who: usize, pause: Pause) {
-        let known = &mut self.seats[who].pause;
-        let set_unix_ms = pause.set_unix_ms.max(known.set_unix_ms + 1);
-        *known = Pause { set_unix_ms, ..pause };
-    }
-
-    /// Others tell of pauses: the latest counts.
-    pub fn learns(&mut self, who: usize, answers: &[CandidateInfo]) {
-        let known = &mut self.seats[who].pause;
-        *known = answers.iter().filter_map(|info| info.pause).fold(*known, Pause::max);
+        self.seats[who].pause = Some(pause);
     }
 
     pub fn decides(
@@ -83,7 +81,11 @@ impl Judge {
             let standing = match decision.why {
                 // Where it was named; who that is, is not known in here.
                 Why::Requested => ready || info.standing == Standing::Aside,
-                Why::Sick => info.standing < decision.own,
+                // A ready one searches since one of higher priority has asked.
+                Why::Alone if decision.own == Standing::Ready => {
+                    ready && info.priority > decision.priority
+                }
+                Why::Alone => info.standing < decision.own,
                 Why::Preferred(_) => ready,
             };
             standing && info.nonce == decision.to && info.role == Role::Standby
@@ -100,7 +102,8 @@ impl Judge {
         if voluntary && decision.now < began + decision.lease {
             return Err("moves a term voluntarily that is younger than a lease".to_owned());
         }
-        if voluntary && seat.pause.until_unix_ms > decision.unix_ms {
+        let pause = seat.pause.or(decision.stated);
+        if voluntary && pause.is_some_and(|pause| pause.until_unix_ms > decision.unix_ms) {
             return Err("moves voluntarily though it knows of a pause".to_owned());
         }
         Ok(())
@@ -115,6 +118,7 @@ impl World {
         mover.leads(began);
         if began.is_some() {
             self.judge.seats[who].chosen.clear();
+            self.judge.seats[who].pause = None;
             let named = self.judge.handed.take();
             self.moved.succeeded += u64::from(named == Some(nonce));
         }
@@ -158,6 +162,32 @@ impl World {
             self.checker.fail(format!("candidate {who} {wrong}"));
         }
         self.move_comes_to(MoveStep::Releases, who, release.to);
+    }
+
+    /// The pause in the stored entry, if it is of this candidate.
+    pub(super) fn pause_stated_by(&self, who: usize) -> Option<Pause> {
+        let Content::Held(entry) = &self.server.last.as_ref()?.record.content else { return None };
+        let mark = entry.mark.as_ref()?;
+        (mark.write.nonce == self.candidates[who].nonce()).then_some(mark.moves.pause)?
+    }
+
+    /// A create was stored over `before`: it carries on the pause that this states.
+    pub(crate) fn judge_create(&mut self, who: usize, write: &Write, before: Option<&Content>) {
+        let stated = match before {
+            Some(Content::Held(Entry { mark: Some(mark), .. }))
+                if mark.write.nonce != write.mark.write.nonce =>
+            {
+                mark.moves.pause
+            }
+            Some(Content::Vacant(Tombstone::Released { pause, .. })) => *pause,
+            _ => None,
+        };
+        let unix_ms = self.candidates[who].unix_ms(self.now);
+        let Some(stated) = stated.filter(|pause| pause.until_unix_ms > unix_ms) else { return };
+        self.moved.carried += 1;
+        if write.mark.moves.pause != Some(stated) {
+            self.checker.fail(format!("candidate {who} ends the pause that it found"));
+        }
     }
 
     fn movers(&self) -> impl Iterator<Item = (usize, &Mover)> {

@@ -364,6 +364,7 @@ pub(super) fn body_of(
                 left: release.left,
                 cause: release.cause,
                 to: release.to,
+                pause: release.pause,
             },
             release.left,
         ),

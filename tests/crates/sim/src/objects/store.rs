@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::Advertisement;
-use incumbent::lock::{Content, Entry, Mark, Nonce, Revision, Token, Tombstone};
+use incumbent::lock::{Content, Entry, Mark, Nonce, Pause, Revision, Token, Tombstone};
 
 use super::vimeo_timing::VimeoTiming;
 use crate::server::Time;
@@ -38,6 +38,7 @@ pub enum Said {
         left: Duration,
         cause: &'static str,
         to: Option<Nonce>,
+        pause: Option<Pause>,
     },
     /// By a candidate of vimeo's, or by hand.
     Named(Arc<str>),
@@ -56,11 +57,12 @@ impl Body {
                 ttl: mark.lease,
                 advertisement: advertisement.clone(),
             }),
-            Said::Released { by, left, cause, to } => Content::Vacant(Tombstone::Released {
+            Said::Released { by, left, cause, to, pause } => Content::Vacant(Tombstone::Released {
                 by: *by,
                 left: *left,
                 cause: Some((*cause).into()),
                 to: *to,
+                pause: *pause,
             }),
             Said::Named(identity) => Content::Held(Entry {
                 identity: Arc::clone(identity),

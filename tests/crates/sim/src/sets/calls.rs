@@ -107,7 +107,6 @@ impl SetWorld {
             None => Role::Standby,
         };
         info.standing = up.standing;
-        info.pause = seat.moves.pause();
         info.handover = handover;
         info.load = Some(up.share.load());
         for _ in 0..if cut { 0 } else { self.copies() } {

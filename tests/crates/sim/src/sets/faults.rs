@@ -69,9 +69,8 @@ impl SetWorld {
                 self.later(Duration::ZERO, who, Inner::Step(Step::StandAside(aside)));
             }
             MoveFault::Pause { for_ms } => {
-                let set_unix_ms = EPOCH_MS + self.now.as_millis() as u64;
-                let until_unix_ms = set_unix_ms + u64::from(for_ms);
-                let pause = Pause { set_unix_ms, until_unix_ms };
+                let now_ms = EPOCH_MS + self.now.as_millis() as u64;
+                let pause = Pause { until_unix_ms: now_ms + u64::from(for_ms) };
                 for shard in 0..self.set.shards {
                     self.others_call(shard, CandidateRequest::Pause(pause));
                 }

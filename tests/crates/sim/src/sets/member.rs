@@ -99,14 +99,9 @@ impl Member {
             let nonce = Nonce(seed ^ (u64::from(shard) << 24));
             let mut settings = Settings::new(Arc::clone(&identity), nonce, self.timing);
             (settings.rank, settings.standing) = (Rank::Never, standing);
-            let moves = MoveSettings {
-                nonce,
-                priority: 0,
-                lease,
-                prefer_after: None,
-                in_set: true,
-                origin_unix_ms,
-            };
+            settings.origin_unix_ms = origin_unix_ms;
+            let moves =
+                MoveSettings { nonce, priority: 0, lease, prefer_after: None, in_set: true };
             Seat {
                 nonce,
                 machine: Elector::new(settings, locks.clone()),
@@ -183,12 +178,9 @@ impl Seat {
     pub fn moves(&mut self, now: Instant) -> &mut Moves {
         let role = match self.began {
             Some(began) => MoveRole::Leads(began),
-            None => {
-                let leader = self.machine.leader().filter(|leader| !leader.is_me);
-                MoveRole::StandsBy(leader.and_then(|leader| leader.token))
-            }
+            None => MoveRole::standby(self.machine.leader()),
         };
-        self.moves.set_role(now, role);
+        self.moves.set_role(now, role, self.machine.pause_ends(now));
         &mut self.moves
     }
 

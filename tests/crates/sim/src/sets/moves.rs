@@ -141,7 +141,6 @@ impl SetWorld {
 
     /// A call arrives at a candidate.
     fn called(&mut self, who: usize, call: Call) {
-        let now = self.members[who].clock.local(self.now);
         let Some((up, index)) = self.seat(who, call.shard) else { return };
         let seat = &mut up.seats[index];
         let leads = seat.began.is_some();
@@ -150,7 +149,12 @@ impl SetWorld {
             CandidateRequest::Succeed(Successor::Identity(to)) if *to == up.identity && !leads => {}
             CandidateRequest::Succeed(Successor::Candidate(to)) if *to == seat.nonce && !leads => {}
             CandidateRequest::Succeed(Successor::Any) if !leads => {}
-            CandidateRequest::Pause(pause) => seat.moves(now).set_pause(now, *pause),
+            CandidateRequest::Pause(pause) => {
+                if seat.machine.leader().is_some_and(|leader| leader.is_me) {
+                    self.feed(who, call.shard, Event::Pause(*pause));
+                }
+                return;
+            }
             CandidateRequest::HandOver(to) if leads => {
                 let to = to.clone();
                 return self.hand_over(who, call.shard, to, Why::Requested(call));

@@ -54,7 +54,8 @@ impl SetWorld {
                 && (info.standing == Standing::Ready
                     || !voluntary && info.standing == Standing::Aside)
         });
-        let paused = seat.moves.pause().is_some_and(|pause| pause.until_unix_ms > unix_ms);
+        let pause = seat.machine.pause(now);
+        let paused = pause.is_some_and(|pause| pause.until_unix_ms > unix_ms);
         let wrong = match (why, seat.began) {
             (_, None) => "hands over a term that it does not have",
             _ if !answered => "hands over to one that did not say it was ready",
