@@ -178,6 +178,7 @@ impl Instrument {
                 "one_leader_of_ten",
                 "another_boot_identifier",
                 "names::",
+                "restored::",
                 "synchronous::",
                 "trust::",
                 "a_restored_backup",
