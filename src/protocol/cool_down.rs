@@ -121,9 +121,12 @@ pub(super) struct CoolDownInputs<'a> {
 }
 
 impl CoolDownInputs<'_> {
-    /// For how long a holder may lead of which nothing is known.
+    /// For how long a holder may lead of which nothing is known. It may be the one that was last
+    /// seen, with a lease that is longer than those of the lock as this candidate knows it.
     fn unknown_holder_leads_for(&self) -> Duration {
-        let full = with_drift(self.max_lease);
+        let others = self.last_seen.filter(|seen| seen.term().is_none_or(|t| t.0 != self.nonce));
+        let seen = others.map(|seen| seen.entry.lease(self.max_lease, self.lock_expires));
+        let full = with_drift(self.max_lease).max(seen.unwrap_or_default());
         // A holder of ours may itself have been waiting for one of Choria's.
         if self.with_choria { full.max(choria::may_lead_for(self.max_lease)) } else { full }
     }

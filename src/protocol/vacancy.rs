@@ -80,6 +80,8 @@ impl SeenEntry {
             writer.to.nonce(mark.write.nonce);
             writer.each(&mark.token, |writer, token| writer.token(*token));
             writer.since(*at, mark.lease);
+            let longer = mark.lease.saturating_sub(writer.longest);
+            writer.to.word(FingerprintWriter::nanos(longer));
         });
         let silence = writer.timing.lease() / 4 + Duration::from_millis(500);
         writer.since(*at, entry.ttl + silence);

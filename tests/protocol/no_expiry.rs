@@ -9,7 +9,7 @@ use incumbent::lock::{
 use incumbent::protocol::{Action, Cause, CoolDown, Event, Response, Settings};
 use incumbent_sim::{Keeping, Server};
 
-use super::harness::{Harness, LEASE, capabilities, found, of_choria, of_other, settings};
+use super::harness::{Harness, LEASE, OTHER, capabilities, found, of_choria, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -103,6 +103,29 @@ fn the_lease_of_the_holder_counts_and_not_the_own_lease() {
     let renewed = harness.now;
     harness.run(longer + SECOND);
     assert!(harness.begins()[0] >= renewed + longer, "{:?} after {renewed:?}", harness.begins()[0]);
+}
+
+/// The longest lease that a lock knows may be this candidate's own, as on Kubernetes. Where it is
+/// not known which write a tombstone replaced, a longer one that was seen counted for nothing.
+#[test]
+fn a_deleted_entry_proves_nothing_for_the_lease_of_its_holder() {
+    let longer = LEASE * 3;
+    for leaves_nothing in [true, false] {
+        let mut harness = standby(Coverage::Full);
+        harness.server.store(harness.now, of_other(longer), longer);
+        harness.deliver_last();
+        harness.run(SECOND);
+        harness.server.store(harness.now, of_other(longer), longer); // and is not received
+        match leaves_nothing {
+            true => harness.server.last = None,
+            false => drop(harness.server.delete(harness.now)),
+        }
+        harness.event(Event::Hint(Hint::Recheck));
+        let gone = harness.now;
+        harness.run(longer * 2);
+        let led = harness.begins()[0];
+        assert!(led >= gone + longer, "leaves nothing: {leaves_nothing}, {led:?} after {gone:?}");
+    }
 }
 
 #[test]

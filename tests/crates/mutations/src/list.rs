@@ -238,6 +238,15 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "a holder of unknown last write is waited for by no longer lease that was seen",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "let full = with_drift(self.max_lease).max(seen.unwrap_or_default());",
+            "let full = with_drift(self.max_lease).max(seen.unwrap_or_default().min(self.max_lease));",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "a create that was sent before the TTL was raised waits by the old one",
         edits: &[edit(
             "src/protocol/evidence.rs",
