@@ -163,6 +163,26 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Dura
     })
 }
 
+/// Returns what was found, with the lease of a holder whose record another client emptied, if the
+/// object states a longer one: `kubectl edit` leaves it in the record, and in the mark.
+pub(super) fn with_stated_lease(object: &Value, found: Found, default_lease: Duration) -> Found {
+    let Found { record, content: Content::Vacant(Tombstone::Deleted) } = &found else {
+        return found;
+    };
+    let ours = annotation(object, ANNOTATION)
+        .and_then(|text| serde_json::from_str::<Annotation>(text).ok())
+        .filter(|ours| ours.of.leader_transitions == record.leader_transitions);
+    let records = [Some(record), ours.as_ref().map(|ours| &ours.of)];
+    match records.into_iter().flatten().filter_map(ElectionRecord::lease).max() {
+        Some(left) if left > default_lease => {
+            let by = Nonce::NOBODY;
+            let content = Content::Vacant(Tombstone::Released { by, left, cause: None, to: None });
+            Found { content, ..found }
+        }
+        _ => found,
+    }
+}
+
 fn held(
     record: &ElectionRecord,
     mark: Option<Mark>,

@@ -118,6 +118,34 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
     assert_eq!(content, Content::Vacant(Tombstone::Deleted), "an emptied holder is no release");
 }
 
+/// A candidate may have a shorter lease than the holder, as in a rollout that changes it.
+#[test]
+fn an_emptied_record_states_the_lease_of_its_holder() {
+    let left = |object: &Value| {
+        let found = read(RecordLocation::Spec, object, DEFAULT_LEASE);
+        match with_stated_lease(object, found, DEFAULT_LEASE).content {
+            Content::Vacant(Tombstone::Released { by: Nonce::NOBODY, left, .. }) => Some(left),
+            content => {
+                assert_eq!(content, Content::Vacant(Tombstone::Deleted));
+                None
+            }
+        }
+    };
+    let of = |holder: &str, lease_duration_seconds, transitions| ElectionRecord {
+        lease_duration_seconds,
+        ..record(holder, 2, transitions)
+    };
+    let mut object = json!({});
+    write(RecordLocation::Spec, &mut object, &of("a", 60, 4), EncodedMark::held(&mark(), None));
+    let longer = Some(Duration::from_secs(60));
+    for (duration, transitions, stated) in
+        [(60, 4, longer), (60, 5, longer), (RELEASED_SECONDS, 4, longer), (2, 5, None)]
+    {
+        RecordLocation::Spec.write(&mut object, &of("", duration, transitions));
+        assert_eq!(left(&object), stated, "{duration} s, term {transitions}");
+    }
+}
+
 #[test]
 fn every_content_has_a_meaning() {
     for object in [

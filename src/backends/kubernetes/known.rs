@@ -75,7 +75,7 @@ impl ObjectState {
         let mut state = self.state();
         match &mut content {
             Content::Held(entry) => state.last_term = Some((record.leader_transitions, entry.ttl)),
-            // Of client-go: it does not state how long.
+            // Of another program: it does not state how long its work may continue.
             Content::Vacant(Tombstone::Released {
                 by: Nonce::NOBODY, cause: None, left, ..
             }) => match state.last_term {

@@ -33,6 +33,7 @@ impl ResourceLockState {
                 "it has spec.strategy, so the API server chooses its holder (coordinated leader election): use another Lease, or remove spec.strategy",
             ));
         }
+        let found = codec::with_stated_lease(&object, found, self.timing.lease());
         Ok(election.learn(version, object, found))
     }
 
