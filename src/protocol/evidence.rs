@@ -160,7 +160,8 @@ impl Evidence {
         empty_is_proof: bool,
     ) {
         self.learned_at = self.learned_at.max(at);
-        let same = |known: &Vacancy| known.revision() == tombstone.as_ref().map(|t| t.0);
+        // A lock may read less into a tombstone than before, as PostgreSQL does after its start.
+        let same = |known: &Vacancy| known.tombstone == tombstone;
         match &mut self.vacancy {
             Some(known) if same(known) => {
                 known.previous = known.previous.or(previous);

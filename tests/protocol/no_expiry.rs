@@ -345,3 +345,24 @@ fn the_same_revision_of_another_write_is_another_entry() {
     harness.run(LEASE * 3);
     assert!(harness.begins()[0] >= stored + LEASE, "{:?} after {stored:?}", harness.begins()[0]);
 }
+
+/// A server that was started on restored files trusts no release that it finds there. A candidate
+/// that knew the release from before kept it for proof.
+#[test]
+fn a_release_that_the_lock_takes_back_proves_nothing() {
+    let mut harness = standby(Coverage::None);
+    harness.holds = true;
+    let released = Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None };
+    let revision = harness.server.store(harness.now, Content::Vacant(released), LEASE);
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.serve();
+    harness.next_write();
+    harness.fail(LockErrorKind::Conflict);
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    let taken_back = harness.now;
+    harness.answer(found(revision.0, Content::Vacant(Tombstone::Deleted)));
+    harness.holds = false;
+    harness.run(LEASE * 2);
+    let led = harness.begins()[0];
+    assert!(led >= taken_back + LEASE, "{led:?} after {taken_back:?}");
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Lock, Mark, Nonce, Reading, Release, Revision, Token, Tombstone, Write, WriteId,
+    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Revision, Token, Tombstone, Write,
+    WriteId,
 };
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Cause, new_election};
@@ -93,6 +94,50 @@ async fn release_of_before_a_restore_proves_nothing_at_first() {
     .await;
     let other = lock.read("other", TIMEOUT).await.expect("an answer");
     assert_eq!(other, Reading::Empty { proof: true });
+}
+
+/// What was read before the start proves nothing either: neither a release, nor that a holder is
+/// silent since. A create that rests on it is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn create_that_rests_on_reads_of_before_a_restore_is_refused() {
+    let env = TestEnv::alone(LEASE).await;
+    let lock = env.postgres_lock().await;
+    let first = lock.write("my_app", write(1, None, None)).await.expect("a first write");
+    release(&lock, 1, first).await;
+    let held = lock.write("held", write(1, None, None)).await.expect("a first write");
+    let standby = fresh(&env).await;
+    let (released, content) = found(&standby).await;
+    assert!(matches!(content, Content::Vacant(Tombstone::Released { .. })), "{content:?}");
+    standby.read("held", TIMEOUT).await.expect("an answer");
+    env.server.back_up();
+    lock.write("my_app", write(2, Some(released), None)).await.expect("a term that is lost");
+    env.server.restore().await;
+    let create = async |name: &str, expected| {
+        eventually("an answer", async || {
+            match standby.write(name, write(3, expected, None)).await {
+                Err(error) if error.kind() == LockErrorKind::Conflict => Some(None),
+                Err(_) => None, // the connections of before are gone
+                Ok(revision) => Some(Some(revision)),
+            }
+        })
+        .await
+    };
+    assert_eq!(create("my_app", Some(released)).await, None);
+    assert_eq!(create("held", Some(held)).await, None);
+    for _ in 0..2 {
+        assert_eq!(found(&standby).await, (released, Content::Vacant(Tombstone::Deleted)));
+        let record = standby.read("held", TIMEOUT).await.expect("an answer");
+        assert!(matches!(&record, Reading::Found(r) if r.revision == held), "{record:?}");
+        // That may have been the read of another candidate, so the first create is refused.
+        let refused = standby.write("held", write(3, Some(held), None)).await;
+        assert!(refused.is_err(), "the holder's lease counts from the start on: {refused:?}");
+        let _ = standby.write("my_app", write(3, Some(released), None)).await;
+    }
+    assert!(found(&standby).await.0 > released, "it has read again");
+    eventually("that lease is over", async || {
+        standby.write("held", write(3, Some(held), None)).await.ok()
+    })
+    .await;
 }
 
 /// A leader whose term the backup lacks, and who is cut off, leads beside no other.

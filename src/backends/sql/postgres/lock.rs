@@ -93,12 +93,12 @@ impl Database for LockState {
     fn write(&self, name: &str, write: &Write) -> Result<String, LockError> {
         let sure = !self.synchronous;
         let nonce = write.mark.write.nonce;
-        let empty_on = match write.expected {
-            None if sure => self.empty.get(name).rests_on(nonce)?,
-            _ => None,
+        let read_on = match write.mark.token {
+            None => self.basis.get(name).rests_on(nonce, write.expected)?,
+            Some(_) => None,
         };
         let seen = self.seen.newest(name);
-        Ok(statements::write(name, write, sure, empty_on.as_deref(), seen))
+        Ok(statements::write(name, write, sure, read_on.as_deref(), seen))
     }
 
     fn release(&self, name: &str, release: &Release) -> String {

@@ -1,7 +1,7 @@
 //! Elections in PostgreSQL.
 
+mod basis;
 mod connections;
-mod emptiness;
 mod errors;
 mod listener;
 mod lock;

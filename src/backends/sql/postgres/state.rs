@@ -8,13 +8,13 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
+use super::basis::Basis;
 use super::connections::Connections;
-use super::emptiness::Emptiness;
 use super::errors::{self, Effect};
 use super::statements;
 use super::tables::Opened;
 use crate::backends::sql::hints::Subscribers;
-use crate::backends::sql::row::Row;
+use crate::backends::sql::row::{Row, span};
 use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::{Content, LockError, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::timer::deadline_after;
@@ -27,7 +27,7 @@ pub struct LockState {
     pub(super) longest_lease_ms: AtomicU64,
     pub(super) subscribers: Subscribers,
     pub(super) seen: NewestRevisions,
-    pub(super) empty: PerKey<Emptiness>,
+    pub(super) basis: PerKey<Basis>,
     pub(super) listens: bool,
     /// Whether acknowledged writes survive a failover.
     pub(super) synchronous: bool,
@@ -51,6 +51,9 @@ pub(super) struct Found {
     same_tables: bool,
     /// The history of the server and of the tables.
     history: Option<String>,
+    /// Of an entry of before the server's start: how long its holder, or another one of before, may
+    /// lead.
+    may_lead_for: Option<Duration>,
 }
 
 impl LockState {
@@ -61,7 +64,7 @@ impl LockState {
             opened,
             subscribers: Subscribers::default(),
             seen: NewestRevisions::default(),
-            empty: PerKey::default(),
+            basis: PerKey::default(),
             listens: true,
             synchronous: false,
         }
@@ -94,6 +97,7 @@ impl LockState {
         let history = row.try_get("history").map_err(odd)?;
         let same_history: Option<bool> = row.try_get("same_history").map_err(odd)?;
         let same_history = self.synchronous || same_history.unwrap_or_default();
+        let may_lead_for: Option<i64> = row.try_get("may_lead_ms").map_err(odd)?;
         let previous: Option<i64> = row.try_get("previous").map_err(odd)?;
         Ok(Found {
             previous: previous.map(|previous| Revision(previous.unsigned_abs())),
@@ -104,6 +108,7 @@ impl LockState {
             same_history,
             settled,
             history,
+            may_lead_for: may_lead_for.map(span),
         })
     }
 
@@ -133,6 +138,9 @@ impl LockState {
             }
             found = self.fetch(name, left()).await?;
         }
+        let held = found.row.as_ref().zip(found.may_lead_for);
+        let held = held.map(|(row, lease)| (Revision(row.revision), Instant::now() + lease));
+        self.basis.get(name).was_read_on(found.history.clone(), held);
         Ok(match found.row {
             Some(row) => {
                 let record = row.record();
@@ -145,7 +153,6 @@ impl LockState {
             None => {
                 let is_whole = found.same_tables || (self.synchronous && found.old);
                 let created = found.history.is_some() && found.history == self.opened.created_on;
-                self.empty.get(name).was_seen_on(found.history);
                 let proof = (created || found.settled) && is_whole;
                 Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
             }

@@ -53,13 +53,15 @@ pub(super) fn read(name: &str) -> String {
             s.created_at + s.longest_lease + interval '1 hour' < clock_timestamp() AS old,
             s.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_tables,
             {HISTORY} AS history,
-            e.previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write,
+            CASE WHEN t.trusted THEN e.previous END AS previous, e.conceded, e.revision, e.holder, e.advertised, e.token, e.nonce, e.write,
             CASE WHEN t.trusted THEN e.released_by END AS released_by, e.released_cause, e.released_to,
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,
             ceil(extract(epoch FROM e.released_left) * 1000)::bigint AS left_ms,
             e.renewed_at + e.lease_duration < clock_timestamp() AND t.trusted
                 AND e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS expired,
+            CASE WHEN e.holder IS NOT NULL AND NOT t.trusted THEN greatest(0, ceil(extract(epoch FROM
+                pg_postmaster_start_time() + e.lease_duration - clock_timestamp()) * 1000))::bigint END AS may_lead_ms,
             e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_history
         FROM incumbent_settings s LEFT JOIN incumbent_elections e ON e.name = {name}
             CROSS JOIN LATERAL (SELECT coalesce(e.started = pg_postmaster_start_time(), false)
@@ -83,13 +85,13 @@ pub(super) fn forget(name: &str, revision: u64, seen: u64) -> String {
     )
 }
 
-/// `sure`: whether the row counts only if it was written on the same history. `empty_on`: the
-/// history on which there was no row. `seen`: the newest revision that a first write must exceed.
+/// `sure`: whether the row counts only if it was written on the same history. `read_on`: the
+/// history that a create relies on. `seen`: the newest revision that a first write must exceed.
 pub(super) fn write(
     name: &str,
     write: &Write,
     sure: bool,
-    empty_on: Option<&str>,
+    read_on: Option<&str>,
     seen: u64,
 ) -> String {
     let holder = Text(&write.identity);
@@ -98,8 +100,9 @@ pub(super) fn write(
     let lease = Millis(millis(write.ttl.max(write.mark.lease)));
     let advertised = or_null(Stated::of(write).column());
     let name = Text(name);
+    // On another history there may have been another row, which is lost.
+    let on_history = read_on.map(|history| format!("{HISTORY} = {}", Text(history)));
     match (write.expected, write.mark.token) {
-        // On another history there may have been a row, which is lost.
         (None, _) => format!(
             "INSERT INTO incumbent_elections (name, holder, acquired_at, lease_duration,
                 revision, token, nonce, write, advertised)
@@ -107,9 +110,7 @@ pub(super) fn write(
                 '{nonce}', {number}, {advertised}{history}
             ON CONFLICT (name) DO NOTHING RETURNING revision",
             after = column(seen.saturating_add(1)),
-            history = empty_on
-                .filter(|_| sure)
-                .map_or(String::new(), |history| format!(" WHERE {HISTORY} = {}", Text(history))),
+            history = on_history.map_or(String::new(), |on| format!(" WHERE {on}")),
         ),
         (Some(expected), token) => {
             let term = match token {
@@ -127,9 +128,10 @@ pub(super) fn write(
                     revision = revision + 1, nonce = '{nonce}', write = {number},
                     released_by = NULL, released_left = NULL, released_cause = NULL,
                     released_to = NULL, advertised = {advertised}
-                WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
+                WHERE name = {name} AND revision = {expected}{same}{history} RETURNING revision",
                 expected = column(expected.0),
-                history = on_same_history(sure),
+                same = on_same_history(sure),
+                history = on_history.map_or(String::new(), |on| format!(" AND {on}")),
             )
         }
     }

@@ -247,6 +247,15 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "a tombstone means for ever what it meant when it was first seen",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "known.tombstone == tombstone;",
+            "known.revision() == tombstone.as_ref().map(|t| t.0);",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "a create that was sent before the TTL was raised waits by the old one",
         edits: &[edit(
             "src/protocol/evidence.rs",

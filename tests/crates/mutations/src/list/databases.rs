@@ -8,8 +8,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a write is unconditional",
         edits: &[edit(
             "src/backends/sql/postgres/statements.rs",
-            "advertised = {advertised}\n                WHERE name = {name} AND revision = {expected}{history} RETURNING revision",
-            "advertised = {advertised}\n                WHERE name = {name} AND {expected} > 0{history} RETURNING revision",
+            "advertised = {advertised}\n                WHERE name = {name} AND revision = {expected}{same}{history} RETURNING revision",
+            "advertised = {advertised}\n                WHERE name = {name} AND {expected} > 0{same}{history} RETURNING revision",
         )],
         noticed_by: &[Databases],
     },
@@ -35,8 +35,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "PostgreSQL: a first write relies on a read from before a failover",
         edits: &[edit(
             "src/backends/sql/postgres/statements.rs",
-            ".filter(|_| sure)",
-            ".filter(|_| !sure)",
+            "history = on_history.map_or(String::new(), |on| format!(\" WHERE {on}\")),",
+            "history = on_history.map_or(String::new(), |_| String::new()),",
         )],
         noticed_by: &[Databases],
     },
@@ -98,7 +98,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a first write relies on a read of another election",
         edits: &[edit(
-            "src/backends/sql/postgres/emptiness.rs",
+            "src/backends/sql/postgres/basis.rs",
             "state.changed && !state.refused.contains(&campaign.0);",
             "state.changed && state.refused.len() > MAX_ELECTORS + usize::from(campaign.0 == 0);",
         )],
@@ -132,6 +132,24 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
             "src/backends/sql/postgres/statements.rs",
             "OR pg_postmaster_start_time() + s.longest_lease < clock_timestamp() AS trusted",
             "OR true AS trusted",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a create relies on what was read before the server's start",
+        edits: &[edit(
+            "src/backends/sql/postgres/statements.rs",
+            "history = on_history.map_or(String::new(), |on| format!(\" AND {on}\")),",
+            "history = on_history.map_or(String::new(), |_| String::new()),",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: an entry of before the server's start is replaced at once",
+        edits: &[edit(
+            "src/backends/sql/postgres/basis.rs",
+            "if Some(held) == expected && Instant::now() < until => {",
+            "if Some(held) == expected && Instant::now() > until + std::time::Duration::from_secs(9999) => {",
         )],
         noticed_by: &[Databases],
     },
