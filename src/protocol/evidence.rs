@@ -301,6 +301,8 @@ impl Evidence {
     pub fn record_held(&mut self, created: Revision, cool_down_ends: Instant) {
         self.known_create = Some(created);
         self.vacancy = None;
+        // A later revision is one of a store that is gone. What follows is newer.
+        self.last_seen.take_if(|seen| seen.revision > created);
         self.own_cool_down_ends = cool_down_ends;
         self.refused_wait = Duration::ZERO;
     }

@@ -406,3 +406,18 @@ pub fn nothing_depends_on_a_wall_clock() -> Harness {
     assert_eq!((early.begins().len(), early.begins()), (1, late.begins()));
     late
 }
+
+/// The bucket was deleted and created again, or its memory storage was lost with the server: its
+/// revisions begin anew. The leader took what it received of the new bucket for older than what it
+/// had seen in the old one, and did not notice that it was evicted.
+#[test]
+fn a_leader_in_a_bucket_that_was_created_anew_receives_its_eviction() {
+    let mut harness = Harness::standby(); // at revisions above 100
+    harness.server.last = None;
+    harness.server.revision = 5;
+    harness.run(LEASE * 3);
+    assert!(harness.leads(), "{:?}", harness.log);
+    assert!(harness.server.revision < 50);
+    harness.admin_deletes();
+    assert!(!harness.leads(), "it learns of its eviction at once");
+}

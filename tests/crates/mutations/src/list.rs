@@ -247,6 +247,15 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "what was seen in a bucket that is gone hides what follows in the next one",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "self.last_seen.take_if(|seen| seen.revision > created);",
+            "let _ = self.last_seen.take_if(|seen| seen.revision < created && false);",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "a tombstone means for ever what it meant when it was first seen",
         edits: &[edit(
             "src/protocol/evidence.rs",
