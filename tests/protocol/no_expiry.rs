@@ -352,7 +352,8 @@ fn the_same_revision_of_another_write_is_another_entry() {
 fn a_release_that_the_lock_takes_back_proves_nothing() {
     let mut harness = standby(Coverage::None);
     harness.holds = true;
-    let released = Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None };
+    let released =
+        Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None, pause: None };
     let revision = harness.server.store(harness.now, Content::Vacant(released), LEASE);
     assert!(matches!(harness.next_request(), Request::Read { .. }));
     harness.serve();

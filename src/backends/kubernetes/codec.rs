@@ -176,7 +176,13 @@ pub(super) fn with_stated_lease(object: &Value, found: Found, default_lease: Dur
     match records.into_iter().flatten().filter_map(ElectionRecord::lease).max() {
         Some(left) if left > default_lease => {
             let by = Nonce::NOBODY;
-            let content = Content::Vacant(Tombstone::Released { by, left, cause: None, to: None });
+            let content = Content::Vacant(Tombstone::Released {
+                by,
+                left,
+                cause: None,
+                to: None,
+                pause: None,
+            });
             Found { content, ..found }
         }
         _ => found,
