@@ -11,8 +11,8 @@ use super::move_state::{DriverMoves, MoveInFlight, MoveOptions, ReplyTo, standin
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, RollCall, Standing, Successor,
-    TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, LockErrorKind, RollCall, Standing,
+    Successor, TakeRequest,
 };
 use crate::protocol::{
     Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Refusal, State,
@@ -24,6 +24,7 @@ use crate::util::text::escape_line;
 const ROLL_WITHIN: Duration = Duration::from_secs(1);
 /// How long a candidate waits for the answer of the leader, which calls the roll first.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const HUNG: &str = "the lock has not ended a roll call within twice its time";
 /// The most bytes of another candidate's identity in a log line.
 const MAX_IDENTITY_SHOWN: usize = 128;
 /// The most bytes of the reason of a refusal.
@@ -99,8 +100,12 @@ impl Driver {
 
     fn call(&mut self, request: CandidateRequest, within: Duration, reply: Option<ReplyTo>) {
         let shared = Arc::clone(self.shared());
-        let answers =
-            Box::pin(async move { shared.lock.call_roll(&shared.name, request, within).await });
+        let answers = Box::pin(async move {
+            let call = shared.lock.call_roll(&shared.name, request, within);
+            // Later than the lock's own timeout.
+            let answers = tokio::time::timeout(within * 2, call).await;
+            answers.unwrap_or_else(|_| Err(LockError::new(LockErrorKind::OutcomeUnknown, HUNG)))
+        });
         self.moves().call = Some(MoveInFlight { answers, reply });
     }
 

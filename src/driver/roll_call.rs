@@ -14,8 +14,8 @@ use crate::lock::{
 use crate::protocol::State;
 use crate::time::timing::ceil_millis;
 
-/// How many answers may wait for their moment. Further calls go unanswered.
-const MAX_PENDING: usize = 4;
+/// How many messages may wait for their moment. Further calls go unanswered.
+const MAX_PENDING: usize = 12;
 /// How long the successor that was chosen may take to answer. Nothing waits for it.
 const CALL_WITHIN: Duration = Duration::from_secs(1);
 /// The part of the time for answers in which they are sent: the rest is for the way.
@@ -46,9 +46,7 @@ impl Driver {
             ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)
         };
         let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));
-        // A flood of roll calls leaves room for the answers of a leader.
-        let limit = if as_leader { 2 * MAX_PENDING } else { MAX_PENDING };
-        let Some(answers) = self.messages(limit) else { return };
+        let Some(answers) = self.messages(room_for(&call.request)) else { return };
         let delay = call.within.min(RollCall::MAX_WITHIN).mul_f64(spread);
         // A leader states the term that it is asked about, which may end before the task runs.
         let stated = as_leader.then(|| with_status(&shared, fixed.clone()));
@@ -65,7 +63,7 @@ impl Driver {
     /// Has the successor receive the release, though its hints are drawn at random.
     pub(super) fn call_successor(&mut self, nonce: Nonce) {
         let (lock, shared) = (Arc::clone(&self.shared().lock), Arc::clone(self.shared()));
-        let Some(messages) = self.messages(2 * MAX_PENDING) else { return };
+        let Some(messages) = self.messages(MAX_PENDING) else { return };
         messages.spawn(async move {
             let request = CandidateRequest::Succeed(Successor::Candidate(nonce));
             if let Err(error) = lock.call_roll(&shared.name, request, CALL_WITHIN).await {
@@ -79,6 +77,16 @@ impl Driver {
         let messages = self.messages.get_or_insert_with(Box::<JoinSet<()>>::default);
         while messages.try_join_next().is_some() {}
         (messages.len() < limit).then_some(messages)
+    }
+}
+
+/// How many messages may wait beside an answer to this: calls of observers leave room for moves, and
+/// searches for a successor leave room for what a leader is asked.
+fn room_for(request: &CandidateRequest) -> usize {
+    match request {
+        CandidateRequest::Identify => MAX_PENDING / 3,
+        CandidateRequest::Succeed(_) => MAX_PENDING / 3 * 2,
+        _ => MAX_PENDING,
     }
 }
 

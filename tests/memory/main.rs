@@ -17,7 +17,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conformance::{LEASE, Service, leads, sees, soon};
 use incumbent::lock::{
-    Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, Reading, Release,
+    Revision, Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
 use incumbent::{Leadership, new_election};
@@ -50,6 +51,7 @@ suite!(Memory);
 
 /// A lock with another way of sending hints.
 #[derive(Debug)]
+/// With hints of its own, and roll calls that never end.
 struct WithHints {
     lock: MemoryLock,
     subscribe: fn(&MemoryLock, &str, HintSink) -> Subscription,
@@ -79,6 +81,15 @@ impl Lock for WithHints {
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         (self.subscribe)(&self.lock, name, sink)
+    }
+
+    async fn call_roll(
+        &self,
+        _name: &str,
+        _request: CandidateRequest,
+        _within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        std::future::pending().await
     }
 }
 

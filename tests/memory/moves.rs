@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use incumbent::lock::CandidateRequest::Identify;
+use incumbent::lock::Lock;
 use incumbent::memory::MemoryLock;
 use incumbent::{
     Cause, Change, Changes, Election, ElectionBuilder, HealthCheck, Standing, Successor,
@@ -12,7 +14,7 @@ use incumbent::{
 
 use crate::conformance::{LEASE, change, leads, lost, sees, soon, working};
 use crate::drain::draining_leader;
-use crate::renewals_go_on;
+use crate::{renewals_go_on, without_hints};
 
 fn candidate(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
     working(new_election("my_app", lock.clone()).identity(identity))
@@ -204,6 +206,35 @@ async fn a_leader_that_is_to_stand_aside_hands_over_and_leads_where_nobody_else_
     second.stop().await;
     drop(leads(&first).await);
     assert_eq!(standing(&first), Standing::Aside);
+}
+
+/// Their answers may wait for half a minute.
+#[tokio::test]
+async fn slow_calls_of_observers_do_not_block_a_move() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let first = candidate(&lock, "first").start().unwrap();
+    let leadership = leads(&first).await;
+    let second = candidate(&lock, "second").start().unwrap();
+    sees(&second, "first").await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let lock = lock.clone();
+        let within = Duration::from_secs(30);
+        calls.spawn(async move { lock.call_roll("my_app", Identify, within).await });
+    }
+    tokio::task::yield_now().await; // all are sent
+    soon("the handover", leadership.hand_over("second")).await.expect("it is ready");
+    calls.abort_all();
+}
+
+#[tokio::test]
+async fn a_handover_ends_though_the_lock_hangs() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let first = new_election("my_app", without_hints(lock)).identity("first").start().unwrap();
+    let leadership = leads(&first).await;
+    let outcome = soon("the answer", leadership.hand_over(Successor::Any)).await;
+    let error = outcome.expect_err("nobody answers").to_string();
+    assert!(error.contains("twice its time"), "{error}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Hint, Request, StepDownNotice, Tombstone};
+use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, StepDownNotice, Tombstone};
 use incumbent::protocol::{Action, Event, Rank, Settings};
 
 use super::harness::{Harness, LEASE, ME, OTHER, capabilities, of_other, settings};
@@ -92,6 +92,24 @@ pub fn a_leader_that_was_evicted_notifies_its_successor_at_each_write_for_a_leas
     assert_eq!(notices.len(), 1 + 3);
     assert!(notices.iter().all(|notice| *notice == notices[0] && notice.by == ME), "{notices:?}");
     harness
+}
+
+/// Its release fails: the successor creates its entry meanwhile.
+#[test]
+fn a_leader_that_still_steps_down_repeats_its_notice() {
+    let mut harness = Harness::leading();
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Sampled)));
+    harness.run(LEASE);
+    harness.holds = true;
+    harness.stores(Content::Vacant(Tombstone::Deleted));
+    assert!(matches!(harness.next_request(), Request::NotifyStepDown(_)));
+    harness.serve();
+    assert!(matches!(harness.next_request(), Request::Release(_)));
+    harness.fail(LockErrorKind::Unavailable);
+    assert_eq!(notices(&harness).len(), 1);
+    harness.other_writes(LEASE);
+    let notices = notices(&harness);
+    assert!(notices.len() == 2 && notices[0] == notices[1], "{notices:?}");
 }
 
 #[test]

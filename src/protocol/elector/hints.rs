@@ -78,7 +78,9 @@ impl Elector {
             standby.on_stored(&mut self.cx, now, record, previous);
         } else {
             let source = Source { from_hint: true, on_standby: false };
-            self.cx.record(now, record, previous, source);
+            if self.cx.record(now, record, previous, source) && !mine {
+                self.cx.repeat_notice(now);
+            }
         }
     }
 

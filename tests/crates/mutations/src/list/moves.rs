@@ -130,6 +130,15 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "a leader that steps down does not repeat its notice",
+        edits: &[edit(
+            "src/protocol/elector/hints.rs",
+            "if self.cx.record(now, record, previous, source) && !mine {",
+            "if self.cx.record(now, record, previous, source) && false {",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "a successor drops the pause",
         edits: &[edit(
             "src/protocol/context.rs",
