@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LeaseLock};
 use incumbent::lock::{
-    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, MoveInfo, Nonce,
-    Reading, Release, Token, Write, WriteId,
+    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Release, Token,
+    Write, WriteId,
 };
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
@@ -126,18 +126,24 @@ async fn behind_proxy(env: &TestEnv) -> (FaultProxy, LeaseLock) {
 async fn a_silent_watch_of_a_leader_is_noticed() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let (proxy, lock) = behind_proxy(&env).await;
-    let leader = working(new_election("my_app", lock).identity("leader")).start().unwrap();
-    drop(leads(&leader).await);
-    let caller = Service::lock(&env).await;
-    let answers = async || {
-        let within = SECOND / 2;
-        let answers = caller.call_roll("my_app", CandidateRequest::Identify, within).await.ok()?;
-        answers.iter().any(|info| &*info.identity == "leader").then_some(())
-    };
-    eventually("the leader hears a call", answers).await;
+    let created = lock.write("my_app", a_write(1, None)).await.unwrap();
+    let (told, mut hints) = mpsc::unbounded_channel();
+    let sink = HintSink::new(move |hint| {
+        let _ = told.send(hint);
+    });
+    let _subscription = lock.subscribe("my_app", sink);
+    let is_there = |hint| matches!(hint, Some(Hint::Stored { .. }));
+    soon("the watch", async { while !is_there(hints.recv().await) {} }).await;
     proxy.silence();
-    eventually("the leader hears a call again", answers).await;
-    assert!(leader.is_leader());
+    // The connection of the first write has gone silent, too.
+    let renewed = eventually("a renewal", async || {
+        let renewal = Write { expected: Some(created), ..a_write(2, Some(created.into())) };
+        lock.write("my_app", Write { timeout: SECOND, ..renewal }).await.ok()
+    });
+    let renewed = renewed.await;
+    let is_renewal =
+        |hint| matches!(hint, Some(Hint::Stored { record, .. }) if record.revision == renewed);
+    soon("another watch", async { while !is_renewal(hints.recv().await) {} }).await;
 }
 
 /// Wall clocks do not matter (kubernetes/kubernetes#47671): a holder whose clock is three minutes

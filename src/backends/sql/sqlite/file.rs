@@ -38,6 +38,9 @@ pub(super) struct File {
     /// The file that this process has created, and whose elections had no holder before.
     created: Option<Id>,
     idle: Mutex<Vec<Open>>,
+    /// How many transactions were begun.
+    #[cfg(test)]
+    pub(super) transactions: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -65,6 +68,8 @@ impl File {
             longest_lease_ms: AtomicU64::new(0),
             created: None,
             idle: Mutex::default(),
+            #[cfg(test)]
+            transactions: AtomicU64::new(0),
         };
         let by = Instant::now() + OPENS_WITHIN;
         let (open, created) = loop {
@@ -218,6 +223,8 @@ impl File {
         by: Instant,
         in_doubt: &mut bool,
     ) -> Result<Response, LockError> {
+        #[cfg(test)]
+        self.transactions.fetch_add(1, Ordering::Relaxed);
         let odd = |error| errors::failed(error, false, &self.path);
         let left = by.saturating_duration_since(Instant::now()).as_millis();
         let connection = &mut open.connection;

@@ -181,3 +181,65 @@ fn watch(path: &Path, events: Arc<FileEvents>) -> notify::Result<RecommendedWatc
     watcher.watch(directory, RecursiveMode::NonRecursive)?;
     Ok(watcher)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::hint_hub::{HintHub, Listen, guard};
+    use crate::backends::sql::hints::DeliveredRevisions;
+    use crate::backends::sql::lock::Database;
+    use crate::backends::sql::setup::TableSetup;
+    use crate::backends::sql::sqlite::file::File;
+    use crate::lock::{HintSink, Mark, Nonce, Write, WriteId};
+
+    /// Subscriptions without a listener.
+    struct Unheard(Arc<LockState>);
+
+    impl Listen for Unheard {
+        type Note = DeliveredRevisions;
+
+        fn hub(&self) -> &HintHub<DeliveredRevisions> {
+            &self.0.subscribers.hub
+        }
+
+        fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+            std::future::pending()
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_has_changed_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("elections.db");
+        let file = File::open(&path, TableSetup::create()).await.unwrap();
+        let lock = Arc::new(LockState::new(Arc::new(file)));
+        let names = || (0..50).map(|n| format!("e{n}"));
+        let unheard = Arc::new(Unheard(Arc::clone(&lock)));
+        let sink = || HintSink::new(|_| {});
+        let _subscriptions: Vec<_> =
+            names().map(|name| guard::subscribe(&unheard, &name, sink())).collect();
+        let write = WriteId { nonce: Nonce(1), number: 1 };
+        let write = Write {
+            expected: None,
+            identity: "a".into(),
+            mark: Mark {
+                write,
+                lease: READ_TIMEOUT,
+                token: None,
+                since_unix_ms: 0,
+                moves: Box::default(),
+            },
+            ttl: READ_TIMEOUT,
+            advertisement: None,
+            timeout: READ_TIMEOUT,
+        };
+        for name in names().take(3) {
+            lock.put(lock.write(&name, &write).unwrap(), READ_TIMEOUT).await.unwrap();
+        }
+        for expected in [1 + 3, 1] {
+            let before = lock.file.transactions.load(Ordering::Relaxed);
+            read_changes(&lock).await;
+            assert_eq!(lock.file.transactions.load(Ordering::Relaxed) - before, expected);
+        }
+    }
+}
