@@ -1,12 +1,11 @@
 //! The sets of a view, as their members and their shards show them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::election::ElectionView;
 use super::shards::{MAX_SHARDS, SetView, shard_of, stated};
-use crate::elections::ElectionStatus;
 
 /// A set whose shards are among the elections.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,47 +25,37 @@ pub fn set_of(election: &str) -> Option<&str> {
 }
 
 /// The sets of which at least two shards are among these.
-pub fn sets<'a>(elections: impl Iterator<Item = &'a ElectionView> + Clone) -> Vec<SetSummary> {
-    let (mut once, mut found) = (BTreeSet::new(), BTreeSet::new());
-    for set in elections.clone().filter_map(|known| set_of(known.name())) {
-        if !once.insert(set) {
-            found.insert(set);
+pub fn sets<'a>(elections: impl Iterator<Item = &'a ElectionView>) -> Vec<SetSummary> {
+    let mut sets: BTreeMap<&str, Vec<&ElectionView>> = BTreeMap::new();
+    for known in elections {
+        if let Some(set) = set_of(known.name()) {
+            sets.entry(set).or_default().push(known);
         }
     }
-    found.into_iter().map(|set| summary(set, elections.clone())).collect()
+    let sets = sets.into_iter().filter(|(_, shards)| shards.len() > 1);
+    sets.map(|(set, shards)| summary(set, &shards)).collect()
 }
 
-/// One set. Its members are those of the last roll call of a shard, and those that lead. It has as
-/// many shards as its members state, else those that have an entry.
-pub fn summary<'a>(
-    set: &str,
-    elections: impl Iterator<Item = &'a ElectionView> + Clone,
-) -> SetSummary {
-    let is_part = |name: &str| name.strip_prefix(set).is_some_and(|rest| rest.starts_with('.'));
-    let parts = elections.filter(|known| is_part(known.name()));
+/// One set of these shards. Its members are those of the last roll call of a shard, and those that
+/// lead. It has as many shards as its members state, else those that have an entry.
+pub fn summary(set: &str, shards: &[&ElectionView]) -> SetSummary {
     // A leader that has expired leads no shard.
-    let statuses: Vec<ElectionStatus> = parts
-        .clone()
-        .filter(|known| known.holder().is_some())
-        .map(|k| k.status().clone())
-        .collect();
-    let rolls = parts.clone().filter(|known| shard_of(set, known.name()).is_some());
-    let roll = rolls.filter_map(ElectionView::candidates).max_by_key(|roll| roll.read.at);
-    let roll = roll.map_or(&[][..], |roll| roll.list());
+    let led = shards.iter().filter(|known| known.holder().is_some()).map(|known| known.status());
+    let rolls = shards.iter().filter_map(|known| known.candidates());
+    let roll = rolls.max_by_key(|roll| roll.read.at).map_or(&[][..], |roll| roll.list());
     let number = stated(roll);
-    let view = SetView::new(set, number.unwrap_or(MAX_SHARDS), &statuses, roll);
-    let (shards, leaderless) = match number {
+    let view = SetView::new(set, number.unwrap_or(MAX_SHARDS), led, roll);
+    let (number, leaderless) = match number {
         Some(_) => (view.number as usize, view.leaderless()),
         None => {
-            let listed = parts.filter_map(|k| Some((shard_of(set, k.name())?, k.holder())));
-            let listed: Vec<_> = listed.collect();
-            let vacant = listed.iter().filter(|(_, holder)| holder.is_none());
-            (listed.len(), vacant.map(|(shard, _)| *shard).collect())
+            let vacant = shards.iter().filter(|known| known.holder().is_none());
+            let vacant = vacant.filter_map(|known| shard_of(set, known.name()));
+            (shards.len(), vacant.collect())
         }
     };
     SetSummary {
         set: set.to_owned(),
-        shards,
+        shards: number,
         leaderless,
         imbalance: view.imbalance(),
         members: view.members.into_iter().map(|(name, member)| (name, member.leads)).collect(),

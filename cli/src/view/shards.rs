@@ -50,10 +50,10 @@ pub fn stated(roll: &[CandidateInfo]) -> Option<u32> {
 }
 
 impl SetView {
-    pub fn new(
+    pub fn new<'a>(
         set: &str,
         number: u32,
-        elections: &[ElectionStatus],
+        elections: impl IntoIterator<Item = &'a ElectionStatus>,
         roll: &[CandidateInfo],
     ) -> Self {
         let mut view = Self {

@@ -125,7 +125,10 @@ fn fields(state: &State, view: &ElectionView, now: Moment) -> Vec<(&'static str,
 
 /// The set, if the election is a shard of one.
 fn set(state: &State, view: &ElectionView) -> Option<(&'static str, String)> {
-    let set = summary(set_of(view.name())?, state.model.elections());
+    let name = set_of(view.name())?;
+    let shards: Vec<&ElectionView> =
+        state.model.elections().filter(|known| set_of(known.name()) == Some(name)).collect();
+    let set = summary(name, &shards);
     if set.shards < 2 {
         return None; // another election whose name ends in a number
     }
