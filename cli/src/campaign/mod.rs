@@ -1,7 +1,9 @@
 //! `incumbent campaign`: take part in an election and print each transition.
 
+use std::time::Duration;
+
 use clap::Args;
-use incumbent::{Change, Election, Standing};
+use incumbent::{Change, Election, Standing, WaitReason};
 use serde_json::json;
 
 use crate::candidate::{
@@ -39,6 +41,7 @@ impl Campaign {
         let mut signals = StopSignals::listen()?;
         let started = self.candidate.start(&self.lock, signals.next(), |_| Ok(None)).await?;
         let (mut candidate, mut changes) = started.map_err(CliError::Signal)?;
+        let (mut statuses, mut was_cooling) = (candidate.election.watch(), false);
         let end = loop {
             tokio::select! {
                 biased;
@@ -48,6 +51,15 @@ impl Campaign {
                     match change {
                         Some(change) => if let Err(error) = self.print(&change, &candidate.election) { break error },
                         None => return Ok(()),
+                    }
+                }
+                Some(status) = statuses.next() => {
+                    let is_cooling = status.cool_down.is_some();
+                    if !std::mem::replace(&mut was_cooling, is_cooling)
+                        && let Some(wait) = cool_down(&candidate.election)
+                    {
+                        candidate.status.clear();
+                        if let Err(error) = self.print_cool_down(wait) { break error }
                     }
                 }
                 () = candidate.status.next_update(), if !candidate.election.is_leader() => {
@@ -63,6 +75,16 @@ impl Campaign {
             }
         }
         Err(end)
+    }
+
+    fn print_cool_down(&self, (left, reason): (Duration, WaitReason)) -> Result<(), CliError> {
+        match self.printing.output {
+            Format::Json => output::json_line(&json!({
+                "event": "cooling_down",
+                "cool_down": {"left_ms": millis(left), "reason": reason.to_string()},
+            })),
+            Format::Text => output::line(cooling_down(left, reason)),
+        }
     }
 
     fn print(&self, change: &Change, election: &Election) -> Result<(), CliError> {
@@ -81,10 +103,7 @@ fn text_line(change: &Change, election: &Election) -> Option<String> {
     Some(match change {
         Change::Won { token } => format!("won: leading with token {token}"),
         Change::Lost { cause, .. } => format!("lost: {cause}"),
-        Change::Leader(Some(leader)) if leader.is_me => {
-            let (left, reason) = cool_down(election)?;
-            cooling_down(left, reason)
-        }
+        Change::Leader(Some(leader)) if leader.is_me => return None,
         Change::Leader(Some(leader)) => format!("leader: {}", leader.identity),
         Change::Leader(None) => "leader: none".to_owned(),
         Change::LockFailing(failure) => format!("lock failing: {}", failure.message),
@@ -107,8 +126,6 @@ fn json_line(change: &Change, election: &Election) -> Option<serde_json::Value> 
             "leader": leader.as_ref().map(|l| &*l.identity),
             "token": leader.as_ref().and_then(|l| l.token).map(|t| t.0),
             "mine": leader.as_ref().is_some_and(|l| l.is_me),
-            "cool_down": cool_down(election)
-                .map(|(left, reason)| json!({"left_ms": millis(left), "reason": reason.to_string()})),
         }),
         Change::LockFailing(failure) => {
             json!({"event": "lock_failing", "message": &*failure.message})

@@ -4,10 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use incumbent::lock::{Pause as Paused, RollCall};
+use serde_json::json;
 
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
+use crate::output::{Format, Printing};
 use crate::{output, text, time_format};
 
 /// Pause an election: no failed check and no preference moves the leadership meanwhile.
@@ -39,6 +41,8 @@ struct Call {
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     #[arg(value_parser = humantime::parse_duration)]
     within: Duration,
+    #[command(flatten)]
+    printing: Printing,
 }
 
 fn parse(word: &str) -> Result<Duration, String> {
@@ -54,25 +58,36 @@ impl Pause {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let pause = Paused::new(SystemTime::now(), self.span);
         let seconds = time_format::from_unix_ms(pause.until_unix_ms / 1000 * 1000);
-        let shown = seconds.map(time_format::rfc3339).unwrap_or_default();
-        self.call.run(lock, pause, &format!("paused until {shown}")).await
+        self.call.run(lock, pause, seconds.map(time_format::rfc3339)).await
     }
 }
 
 impl Resume {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        self.call.run(lock, Paused::new(SystemTime::now(), Duration::ZERO), "resumed").await
+        self.call.run(lock, Paused::new(SystemTime::now(), Duration::ZERO), None).await
     }
 }
 
 impl Call {
-    async fn run(self, lock: &LockArgs, pause: Paused, done: &str) -> Result<(), CliError> {
+    /// `until`: the end of the pause; `None`: now.
+    async fn run(
+        self,
+        lock: &LockArgs,
+        pause: Paused,
+        until: Option<String>,
+    ) -> Result<(), CliError> {
         if self.within > RollCall::MAX_WITHIN {
             return Err(CliError::new(Code::Usage, "--within is at most 30s"));
         }
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
         let leader = elections.pause(name, pause, self.within).await?.identity;
+        if self.printing.output == Format::Json {
+            return output::json(
+                &json!({"election": name, "leader": leader, "paused_until": until}),
+            );
+        }
+        let done = until.map_or_else(|| "resumed".to_owned(), |end| format!("paused until {end}"));
         output::line(format!("{done}: {} states it in its entry", text::printable(&leader)))
     }
 }

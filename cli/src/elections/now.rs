@@ -29,6 +29,10 @@ impl Elections<'_> {
     /// without roll calls refuse the call: then it is not known.
     pub async fn cool_down(&self, status: &ElectionStatus) -> Option<CoolDownLeft> {
         let holder = status.holder().filter(|holder| holder.token.is_some())?;
+        // From when it leads its entry states that it may be asked to move.
+        if holder.moves.priority.is_some() {
+            return None;
+        }
         // The lease of the entry may be what is left of the wait, which may be for a longer one.
         let lease = self.max_wait(holder).unwrap_or_default().max(USUAL_LEASE);
         if time_format::age(holder.since?) > lease.saturating_mul(COOL_DOWN_LEASES) {

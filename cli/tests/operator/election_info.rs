@@ -1,5 +1,6 @@
 //! `election list` and `info`.
 
+use futures_util::StreamExt;
 use incumbent_test_support::{Server, eventually};
 
 use crate::shell::Shell;
@@ -86,6 +87,27 @@ async fn cool_down_of_a_winner_is_shown_with_its_reason() {
     .await;
     assert_eq!(cool_down["reason"], reason);
     assert!(cool_down["left_ms"].is_u64(), "{cool_down}");
+}
+
+/// Its entry states that it leads.
+#[tokio::test]
+async fn info_of_a_leader_asks_no_candidate() {
+    let server = Server::start().await;
+    let shell = Shell::at(&server);
+    let mut leader = shell.start(&["campaign", "my_app", "--lease", "2s"]);
+    leader.line_with("won");
+    eventually("it states its priority", async || {
+        let found = shell.json(&["election", "list", "-o", "json"]);
+        found[0]["priority"].is_number().then_some(())
+    })
+    .await;
+    let client = server.connect().await;
+    let mut calls = client.subscribe("incumbent-roll-call.>").await.expect("a subscription");
+    client.flush().await.expect("a server");
+    shell.out(&["election", "info", "my_app"]);
+    client.publish("incumbent-roll-call.end", "".into()).await.expect("it is sent");
+    let first = calls.next().await.expect("a message");
+    assert_eq!(first.subject.as_str(), "incumbent-roll-call.end");
 }
 
 #[tokio::test]

@@ -45,6 +45,10 @@ async fn sick_leader_moves_only_after_the_pause() {
     first.line_with("lost: handed over to second");
     second.line_with("won");
     assert!(!shell.out(&MEMBERS).contains("paused"));
+    let call = |verb| shell.json(&["election", verb, "my_app", "-o", "json"]);
+    let (paused, resumed) = (call("pause"), call("resume"));
+    assert_eq!((&paused["leader"], &resumed["leader"]), (&"second".into(), &"second".into()));
+    assert!(paused["paused_until"].is_string() && resumed["paused_until"].is_null(), "{paused}");
 }
 
 #[tokio::test]
