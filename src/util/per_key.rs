@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One `T` per election, created at its first use, and kept: a candidate that forgot what it has
-/// seen would believe an older state. The names come from the program, and not from the lock, so
-/// there are no more of them than it asks for.
+/// One `T` per election, created at its first use, and kept while candidates take part: one that
+/// forgot what it has seen would believe an older state. The names come from the program, and not
+/// from the lock, so there are no more of them than it asks for.
 #[derive(Debug)]
 pub(crate) struct PerKey<T>(Mutex<HashMap<Arc<str>, Arc<T>>>);
 
@@ -18,6 +18,13 @@ impl<T: Default> PerKey<T> {
         let one = Arc::<T>::default();
         all.insert(Arc::from(name), Arc::clone(&one));
         one
+    }
+}
+
+impl<T> PerKey<T> {
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) fn remove(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
 

@@ -45,6 +45,7 @@ impl<L: Listen> Drop for Guard<L> {
             && route.sinks.remove(self.id)
         {
             state.routes.remove(&self.name);
+            self.of.forget(&self.name);
             hub.elections.notify_one();
         }
         if let Some(at) = state.runtimes.iter().position(|(known, _)| known.id() == self.runtime)

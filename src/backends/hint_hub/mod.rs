@@ -38,6 +38,9 @@ pub(crate) trait Listen: Send + Sync + Sized + 'static {
 
     fn hub(&self) -> &HintHub<Self::Note>;
 
+    /// The last subscriber of an election has gone.
+    fn forget(&self, _name: &str) {}
+
     /// Receives hints until the future is dropped: when the last subscriber leaves, or with the
     /// runtime.
     fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static;

@@ -13,11 +13,13 @@ struct Fake {
     hub: HintHub<()>,
     coverage: Coverage,
     listeners: AtomicUsize,
+    forgotten: Mutex<Vec<String>>,
 }
 
 impl Fake {
     fn new(coverage: Coverage) -> Arc<Self> {
-        Arc::new(Self { hub: HintHub::default(), coverage, listeners: AtomicUsize::new(0) })
+        let (hub, forgotten) = (HintHub::default(), Mutex::default());
+        Arc::new(Self { hub, coverage, listeners: AtomicUsize::new(0), forgotten })
     }
 }
 
@@ -35,6 +37,10 @@ impl Listen for Fake {
 
     fn hub(&self) -> &HintHub<()> {
         &self.hub
+    }
+
+    fn forget(&self, name: &str) {
+        self.forgotten.lock().unwrap().push(name.to_owned());
     }
 
     async fn listen(self: Arc<Self>) {
@@ -64,6 +70,19 @@ async fn is(last: &mut watch::Receiver<Coverage>, coverage: Coverage) {
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+#[tokio::test]
+async fn an_election_is_forgotten_with_its_last_subscriber() {
+    let fake = Fake::new(Coverage::Full);
+    let [first, second] = [(); 2].map(|()| watch_coverage(&fake, "a"));
+    let other = watch_coverage(&fake, "b");
+    drop(first);
+    assert!(fake.forgotten.lock().unwrap().is_empty());
+    drop(second);
+    assert_eq!(*fake.forgotten.lock().unwrap(), ["a"]);
+    drop(other);
+    assert_eq!(*fake.forgotten.lock().unwrap(), ["a", "b"]);
 }
 
 #[test]

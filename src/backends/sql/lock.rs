@@ -46,6 +46,11 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
 
     fn seen(&self) -> &NewestRevisions;
 
+    /// Forgets what is known of an election that nobody here takes part in any more.
+    fn forget(&self, name: &str) {
+        self.seen().forget(name);
+    }
+
     fn subscribers(&self) -> &Subscribers;
 
     /// Receives hints until the future is dropped.
@@ -208,6 +213,10 @@ impl<D: Database> Listen for D {
 
     fn hub(&self) -> &HintHub<DeliveredRevisions> {
         &self.subscribers().hub
+    }
+
+    fn forget(&self, name: &str) {
+        Database::forget(self, name);
     }
 
     fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {

@@ -15,6 +15,10 @@ impl NewestRevisions {
         all.get(name).copied().unwrap_or_default()
     }
 
+    pub fn forget(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
     /// Records a revision, and returns the greatest one that was seen.
     pub fn see(&self, name: &str, revision: u64) -> u64 {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -66,6 +66,11 @@ impl Database for LockState {
         &self.seen
     }
 
+    fn forget(&self, name: &str) {
+        self.seen.forget(name);
+        self.basis.remove(name);
+    }
+
     fn subscribers(&self) -> &Subscribers {
         &self.subscribers
     }
