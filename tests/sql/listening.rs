@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use incumbent::sql::{Sqlite, TableSetup};
+use incumbent::lock::{Coverage, Hint, HintSink, Lock};
+use incumbent::sql::{Postgres, PostgresLock, Sqlite, TableSetup};
+use incumbent_test_support::{FaultProxy, eventually};
+use sqlx::Row;
+use tokio::sync::mpsc;
 
-use crate::conformance::LEASE;
+use crate::conformance::{LEASE, leads, sees, soon};
 use crate::env::TestEnv;
 use crate::listening_suite::{hints_continue, one_task_delivers};
 
@@ -35,4 +39,65 @@ async fn one_task_delivers_all_hints_of_a_file() {
     let path = directory.path().join("elections.db");
     let lock = Sqlite::open_with(&path, TableSetup::create()).await.unwrap().lock();
     one_task_delivers(Arc::new(lock), &["a", "b", "b", "c"]).await;
+}
+
+/// A lock whose connections the server knows by this name.
+async fn named(url: &str, name: &str) -> PostgresLock {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let url = format!("{url}{separator}application_name={name}");
+    Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
+}
+
+async fn connections_of(env: &TestEnv, name: &str) -> i64 {
+    let count =
+        format!("SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = '{name}'");
+    env.admin(&count).await[0].get("n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_listens_keeps_one_connection() {
+    let env = TestEnv::new(LEASE).await;
+    let leader = env.campaign("leader").await;
+    let leadership = leads(&leader).await;
+    let name = format!("standby_{}", env.database);
+    let lock = named(&env.url(), &name).await;
+    let standby = env.campaign_with("standby", lock);
+    sees(&standby, "leader").await;
+    eventually("only the listener", async || {
+        (connections_of(&env, &name).await == 1).then_some(())
+    })
+    .await;
+    drop(leadership);
+    leader.stop().await;
+    drop(leads(&standby).await);
+}
+
+/// Else the queue of notifications fills, and every write of the database fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_does_not_read_is_dropped_by_the_server() {
+    let env = TestEnv::alone(LEASE).await;
+    drop(env.open().await);
+    let proxy = FaultProxy::start(env.server.port()).await;
+    let url = env.url().replace(&env.server.port().to_string(), &proxy.port().to_string());
+    let lock = named(&url, "frozen").await;
+    let (sender, mut hints) = mpsc::unbounded_channel();
+    let _listening = lock.subscribe("my_app", HintSink::new(move |hint| drop(sender.send(hint))));
+    let covered = async { while hints.recv().await != Some(Hint::Coverage(Coverage::Full)) {} };
+    soon("it listens", covered).await;
+    proxy.silence();
+    let blocked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'frozen' AND wait_event = 'ClientWrite'";
+    let flood = "DO $$ BEGIN FOR i IN 1..200 LOOP PERFORM pg_notify('incumbent.' || current_schema(), i || repeat('x', 7900)); END LOOP; END $$";
+    let pid: i32 = eventually("its buffers are full", async || {
+        env.admin(flood).await;
+        Some(env.admin(blocked).await.pop()?.get("pid"))
+    })
+    .await;
+    eventually("the server drops it", async || {
+        let open = format!("SELECT FROM pg_stat_activity WHERE pid = {pid}");
+        env.admin(&open).await.is_empty().then_some(())
+    })
+    .await;
+    let usage: f64 =
+        env.admin("SELECT pg_notification_queue_usage() AS usage").await[0].get("usage");
+    assert_eq!(usage, 0.0);
 }

@@ -66,6 +66,12 @@ pub async fn check(
         }
     }
     durability(&facts, report);
+    if let percent @ 1.. = facts.notification_queue_percent {
+        report.warning(
+            HINTS,
+            format!("{percent} % of the queue of notifications is in use, and once it is full every write of an election fails: a client that listens does not read; find it in pg_stat_activity by wait_event = 'ClientWrite', and end it with pg_terminate_backend"),
+        );
+    }
     if writable {
         hints(probe, context.timeout, report).await;
     }

@@ -4,10 +4,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres};
 use tokio::sync::Semaphore;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
+use tracing::debug;
 
 use super::errors::{self, Effect};
 use crate::lock::{LockError, LockErrorKind};
@@ -16,9 +18,13 @@ use crate::time::timer::deadline_after;
 /// The maximum number of concurrent requests: a request takes milliseconds, and a server has
 /// connections for a hundred clients.
 const MAX_REQUESTS: usize = 4;
-/// How long an unused connection is trusted. Load balancers drop idle connections silently, some
-/// after 350 s.
-const TRUSTED_IDLE: Duration = Duration::from_secs(240);
+/// How long an unused connection is kept: a standby that listens needs none. (Load balancers also
+/// drop idle connections silently, some after 350 s.)
+pub(super) const MAX_IDLE: Duration = Duration::from_secs(30);
+/// Has the server drop a listener that does not read, as in a process that is stopped: what it does
+/// not receive fills the queue of notifications, and then every write of an election fails. Without
+/// effect on a Unix socket.
+const DROP_SILENT: &str = "SET tcp_user_timeout = '30s'";
 
 #[derive(Debug)]
 pub(super) struct Connections {
@@ -81,18 +87,46 @@ impl Connections {
         &self.place
     }
 
-    /// Returns a pool of one connection, for a listener.
-    pub fn for_listener(&self) -> PgPool {
+    /// Listens on channels, on a connection of its own.
+    pub async fn listen(&self, channels: &[&str]) -> Result<PgListener, sqlx::Error> {
         let options = match &self.source {
             Source::Own { options, .. } => PgConnectOptions::clone(options),
             Source::Pool(pool) => PgConnectOptions::clone(&pool.connect_options()),
         };
-        PgPoolOptions::new()
+        let pool = PgPoolOptions::new()
             .max_connections(1)
             .max_lifetime(None)
             .idle_timeout(None)
             .test_before_acquire(false)
-            .connect_lazy_with(options)
+            .connect_lazy_with(options);
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.eager_reconnect(false);
+        if let Err(error) = sqlx::raw_sql(DROP_SILENT).execute(&mut listener).await {
+            debug!(at = self.place, %error, "a stopped listener is not dropped");
+        }
+        listener.listen_all(channels.iter().copied()).await?;
+        Ok(listener)
+    }
+
+    /// Closes the connections that were not used for long.
+    pub fn close_idle(&self) {
+        if let Source::Own { idle, .. } = &self.source {
+            let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.retain(|(_, since)| since.elapsed() < MAX_IDLE);
+        }
+    }
+
+    /// Runs `statement`, which reads, on the connection of a listener, as [`execute`](Self::execute)
+    /// does. After an error the listener is of no use.
+    pub async fn read_on(
+        &self,
+        listener: &mut PgListener,
+        statement: &str,
+        timeout: Duration,
+    ) -> Result<Vec<PgRow>, LockError> {
+        let by = deadline_after(timeout);
+        let rows = sqlx::raw_sql(AssertSqlSafe(whole(statement, by))).fetch_all(listener);
+        self.outcome(timeout_at(by, rows).await, Effect::Read, timeout)
     }
 
     /// Runs `statement` in one transaction, and returns its rows.
@@ -115,17 +149,22 @@ impl Connections {
                 return Err(LockError::new(LockErrorKind::Unavailable, what));
             }
         };
-        let left = by.saturating_duration_since(Instant::now()).as_millis().max(1);
-        let whole = format!(
-            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {left}; {statement}"
-        );
         // Reads the response to its end: the rows arrive before the commit.
-        match timeout_at(by, taken.run(whole)).await {
-            Ok(Ok(rows)) => {
-                taken.give_back();
-                Ok(rows)
-            }
-            Ok(Err(error)) => Err(errors::failed(error, effect, &self.place)),
+        let response = timeout_at(by, taken.run(whole(statement, by))).await;
+        if matches!(response, Ok(Ok(_))) {
+            taken.give_back();
+        }
+        self.outcome(response, effect, timeout)
+    }
+
+    fn outcome(
+        &self,
+        response: Result<Result<Vec<PgRow>, sqlx::Error>, Elapsed>,
+        effect: Effect,
+        timeout: Duration,
+    ) -> Result<Vec<PgRow>, LockError> {
+        match response {
+            Ok(rows) => rows.map_err(|error| errors::failed(error, effect, &self.place)),
             Err(_) => {
                 let kind = match effect {
                     Effect::Read => LockErrorKind::Unavailable,
@@ -141,7 +180,9 @@ impl Connections {
             Source::Pool(pool) => Connection::Pooled(pool.acquire().await?),
             Source::Own { options, idle, turns } => {
                 let turn = turns.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
-                let connection = match newest(idle) {
+                self.close_idle();
+                let newest = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let connection = match newest.map(|(connection, _)| connection) {
                     Some(connection) => connection,
                     None => options.connect().await?,
                 };
@@ -153,11 +194,12 @@ impl Connections {
     }
 }
 
-/// Returns the connection that was used last, and closes those that were idle for long.
-fn newest(idle: &Mutex<Vec<(PgConnection, Instant)>>) -> Option<PgConnection> {
-    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
-    idle.retain(|(_, since)| since.elapsed() < TRUSTED_IDLE);
-    idle.pop().map(|(connection, _)| connection)
+/// The text of a transaction, which the server gives up at `by`.
+fn whole(statement: &str, by: Instant) -> String {
+    let left = by.saturating_duration_since(Instant::now()).as_millis().max(1);
+    format!(
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {left}; {statement}"
+    )
 }
 
 impl Taken<'_> {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sqlx::postgres::{PgListener, PgNotification};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 use tracing::{debug, info};
 
+use super::connections::MAX_IDLE;
 use super::errors::{self, Effect};
 use super::probe::probe_channel;
 use super::state::{Found, LockState};
@@ -15,7 +16,7 @@ use super::statements;
 use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY};
 use crate::backends::sql::row::span;
 use crate::lock::codec::parse_nonce;
-use crate::lock::{Coverage, Hint, Revision, RollCall, StepDownNotice, Token};
+use crate::lock::{Coverage, Hint, LockError, Revision, RollCall, StepDownNotice, Token};
 use crate::util::retry::BackendRetries;
 
 /// The pause before the next attempt when no notification arrives at all, as behind a pooler.
@@ -83,13 +84,11 @@ pub(super) async fn run(lock: Arc<LockState>) {
 
 /// Listens, and checks whether notifications arrive at all.
 async fn begin(lock: &LockState) -> Result<PgListener, ListenError> {
-    let pool = lock.connections.for_listener();
-    let mut listener = PgListener::connect_with(&pool).await.map_err(ListenError::Unconnected)?;
-    listener.eager_reconnect(false);
     // On a channel of its own, once: a shared one would deliver each listener's to all others.
     let probe = probe_channel();
     let channels = [&*lock.opened.channel, &*probe];
-    listener.listen_all(channels).await.map_err(ListenError::Unconnected)?;
+    let mut listener =
+        lock.connections.listen(&channels).await.map_err(ListenError::Unconnected)?;
     let statement = statements::notify(&probe, "");
     let sent = lock.connections.execute(&statement, Effect::Read, BEGINS_WITHIN).await;
     sent.map_err(|failed| match errors::is_out_of_turn(&failed) {
@@ -100,7 +99,8 @@ async fn begin(lock: &LockState) -> Result<PgListener, ListenError> {
         loop {
             match listener.try_recv().await {
                 Ok(Some(notification)) if notification.channel() == probe => return Ok(()),
-                Ok(Some(notification)) => on_notification(lock, &notification).await,
+                // Every subscriber reads once all of this is over.
+                Ok(Some(_)) => {}
                 Ok(None) => return Err(ListenError::Unconnected(sqlx::Error::PoolClosed)),
                 Err(error) => return Err(ListenError::Unconnected(error)),
             }
@@ -118,6 +118,8 @@ async fn begin(lock: &LockState) -> Result<PgListener, ListenError> {
 async fn listen(lock: &LockState, listener: PgListener) {
     let mut next = Box::pin(receive(listener));
     let mut behind_since: Option<Instant> = None;
+    let mut tick = tokio::time::interval(MAX_IDLE / 2);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let overdue = async {
             match behind_since {
@@ -126,14 +128,20 @@ async fn listen(lock: &LockState, listener: PgListener) {
             }
         };
         tokio::select! {
-            (listener, notification) = &mut next => {
+            (mut listener, notification) = &mut next => {
                 match notification {
-                    Ok(Some(notification)) => on_notification(lock, &notification).await,
+                    Ok(Some(notification)) => {
+                        let read = on_notification(lock, &mut listener, &notification).await;
+                        if let Err(error) = read {
+                            return debug!(%error, "the listening connection does not read");
+                        }
+                    }
                     Ok(None) => return debug!("listening connection lost"),
                     Err(error) => return debug!(%error, "listening connection lost"),
                 }
                 next = Box::pin(receive(listener));
             }
+            _ = tick.tick() => lock.connections.close_idle(),
             () = lock.subscribers.news.notified() => {}
             () = overdue => return debug!("a notification is missing: listening again"),
         }
@@ -154,31 +162,39 @@ async fn receive(
 
 /// Any client that may connect can send a notification: it is a reason to read the row, and no
 /// fact.
-async fn on_notification(lock: &LockState, notification: &PgNotification) {
+async fn on_notification(
+    lock: &LockState,
+    listener: &mut PgListener,
+    notification: &PgNotification,
+) -> Result<(), LockError> {
     match serde_json::from_str(notification.payload()) {
         Ok(Notification { name, roll_call: Some(call) }) => {
             lock.subscribers.deliver(&name, &Hint::RollCall(call));
         }
-        Ok(Notification { name, roll_call: None }) => deliver_row(lock, &name).await,
-        Err(_) => {}
+        Ok(Notification { name, roll_call: None }) if lock.subscribers.hub.has(&name) => {
+            deliver_row(lock, listener, &name).await?;
+        }
+        Ok(_) | Err(_) => {}
     }
+    Ok(())
 }
 
-/// Reads the row, and passes its content on.
-async fn deliver_row(lock: &LockState, name: &str) {
-    if !lock.subscribers.hub.has(name) {
-        return;
-    }
-    let found = lock.fetch(name, READ_TIMEOUT).await;
-    let (row, previous, conceded) = match found {
-        Ok(Found { row: Some(row), previous, conceded, same_history: true, .. })
+/// Reads the row on the connection that listens, so that a standby has no other one, and passes its
+/// content on.
+async fn deliver_row(
+    lock: &LockState,
+    listener: &mut PgListener,
+    name: &str,
+) -> Result<(), LockError> {
+    let (row, previous, conceded) = match lock.fetch_on(listener, name, READ_TIMEOUT).await? {
+        Found { row: Some(row), previous, conceded, same_history: true, .. }
             if row.revision >= lock.seen.newest(name) =>
         {
             (row, previous, conceded)
         }
         _ => {
             lock.subscribers.deliver(name, &Hint::Recheck);
-            return;
+            return Ok(());
         }
     };
     if let Some(notice) = conceded.as_deref().and_then(notice) {
@@ -186,6 +202,7 @@ async fn deliver_row(lock: &LockState, name: &str) {
     }
     let previous = previous.map(Some);
     lock.subscribers.deliver(name, &Hint::Stored { record: row.record(), previous, age: None });
+    Ok(())
 }
 
 fn notice(text: &str) -> Option<StepDownNotice> {

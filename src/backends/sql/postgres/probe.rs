@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::Row;
-use sqlx::postgres::{PgConnectOptions, PgListener, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgRow};
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::Connections;
@@ -31,6 +31,7 @@ const SERVER: &str = "SELECT current_setting('server_version') AS version,
         current_setting('fsync') = 'on' AS syncs,
         current_setting('synchronous_commit') AS synchronous_commit,
         current_setting('synchronous_standby_names') AS synchronous_standby_names,
+        floor(pg_notification_queue_usage() * 100)::integer AS queue_percent,
         (SELECT count(*) FROM pg_stat_replication) AS replicas";
 
 /// Returns no facts about a table that does not exist.
@@ -83,6 +84,9 @@ pub struct PostgresFacts {
     pub synchronous_standby_names: String,
     /// The number of replicas that follow it now.
     pub replicas: u64,
+    /// How much of the queue of notifications is in use, in percent. Once it is full, every write
+    /// of an election fails.
+    pub notification_queue_percent: u32,
 }
 
 /// Facts about the tables, and the rights on them.
@@ -151,6 +155,7 @@ impl PostgresProbe {
     fn server_of(&self, row: &PgRow) -> Result<PostgresFacts, sqlx::Error> {
         let clock: i64 = row.try_get("clock_ms")?;
         let replicas: i64 = row.try_get("replicas")?;
+        let queue_percent: i32 = row.try_get("queue_percent")?;
         Ok(PostgresFacts {
             version: row.try_get("version")?,
             version_number: row.try_get("version_number")?,
@@ -160,6 +165,7 @@ impl PostgresProbe {
             synchronous_commit: row.try_get("synchronous_commit")?,
             synchronous_standby_names: row.try_get("synchronous_standby_names")?,
             replicas: replicas.unsigned_abs(),
+            notification_queue_percent: queue_percent.unsigned_abs(),
         })
     }
 
@@ -195,14 +201,7 @@ impl PostgresProbe {
         let by = deadline_after(timeout);
         let place = self.connections.place();
         let channel = probe_channel();
-        let begun = timeout_at(by, async {
-            let pool = self.connections.for_listener();
-            let mut listener = PgListener::connect_with(&pool).await?;
-            listener.eager_reconnect(false);
-            listener.listen(&channel).await?;
-            Ok(listener)
-        });
-        let mut listener = match begun.await {
+        let mut listener = match timeout_at(by, self.connections.listen(&[&channel])).await {
             Ok(begun) => begun.map_err(|error| errors::failed(error, Effect::Read, place))?,
             Err(_) => {
                 let what = format!("{place} did not begin to listen in {timeout:?}");

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sqlx::postgres::PgListener;
 use tokio::time::{Instant, timeout_at};
 
 use super::errors::{self, Effect};
@@ -31,9 +30,8 @@ pub(super) async fn call(
     }
     let failed = |error| errors::failed(error, Effect::Read, lock.connections.place());
     let call = RollCall { id: CallId::random(), within, request };
-    let pool = lock.connections.for_listener();
-    let mut answers = PgListener::connect_with(&pool).await.map_err(failed)?;
-    answers.listen(&answers_channel(call.id)).await.map_err(failed)?;
+    let mut answers =
+        lock.connections.listen(&[&answers_channel(call.id)]).await.map_err(failed)?;
     let payload = json!({ "name": name, "roll_call": call }).to_string();
     let statement = statements::notify(&lock.opened.channel, &payload);
     lock.connections.execute(&statement, Effect::Read, SEND_TIMEOUT).await?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::Row as _;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgListener, PgRow};
 use tokio::time::Instant;
 
 use super::basis::Basis;
@@ -82,6 +82,20 @@ impl LockState {
 
     pub(super) async fn fetch(&self, name: &str, timeout: Duration) -> Result<Found, LockError> {
         let rows = self.connections.execute(&statements::read(name), Effect::Read, timeout).await?;
+        self.found(&rows)
+    }
+
+    /// As [`fetch`](Self::fetch), on the connection of a listener.
+    pub(super) async fn fetch_on(
+        &self,
+        listener: &mut PgListener,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Found, LockError> {
+        self.found(&self.connections.read_on(listener, &statements::read(name), timeout).await?)
+    }
+
+    fn found(&self, rows: &[PgRow]) -> Result<Found, LockError> {
         let Some(row) = rows.first() else {
             let what = "incumbent_settings is empty: run deploy/postgres.sql";
             return Err(LockError::new(LockErrorKind::Misconfigured, what));
