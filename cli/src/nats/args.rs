@@ -1,14 +1,31 @@
 //! Flags and environment variables of a connection to NATS.
 
+use std::env::VarError;
 use std::fmt;
+use std::sync::Once;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::error::{CliError, Code};
+use crate::output::note;
 
 /// The timeout of requests, unless another one is given.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The variables of a connection.
+const VARIABLES: [&str; 10] = [
+    "NATS_URL",
+    "NATS_CREDS",
+    "NATS_NKEY",
+    "NATS_USER",
+    "NATS_PASSWORD",
+    "NATS_CERT",
+    "NATS_KEY",
+    "NATS_CA",
+    "NATS_CONTEXT",
+    "NATS_TIMEOUT",
+];
 
 /// The server and the credentials. A flag overrides its variable, which overrides the context.
 #[derive(Clone, Default, Args)]
@@ -71,18 +88,25 @@ impl fmt::Debug for ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// The values of the environment variables.
+    /// The values of the environment variables. Reports those that are none of a connection once.
     pub fn variables() -> Result<Self, CliError> {
+        static REPORT: Once = Once::new();
+        REPORT.call_once(|| {
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            for name in names.filter(|name| is_unknown(name)) {
+                note(format_args!("{name} is ignored: known are {}", VARIABLES.join(", ")));
+            }
+        });
         Ok(Self {
-            server: variable("NATS_URL"),
-            creds: variable("NATS_CREDS"),
-            nkey: variable("NATS_NKEY"),
-            user: variable("NATS_USER"),
-            password: variable("NATS_PASSWORD"),
-            tlscert: variable("NATS_CERT"),
-            tlskey: variable("NATS_KEY"),
-            tlsca: variable("NATS_CA"),
-            context: variable("NATS_CONTEXT"),
+            server: variable("NATS_URL")?,
+            creds: variable("NATS_CREDS")?,
+            nkey: variable("NATS_NKEY")?,
+            user: variable("NATS_USER")?,
+            password: variable("NATS_PASSWORD")?,
+            tlscert: variable("NATS_CERT")?,
+            tlskey: variable("NATS_KEY")?,
+            tlsca: variable("NATS_CA")?,
+            context: variable("NATS_CONTEXT")?,
             timeout: timeout_variable()?,
             ..Self::default()
         })
@@ -128,12 +152,40 @@ impl ConnectionArgs {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+/// Whether a variable looks like a setting of the connection, and is none. Kubernetes sets
+/// `NATS_SERVICE_HOST`, `NATS_PORT_4222_TCP` and the like for a Service of this name.
+fn is_unknown(name: &str) -> bool {
+    let of_kubernetes = name.contains("_SERVICE_") || name.contains("_PORT");
+    name.starts_with("NATS_") && !VARIABLES.contains(&name) && !of_kubernetes
+}
+
+fn variable(name: &str) -> Result<Option<String>, CliError> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(CliError::new(
+            Code::Usage,
+            format!("{name} is not UTF-8: set it again, or unset it"),
+        )),
+    }
 }
 
 fn timeout_variable() -> Result<Option<Duration>, CliError> {
-    let Some(text) = variable("NATS_TIMEOUT") else { return Ok(None) };
+    let Some(text) = variable("NATS_TIMEOUT")? else { return Ok(None) };
     let unread = |error| CliError::new(Code::Usage, format!("NATS_TIMEOUT {text:?}: {error}"));
     humantime::parse_duration(&text).map(Some).map_err(unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_unknown;
+
+    #[test]
+    fn variables_that_kubernetes_sets_are_not_reported() {
+        for known in ["NATS_URL", "NATS_TIMEOUT", "NATS_SERVICE_HOST", "NATS_PORT_4222_TCP", "PATH"]
+        {
+            assert!(!is_unknown(known), "{known}");
+        }
+        assert!(is_unknown("NATS_TOKEN") && is_unknown("NATS_USERNAME"));
+    }
 }

@@ -1,5 +1,8 @@
 //! Server and credentials: flags, variables, and contexts of the `nats` program.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use incumbent_test_support::{Authority, Server};
 
 use crate::shell::Shell;
@@ -48,6 +51,23 @@ async fn contexts_are_selected_and_named() {
     let elsewhere = shell.home().join("elsewhere").display().to_string();
     shell.write("elsewhere/nats/context/there.json", &context(&server.url(), "s3cret"));
     assert_eq!(shell.with("XDG_CONFIG_HOME", elsewhere).out(&["kv", "ls", "--names"]), "");
+}
+
+#[tokio::test]
+async fn variables_that_are_not_used_are_reported() {
+    let server = Server::start().await;
+    let shell = Shell::bare().with("NATS_URL", server.url()).with("NATS_TOKEN", "s3cret");
+    let shell = shell.with("NATS_SERVICE_HOST", "10.0.0.1").with("NATS_PORT_4222_TCP", "tcp://h");
+    let output = shell.command(&["kv", "ls", "--names"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.starts_with("NATS_TOKEN is ignored") && said.lines().count() == 1, "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+    let mut command = shell.command(&["kv", "ls", "--names"]);
+    let output = command.env("NATS_USER", OsStr::from_bytes(b"\xff")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("NATS_USER is not UTF-8"), "{said}");
 }
 
 #[test]
