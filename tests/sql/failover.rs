@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::lock::{
-    Content, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Tombstone, Write, WriteId,
-};
+use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, sees, soon, working};
-use crate::env::{TestEnv, run};
+use crate::env::{TestEnv, run, write};
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -115,7 +113,7 @@ async fn a_row_from_before_a_failover_is_ignored() {
     let lock = pair.lock_through(&proxy).await;
     let look = async || lock.read("my_app", TIMEOUT).await.ok();
     assert!(matches!(look().await, Some(Reading::Empty { .. })));
-    lock.write("my_app", first_write()).await.unwrap();
+    lock.write("my_app", write(LEASE, 7, None, None)).await.unwrap();
     pair.replica_has_a_holder().await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
@@ -138,7 +136,7 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     .await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
-    let create = async || match lock.write("my_app", first_write()).await {
+    let create = async || match lock.write("my_app", write(LEASE, 7, None, None)).await {
         Err(error) if error.kind() == LockErrorKind::Conflict => Some(Err(error)),
         Err(_) => None, // the connections of before are gone
         Ok(revision) => Some(Ok(revision)),
@@ -152,25 +150,6 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     assert!(matches!(&refused, Some(Err(_))), "{refused:?}");
     assert!(matches!(look().await, Some(Reading::Empty { proof: false })));
     assert!(create().await.is_some_and(|answer| answer.is_ok()));
-}
-
-/// Of a candidate that has found nothing.
-fn first_write() -> Write {
-    let write = WriteId { nonce: Nonce(7), number: 1 };
-    Write {
-        expected: None,
-        identity: "c1".into(),
-        mark: Mark {
-            write,
-            lease: LEASE,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
-        ttl: LEASE,
-        advertisement: None,
-        timeout: TIMEOUT,
-    }
 }
 
 /// Where no acknowledged write can be lost, and the lock is configured so, the leader keeps

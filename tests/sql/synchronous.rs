@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::lock::{
-    Content, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Revision, Token, Write, WriteId,
-};
+use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Token};
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 
 use crate::conformance::{leads, soon};
-use crate::env::run;
+use crate::env::{run, write};
 use crate::failover::Pair;
 
 const LEASE: Duration = Duration::from_secs(4);
@@ -30,24 +28,6 @@ async fn synchronous_lock(pair: &Pair) -> PostgresLock {
 
 async fn revision(pair: &Pair) -> i64 {
     pair.env.row().await.expect("a row").get("revision")
-}
-
-fn write(nonce: u64, expected: Option<Revision>, token: Option<Token>) -> Write {
-    let write = WriteId { nonce: Nonce(nonce), number: 1 };
-    Write {
-        expected,
-        identity: format!("c{nonce}").into(),
-        mark: Mark {
-            write,
-            lease: LEASE,
-            token,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
-        ttl: LEASE,
-        advertisement: None,
-        timeout: TIMEOUT,
-    }
 }
 
 /// A renewal that was committed, and waits for the replica, shows once its backend is ended. It may
@@ -88,11 +68,11 @@ async fn no_two_primaries_give_out_one_revision() {
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();
-    let first = lock.write("my_app", write(1, None, None)).await.expect("a first write");
+    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
     pair.replica.kill(); // and nothing is on its way to it any more
     let (token, url) = (Some(Token(first.0)), pair.env.url());
     let committed = async {
-        let renewal = lock.write("my_app", write(1, Some(first), token)).await;
+        let renewal = lock.write("my_app", write(LEASE, 1, Some(first), token)).await;
         assert_eq!(renewal.unwrap_err().kind(), LockErrorKind::OutcomeUnknown);
     };
     let ended = async {
@@ -107,7 +87,7 @@ async fn no_two_primaries_give_out_one_revision() {
     pair.replica.restart().await;
     pair.replica_takes_over(&proxy);
     let other = eventually("a write on the new primary", async || {
-        match lock.write("my_app", write(2, Some(first), None)).await {
+        match lock.write("my_app", write(LEASE, 2, Some(first), None)).await {
             Ok(revision) => Some(revision),
             Err(error) if error.kind() == LockErrorKind::Conflict => panic!("{error}"),
             Err(_) => None, // the connections of before are gone
@@ -127,7 +107,7 @@ async fn the_clock_of_a_new_primary_ends_no_lease_that_the_old_one_wrote() {
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();
-    lock.write("my_app", write(1, None, None)).await.expect("a first write");
+    lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
     let passed = "SELECT FROM incumbent_elections
