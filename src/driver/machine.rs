@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Output};
-use crate::lock::{Capabilities, Need, Pause, Token};
+use crate::lock::{Capabilities, Need, Pause, Standing, Token};
 use crate::protocol::{
     Action, BackoffPolicy, Drain, Elector, Event, Leader, MemberSettings, MultiElector,
     PreviousTerm, Settings, State, WaitReason,
@@ -164,6 +164,19 @@ impl Machine {
                 waits.max_by_key(|(at, _)| *at)
             }
         }
+    }
+
+    /// Whether a required lock refuses its writes.
+    pub fn is_refused(&self) -> bool {
+        match &self.electors {
+            Electors::Single(elector) => elector.is_refused(),
+            Electors::Multi(multi) => multi.is_refused(),
+        }
+    }
+
+    /// How ready it is to lead: sick while it is refused.
+    pub fn standing(&self) -> Standing {
+        if self.is_refused() { Standing::Sick } else { self.settings().standing }
     }
 
     /// The settings on the first required lock.

@@ -333,6 +333,7 @@ impl Driver {
         let state = self.machine.state();
         let seen = self.machine.leader().map(|leader| leader.last_seen);
         let cool_down = self.machine.cool_down();
+        let is_refused = self.machine.is_refused();
         let paused_until = self.machine.pause(now).map(|pause| pause.until_unix_ms);
         let (mut lock_fails, mut paused) = (false, false);
         self.shared().status.send_if_modified(|status| {
@@ -342,14 +343,18 @@ impl Driver {
             }
             paused = status.paused_until_unix_ms != paused_until;
             status.paused_until_unix_ms = paused_until;
-            let before = (status.state, status.cool_down);
-            (status.state, status.cool_down) = (state, cool_down);
-            paused || before != (state, cool_down)
+            let before = (status.state, status.cool_down, status.is_refused);
+            let after = (state, cool_down, is_refused);
+            (status.state, status.cool_down, status.is_refused) = after;
+            paused || before != after
         });
         if paused {
             self.telemetry().paused_until(paused_until);
         }
         self.finish.telemetry.observe(now, state, self.machine.leader(), lock_fails);
+        if self.machine.standing() != self.standing() {
+            self.update_standing();
+        }
         false
     }
 

@@ -266,13 +266,19 @@ impl Driver {
         self.update_standing();
     }
 
-    fn update_standing(&mut self) {
+    /// By its check, its member and the lock.
+    pub(super) fn update_standing(&mut self) {
         let now = self.now();
-        let DriverMoves { moves, health, aside, of_member, .. } = self.moves();
-        let own = standing(health.as_ref(), *aside);
-        let (before, after) = (moves.standing(), own.max(*of_member));
-        moves.set_standing(now, after);
+        let DriverMoves { health, aside, of_member, .. } = self.moves();
+        let own = standing(health.as_ref(), *aside).max(*of_member);
         let failure: Option<Arc<str>> = health.as_ref().and_then(Health::failure).map(Into::into);
+        if own != self.machine.settings().standing {
+            self.handle(Event::Standing(own));
+        }
+        let after = self.machine.standing();
+        let moves = &mut self.moves().moves;
+        let before = moves.standing();
+        moves.set_standing(now, after);
         let mut checked = false; // the first check failed: it was taken to be sick already
         self.shared().status.send_if_modified(|status| {
             let new = (after, failure);
@@ -283,7 +289,6 @@ impl Driver {
             changed
         });
         if before != after {
-            self.handle(Event::Standing(after));
             self.telemetry().standing(after);
         }
         if before != after || checked {

@@ -85,6 +85,10 @@ pub(crate) async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Re
         Request::Write(write) => {
             Response::Written(within(write.timeout, lock.write(name, write)).await)
         }
+        Request::Release(check) if check.is_check() => {
+            let checked = lock.check_release(name, check.timeout);
+            Response::Released(within(check.timeout, checked).await)
+        }
         Request::Release(release) => {
             Response::Released(within(release.timeout, lock.release(name, release)).await)
         }

@@ -49,6 +49,8 @@ pub(crate) struct Status {
     pub leader: Option<Leader>,
     pub cool_down: Option<(Instant, WaitReason)>,
     pub lock_failure: Option<LockFailure>,
+    /// Whether the lock refuses its writes.
+    pub is_refused: bool,
     pub standing: Standing,
     /// Why the check fails, if the candidate is sick.
     pub check_failure: Option<Arc<str>>,

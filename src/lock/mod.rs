@@ -146,9 +146,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// [`release`](Self::release), as far as an entry is there to try it on. Default: a release of
     /// a revision that no entry has.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
-        let (by, left, cause, to) = (Nonce::NOBODY, Duration::ZERO, "", None);
-        let release = Release { expected: NO_REVISION, by, left, cause, to, pause: None, timeout };
-        match self.release(name, release).await {
+        match self.release(name, Release::check(timeout)).await {
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(()),
             Ok(()) => Err(unable("this lock does not check the revision of a release")),
             Err(error) => Err(error),
@@ -234,9 +232,6 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         Subscription::none()
     }
 }
-
-/// No entry has it. Every lock stores it: more digits are none to a NATS server.
-const NO_REVISION: Revision = Revision(1 << 62);
 
 /// Refuses the empty name.
 pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {

@@ -45,7 +45,24 @@ pub struct Release {
     pub timeout: Duration,
 }
 
+/// No entry has it. Every lock stores it: more digits are none to a NATS server.
+const NO_REVISION: Revision = Revision(1 << 62);
+
 impl Release {
+    /// A release of what no entry is, which the lock must refuse as a conflict: it shows whether a
+    /// write would be accepted.
+    pub fn check(timeout: Duration) -> Self {
+        let (expected, by, left) = (NO_REVISION, Nonce::NOBODY, Duration::ZERO);
+        Self { expected, by, left, cause: "", to: None, pause: None, timeout }
+    }
+
+    /// Whether it is such a [`check`](Self::check), made by [`Lock::check_release`].
+    ///
+    /// [`Lock::check_release`]: super::Lock::check_release
+    pub fn is_check(&self) -> bool {
+        self.expected == NO_REVISION
+    }
+
     /// The eviction of the holder of this entry, as an operator does it: a release that leaves as
     /// much time as the holder, and all that it waited for, may lead. `None`: there is no holder.
     pub fn evicting(

@@ -18,7 +18,8 @@ use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
     Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, MoveInfo, Pause,
-    Reading, Record, Release, Request, Revision, StepDownNotice, Tombstone, Write, WriteId,
+    Reading, Record, Release, Request, Revision, Standing, StepDownNotice, Tombstone, Write,
+    WriteId,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::{ceil_millis, with_drift};
@@ -265,6 +266,9 @@ impl Context {
                 }
                 match failure {
                     _ if request.kind == RequestKind::Read => None,
+                    _ if request.kind == RequestKind::Check => {
+                        self.health.succeeded(false, acquires)
+                    }
                     None => self.health.write_stored(acquires),
                     Some(_) => self.health.write_refused(request.over, acquires),
                 }
@@ -305,6 +309,28 @@ impl Context {
     pub fn release(&mut self, now: Instant, release: Release) {
         let (over, timeout) = (Some(release.expected), release.timeout);
         self.send(now, RequestKind::Release, over, timeout, Request::Release(release));
+    }
+
+    /// Asks whether the lock would accept a write.
+    pub fn check_writes(&mut self, now: Instant) {
+        let timeout = self.settings.timing.request_timeout();
+        let check = Request::Release(Release::check(timeout));
+        self.send(now, RequestKind::Check, None, timeout, check);
+    }
+
+    /// Has that asked in a while, if the last write was refused: nothing else would show that the
+    /// next one is accepted.
+    pub fn plan_check(&mut self, now: Instant) {
+        if self.health.refuses_writes() && self.settings.may_acquire() {
+            let delay = self.settings.timing.lease().mul_f64(2.0 + 4.0 * self.random.f64());
+            self.health.plan_check(now + delay);
+        }
+    }
+
+    /// How ready a candidate is that does not lead.
+    pub fn standing(&self) -> Standing {
+        let refused = self.health.refuses_writes();
+        if refused { Standing::Sick } else { self.settings.standing }
     }
 
     /// Notifies the others of a step-down.

@@ -4,13 +4,15 @@
 use super::fingerprint::FingerprintWriter;
 use super::types::{Action, LockFailure};
 use crate::lock::{LockErrorKind, Revision};
+use crate::time::clock::Instant;
 
 /// What the responses of the lock show of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LockHealth {
     failure: Option<Box<LockFailure>>,
     only_reads_fail: bool,
-    refusals: Refusals,
+    /// Almost always none.
+    refusals: Option<Box<Refusals>>,
 }
 
 impl LockHealth {
@@ -26,12 +28,37 @@ impl LockHealth {
 
     /// Whether the lock has refused writes for longer than a conflict explains.
     pub fn refuses_all_writes(&self) -> bool {
-        self.refusals.are_lasting()
+        self.refusals.as_ref().is_some_and(|refusals| refusals.are_lasting())
+    }
+
+    /// Whether the last write was refused, and another one would be.
+    pub fn refuses_writes(&self) -> bool {
+        self.refusals.as_ref().is_some_and(|refusals| refusals.for_good)
+    }
+
+    /// When to ask whether writes are still refused.
+    pub fn check_at(&self) -> Option<Instant> {
+        self.refusals.as_ref()?.check_at
+    }
+
+    /// Has that asked at `at`, unless it is planned.
+    pub fn plan_check(&mut self, at: Instant) {
+        self.refusals.get_or_insert_default().check_at.get_or_insert(at);
+    }
+
+    /// Whether it is time to ask. Then that is no longer planned.
+    pub fn take_check(&mut self, now: Instant) -> bool {
+        let check_at = self.refusals.as_mut().map(|refusals| &mut refusals.check_at);
+        check_at.and_then(|check_at| check_at.take_if(|at| *at <= now)).is_some()
     }
 
     /// A request has failed. Returns what to report.
     #[must_use]
     pub fn failed(&mut self, failure: LockFailure, reading: bool) -> Option<Action> {
+        use LockErrorKind::{Conflict, Denied, Misconfigured};
+        if !reading && matches!(failure.kind, Denied | Misconfigured | Conflict) {
+            self.refusals.get_or_insert_default().for_good = true;
+        }
         let known = self.failure.as_ref().map(|known| known.kind);
         let report = (known != Some(failure.kind)).then(|| Action::LockFailing(failure.clone()));
         self.failure = Some(Box::new(failure));
@@ -47,6 +74,9 @@ impl LockHealth {
     #[must_use]
     pub fn succeeded(&mut self, reading: bool, acquires: bool) -> Option<Action> {
         use LockErrorKind::{Conflict, Denied, Misconfigured};
+        if let Some(refusals) = self.refusals.as_mut().filter(|_| !reading) {
+            (refusals.for_good, refusals.check_at) = (false, None);
+        }
         let refused = |failure: &LockFailure| {
             acquires || matches!(failure.kind, Denied | Misconfigured | Conflict)
         };
@@ -67,7 +97,7 @@ impl LockHealth {
     /// A write or a release was stored.
     #[must_use]
     pub fn write_stored(&mut self, acquires: bool) -> Option<Action> {
-        self.refusals = Refusals::default();
+        self.refusals = None;
         self.succeeded(false, acquires)
     }
 
@@ -75,8 +105,9 @@ impl LockHealth {
     /// it refuses all.
     #[must_use]
     pub fn write_refused(&mut self, over: Option<Revision>, acquires: bool) -> Option<Action> {
-        self.refusals.add(over);
-        match self.refusals.failure() {
+        let refusals = self.refusals.get_or_insert_default();
+        refusals.add(over);
+        match refusals.failure() {
             Some(failure) => self.failed(failure, false),
             None => self.succeeded(false, acquires),
         }
@@ -84,8 +115,8 @@ impl LockHealth {
 
     /// An entry was seen.
     pub fn entry_seen(&mut self, revision: Revision) {
-        if self.refusals.over != Some(revision) {
-            self.refusals = Refusals::default();
+        if let Some(refusals) = self.refusals.as_mut().filter(|it| it.over != Some(revision)) {
+            refusals.count = 0;
         }
     }
 
@@ -94,18 +125,27 @@ impl LockHealth {
         let Self {
             failure: _,         // only reported
             only_reads_fail: _, // only reported
-            refusals: Refusals { over, count },
+            refusals,
         } = self;
-        writer.to.word((*count).into());
-        writer.each(over, FingerprintWriter::revision);
+        writer.each(refusals.as_deref(), |writer, refusals| {
+            let Refusals { over, count, for_good, check_at } = refusals;
+            writer.to.word((*count).into());
+            writer.each(over, FingerprintWriter::revision);
+            writer.flags(&[*for_good]);
+            writer.each(check_at, |writer, at| writer.until(*at));
+        });
     }
 }
 
-/// Writes that were refused one after the other, all over the same revision.
+/// Writes that were refused one after the other, as conflicts all over the same revision.
 #[derive(Debug, Clone, Default)]
 struct Refusals {
     over: Option<Revision>,
     count: u8,
+    /// The last write was refused, and another one would be.
+    for_good: bool,
+    /// When to ask the lock whether that is still so.
+    check_at: Option<Instant>,
 }
 
 impl Refusals {
@@ -114,7 +154,7 @@ impl Refusals {
 
     fn add(&mut self, over: Option<Revision>) {
         if self.over != over {
-            *self = Self { over, count: 0 };
+            (self.over, self.count) = (over, 0);
         }
         self.count = self.count.saturating_add(1).min(Self::PASSING + 1);
     }

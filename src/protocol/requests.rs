@@ -27,8 +27,12 @@ pub(super) struct InFlightRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Read,
-    Write { number: u64 },
+    Write {
+        number: u64,
+    },
     Release,
+    /// A release that must be refused.
+    Check,
     Notify,
 }
 
@@ -139,7 +143,7 @@ impl Requests {
         let response = match kind {
             RequestKind::Read => Response::Read(Err(hung)),
             RequestKind::Write { .. } => Response::Written(Err(hung)),
-            RequestKind::Release => Response::Released(Err(hung)),
+            RequestKind::Release | RequestKind::Check => Response::Released(Err(hung)),
             RequestKind::Notify => Response::Notified(Err(hung)),
         };
         Some((*id, response))
@@ -203,6 +207,7 @@ impl Requests {
                 RequestKind::Write { number } => writer.to.write(*number),
                 RequestKind::Release => writer.to.word(1),
                 RequestKind::Notify => writer.to.word(2),
+                RequestKind::Check => writer.to.word(3),
             }
         });
         writer.each(unsettled, |writer, UnsettledWrite { number, sent, wait }| {

@@ -78,9 +78,13 @@ impl Standby {
         }
     }
 
-    /// When there is something to do while no request is in flight.
-    pub fn next_wake(&self) -> Instant {
-        self.at
+    /// When there is something to do while no request is in flight. `check_at`: when to ask whether
+    /// writes are refused.
+    pub fn next_wake(&self, check_at: Option<Instant>) -> Instant {
+        match (self.plan, check_at) {
+            (Plan::Read, Some(check_at)) => self.at.min(check_at),
+            _ => self.at,
+        }
     }
 
     /// Whether the next thing to do is to write.
@@ -92,6 +96,12 @@ impl Standby {
         let timeout = cx.settings.timing.request_timeout();
         let reads = cx.capabilities.can_read;
         let eligible = cx.settings.may_acquire();
+        if cx.requests.is_busy() {
+            return Next::Stay;
+        }
+        if self.plan == Plan::Read && cx.health.take_check(now) && eligible {
+            cx.check_writes(now);
+        }
         if cx.requests.is_busy() || now < self.at {
             return Next::Stay;
         }
@@ -165,6 +175,7 @@ impl Standby {
             outlived_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
         });
         let receives_renewals = cx.coverage == Coverage::Full && cx.capabilities.can_read;
+        cx.plan_check(now);
         self.plan = Plan::Read;
         self.holds_back_since = None;
         self.retries = None;
@@ -200,7 +211,8 @@ impl Standby {
     /// moment.
     fn schedule_acquire(&mut self, cx: &mut Context, now: Instant, woken: bool) {
         let vacancy = cx.evidence.vacancy();
-        let turn = vacancy.map(|vacancy| Turn::new(vacancy.successor(), &cx.settings));
+        let standing = cx.standing();
+        let turn = vacancy.map(|it| Turn::new(it.successor(), &cx.settings, standing));
         let (Some(vacancy), Some(turn)) = (vacancy, turn.filter(|turn| *turn != Turn::Never))
         else {
             return self.wait_for_change(cx, now);
@@ -297,6 +309,15 @@ impl Standby {
             _ => self.try_again_later(cx, now, Some(Plan::Read)),
         }
         Next::Stay
+    }
+
+    /// The lock has said whether it would accept a write.
+    pub fn on_checked(&mut self, cx: &mut Context, now: Instant) {
+        cx.plan_check(now);
+        if std::mem::take(&mut self.read_again) {
+            self.at = self.at.min(now);
+        }
+        self.turn_changes(cx, now);
     }
 
     /// After a few quick attempts the policy decides, as for polls: an outage must not make a storm

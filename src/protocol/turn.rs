@@ -31,13 +31,13 @@ pub(super) enum Turn {
 
 impl Turn {
     /// `successor`: the candidate that the last holder handed over to.
-    pub fn new(successor: Option<Nonce>, settings: &Settings) -> Self {
+    pub fn new(successor: Option<Nonce>, settings: &Settings, standing: Standing) -> Self {
         let lease = settings.timing.lease();
         if !settings.may_acquire() {
             return Self::Never;
         }
         let hold = hold(lease);
-        match (successor, settings.standing) {
+        match (successor, standing) {
             // One that has become sick since must not be in the way of the others.
             (Some(to), Standing::Ready | Standing::Aside) if to == settings.nonce => Self::First,
             (_, Standing::Sick) => Self::After(lease),
@@ -60,7 +60,7 @@ mod tests {
         let timing = Timing::new(TimingOptions::default(), LEASE).unwrap();
         let turn = |rank, successor| {
             let settings = Settings { rank, ..Settings::new("m1", Nonce(1), timing) };
-            Turn::new(successor, &settings)
+            Turn::new(successor, &settings, Standing::Ready)
         };
         assert_eq!(turn(Rank::First, None), Turn::Any);
         assert_eq!(turn(Rank::Next, None), Turn::Any);

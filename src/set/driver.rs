@@ -1,5 +1,6 @@
 //! Runs a member of a set: one task that watches all its elections.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::driver::set_part::SharedShare;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Standing, Successor, TakeRequest,
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
 use crate::protocol::{Health, Rank, State};
@@ -63,6 +64,7 @@ pub(super) fn spawn(runtime: &Handle, parts: SetParts, inputs: mpsc::UnboundedRe
         clock,
         health,
         aside,
+        refused: BTreeSet::new(),
         checks,
         updates,
         calls,
@@ -85,6 +87,8 @@ struct Driver {
     clock: Arc<dyn Clock>,
     health: Option<Health>,
     aside: bool,
+    /// The shards whose elections refuse its writes.
+    refused: BTreeSet<u32>,
     /// The task that runs the check.
     checks: Option<JoinHandle<()>>,
     /// The shards whose status has changed.
@@ -144,16 +148,24 @@ impl Driver {
 
     fn update(&mut self, shard: u32) {
         let Some(election) = self.elections.get(shard as usize) else { return };
-        let holder = {
+        let (holder, is_refused) = {
             let status = election.shared().status.borrow();
-            match &status.leader {
+            let holder = match &status.leader {
                 Some(leader) if leader.is_me => Holder::Me,
                 Some(leader) => Holder::Other(Arc::clone(&leader.identity)),
                 None if status.state == State::Unknown => Holder::Unknown,
                 None => Holder::Nobody,
-            }
+            };
+            (holder, status.is_refused)
         };
         self.member.set_holder(self.clock.now(), shard, holder);
+        let changed = match is_refused {
+            true => self.refused.insert(shard),
+            false => self.refused.remove(&shard),
+        };
+        if changed {
+            self.update_standing();
+        }
     }
 
     fn perform(&mut self, action: SetAction) {
@@ -244,7 +256,9 @@ impl Driver {
     }
 
     fn update_standing(&mut self) {
-        let standing = standing(self.health.as_ref(), self.aside);
+        // It would ask for shards that it cannot acquire.
+        let refused = if self.refused.is_empty() { Standing::Ready } else { Standing::Sick };
+        let standing = standing(self.health.as_ref(), self.aside).max(refused);
         if self.shared.standing.send_replace(standing) != standing {
             self.member.set_standing(self.clock.now(), standing);
             for election in &*self.elections {

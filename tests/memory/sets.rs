@@ -1,11 +1,18 @@
 //! Sets: shards are led evenly, and move by handovers alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use incumbent::lock::{
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
+    Reading, Release, Revision, RollCall, Subscription, Write,
+};
 use incumbent::memory::MemoryLock;
-use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, new_set};
+use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
+use incumbent_test_support::eventually;
 
 use crate::conformance::LEASE;
 
@@ -32,8 +39,12 @@ impl Drop for Working {
 }
 
 fn member(lock: &MemoryLock, work: &Work, identity: &'static str) -> SetBuilder {
+    member_on(lock.clone(), work, identity)
+}
+
+fn member_on(lock: impl Lock, work: &Work, identity: &'static str) -> SetBuilder {
     let work = work.clone();
-    new_set("shop", lock.clone())
+    new_set("shop", lock)
         .shards(SHARDS)
         .identity(identity)
         .settle(LEASE / 4)
@@ -61,6 +72,92 @@ async fn lead(members: &[(&Set, usize)]) {
         let lead: Vec<_> = members.iter().map(|(set, _)| set.shards().len()).collect();
         panic!("the members lead {lead:?}");
     }
+}
+
+/// The lock of a client that may not write while `refuses`.
+#[derive(Debug)]
+struct Refusing {
+    lock: MemoryLock,
+    refuses: Arc<AtomicBool>,
+}
+
+impl Refusing {
+    fn check(&self) -> Result<(), LockError> {
+        match self.refuses.load(Ordering::SeqCst) {
+            true => Err(LockError::new(LockErrorKind::Denied, "no permission to write")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Lock for Refusing {
+    fn capabilities(&self) -> Capabilities {
+        self.lock.capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.lock.check_name(name)
+    }
+
+    fn carries_messages(&self) -> bool {
+        true
+    }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.lock.read(name, timeout).await
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        self.check()?;
+        self.lock.write(name, write).await
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.check()?;
+        self.lock.release(name, release).await
+    }
+
+    async fn call_roll(
+        &self,
+        name: &str,
+        request: CandidateRequest,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        self.lock.call_roll(name, request, within).await
+    }
+
+    async fn answer_roll_call(
+        &self,
+        name: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        self.lock.answer_roll_call(name, call, info).await
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        self.lock.subscribe(name, sink)
+    }
+}
+
+/// It may not write, and leads nothing: it does not ask for shards again and again.
+#[tokio::test]
+async fn a_refused_member_takes_its_part_once_it_may_write() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let (work, refuses) = (Work::default(), Arc::new(AtomicBool::new(true)));
+    let first = member(&lock, &work, "first").start().unwrap();
+    lead(&[(&first, SHARDS as usize)]).await;
+    let refusing = Refusing { lock: lock.clone(), refuses: Arc::clone(&refuses) };
+    let second = member_on(refusing, &work, "second").start().unwrap();
+    let becomes = async |standing: Standing| {
+        eventually(standing.as_str(), async || (second.standing() == standing).then_some(())).await;
+    };
+    becomes(Standing::Sick).await;
+    lead(&[(&first, SHARDS as usize), (&second, 0)]).await;
+    refuses.store(false, Ordering::SeqCst);
+    lead(&[(&first, SHARDS as usize / 2), (&second, SHARDS as usize / 2)]).await;
+    becomes(Standing::Ready).await;
 }
 
 #[tokio::test]

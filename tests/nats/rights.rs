@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use async_nats::Event;
+use incumbent::lock::{CandidateRequest, Lock, Reading};
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
-use incumbent::{Cause, Change, Election, State, new_election, observe};
-use incumbent_test_support::{NATS_PERMISSIONS, Server, ServerBuilder, nats_options};
+use incumbent::{Cause, Change, Election, Standing, State, new_election, observe};
+use incumbent_test_support::{NATS_PERMISSIONS, Server, ServerBuilder, eventually, nats_options};
 use tokio::sync::mpsc;
 
 use crate::conformance::{change, leads, lost, sees, soon, working};
@@ -165,6 +166,45 @@ async fn rights_revoked_while_leading_end_the_term_as_denied() {
     assert!(matches!(cause, Cause::Denied { .. }), "{cause}");
     server.reload(NATS_PERMISSIONS).await;
     drop(leads(&election).await);
+}
+
+/// It would rather lead, and may not write: each time that the leader hands over to it costs a term.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_candidate_pulls_no_leadership_until_it_may_write() {
+    let server = documented_server().await;
+    server.reload(NATS_PERMISSIONS.replace(WRITE, "")).await;
+    let first = start_as(&server, "admin", "first").await;
+    drop(leads(&first).await);
+    let lock = bucket_as(&server, "candidate").await.lock();
+    let preferred = new_election("my_app", lock).identity("preferred").priority(1);
+    let preferred = preferred.prefer_after(Duration::ZERO);
+    let (preferred, mut changes) = working(preferred).start_with_changes().unwrap();
+    let mut becomes = async |standing: Standing| {
+        change(&mut changes, standing.as_str(), |change| {
+            (*change == Change::Standing(standing)).then_some(())
+        })
+        .await;
+    };
+    becomes(Standing::Sick).await; // it was handed over to, once
+    let admins = bucket_as(&server, "admin").await.lock();
+    let token = leads(&first).await.token();
+    let entry = async || match admins.read("my_app", TTL).await {
+        Ok(Reading::Found(record)) => Some(record.revision),
+        _ => None,
+    };
+    let since = entry().await.expect("an entry");
+    eventually("renewals for three leases", async || {
+        assert_ne!(preferred.state(), State::Leader);
+        let roll = admins.call_roll("my_app", CandidateRequest::Identify, TTL / 8).await.unwrap();
+        let told = roll.iter().find(|info| &*info.identity == "preferred");
+        assert!(told.is_none_or(|info| info.standing == Standing::Sick), "{told:?}");
+        (entry().await?.0 >= since.0 + 9).then_some(())
+    })
+    .await;
+    assert_eq!(first.token(), Some(token));
+    server.reload(NATS_PERMISSIONS).await;
+    becomes(Standing::Ready).await;
+    drop(leads(&preferred).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

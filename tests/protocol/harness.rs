@@ -194,7 +194,11 @@ impl Harness {
     /// Has the server answer the request that waits.
     pub fn serve(&mut self) {
         let Some((id, request)) = self.held.take() else { return };
-        let write = matches!(request, Request::Write(_));
+        let write = match &request {
+            Request::Write(_) => true,
+            Request::Release(release) => release.is_check(),
+            _ => false,
+        };
         let answer = match self.refuses.or(self.refuses_writes.filter(|_| write)) {
             Some(kind) => failed(&request, failure(kind, "no")),
             None => self.server.apply(self.now, &request).0,

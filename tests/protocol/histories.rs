@@ -12,7 +12,7 @@ use incumbent::protocol::CoolDown;
 use super::cool_down::Vacancy;
 use super::harness::Harness;
 use super::{
-    cool_down, handover, incidents, no_expiry, regressions, sampling, standby, stated,
+    cool_down, handover, incidents, no_expiry, refused, regressions, sampling, standby, stated,
     stepping_down, strays, tampering,
 };
 
@@ -132,6 +132,10 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => handover::a_standby_that_recovers_creates_at_once,
     "Moves: a standby that becomes sick while it holds back for the successor holds back for a lease."
         => handover::a_standby_that_becomes_sick_before_its_turn_waits,
+    "Moves. A candidate whose create was refused lets others go first, and tries again after a lease."
+        => refused::a_refused_candidate_lets_others_go_first,
+    "Moves. Another candidate leads, and a refused one asks the lock whether its writes are accepted now."
+        => refused::a_refused_candidate_asks_whether_writes_are_accepted,
     "Moves. An operator pauses the election: the holder states it in its entry within a second."
         => stated::a_holder_states_a_pause_within_a_second,
     "Moves. A release states the pause of the election, and the successor carries it on."

@@ -12,6 +12,7 @@ mod histories;
 mod hostile;
 mod incidents;
 mod no_expiry;
+mod refused;
 mod regressions;
 #[cfg(feature = "_history")]
 mod replay;

@@ -103,7 +103,8 @@ pub fn who(election: &Election) -> String {
 
 /// Why this candidate is not ready to lead; `None` if it is.
 pub fn standing(status: &Status) -> Option<String> {
-    match (status.standing, &status.check_failure) {
+    let refused = status.lock_failure.as_ref().map(|failure| &failure.message);
+    match (status.standing, status.check_failure.as_ref().or(refused)) {
         (Standing::Ready, _) => None,
         (Standing::Sick, Some(why)) => Some(format!("sick: {}", text::printable(why))),
         (Standing::Sick, None) => Some("not checked yet".to_owned()),

@@ -201,7 +201,8 @@ pub enum Standing {
     Ready,
     /// It [stands aside](crate::ElectionBuilder::stand_aside): it leads if no ready one does.
     Aside,
-    /// Its [check](crate::ElectionBuilder::check) fails: it leads if no other one does.
+    /// Its [check](crate::ElectionBuilder::check) fails, or the lock refuses its writes, as where a
+    /// permission is missing: it leads if no other one does.
     Sick,
 }
 

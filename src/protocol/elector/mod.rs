@@ -106,7 +106,9 @@ impl Elector {
         let times_out = self.cx.requests.times_out_at();
         match &self.phase {
             Phase::Idle | Phase::Finished => None,
-            Phase::Standby(standby) => Some(times_out.unwrap_or(standby.next_wake())),
+            Phase::Standby(standby) => {
+                Some(times_out.unwrap_or(standby.next_wake(self.cx.health.check_at())))
+            }
             Phase::Holding(holding) => {
                 let grace = self.cx.settings.timing.grace();
                 let at = holding.next_wake(grace, times_out.is_some());
@@ -129,6 +131,16 @@ impl Elector {
     /// When this candidate's right to lead ends; `None` unless it leads.
     pub fn deadline(&self) -> Option<Instant> {
         self.term().map(|(_, deadline)| deadline)
+    }
+
+    /// Whether its last write was refused, as by a missing permission, and it does not lead.
+    pub fn is_refused(&self) -> bool {
+        self.term().is_none() && self.cx.health.refuses_writes()
+    }
+
+    /// How ready it is to lead: sick while it [is refused](Self::is_refused).
+    pub fn standing(&self) -> Standing {
+        if self.is_refused() { Standing::Sick } else { self.cx.settings.standing }
     }
 
     /// When this candidate will lead, if it keeps the entry until then, and what it waits for;
@@ -313,6 +325,10 @@ impl Elector {
             }
             (Phase::Standby(standby), Response::Written(result)) => {
                 standby.on_written(cx, now, &request, result)
+            }
+            (Phase::Standby(standby), Response::Released(_)) => {
+                standby.on_checked(cx, now);
+                Next::Stay
             }
             (Phase::Holding(holding), Response::Read(result)) => holding.on_read(cx, now, result),
             (Phase::Holding(holding), Response::Written(result)) => {

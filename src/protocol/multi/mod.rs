@@ -205,6 +205,12 @@ impl MultiElector {
         self.members.iter().map(token).collect()
     }
 
+    /// Whether a required lock refuses its writes.
+    pub(crate) fn is_refused(&self) -> bool {
+        let mut required = self.members.iter().filter(|member| member.need == Need::Required);
+        required.any(|member| member.elector.is_refused())
+    }
+
     /// The elector on the first required lock, whose knowledge of the leader counts.
     pub fn first(&self) -> &Elector {
         &self.members[self.first].elector

@@ -166,7 +166,7 @@ fn of_process(random: &mut Rng, who: usize) -> Fault {
         }
         28..30 => Fault::Suspend { who, for_ms },
         30..40 => Fault::Stop { who },
-        40..42 => Fault::Denied { who, for_ms },
+        40..42 => Fault::Denied { who, for_ms: Some(for_ms) },
         _ => {
             let coverages = [Coverage::None, Coverage::Partial, Coverage::Sampled, Coverage::Full];
             Fault::HintCoverage { who, coverage: coverages[random.usize(..4)] }

@@ -57,7 +57,9 @@ impl World {
     pub(super) fn send(&mut self, who: usize, id: u64, request: Request) {
         let gives_up = matches!(request, Request::Release(_) | Request::NotifyStepDown(_));
         self.checker.request(who, self.now, gives_up);
-        if let Request::Release(release) = &request {
+        if let Request::Release(release) = &request
+            && !release.is_check()
+        {
             self.judge_release(who, release);
         }
         let local = self.candidates[who].local(self.now);

@@ -13,6 +13,11 @@ pub(super) fn millis(ms: u16) -> Duration {
     Duration::from_millis(u64::from(ms))
 }
 
+/// For good if it is `None`.
+fn span(for_ms: Option<u16>) -> Duration {
+    for_ms.map_or(STORM * 100, millis)
+}
+
 /// Until when each fault of a process lasts.
 #[derive(Debug, Default)]
 pub struct ProcessFaults {
@@ -50,23 +55,25 @@ impl ProcessFaults {
                 self.cut_out_until = self.cut_out_until.max(wakes + reconnects);
                 self.cut_in_until = self.cut_in_until.max(wakes + reconnects);
             }
-            Fault::Denied { for_ms, .. } => self.denied_until = now + millis(for_ms),
+            Fault::Denied { for_ms, .. } => {
+                self.denied_until = self.denied_until.max(now + span(for_ms));
+            }
             Fault::Move(MoveFault::Ill { for_ms, .. }) => {
-                let span = for_ms.map_or(STORM * 100, millis);
-                self.ill_until = self.ill_until.max(now + span);
+                self.ill_until = self.ill_until.max(now + span(for_ms));
             }
             _ => {}
         }
     }
 
-    /// All faults cease. A check that fails for good still does.
+    /// All faults cease. A check that fails for good still does, as do writes that are denied so.
     pub fn cease(&mut self, now: Time) {
         self.paused_until = self.paused_until.min(now);
         self.cut_out_until = now;
         self.cut_in_until = now;
-        self.denied_until = now;
-        if self.ill_until < STORM * 10 {
-            self.ill_until = self.ill_until.min(now);
+        for until in [&mut self.denied_until, &mut self.ill_until] {
+            if *until < STORM * 10 {
+                *until = now.min(*until);
+            }
         }
     }
 

@@ -35,7 +35,7 @@ pub fn bound(scenario: &Scenario) -> Duration {
     let foreign = scenario.chorias.is_some() || !scenario.keeping.frees();
     let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
     // Candidates that are not ready let the others go first, before and after a tombstone expires.
-    let turns = if scenario.moves() { ttl * 2 + Duration::from_secs(2) } else { Duration::ZERO };
+    let turns = if scenario.has_sick() { ttl * 2 + Duration::from_secs(2) } else { Duration::ZERO };
     ttl * 3
         + turns
         + policies * 2
@@ -69,7 +69,12 @@ fn run_moves(world: &mut World, scenario: &Scenario, from: Time) -> Time {
         world.checker.fail(why);
     }
     world.run(settled);
-    if let Err(why) = world.leader_is_ready().and(world.preferences_are_settled()) {
+    let promises = [
+        world.leader_is_ready(),
+        world.preferences_are_settled(),
+        world.accepted_writers_are_not_sick(),
+    ];
+    if let Some(Err(why)) = promises.into_iter().find(Result::is_err) {
         world.checker.fail(why);
     }
     settled

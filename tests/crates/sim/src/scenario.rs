@@ -64,10 +64,10 @@ pub enum Fault {
         who: usize,
         panicked: bool,
     },
-    /// The server refuses it every write.
+    /// The server refuses it every write for so long, or for good.
     Denied {
         who: usize,
-        for_ms: u16,
+        for_ms: Option<u16>,
     },
     HintCoverage {
         who: usize,
@@ -239,6 +239,11 @@ impl Scenario {
     /// Whether candidates hand over.
     pub fn moves(&self) -> bool {
         self.candidates.iter().any(|candidate| candidate.moves.is_some())
+    }
+
+    /// Whether candidates may be sick, or stand aside: then they let the others go first.
+    pub fn has_sick(&self) -> bool {
+        self.moves() || self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Denied { .. }))
     }
 
     /// Whether the lock loses writes that it has acknowledged.

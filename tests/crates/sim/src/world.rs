@@ -355,6 +355,7 @@ impl World {
             self.checker.fail(format!("c{who} says {state} against what it told"));
         }
         self.register(who);
+        self.standing_of_machine(who);
         self.advance_moves(who);
         self.set_wake(who);
     }

@@ -162,6 +162,13 @@ fn leaders_hand_over_to_those_that_are_ready() {
     check(Fleet::Moves);
 }
 
+/// A candidate whose writes are refused neither pulls the leadership nor stays sick once they are
+/// accepted.
+#[test]
+fn refused_writers_leave_the_leadership_to_others() {
+    check(Fleet::Refused);
+}
+
 #[test]
 fn members_of_a_set_share_its_shards_with_few_moves() {
     check(Fleet::Sets);

@@ -50,6 +50,31 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "a candidate whose writes are refused is ready",
+        edits: &[
+            edit(
+                "src/protocol/context.rs",
+                "let refused = self.health.refuses_writes();",
+                "let refused = false && self.health.refuses_writes();",
+            ),
+            edit(
+                "src/protocol/elector/mod.rs",
+                "self.term().is_none() && self.cx.health.refuses_writes()",
+                "false && self.cx.health.refuses_writes()",
+            ),
+        ],
+        noticed_by: &[Scenarios, Simulation],
+    },
+    Mutation {
+        name: "a candidate whose writes were refused does not learn that they are accepted",
+        edits: &[edit(
+            "src/protocol/context.rs",
+            "if self.health.refuses_writes() && self.settings.may_acquire() {",
+            "if false && self.settings.may_acquire() {",
+        )],
+        noticed_by: &[Scenarios, Simulation],
+    },
+    Mutation {
         name: "a sick successor goes first",
         edits: &[edit(
             "src/protocol/turn.rs",

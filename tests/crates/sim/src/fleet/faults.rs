@@ -84,6 +84,14 @@ pub(super) fn fault(fleet: Fleet) -> BoxedStrategy<Fault> {
             let resign = who().prop_map(|who| Fault::Resign { who });
             prop_oneof![4 => common_fault(), 1 => admin_fault(), 6 => stop, 6 => resign].boxed()
         }
+        Fleet::Refused => {
+            // The first candidate is the one whose writes are always accepted in the end.
+            let for_good = (1..5usize).prop_map(|who| Fault::Denied { who, for_ms: None });
+            let denied =
+                (who(), span()).prop_map(|(who, ms)| Fault::Denied { who, for_ms: Some(ms) });
+            let moved = move_fault().prop_map(Fault::Move);
+            prop_oneof![4 => common_fault(), 2 => moved, 2 => denied, 1 => for_good].boxed()
+        }
         Fleet::Moves | Fleet::Sets => prop_oneof![
             4 => common_fault(),
             1 => admin_fault(),
@@ -182,7 +190,7 @@ fn common_fault() -> impl Strategy<Value = Fault> {
         1 => span().prop_map(|every_ms| Fault::RollingRestart { every_ms }),
         6 => who().prop_map(|who| Fault::Resign { who }),
         2 => (who(), any::<bool>()).prop_map(|(who, panicked)| Fault::WorkEnds { who, panicked }),
-        2 => who_for().prop_map(|(who, for_ms)| Fault::Denied { who, for_ms }),
+        2 => who_for().prop_map(|(who, ms)| Fault::Denied { who, for_ms: Some(ms) }),
         2 => (who(), any_coverage()).prop_map(|(who, coverage)| Fault::HintCoverage { who, coverage }),
         2 => who().prop_map(|who| Fault::Look { who }),
         2 => span().prop_map(|for_ms| Fault::Outage { for_ms }),

@@ -66,12 +66,14 @@ pub enum Fleet {
     /// Leaders hand over: as an operator wants it, since their check fails, or to one that is to
     /// be preferred.
     Moves,
+    /// Likewise, and the lock refuses the writes of some of them, for a while or for good.
+    Refused,
     /// Members of a set share its shards.
     Sets,
 }
 
 impl Fleet {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Plain,
         Self::Mixed,
         Self::ChangedTtl,
@@ -92,6 +94,7 @@ impl Fleet {
         Self::Sentinel,
         Self::Drains,
         Self::Moves,
+        Self::Refused,
         Self::Sets,
     ];
 
@@ -103,7 +106,7 @@ impl Fleet {
             Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
             Self::Vimeo => 3,
             Self::Failover | Self::Tampered | Self::Frozen | Self::Sentinel => 5,
-            Self::Drains | Self::Moves => 5,
+            Self::Drains | Self::Moves | Self::Refused => 5,
             Self::Sets => 20,
             Self::Synchronous => 3,
         }
@@ -112,6 +115,11 @@ impl Fleet {
     /// Of so many schedules of the other fleets one is of this fleet: it has many elections.
     pub fn every(self) -> u64 {
         if self == Self::Sets { 5 } else { 1 }
+    }
+
+    /// Whether leaders hand over.
+    fn moves(self) -> bool {
+        matches!(self, Self::Moves | Self::Refused)
     }
 
     /// Whether the lock is an object of a bucket.
@@ -166,6 +174,7 @@ impl fmt::Display for Fleet {
             Self::Sentinel => "sentinel",
             Self::Drains => "drains",
             Self::Moves => "moves",
+            Self::Refused => "refused",
             Self::Sets => "sets",
         })
     }
@@ -220,7 +229,7 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
         if mixed { prop::bool::weighted(0.8).boxed() } else { Just(true).boxed() },
         cool_down(fleet),
         if mixed { prop_oneof![3 => Just(0u16), 1 => 0..2000u16].boxed() } else { Just(0).boxed() },
-        if mixed || fleet == Fleet::Moves { (0..3u8).boxed() } else { Just(0).boxed() },
+        if mixed || fleet.moves() { (0..3u8).boxed() } else { Just(0).boxed() },
         ppm(fleet),
         prop::bool::weighted(0.2),
         prop_oneof![2 => Just(0u8), 1 => 0..80u8],
@@ -265,13 +274,13 @@ fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
 fn drain_ms(fleet: Fleet) -> BoxedStrategy<u16> {
     match fleet {
         Fleet::Drains => (0..9000u16).boxed(),
-        Fleet::Moves => prop_oneof![2 => Just(0), 1 => 0..5000u16].boxed(),
+        _ if fleet.moves() => prop_oneof![2 => Just(0), 1 => 0..5000u16].boxed(),
         _ => Just(0).boxed(),
     }
 }
 
 fn move_setup(fleet: Fleet) -> BoxedStrategy<Option<MoveSetup>> {
-    if fleet != Fleet::Moves {
+    if !fleet.moves() {
         return Just(None).boxed();
     }
     let prefer_after_ms = prop::option::of(0..8000u16);
@@ -285,7 +294,7 @@ fn move_setup(fleet: Fleet) -> BoxedStrategy<Option<MoveSetup>> {
 
 /// By how much a wall clock is ahead, and whether the candidate has its lock in common with others.
 fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
-    if fleet == Fleet::Moves {
+    if fleet.moves() {
         return (-1000..=1000i16).prop_map(|wall_ms| (wall_ms, false)).boxed();
     }
     if !fleet.is_on_objects() {
@@ -302,13 +311,15 @@ fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
         }
         Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
-        Fleet::Sentinel | Fleet::Drains | Fleet::Moves | Fleet::Sets => prop_oneof![
-            Just(Keeping::Expires),
-            Just(Keeping::LeavesMarkers),
-            Just(Keeping::Forever),
-            Just(Keeping::Rows),
-        ]
-        .boxed(),
+        Fleet::Sentinel | Fleet::Drains | Fleet::Moves | Fleet::Refused | Fleet::Sets => {
+            prop_oneof![
+                Just(Keeping::Expires),
+                Just(Keeping::LeavesMarkers),
+                Just(Keeping::Forever),
+                Just(Keeping::Rows),
+            ]
+            .boxed()
+        }
         _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
     }
 }

@@ -237,13 +237,22 @@ impl World {
     }
 
     fn update_standing(&mut self, who: usize) {
-        let Some((now, mover)) = self.mover(who) else { return };
-        let (before, after) =
-            (mover.moves.standing(), standing(mover.health.as_ref(), mover.aside));
-        mover.moves.set_standing(now, after);
-        if before != after {
+        let Some((_, mover)) = self.mover(who) else { return };
+        let own = standing(mover.health.as_ref(), mover.aside);
+        let machine = self.candidates[who].machine.as_ref();
+        if machine.is_some_and(|machine| machine.settings().standing != own) {
+            self.feed(who, Event::Standing(own));
+        }
+    }
+
+    /// By its check, and by whether the lock refuses its writes.
+    pub(crate) fn standing_of_machine(&mut self, who: usize) {
+        let after = self.candidates[who].machine.as_ref().map(|machine| machine.standing());
+        if let (Some(after), Some((now, mover))) = (after, self.mover(who))
+            && mover.moves.standing() != after
+        {
+            mover.moves.set_standing(now, after);
             self.log(|| format!("c{who} is {}", after.as_str()));
-            self.feed(who, Event::Standing(after));
         }
     }
 

@@ -8,6 +8,8 @@ use incumbent::lock::{
     Write,
 };
 
+use incumbent::protocol::Health;
+
 use super::{MoveStep, Moved, Mover, Why};
 use crate::server::Time;
 use crate::world::World;
@@ -229,6 +231,15 @@ impl World {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether nobody is sick but by its check, or since the lock refuses its writes to this day.
+    pub fn accepted_writers_are_not_sick(&self) -> Result<(), String> {
+        let accepted = |who: usize| self.now >= self.candidates[who].faults.denied_until;
+        let is_sick = |mover: &Mover| mover.moves.standing() == Standing::Sick;
+        let healthy = |mover: &Mover| mover.health.as_ref().is_none_or(Health::is_healthy);
+        let wrong = self.movers().find(|(who, it)| accepted(*who) && is_sick(it) && healthy(it));
+        wrong.map_or(Ok(()), |(who, _)| Err(format!("candidate {who} stays sick")))
     }
 
     pub fn moved(&self) -> Moved {

@@ -1,0 +1,106 @@
+//! The lock refuses a candidate's writes, as where a permission is missing.
+
+use std::time::Duration;
+
+use incumbent::lock::{Content, LockErrorKind, Request, Standing, Tombstone};
+use incumbent::protocol::Cause;
+
+use super::harness::{Harness, LEASE, OTHER};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const REFUSALS: [LockErrorKind; 3] =
+    [LockErrorKind::Denied, LockErrorKind::Misconfigured, LockErrorKind::Conflict];
+
+fn other_releases(harness: &mut Harness) {
+    let (by, left) = (OTHER, Duration::ZERO);
+    harness.stores(Content::Vacant(Tombstone::Released {
+        by,
+        left,
+        cause: None,
+        to: None,
+        pause: None,
+    }));
+}
+
+fn creates(harness: &Harness) -> usize {
+    harness.requests().iter().filter(|it| matches!(it, Request::Write(_))).count()
+}
+
+/// On standby, refused with the first create after a release. Another candidate leads then.
+fn refused(kind: LockErrorKind) -> Harness {
+    let mut harness = Harness::standby();
+    harness.refuses_writes = Some(kind);
+    other_releases(&mut harness);
+    harness.run(SECOND * 5);
+    harness.other_writes(LEASE);
+    harness.log.clear();
+    harness
+}
+
+#[test]
+fn a_candidate_whose_writes_are_refused_is_sick() {
+    for kind in REFUSALS {
+        assert_eq!(refused(kind).machine.standing(), Standing::Sick, "{kind:?}");
+    }
+    for kind in [LockErrorKind::Unavailable, LockErrorKind::OutcomeUnknown] {
+        assert_eq!(refused(kind).machine.standing(), Standing::Ready, "{kind:?}");
+    }
+}
+
+/// So it does not pull the leadership, whoever else there is.
+#[test]
+pub fn a_refused_candidate_lets_others_go_first() -> Harness {
+    let mut harness = refused(LockErrorKind::Denied);
+    other_releases(&mut harness);
+    harness.run(LEASE - SECOND);
+    assert_eq!(creates(&harness), 0);
+    harness.run(SECOND * 2);
+    assert!(creates(&harness) > 0, "it tries once nobody else has");
+    harness
+}
+
+#[test]
+fn a_refused_candidate_leads_once_a_write_is_accepted() {
+    let mut harness = refused(LockErrorKind::Denied);
+    harness.refuses_writes = None;
+    other_releases(&mut harness);
+    harness.run(LEASE + SECOND);
+    assert!(harness.leads());
+    assert_eq!(harness.machine.standing(), Standing::Ready);
+}
+
+/// While another candidate leads no write would show it.
+#[test]
+pub fn a_refused_candidate_asks_whether_writes_are_accepted() -> Harness {
+    let mut harness = refused(LockErrorKind::Denied);
+    let renewals = |harness: &mut Harness| {
+        for _ in 0..6 * 3 {
+            harness.run(LEASE / 3);
+            harness.other_writes(LEASE);
+        }
+    };
+    renewals(&mut harness);
+    assert_eq!(harness.machine.standing(), Standing::Sick);
+    let asked = harness.requests().len();
+    assert!((1..=3).contains(&asked), "{:?}", harness.requests());
+    harness.refuses_writes = None;
+    renewals(&mut harness);
+    assert_eq!(harness.machine.standing(), Standing::Ready);
+    let asked = harness.requests();
+    let is_check = |request: &&Request| matches!(request, Request::Release(it) if it.is_check());
+    assert!(asked.iter().all(is_check), "{asked:?}");
+    harness
+}
+
+#[test]
+fn a_leader_whose_renewals_are_refused_is_sick_once_it_leads_no_more() {
+    let mut harness = Harness::leading();
+    harness.refuses_writes = Some(LockErrorKind::Denied);
+    harness.run(LEASE / 2);
+    assert!(harness.leads());
+    assert_eq!(harness.machine.standing(), Standing::Ready);
+    harness.run(LEASE);
+    assert!(matches!(harness.ends()[..], [Cause::Denied { .. }]));
+    assert_eq!(harness.machine.standing(), Standing::Sick);
+}
