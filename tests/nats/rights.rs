@@ -168,7 +168,7 @@ async fn rights_revoked_while_leading_end_the_term_as_denied() {
     drop(leads(&election).await);
 }
 
-/// It would rather lead, and may not write: each time that the leader hands over to it costs a term.
+/// It would rather lead, and may not write: each handover to it costs a term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_candidate_pulls_no_leadership_until_it_may_write() {
     let server = documented_server().await;

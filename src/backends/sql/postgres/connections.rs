@@ -116,8 +116,8 @@ impl Connections {
         }
     }
 
-    /// Runs `statement`, which reads, on the connection of a listener, as [`execute`](Self::execute)
-    /// does. After an error the listener is of no use.
+    /// Runs `statement`, which reads, on the connection of a listener, as
+    /// [`execute`](Self::execute) does. After an error the listener is of no use.
     pub async fn read_on(
         &self,
         listener: &mut PgListener,
