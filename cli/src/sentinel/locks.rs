@@ -48,21 +48,19 @@ impl SentinelLocks {
         cell.get_or_try_init(open).await.cloned()
     }
 
-    /// Checks that the entry of a term can be found and released. Returns the problem.
-    pub async fn check_term(&self, election: &str, term: RegisteredTerm) -> Result<(), String> {
+    /// Checks that the entry of a term can be released. Returns whether there is one, or the problem.
+    pub async fn check_term(&self, election: &str, term: RegisteredTerm) -> Result<bool, String> {
         let locks = self.of(election).await.map_err(|why| why.to_string())?;
         let found = join_all(locks.iter().map(|lock| check_registered(&**lock, election, term)));
         let mut problem = None;
         for found in found.await {
             match found {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(why) => problem = Some(why),
             }
         }
-        Err(problem.unwrap_or_else(|| {
-            "its entry is not in the lock of the sentinel: give both the same --lock".to_owned()
-        }))
+        problem.map_or(Ok(false), Err)
     }
 
     /// Checks that the lock responds, and would let this election be released. Returns the problem.

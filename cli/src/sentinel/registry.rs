@@ -10,7 +10,7 @@ use incumbent::lock::Nonce;
 use incumbent::protocol::{CrashOutcome, RegisteredTerm};
 use incumbent::sentinel::SentinelMessage;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
 use super::locks::SentinelLocks;
@@ -22,6 +22,8 @@ pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_TERMS: usize = 100_000;
 /// How long the lock may take to respond.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much later than the end of a term the message of it may arrive.
+const END_DELAY: Duration = Duration::from_secs(1);
 /// How many entries are released at a time.
 const RELEASES: usize = 128;
 /// How many registrations are checked at a time.
@@ -157,14 +159,22 @@ impl Registry {
         term: RegisteredTerm,
     ) -> Result<(), String> {
         let Ok(_place) = self.waiting.try_acquire() else { return Ok(()) };
-        let _permit = self.checks.acquire().await;
-        let checked = self.locks.check_term(election, term).await;
-        // A term that is over meanwhile has no entry.
-        let checked =
-            checked.or_else(|problem| match self.is_registered(connection, election, term) {
-                true => Err(problem),
-                false => Ok(()),
-            });
+        let permit = self.checks.acquire().await;
+        let found = self.locks.check_term(election, term).await;
+        drop(permit);
+        if found == Ok(false) {
+            sleep(END_DELAY).await; // a term that is over meanwhile has no entry
+        }
+        let checked = match found {
+            Ok(true) => Ok(()),
+            _ if !self.is_registered(connection, election, term) => Ok(()),
+            Ok(false) => {
+                let problem = "its entry is not in the lock of the sentinel: give both the same \
+                     --lock";
+                Err(problem.to_owned())
+            }
+            Err(problem) => Err(problem),
+        };
         let failed_before = self.failing.swap(checked.is_err(), Ordering::Relaxed);
         match &checked {
             Err(reason) if !failed_before => {

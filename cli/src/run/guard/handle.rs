@@ -55,8 +55,8 @@ pub struct GuardHandle {
     pub code: Option<u8>,
     /// The time of the last Ctrl-C or similar signal.
     interrupted: Option<Instant>,
-    /// Whether the guard stops the command by its schedule.
-    expired: bool,
+    /// Why the command is stopped, unless on request. An `event` may be dropped meanwhile.
+    stopped_by: Option<CommandEvent>,
     /// Whether no process is left.
     empty: bool,
     /// The reaper has ended by itself.
@@ -139,7 +139,7 @@ impl GuardHandle {
             left: None,
             code: None,
             interrupted: None,
-            expired: false,
+            stopped_by: None,
             terms,
             empty: false,
             reaper_has_ended: false,
@@ -177,7 +177,7 @@ impl GuardHandle {
     /// Waits for an event that the candidate must act upon. Cancel safe.
     pub async fn event(&mut self) -> CommandEvent {
         loop {
-            let missed = missed(self.channel_full, self.until, self.expired);
+            let missed = missed(self.channel_full, self.until, self.stopped_by.is_some());
             let line = tokio::select! {
                 biased;
                 line = self.events.next_line() => line.ok().flatten(),
@@ -186,14 +186,16 @@ impl GuardHandle {
                     continue;
                 }
                 () = missed => {
+                    self.stopped_by = Some(CommandEvent::Expired);
                     self.stop_without_guard().await;
-                    return CommandEvent::Expired;
+                    break;
                 }
                 ended = self.reaper.wait(), if !self.reaper_has_ended => {
                     if ended.is_ok_and(|status| status.signal().is_some()) {
                         // It was killed: nobody would end what a killed guard leaves.
+                        self.stopped_by = Some(CommandEvent::Unguarded);
                         self.stop(BootClock.now()).await;
-                        return CommandEvent::Unguarded;
+                        break;
                     }
                     self.reaper_has_ended = true;
                     continue;
@@ -213,11 +215,10 @@ impl GuardHandle {
             }
         }
         self.finish();
-        match self.code {
-            _ if self.expired => CommandEvent::Expired,
+        self.stopped_by.unwrap_or(match self.code {
             Some(_) => CommandEvent::Ended,
             None => CommandEvent::Unguarded,
-        }
+        })
     }
 
     fn note(&mut self, event: GuardEvent) -> Option<CommandEvent> {
@@ -230,7 +231,7 @@ impl GuardHandle {
                 }
                 self.interrupted = Some(BootClock.now());
             }
-            GuardEvent::Expired => self.expired = true,
+            GuardEvent::Expired => self.stopped_by = Some(CommandEvent::Expired),
             GuardEvent::Empty => self.empty = true,
             GuardEvent::Received => {
                 if let Some(GuardRequest::RunUntil(until)) = self.unacknowledged.pop_front() {
@@ -359,10 +360,10 @@ fn arguments() -> Option<String> {
 }
 
 /// Waits for the scheduled time of an event of the guard; forever without a schedule.
-async fn missed(channel_full: bool, until: Option<StopTimes>, expired: bool) {
+async fn missed(channel_full: bool, until: Option<StopTimes>, stops: bool) {
     match until {
         _ if channel_full => {}
-        Some(until) if expired => sleep_until(until.kill_at + GUARD_MARGIN).await,
+        Some(until) if stops => sleep_until(until.kill_at + GUARD_MARGIN).await,
         Some(until) => sleep_until(until.ask_at + GUARD_MARGIN).await,
         None => pending().await,
     }
