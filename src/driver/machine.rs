@@ -99,11 +99,6 @@ impl Machine {
         self.elector(lock).map(Elector::capabilities)
     }
 
-    /// Whether candidates receive a few of the hints of the first required lock.
-    pub fn has_sampled_hints(&self) -> bool {
-        self.first().has_sampled_hints()
-    }
-
     pub fn next_wake(&self) -> Option<Instant> {
         match &self.electors {
             Electors::Single(elector) => elector.next_wake(),

@@ -89,7 +89,6 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts
         checks,
         moves: None,
         vacant_since: None,
-        chosen: false,
         begun: false,
         finished: false,
         timer_first: false,
@@ -122,8 +121,6 @@ struct Driver {
     /// `None` until there is something to decide.
     moves: Option<Box<DriverMoves>>,
     vacant_since: Option<Instant>,
-    /// The leader has chosen this candidate as its successor.
-    chosen: bool,
     begun: bool,
     finished: bool,
     /// Whether the timer is asked before the inputs.
@@ -283,7 +280,7 @@ impl Driver {
     /// Performs all actions. Returns whether the candidate has stopped.
     fn perform(&mut self) -> bool {
         // A member of a set has to know the leader of each shard.
-        let (now, all) = (self.now(), self.chosen || self.set_part.is_some());
+        let (now, all) = (self.now(), self.set_part.is_some());
         for (index, requests_of) in self.requests_of.iter_mut().enumerate() {
             requests_of.want_all_hints(all || self.machine.wants_all_hints(now, index));
         }

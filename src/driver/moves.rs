@@ -11,8 +11,8 @@ use super::move_state::{DriverMoves, MoveInFlight, MoveOptions, ReplyTo, standin
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, LockErrorKind, RollCall, Standing,
-    Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Hint, LockError, LockErrorKind, RollCall,
+    Standing, Successor, TakeRequest,
 };
 use crate::protocol::{
     Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Refusal, State,
@@ -127,8 +127,9 @@ impl Driver {
                 let settings = self.machine.settings();
                 let site = settings.site.as_ref();
                 let may = !leads && settings.may_acquire();
-                self.chosen |= may && *to == Successor::Candidate(settings.nonce);
-                return may && to.includes_candidate(settings.nonce, &settings.identity, site);
+                let included = to.includes_candidate(settings.nonce, &settings.identity, site);
+                self.handle_of(lock, Event::Hint(Hint::RollCall(call.clone())));
+                return may && included;
             }
             CandidateRequest::Pause(pause) => {
                 let holds = self.machine.leader().is_some_and(|leader| leader.is_me);
@@ -185,11 +186,8 @@ impl Driver {
             Err(why) => debug!("not handing over: {why}"),
         }
         match chosen {
-            Ok(Chosen { nonce, identity, has_sampled_hints }) => {
+            Ok(Chosen { nonce, identity }) => {
                 self.reply(reply, Ok(Arc::clone(&identity)));
-                if has_sampled_hints {
-                    self.call_successor(nonce);
-                }
                 self.drain_before(Event::HandOver { to: nonce, identity });
             }
             Err(why) => {

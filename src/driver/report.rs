@@ -51,7 +51,6 @@ impl Driver {
             }
             None => debug!("no leader"),
         }
-        self.chosen = false;
         self.vacant_since = match leader {
             Some(ref leader) if !leader.is_me || self.current().is_some() => None,
             _ => self.vacant_since.or_else(|| Some(self.now())),

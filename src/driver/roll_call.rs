@@ -1,23 +1,18 @@
 //! Answers to roll calls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::Driver;
 use crate::election::shared::Shared;
-use crate::lock::{
-    CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Nonce, Role, RollCall, Successor,
-};
+use crate::lock::{CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Role, RollCall};
 use crate::protocol::State;
 use crate::time::timing::ceil_millis;
 
 /// How many messages may wait for their moment. Further calls go unanswered.
 const MAX_PENDING: usize = 12;
-/// How long the successor that was chosen may take to answer. Nothing waits for it.
-const CALL_WITHIN: Duration = Duration::from_secs(1);
 /// The part of the time for answers in which they are sent: the rest is for the way.
 const SPREAD: f64 = 0.8;
 
@@ -42,7 +37,6 @@ impl Driver {
             since_unix_ms: settings.origin_unix_ms.saturating_add(since_origin.unwrap_or(0)),
             handover,
             load: self.set_part.as_ref().map(|part| part.load()),
-            has_sampled_hints: self.machine.has_sampled_hints(),
             ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)
         };
         let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));
@@ -58,18 +52,6 @@ impl Driver {
             }
         });
         self.telemetry().roll_call_answered();
-    }
-
-    /// Has the successor receive the release, though its hints are drawn at random.
-    pub(super) fn call_successor(&mut self, nonce: Nonce) {
-        let (lock, shared) = (Arc::clone(&self.shared().lock), Arc::clone(self.shared()));
-        let Some(messages) = self.messages(MAX_PENDING) else { return };
-        messages.spawn(async move {
-            let request = CandidateRequest::Succeed(Successor::Candidate(nonce));
-            if let Err(error) = lock.call_roll(&shared.name, request, CALL_WITHIN).await {
-                debug!(%error, "cannot call the successor");
-            }
-        });
     }
 
     /// What is being sent, unless it is `limit` messages already.

@@ -33,7 +33,8 @@ pub enum Hint {
     Recheck,
     /// How much hints can be relied on from now on.
     Coverage(Coverage),
-    /// Somebody asks who takes part. The driver of a candidate answers; the protocol ignores it.
+    /// Somebody asks who takes part. The driver of a candidate answers. One that is named as the
+    /// successor reads, if it does not receive all hints.
     RollCall(RollCall),
 }
 

@@ -68,8 +68,6 @@ pub struct Chosen {
     pub nonce: Nonce,
     /// What people read.
     pub identity: Arc<str>,
-    /// Whether it has to be notified, so that it receives the release.
-    pub has_sampled_hints: bool,
 }
 
 /// Why the leadership is to move.

@@ -147,7 +147,7 @@ impl Moves {
             return Err(Refusal::Busy);
         }
         let identity = Arc::clone(&request.identity);
-        Ok(Chosen { nonce: request.by, identity, has_sampled_hints: false })
+        Ok(Chosen { nonce: request.by, identity })
     }
 
     /// Who may answer to [`MoveCall::Ready`].
@@ -264,11 +264,7 @@ impl Moves {
             .filter(may_lead)
             .max_by_key(|info| (info.standing == Standing::Ready, info.priority, info.nonce.0));
         match best {
-            Some(info) => Ok(Chosen {
-                nonce: info.nonce,
-                identity: Arc::clone(&info.identity),
-                has_sampled_hints: info.has_sampled_hints,
-            }),
+            Some(info) => Ok(Chosen { nonce: info.nonce, identity: Arc::clone(&info.identity) }),
             None => Err(Refusal::NobodyReady(Found::among(answers.iter().filter(wanted)))),
         }
     }

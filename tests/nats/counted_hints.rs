@@ -11,6 +11,8 @@ use incumbent_test_support::eventually;
 pub struct Hints {
     pub subscription: Subscription,
     pub stored: Arc<AtomicUsize>,
+    /// How often it was said that hints come: of all entries, then of a few.
+    pub covered: Arc<AtomicUsize>,
 }
 
 pub async fn hints_of(lock: &NatsLock, name: &str) -> Hints {
@@ -28,5 +30,5 @@ pub async fn hints_of(lock: &NatsLock, name: &str) -> Hints {
     });
     let subscription = lock.subscribe(name, sink);
     eventually("hints come", async || (covered.load(Ordering::SeqCst) > 0).then_some(())).await;
-    Hints { subscription, stored }
+    Hints { subscription, stored, covered }
 }

@@ -139,6 +139,7 @@ async fn a_successor_after_an_eviction_does_not_wait_for_the_lease() {
 async fn a_create_waits_for_the_subscription_of_its_candidate() {
     let env = env().await;
     let lock = lock_of(&env, GROUPS).await;
+    let (begun, begins) = oneshot::channel();
     let (ready, listens) = oneshot::channel();
     let (go_on, resumed) = std::sync::mpsc::channel();
     let (end, ended) = oneshot::channel::<()>();
@@ -148,14 +149,21 @@ async fn a_create_waits_for_the_subscription_of_its_candidate() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let hints = hints_of(&listening, "my_app").await;
+            begun.send(()).expect("the test goes on");
+            eventually("it joins a group", async || {
+                (hints.covered.load(Ordering::SeqCst) > 1).then_some(())
+            })
+            .await;
             hints.subscription.want_all(true);
             ready.send(()).expect("the test goes on");
             resumed.recv().expect("the test goes on");
             let _ = ended.await;
         });
     });
-    soon("hints come", listens).await.expect("it listens");
-    let create = lock.write("my_app", entry(1, 1, None));
+    soon("hints come", begins).await.expect("it listens");
+    let first = lock.write("my_app", entry(1, 1, None)).await.expect("a create");
+    soon("few hints come", listens).await.expect("it listens");
+    let create = lock.write("my_app", entry(1, 2, Some(first)));
     tokio::pin!(create);
     let early = tokio::time::timeout(Duration::from_millis(200), &mut create).await;
     assert!(early.is_err(), "written before the subscription");

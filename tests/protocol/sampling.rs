@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, StepDownNotice, Tombstone};
+use incumbent::lock::{
+    CallId, CandidateRequest, Content, Coverage, Hint, LockErrorKind, Request, RollCall,
+    StepDownNotice, Successor, Tombstone,
+};
 use incumbent::protocol::{Action, Event, Rank, Settings};
 
 use super::harness::{Harness, LEASE, ME, OTHER, capabilities, of_other, settings};
@@ -82,6 +85,43 @@ fn a_candidate_wants_all_hints_from_its_create_to_the_end_of_its_term() {
     harness.event(Event::Rank(Rank::Next));
     assert!(wants_all(&harness), "its member asked for the entry");
     assert!(wants_all(&sampled(Settings { eligible: false, ..settings() })), "it observes");
+}
+
+#[test]
+fn named_successor_reads_and_wants_no_more_hints() {
+    let named = |nonce| {
+        let request = CandidateRequest::Succeed(Successor::Candidate(nonce));
+        let call = RollCall { id: CallId(1), within: Duration::ZERO, request };
+        Event::Hint(Hint::RollCall(call))
+    };
+    let mut harness = sampled(settings());
+    passes_unheard(&mut harness, HOUR);
+    harness.log.clear();
+    harness.event(named(OTHER));
+    harness.run(Duration::from_millis(1));
+    assert_eq!(reads(&harness), 0, "another one is named");
+    harness.event(named(ME));
+    harness.run(Duration::from_millis(1));
+    assert_eq!((reads(&harness), wants_all(&harness)), (1, false));
+    harness.server.store(harness.now, released(), HOUR);
+    harness.event(named(ME));
+    harness.run(LEASE);
+    assert!(harness.leads());
+}
+
+/// Of its own term it has received everything, or nothing where its renewals are left out.
+#[test]
+fn former_leader_finds_a_missed_release_within_leases() {
+    let mut harness = Harness::leading();
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Sampled)));
+    harness.run(HOUR);
+    assert!(harness.leads());
+    harness.event(Event::Resign);
+    harness.other_writes(LEASE);
+    harness.run(LEASE);
+    harness.server.store(harness.now, released(), HOUR);
+    harness.run(LEASE * 4);
+    assert!(harness.leads());
 }
 
 /// Its successor may not have received the notice before it created its entry, nor the next one.

@@ -228,13 +228,20 @@ impl<N: Default> HintHub<N> {
         wanted.map(|(name, _)| Arc::clone(name)).take(most).collect()
     }
 
-    /// Sets of which elections all hints are received, by name. For the listener only.
+    /// Sets of which elections all hints are received, by name. For the listener only. Where they
+    /// are received from now on, the subscribers recheck: they received few of the earlier ones.
     #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn set_whole(&self, is_whole: impl Fn(&str) -> bool) {
+        let mut became_whole = Vec::new();
         for (name, route) in &mut self.state().routes {
-            route.is_whole = route.want_all > 0 && is_whole(name);
+            let before =
+                std::mem::replace(&mut route.is_whole, route.want_all > 0 && is_whole(name));
+            if route.is_whole && !before {
+                became_whole.push(route.sinks.clone());
+            }
         }
         self.whole.notify_waiters();
+        became_whole.iter().for_each(|sinks| sinks.send(&Hint::Recheck));
     }
 
     /// Returns whether only a few hints of an election are received, and its subscribers want all.
@@ -300,14 +307,19 @@ impl<N: Default> HintHub<N> {
     }
 
     /// Like [`announce`](Self::announce), for a listener of some elections: the coverage of the
-    /// others is `None`. The covered elections recheck: earlier changes had no hints.
+    /// others is `None`. The covered elections recheck: earlier changes had no hints, unless they
+    /// received all until now.
     #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn announce_of(&self, coverage: Coverage, covered: Interest) {
+        let misses = self.coverage() < Coverage::Full || coverage != Coverage::Sampled;
         for (sinks, coverage) in self.set_coverage(coverage, covered) {
             sinks.send(&Hint::Coverage(coverage));
-            if coverage > Coverage::None {
+            if coverage > Coverage::None && misses {
                 sinks.send(&Hint::Recheck);
             }
+        }
+        if coverage == Coverage::Sampled {
+            self.elections.notify_one(); // some may have come to want all hints meanwhile
         }
     }
 

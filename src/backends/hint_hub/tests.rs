@@ -158,3 +158,26 @@ fn uncovered_election_has_no_coverage_and_does_not_recheck() {
     hub.announce_of(Coverage::Full, Interest::All);
     assert_eq!(sent_to("second"), [Hint::Coverage(Coverage::Full), Hint::Recheck]);
 }
+
+/// A candidate says that it wants all hints while the listener subscribes.
+#[tokio::test]
+async fn what_wants_all_hints_before_the_coverage_is_known_gets_them() {
+    let fake = Fake::new(Coverage::None);
+    let rechecks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&rechecks);
+    let sink = HintSink::new(move |hint| {
+        counted.fetch_add(usize::from(hint == Hint::Recheck), Ordering::SeqCst);
+    });
+    let subscription = subscribe(&fake, "a", sink);
+    fake.hub.interest_changed().await;
+    subscription.want_all(true);
+    fake.hub.announce_of(Coverage::Sampled, Interest::All);
+    let changed = futures_util::FutureExt::now_or_never(fake.hub.interest_changed());
+    assert!(changed.is_some() && fake.hub.lacks_hints("a"));
+    let before = rechecks.load(Ordering::SeqCst);
+    for _ in 0..2 {
+        fake.hub.set_whole(|name| name == "a");
+    }
+    assert_eq!(rechecks.load(Ordering::SeqCst), before + 1, "it reads what it missed");
+    assert!(!fake.hub.lacks_hints("a"));
+}

@@ -63,6 +63,7 @@ async fn listen(bucket: Arc<BucketState>) {
         subscriptions: Subscriptions::default(),
         denied: HashSet::new(),
         epoch: 0,
+        received: false,
         due: Vec::new(),
         recheck: None,
         rechecked: None,
@@ -73,7 +74,7 @@ async fn listen(bucket: Arc<BucketState>) {
             continue;
         };
         match listener.establish(wanted).await {
-            Some(plan) => listener.run(&plan).await,
+            Some(plan) => listener.run(plan).await,
             None => {
                 bucket.announce(Coverage::None, Interest::All);
                 listener.subscriptions = Subscriptions::default();
@@ -91,6 +92,9 @@ struct Listener<'a> {
     denied: HashSet<String>,
     /// The epoch of the connection.
     epoch: u64,
+    /// Whether a hint has come on this connection. Until then it joins no queue group: as one of
+    /// its members, it would not notice that no hints reach it at all.
+    received: bool,
     /// Elections to recheck, and when.
     due: Vec<(Instant, Arc<str>)>,
     /// When to recheck all elections because messages were lost, and when that was done last.
@@ -110,7 +114,7 @@ impl Listener<'_> {
         let epoch = connection.epoch();
         if epoch != self.epoch {
             self.denied.clear();
-            self.epoch = epoch;
+            (self.epoch, self.received) = (epoch, false);
         }
         let facts = match self.bucket.facts(CONFIRM_TIMEOUT).await {
             Ok(facts) => facts,
@@ -119,7 +123,8 @@ impl Listener<'_> {
                 return None;
             }
         };
-        let plan = SubscriptionPlan::new(self.bucket, &facts, wanted.clone(), &self.denied);
+        let received = self.received;
+        let plan = self.plan(&facts, wanted.clone(), received);
         let mut subscriptions = Subscriptions::default();
         subscriptions.update(self.bucket, &plan).await?;
         let info = self.bucket.request_info(CONFIRM_TIMEOUT).await;
@@ -136,25 +141,36 @@ impl Listener<'_> {
             self.forward(&plan, &facts, message);
         }
         self.subscriptions = subscriptions;
-        if SubscriptionPlan::new(self.bucket, &facts, wanted, &self.denied) != plan {
+        if self.plan(&facts, wanted, received) != plan {
             return None; // the bucket was just created again with other settings
         }
         self.bucket.announce(plan.coverage, plan.wanted.clone());
         Some(plan)
     }
 
+    fn plan(&self, facts: &StreamFacts, wanted: Interest, received: bool) -> SubscriptionPlan {
+        SubscriptionPlan::new(self.bucket, facts, wanted, &self.denied, received)
+    }
+
     /// Receives hints until a new subscription is necessary.
-    async fn run(&mut self, plan: &SubscriptionPlan) {
+    async fn run(&mut self, mut plan: SubscriptionPlan) {
         let bucket = self.bucket;
         let mut tick = tokio::time::interval(CHECK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 message = self.subscriptions.messages.next(), if !self.subscriptions.messages.is_empty() => match message {
-                    Some(message) => match bucket.known_facts() {
-                        Some(facts) => self.forward(plan, &facts, message),
-                        None => return,
-                    },
+                    Some(message) => {
+                        let Some(facts) = bucket.known_facts() else { return };
+                        self.forward(&plan, &facts, message);
+                        if self.received && plan.may_join_group(bucket) {
+                            plan = self.plan(&facts, plan.wanted, true);
+                            if self.subscriptions.update(bucket, &plan).await.is_none() {
+                                return self.lost();
+                            }
+                            bucket.announce(plan.coverage, plan.wanted.clone());
+                        }
+                    }
                     None => return self.lost(),
                 },
                 notice = self.events.next() => match notice {
@@ -191,7 +207,7 @@ impl Listener<'_> {
                 }
                 () = bucket.hub.interest_changed() => match bucket.hub.interest() {
                     Some(wanted) if plan.covers(bucket, &wanted) => {
-                        if self.subscriptions.update(bucket, plan).await.is_none() {
+                        if self.subscriptions.update(bucket, &plan).await.is_none() {
                             return self.lost();
                         }
                     }
@@ -244,11 +260,13 @@ impl Listener<'_> {
         let bucket = self.bucket;
         let hinted = plan.hints.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = hinted {
+            let stream = format!("KV_{}", self.bucket.api.bucket());
+            let republished = codec::republished(&message.headers, &stream);
+            self.received |= republished.is_some();
             if !bucket.hub.has(name) {
                 return;
             }
-            let stream = format!("KV_{}", self.bucket.api.bucket());
-            if let Some(republished) = codec::republished(&message.headers, &stream) {
+            if let Some(republished) = republished {
                 let content = codec::content(&message.headers, &message.payload, facts.expiry());
                 let record = Record { revision: republished.revision, content };
                 let age = republished.stored_at.and_then(|at| self.bucket.age(at));

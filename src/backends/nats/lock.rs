@@ -149,7 +149,11 @@ impl NatsLock {
         let lives = facts.lease.max(release.left);
         let ttl = if facts.config.max_age().is_none() { Some(lives) } else { None };
         let headers = codec::release_headers(&release, ttl);
-        match self.state().api.publish(name, headers, Bytes::new(), left).await {
+        let released = self.state().api.publish(name, headers, Bytes::new(), left).await;
+        if let Some(to) = release.to {
+            roll_call::notify_successor(self.state(), name, to).await;
+        }
+        match released {
             Ok(_) => Ok(()),
             Err(failure) => Err(self.refused(failure, &format!("release of {name}"))),
         }

@@ -7,7 +7,9 @@ use futures_util::StreamExt;
 use super::connection::{Connection, ConnectionEvent};
 use super::state::BucketState;
 use crate::lock::roll_call::{Answers, to_json};
-use crate::lock::{CallId, CandidateInfo, CandidateRequest, LockError, LockErrorKind, RollCall};
+use crate::lock::{
+    CallId, CandidateInfo, CandidateRequest, LockError, LockErrorKind, Nonce, RollCall, Successor,
+};
 
 /// The timeout of sending one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -88,6 +90,22 @@ pub(super) async fn answer(
         Ok(Ok(())) => Ok(()),
         _ => Err(LockError::new(LockErrorKind::Unavailable, "cannot send the answer")),
     }
+}
+
+/// Notifies the successor that a release names, to which the release may not have been reported:
+/// the hints of standbys may be sampled. Nothing waits for its answer.
+pub(super) async fn notify_successor(bucket: &BucketState, name: &str, to: Nonce) {
+    let Ok(connection) = connected(bucket) else { return };
+    let request = CandidateRequest::Succeed(Successor::Candidate(to));
+    let call = RollCall { id: CallId::random(), within: Duration::ZERO, request };
+    let subject = format!("{}{name}", call_prefix(bucket.api.bucket()));
+    let client = connection.client();
+    let sent = async {
+        if client.publish(subject, to_json(&call).into()).await.is_ok() {
+            let _ = client.flush().await; // this process may end next
+        }
+    };
+    let _ = tokio::time::timeout(SEND_TIMEOUT, sent).await; // then the lease decides
 }
 
 fn connected(bucket: &BucketState) -> Result<&Connection, LockError> {

@@ -51,11 +51,13 @@ pub(super) fn hint_prefix(bucket: &BucketState, facts: &StreamFacts) -> String {
 }
 
 impl SubscriptionPlan {
+    /// `received`: a hint has come on this connection.
     pub fn new(
         bucket: &BucketState,
         facts: &StreamFacts,
         wanted: Interest,
         denied: &HashSet<String>,
+        received: bool,
     ) -> Self {
         let name = bucket.api.bucket();
         let republishes = facts.config.republished_under(name).is_some();
@@ -65,7 +67,7 @@ impl SubscriptionPlan {
         let writes = Some(format!("$KV.{name}.")).filter(|under| !full && allowed(under));
         let calls = Some(call_prefix(name)).filter(allowed);
         let controls = Some(control_prefix(name)).filter(allowed);
-        let group = bucket.queue_group.filter(|_| full);
+        let group = bucket.queue_group.filter(|_| full && received);
         let own = bucket.api.connection.cluster();
         let set = GroupSet::of(own.as_deref(), facts.cluster.as_deref());
         let group = group.map(|number| group_of(set, number, &wanted, &bucket.hub.names()));
@@ -76,6 +78,11 @@ impl SubscriptionPlan {
             (false, _) => Coverage::None,
         };
         Self { wanted, set, group, hints, writes, calls, controls, coverage }
+    }
+
+    /// Whether the process receives all hints, and is to share those of a group.
+    pub fn may_join_group(&self, bucket: &BucketState) -> bool {
+        self.coverage == Coverage::Full && bucket.queue_group.is_some()
     }
 
     /// What to subscribe to now.

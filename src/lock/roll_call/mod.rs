@@ -297,10 +297,6 @@ pub struct CandidateInfo {
     /// What is left of its cool-down, if it holds the entry and does not lead yet.
     #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "Option::is_none"))]
     pub cool_down: Option<CoolDownLeft>,
-    /// Whether it receives a few of the hints, drawn at random: a leader that hands over to it
-    /// notifies it, so that it receives the release.
-    #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "std::ops::Not::not"))]
-    pub has_sampled_hints: bool,
 }
 
 /// What is left of the cool-down of a candidate that holds the entry.
@@ -331,7 +327,6 @@ impl CandidateInfo {
             handover: None,
             load: None,
             cool_down: None,
-            has_sampled_hints: false,
         }
     }
 }

@@ -1,7 +1,11 @@
 //! What an elector does with hints, and which it needs.
 
+use std::time::Duration;
+
 use super::{Elector, Phase};
-use crate::lock::{Coverage, Hint, Record, Revision, StepDownNotice};
+use crate::lock::{
+    CandidateRequest, Coverage, Hint, Record, Revision, RollCall, StepDownNotice, Successor,
+};
 use crate::protocol::context::{Context, Source};
 use crate::protocol::sampling::{HintRate, SentNotice};
 use crate::protocol::standby::read_spread;
@@ -11,11 +15,6 @@ use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
 impl Elector {
-    /// Whether it receives a few of the hints, drawn at random, unless it wants all.
-    pub(crate) fn has_sampled_hints(&self) -> bool {
-        self.cx.coverage == Coverage::Sampled
-    }
-
     /// Whether a few hints are not enough for it: it holds the entry or is about to, its successor
     /// may have missed its step-down notice, or it observes.
     pub fn wants_all_hints(&self, now: Instant) -> bool {
@@ -36,7 +35,8 @@ impl Elector {
     pub(super) fn on_hint(&mut self, now: Instant, hint: Hint) {
         match hint {
             Hint::Stored { record, previous, age } => {
-                if let Some(rate) = &mut self.cx.hint_rate {
+                let few = !self.wants_all_hints(now);
+                if let Some(rate) = self.cx.hint_rate.as_mut().filter(|_| few) {
                     rate.hint_came(now);
                 }
                 if let Some(age) = age {
@@ -50,14 +50,16 @@ impl Elector {
             }
             Hint::SteppedDown(notice) => self.on_step_down(now, &notice),
             Hint::Recheck => self.read_soon(now),
-            Hint::RollCall(_) => {}
+            Hint::RollCall(call) => self.on_call(now, &call),
             Hint::Coverage(coverage) => {
                 let sampled = coverage == Coverage::Sampled;
                 if !sampled || self.cx.hint_rate.is_none() {
                     self.cx.hint_rate = sampled.then(|| Box::new(HintRate::new(now)));
                 }
-                self.cx.coverage = coverage;
-                self.read_soon(now);
+                let before = std::mem::replace(&mut self.cx.coverage, coverage);
+                if !sampled || before != Coverage::Full {
+                    self.read_soon(now); // nothing is missed where few follow all
+                }
             }
         }
     }
@@ -94,6 +96,18 @@ impl Elector {
         self.cx.evidence.record_step_down(step_down);
         if let Phase::Holding(holding) = &mut self.phase {
             holding.on_step_down(&step_down);
+        }
+    }
+
+    /// The last leader names this candidate as its successor, to which its release may not have
+    /// been reported. Anybody may say so: it costs a read.
+    fn on_call(&mut self, now: Instant, call: &RollCall) {
+        let names = Successor::Candidate(self.cx.settings.nonce);
+        if self.cx.coverage != Coverage::Full
+            && call.request == CandidateRequest::Succeed(names)
+            && let Phase::Standby(standby) = &mut self.phase
+        {
+            standby.read_soon(&self.cx, now, Duration::ZERO, now);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::protocol::crash_release::RegisteredTerm;
 use crate::protocol::fingerprint::{FingerprintSink, FingerprintWriter};
 use crate::protocol::holding::Holding;
 use crate::protocol::previous_term::PreviousTerm;
+use crate::protocol::sampling::HintRate;
 use crate::protocol::standby::Standby;
 use crate::protocol::stepping_down::SteppingDown;
 use crate::protocol::transition::Next;
@@ -221,7 +222,11 @@ impl Elector {
         let cx = &mut self.cx;
         self.phase = match next {
             Next::Stay => return,
-            Next::StandBy { at } => Phase::Standby(Standby::new(at)),
+            Next::StandBy { at } => {
+                // Of the time in which it received all of them nothing is learned.
+                cx.hint_rate = cx.hint_rate.take().map(|_| Box::new(HintRate::new(now)));
+                Phase::Standby(Standby::new(at))
+            }
             Next::Hold(stored) => {
                 let holding = Holding::new(cx, now, stored);
                 if cx.stopping {

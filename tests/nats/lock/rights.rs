@@ -163,19 +163,22 @@ async fn without_the_right_to_notices_it_still_receives_writes() {
 async fn a_silent_subscription_is_detected() {
     let server = server(ALL, r#"{ deny: ["incumbent.>"] }"#).start().await;
     let admins = made_by_admin(&server).await.lock();
-    let client = user("a").connect(server.url()).await.unwrap();
-    let lock = Bucket::open(client, "B").await.unwrap().lock();
-    let mut hints = Hints::of(&lock, "a");
-    hints.coverage(Coverage::Full).await;
     let mut last = None;
-    incumbent_test_support::eventually("the end of trust", async || {
-        last = Some(admins.write("a", entry(1, 1, last)).await.unwrap());
-        found(&lock, "a").await;
-        let hints = std::iter::from_fn(|| hints.hints.try_recv().ok());
-        hints.into_iter().any(|hint| hint == Hint::Coverage(Coverage::None)).then_some(())
-    })
-    .await;
-    hints.coverage(Coverage::Partial).await;
+    for groups in [0, 4] {
+        let client = user("a").connect(server.url()).await.unwrap();
+        let config = BucketConfig::new("B").queue_groups(groups);
+        let lock = Bucket::open_with(client, config).await.unwrap().lock();
+        let mut hints = Hints::of(&lock, "a");
+        hints.coverage(Coverage::Full).await;
+        incumbent_test_support::eventually("the end of trust", async || {
+            last = Some(admins.write("a", entry(1, 1, last)).await.unwrap());
+            found(&lock, "a").await;
+            let hints = std::iter::from_fn(|| hints.hints.try_recv().ok());
+            hints.into_iter().any(|hint| hint == Hint::Coverage(Coverage::None)).then_some(())
+        })
+        .await;
+        hints.coverage(Coverage::Partial).await;
+    }
 }
 
 #[tokio::test]

@@ -24,9 +24,9 @@ async fn a_write_is_delivered_once_per_group_in_the_whole_cluster() {
     let servers: Vec<_> = cluster.servers().iter().collect();
     let members = Members::on(&servers, &config(), 24).await;
     let plain = Members::on(&servers, &config().queue_groups(0), 3).await;
-    let groups = groups_on(&servers).await;
-    assert!((2..=usize::from(GROUPS)).contains(&groups), "{groups} groups");
     let writer = cluster.connect().await;
+    let groups = groups_on(&servers, 24, &writer).await;
+    assert!((2..=usize::from(GROUPS)).contains(&groups), "{groups} groups");
     each_group_receives_each_write(&writer, &[(&members, groups), (&plain, 3)]).await;
 }
 

@@ -31,8 +31,10 @@ async fn each_cluster_has_queue_groups_of_its_own() {
     let west: Vec<_> = clusters.west().iter().collect();
     let in_east = Members::on(&east, &config(), 15).await;
     let in_west = Members::on(&west, &config(), 15).await;
-    let sets = [(&in_east, groups_on(&east).await), (&in_west, groups_on(&west).await)];
-    each_group_receives_each_write(&clusters.east().connect().await, &sets).await;
+    let writer = clusters.east().connect().await;
+    let groups = [groups_on(&east, 15, &writer).await, groups_on(&west, 15, &writer).await];
+    let sets = [(&in_east, groups[0]), (&in_west, groups[1])];
+    each_group_receives_each_write(&writer, &sets).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

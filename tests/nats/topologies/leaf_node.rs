@@ -50,8 +50,11 @@ async fn the_hub_and_the_leaf_have_queue_groups_of_their_own() {
     let servers = leaf_node(true).await;
     let at_hub = Members::on(&[servers.hub()], &config(), 16).await;
     let on_leaf = Members::on(&[servers.leaf()], &through_the_leaf(), 16).await;
-    let groups = [groups_on(&[servers.hub()]).await, groups_on(&[servers.leaf()]).await];
     let writer = servers.hub().connect().await;
+    let groups = [
+        groups_on(&[servers.hub()], 16, &writer).await,
+        groups_on(&[servers.leaf()], 16, &writer).await,
+    ];
     let sets = [(&at_hub, groups[0]), (&on_leaf, groups[1])];
     each_group_receives_each_write(&writer, &sets).await;
 }

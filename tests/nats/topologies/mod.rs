@@ -139,9 +139,21 @@ impl Members {
     }
 }
 
-/// The queue groups that the members on these servers have joined.
-async fn groups_on(servers: &[&Server]) -> usize {
-    let mut groups = BTreeSet::new();
+/// The queue groups that so many members on these servers join, once a hint has reached them.
+async fn groups_on(servers: &[&Server], members: usize, writer: &async_nats::Client) -> usize {
+    eventually("each member has joined", async || {
+        let key = format!("$KV.{BUCKET}.my_app");
+        writer.request(key, "other".into()).await.expect("an acknowledgement");
+        let joined = joined_on(servers).await;
+        let groups: BTreeSet<_> = joined.iter().collect();
+        (joined.len() == members).then_some(groups.len())
+    })
+    .await
+}
+
+/// The group of each member on these servers that has joined one.
+async fn joined_on(servers: &[&Server]) -> Vec<String> {
+    let mut groups = Vec::new();
     for server in servers {
         let connz = server.monitor("/connz?subs=detail").await;
         let connections = connz["connections"].as_array().into_iter().flatten();
@@ -151,7 +163,7 @@ async fn groups_on(servers: &[&Server]) -> usize {
         let of_hints = subs.flatten().filter(|sub| sub["subject"] == *hints);
         groups.extend(of_hints.filter_map(|sub| Some(sub["qgroup"].as_str()?.to_owned())));
     }
-    groups.len()
+    groups
 }
 
 /// Checks that a write is delivered to a member of each group among some members, of each set of

@@ -46,11 +46,6 @@ impl World {
                 let event = Event::TermEnded { work_stopped: !unruly };
                 self.after(after, SimEvent::Inside { who, life, event });
             }
-            Action::Leader(_) => {
-                if let Some(mover) = &mut self.candidates[who].mover {
-                    mover.chosen = false;
-                }
-            }
             Action::Finished => {
                 self.process_ends(who, false);
                 let after = self.millis(0..1500);

@@ -122,6 +122,8 @@ pub struct Candidate {
     pub crashes_at_write: Option<u16>,
     /// What it has last registered with its sentinel.
     pub registered: Option<RegisteredTerm>,
+    /// From when it receives all hints, though its hints are sampled: a subscription takes time.
+    pub receives_all_from: Option<Time>,
     /// The request whose answer is awaited.
     pub request: Option<u64>,
     pub wake: u64,
@@ -171,6 +173,7 @@ impl Candidate {
             stopping_since: None,
             crashes_at_write: None,
             registered: None,
+            receives_all_from: None,
             request: None,
             wake: 0,
             sent: HashMap::new(),
@@ -214,6 +217,7 @@ impl Candidate {
             settings.standing = mover.moves.standing();
         }
         self.machine = Some(Elector::new(settings, lock));
+        self.receives_all_from = None;
         self.request = None;
         self.exchange = None;
         self.stopping_since = None;
@@ -239,6 +243,7 @@ impl Candidate {
         let _ = self.drain.end();
         self.registered = None;
         self.crashes_at_write = None;
+        self.receives_all_from = None;
         self.request = None;
         self.exchange = None;
         self.stopping_since = None;
@@ -280,8 +285,7 @@ impl Candidate {
     /// Whether a few hints are not enough for it now.
     pub fn wants_all_hints(&self, now: Time) -> bool {
         let local = self.local(now);
-        let chosen = self.mover.as_ref().is_some_and(|mover| mover.chosen);
-        chosen || self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(local))
+        self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(local))
     }
 
     /// Notes that its write `number` was applied.

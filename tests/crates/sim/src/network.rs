@@ -66,9 +66,12 @@ impl World {
         let candidate = &mut self.candidates[who];
         let life = candidate.life;
         candidate.request = Some(id);
+        let mut subscribes_for = Duration::ZERO;
         let timeout = match &request {
             Request::Read { timeout } => *timeout,
             Request::Write(write) => {
+                let from = candidate.receives_all_from.unwrap_or_default();
+                subscribes_for = from.saturating_sub(self.now).min(write.timeout / 4);
                 self.checker.creates += u64::from(write.mark.token.is_none());
                 candidate.sent.insert(write.mark.write.number, local);
                 if let (None, Some(history)) = (write.expected, candidate.empty_on) {
@@ -116,9 +119,28 @@ impl World {
         let copies = self.copies();
         for _ in 0..copies {
             if let (false, Some(after)) = (cut, self.passage(0.05)) {
-                let request = request.clone();
+                let (after, request) = (subscribes_for + after, request.clone());
                 self.after(after, SimEvent::Request { who, life, id, request });
             }
+        }
+    }
+
+    /// Begins or ends a subscription to all hints of a candidate whose hints are sampled.
+    pub(super) fn subscribe(&mut self, who: usize) {
+        let candidate = &self.candidates[who];
+        if candidate.setup.coverage != Coverage::Sampled {
+            return;
+        }
+        let life = candidate.life;
+        match (candidate.wants_all_hints(self.now), candidate.receives_all_from) {
+            (true, None) => {
+                let after = self.passage(0.0).unwrap_or_default();
+                self.candidates[who].receives_all_from = Some(self.now + after);
+                let hint = Hint::Recheck; // of what it has missed
+                self.after(after, SimEvent::Hint { who, life, hint });
+            }
+            (false, Some(_)) => self.candidates[who].receives_all_from = None,
+            _ => {}
         }
     }
 
@@ -185,6 +207,9 @@ impl World {
                 self.candidates[who].applied(write.mark.write.number);
             }
             self.stored();
+            if let Request::Release(Release { to: Some(to), .. }) = request {
+                self.notify_successor(to);
+            }
         }
         if let Request::NotifyStepDown(notice) = request {
             return self.deliver_hints(|_| Some(Hint::SteppedDown(notice)));
@@ -243,7 +268,7 @@ impl World {
         for (who, candidate) in self.candidates.iter().enumerate() {
             let coverage = candidate.setup.coverage;
             let few = coverage == Coverage::Sampled;
-            let all = !few || candidate.wants_all_hints(self.now);
+            let all = !few || candidate.receives_all_from.is_some_and(|from| from <= self.now);
             if all && coverage != Coverage::None {
                 receivers.push(who);
             }

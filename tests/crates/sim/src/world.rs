@@ -192,6 +192,11 @@ impl World {
         self.queue.push(Scheduled { at: self.now + after, order: self.order, what });
     }
 
+    /// Whether the last fault was so long ago.
+    pub(super) fn is_calm_for(&self, span: Duration) -> bool {
+        self.calm && self.now > STORM + span
+    }
+
     pub(super) fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
         network::millis(&mut self.random, range)
     }
@@ -348,6 +353,7 @@ impl World {
             actions.push(action);
         }
         let state = machine.state();
+        self.subscribe(who);
         for action in actions {
             self.perform(who, action);
         }

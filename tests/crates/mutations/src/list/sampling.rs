@@ -28,6 +28,33 @@ pub(super) const OF_SAMPLING: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "a successor that receives few hints does not read when it is named",
+        edits: &[edit(
+            "src/protocol/elector/hints.rs",
+            "standby.read_soon(&self.cx, now, Duration::ZERO, now);",
+            "let _ = standby;",
+        )],
+        noticed_by: &[Scenarios, Simulation],
+    },
+    Mutation {
+        name: "polls of a former leader are as rare as hints were in its own term",
+        edits: &[edit(
+            "src/protocol/elector/mod.rs",
+            "cx.hint_rate.take().map(|_| Box::new(HintRate::new(now)))",
+            "cx.hint_rate.take()",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a process joins a queue group before a hint has come",
+        edits: &[edit(
+            "src/backends/nats/subscription_plan.rs",
+            "filter(|_| full && received)",
+            "filter(|_| full && (received || full))",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
         name: "a candidate that is about to create receives few hints",
         edits: &[edit("src/protocol/elector/hints.rs", "|| standby.is_about_to_acquire()", "")],
         noticed_by: &[Scenarios],

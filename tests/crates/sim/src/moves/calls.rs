@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, Coverage, HandoverAnswer, Nonce, Role, Successor,
+    CallId, CandidateInfo, CandidateRequest, Coverage, HandoverAnswer, Hint, Nonce, Role, RollCall,
+    Successor,
 };
 
 use incumbent::protocol::Event;
@@ -69,13 +70,22 @@ impl World {
         self.deliver_call(&Call { id, by: None, request, within: Duration::from_secs(3) });
     }
 
-    /// The leader notifies the candidate that it hands over to. Nothing waits for the answer.
-    pub(super) fn call_successor(&mut self, who: usize, to: Nonce) {
-        let request = CandidateRequest::Succeed(Successor::Candidate(to));
-        let (id, life) = (self.next_call(), self.candidates[who].life);
-        if self.now >= self.candidates[who].faults.cut_out_until {
-            let by = Some((who, life));
-            self.deliver_call(&Call { id, by, request, within: Duration::from_secs(1) });
+    /// The lock notifies the candidate that a release names. Nothing waits for the answer.
+    pub(crate) fn notify_successor(&mut self, to: Nonce) {
+        let call = RollCall {
+            id: CallId(self.next_call()),
+            within: Duration::ZERO,
+            request: CandidateRequest::Succeed(Successor::Candidate(to)),
+        };
+        let Some(who) = self.of_nonce(to) else { return };
+        if self.candidates[who].setup.coverage == Coverage::None {
+            return;
+        }
+        for _ in 0..self.copies() {
+            if let Some(after) = self.passage(LOSS) {
+                let (life, hint) = (self.candidates[who].life, Hint::RollCall(call.clone()));
+                self.after(after, SimEvent::Hint { who, life, hint });
+            }
         }
     }
 
@@ -109,7 +119,6 @@ impl World {
         if self.now < self.candidates[who].faults.cut_in_until {
             return;
         }
-        let own = self.candidates[who].nonce();
         let Some((_, mover)) = self.mover(who) else { return };
         let leads = mover.began.is_some();
         match &call.request {
@@ -132,9 +141,6 @@ impl World {
             }
             CandidateRequest::Prefer { priority, .. } if leads => {
                 return self.prefer(who, call, *priority);
-            }
-            CandidateRequest::Succeed(Successor::Candidate(to)) if *to == own && !leads => {
-                mover.chosen = true;
             }
             _ => return,
         }
@@ -160,7 +166,6 @@ impl World {
         info.priority = settings.priority;
         info.standing = mover.moves.standing();
         info.handover = handover;
-        info.has_sampled_hints = candidate.setup.coverage == Coverage::Sampled;
         if self.now < candidate.faults.cut_out_until {
             return;
         }

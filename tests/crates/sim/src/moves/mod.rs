@@ -49,8 +49,6 @@ pub struct Mover {
     aside: bool,
     /// Since when it leads.
     began: Option<Instant>,
-    /// The leader hands over to it, and has notified it: it receives all hints, to see the release.
-    pub chosen: bool,
     call: Option<InFlight>,
 }
 
@@ -136,7 +134,7 @@ impl Mover {
     pub fn new(setup: &MoveSetup, settings: MoveSettings, now: Instant) -> Self {
         let (health, aside) = (setup.health(), setup.aside);
         let moves = Moves::new(settings, now, standing(health.as_ref(), aside));
-        Self { moves, health, aside, began: None, chosen: false, call: None }
+        Self { moves, health, aside, began: None, call: None }
     }
 
     /// It leads from now on, or no longer does.
@@ -313,9 +311,6 @@ impl World {
                 if let Some(call) = call {
                     self.answer(who, call, Some(HandoverAnswer::To(chosen.identity.clone())));
                 }
-                if chosen.has_sampled_hints {
-                    self.call_successor(who, to);
-                }
                 self.move_comes_to(MoveStep::Chooses, who, Some(to));
                 self.feed(who, Event::HandOver { to, identity: chosen.identity });
             }
@@ -323,7 +318,7 @@ impl World {
     }
 
     /// The candidate of this nonce, if it lives.
-    fn of_nonce(&self, nonce: Nonce) -> Option<usize> {
+    pub(super) fn of_nonce(&self, nonce: Nonce) -> Option<usize> {
         self.candidates.iter().position(|it| it.machine.is_some() && it.nonce() == nonce)
     }
 

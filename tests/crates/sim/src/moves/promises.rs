@@ -17,6 +17,9 @@ use crate::world::World;
 /// Clocks differ by so much at the most.
 const DRIFT: f64 = 0.998;
 
+/// So long after the last fault nothing of it is under way any more.
+const SETTLES: Duration = Duration::from_secs(45);
+
 /// A leader decides to hand over.
 pub(crate) struct Decision<'a> {
     pub to: Nonce,
@@ -49,8 +52,8 @@ pub(crate) struct Judge {
     seats: Vec<Seat>,
     /// When the last voluntary move was.
     last_voluntary: Option<Time>,
-    /// Whom the last term was handed over to.
-    handed: Option<Nonce>,
+    /// Whom the last term was handed over to, and whether nothing can be in the way of that.
+    handed: Option<(Nonce, bool)>,
 }
 
 impl Judge {
@@ -121,8 +124,11 @@ impl World {
         if began.is_some() {
             self.judge.seats[who].chosen.clear();
             self.judge.seats[who].pause = None;
-            let named = self.judge.handed.take();
-            self.moved.succeeded += u64::from(named == Some(nonce));
+            let Some((to, surely)) = self.judge.handed.take() else { return };
+            self.moved.succeeded += u64::from(to == nonce);
+            if surely && to != nonce && self.may_succeed(to) {
+                self.checker.fail(format!("candidate {who} leads in the place of {to}"));
+            }
         }
     }
 
@@ -133,7 +139,7 @@ impl World {
             return self.checker.fail(format!("candidate {who} hands over to nobody"));
         };
         self.moved.handovers += 1;
-        self.judge.handed = Some(to);
+        self.judge.handed = Some((to, self.is_calm_for(SETTLES) && self.may_succeed(to)));
         if voluntary {
             self.moved.voluntary += 1;
             let lease = self.candidates[who].timing.lease().mul_f64(DRIFT);
@@ -190,6 +196,16 @@ impl World {
         if write.mark.moves.pause != Some(stated) {
             self.checker.fail(format!("candidate {who} ends the pause that it found"));
         }
+    }
+
+    /// Whether a candidate receives hints, and is fit to lead.
+    fn may_succeed(&self, nonce: Nonce) -> bool {
+        let Some(who) = self.of_nonce(nonce) else { return false };
+        let candidate = &self.candidates[who];
+        let sick = |mover: &Box<Mover>| mover.moves.standing() == Standing::Sick;
+        matches!(candidate.setup.coverage, Coverage::Sampled | Coverage::Full)
+            && !candidate.mover.as_ref().is_none_or(sick)
+            && candidate.stopping_since.is_none()
     }
 
     fn movers(&self) -> impl Iterator<Item = (usize, &Mover)> {
