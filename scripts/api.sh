@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 public_api=cargo-public-api@0.52.0
 format=57 # of Rust 1.95
-features=backoff,kubernetes-latest,metrics,nats,object-store,peer,sentinel,sql,url
+features=kubernetes-latest,nats,object-store,peer,sentinel,sql,url
 
 tools=$(scripts/install-cargo-tools.sh $public_api)
 work=$(mktemp -d)

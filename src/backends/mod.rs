@@ -3,6 +3,7 @@
 #[cfg(any(feature = "kubernetes", feature = "nats"))]
 mod health;
 #[cfg(any(feature = "kubernetes", feature = "nats", feature = "postgres", feature = "sqlite"))]
+#[allow(dead_code, reason = "each lock uses some of it")]
 mod hint_hub;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;

@@ -23,11 +23,10 @@ const MAX_LEN: usize = 1024;
 /// assert_eq!(advertised.location("/jobs"), "https://c1.example.net/jobs");
 /// assert_eq!(advertised.metadata()["zone"], "eu-1");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Advertisement {
     address: String,
-    #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     metadata: BTreeMap<String, String>,
 }
 
@@ -83,7 +82,6 @@ impl Advertisement {
     }
 }
 
-#[cfg(feature = "_json")]
 impl Advertisement {
     /// As JSON in ASCII: other characters are escaped, as servers on the way may change them.
     pub fn to_json(&self) -> String {
@@ -169,7 +167,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "_json")]
     proptest! {
         #[test]
         fn what_was_written_is_read_and_is_plain_ascii(

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::Nonce;
 
 /// How much of a [set](crate::new_set) a member leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MemberLoad {
     /// How many shards the set has, as this member is configured.
     pub shards: u32,
@@ -15,11 +14,11 @@ pub struct MemberLoad {
     /// Its part of the load, compared with the weights of others.
     pub weight: u32,
     /// The most shards that it may lead.
-    #[cfg_attr(feature = "_json", serde(default))]
+    #[serde(default)]
     pub max: Option<u32>,
     /// The number of shards that it excludes too: see
     /// [`SetBuilder::resizing`](crate::SetBuilder::resizing).
-    #[cfg_attr(feature = "_json", serde(default))]
+    #[serde(default)]
     pub resizing: Option<u32>,
 }
 
@@ -54,11 +53,10 @@ impl MemberLoad {
 }
 
 /// A member of a set asks the leader of a shard to hand it over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TakeRequest {
     /// The candidate that asks.
-    #[cfg_attr(feature = "_json", serde(with = "super::roll_call::numbers::nonce_text"))]
+    #[serde(with = "super::roll_call::numbers::nonce_text")]
     pub by: Nonce,
     /// Its identity.
     pub identity: Arc<str>,

@@ -8,7 +8,6 @@
 //! one of the types that pass through it, or a variant. The locks of this crate, [`Token`],
 //! [`Advertisement`] and [`LockErrorKind`] are stable.
 
-#[cfg(feature = "_json")]
 #[allow(dead_code, reason = "each lock writes some of it")]
 pub(crate) mod codec;
 pub mod multi;
@@ -31,7 +30,6 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub use advertisement::{Advertisement, AdvertisementError};
-#[cfg(feature = "_json")]
 #[doc(hidden)]
 pub use codec::read_cause;
 pub use error::{Error, LockError, LockErrorKind};

@@ -86,22 +86,21 @@ pub struct Mark {
 
 /// What a holder states for moves of the leadership. The order of creates and requests depends on
 /// it, never who may lead: anybody who may write the entry may state anything.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize), serde(default))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct MoveInfo {
     /// Its [priority](crate::ElectionBuilder::priority), while candidates of higher priority may
     /// ask it to hand over: from when it leads until it drains. `None`: nobody asks.
-    #[cfg_attr(feature = "_json", serde(skip_serializing_if = "Option::is_none"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Its [site](crate::ElectionBuilder::site).
-    #[cfg_attr(feature = "_json", serde(skip_serializing_if = "Option::is_none"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<Arc<str>>,
     /// The pause of the election, which its successors carry on.
-    #[cfg_attr(feature = "_json", serde(skip_serializing_if = "Option::is_none"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
 }
 
-#[cfg(feature = "_json")]
 impl MoveInfo {
     /// Whether it states nothing.
     pub(crate) fn is_empty(&self) -> bool {

@@ -74,27 +74,6 @@ impl BackoffPolicy for Backoff {
     }
 }
 
-/// A policy of the `backoff` crate (feature `backoff`).
-///
-/// That crate's policies may give up; a candidate never does, so a policy that ends is reset and
-/// begins anew.
-#[cfg(feature = "backoff")]
-#[derive(Debug, Clone)]
-pub struct CrateBackoff<B>(pub B);
-
-#[cfg(feature = "backoff")]
-impl<B: backoff::backoff::Backoff + Send + 'static> BackoffPolicy for CrateBackoff<B> {
-    fn delay(&mut self, attempt: u32, _random: f64) -> Duration {
-        if attempt == 0 {
-            self.0.reset();
-        }
-        self.0.next_backoff().unwrap_or_else(|| {
-            self.0.reset();
-            self.0.next_backoff().unwrap_or(Duration::from_secs(5))
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,14 +88,5 @@ mod tests {
         assert_eq!(policy.delay(10, 1.0), Duration::from_millis(7500));
         policy = Backoff::FIVE_SEC_START_GRACE;
         assert_eq!(policy.delay(0, 0.9), Duration::ZERO);
-    }
-
-    #[cfg(feature = "backoff")]
-    #[test]
-    fn a_policy_of_the_backoff_crate_that_gives_up_begins_anew() {
-        let mut policy = CrateBackoff(backoff::backoff::Stop {});
-        assert_eq!(policy.delay(0, 0.0), Duration::from_secs(5));
-        let mut constant = CrateBackoff(backoff::backoff::Constant::new(Duration::from_millis(30)));
-        assert_eq!(constant.delay(7, 0.0), Duration::from_millis(30));
     }
 }

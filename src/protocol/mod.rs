@@ -86,8 +86,6 @@ pub(crate) use crate::time::timing::DRIFT_DIVISOR;
 pub use crate::time::timing::{
     MAX_LEASE, MIN_LEASE, MIN_RENEWAL, Timing, TimingError, TimingOptions,
 };
-#[cfg(feature = "backoff")]
-pub use backoff::CrateBackoff;
 #[cfg(feature = "_history")]
 pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};

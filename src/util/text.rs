@@ -36,7 +36,6 @@ pub(crate) fn error_chain(error: &dyn Error) -> String {
 }
 
 /// The beginning of `text`, of at most `most` bytes.
-#[cfg(feature = "_json")]
 pub(crate) fn truncate(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
@@ -46,7 +45,6 @@ pub(crate) fn truncate(text: &str, most: usize) -> &str {
 }
 
 /// JSON text in ASCII: non-ASCII characters are escaped.
-#[cfg(feature = "_json")]
 pub(crate) fn ascii_json(json: &str) -> String {
     let mut ascii = String::with_capacity(json.len());
     for char in json.chars() {

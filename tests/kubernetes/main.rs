@@ -26,7 +26,6 @@ mod listening;
 #[path = "../conformance/listening.rs"]
 mod listening_suite;
 mod metrics;
-#[cfg(feature = "metrics")]
 #[path = "../metrics/seen.rs"]
 mod metrics_seen;
 #[cfg(feature = "nats")]

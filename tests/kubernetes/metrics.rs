@@ -1,6 +1,5 @@
 //! What an exporter of the metrics facade sees of elections on Kubernetes: the same as of any other
 //! lock.
-#![cfg(feature = "metrics")]
 
 use std::time::Duration;
 

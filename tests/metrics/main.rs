@@ -1,5 +1,4 @@
 //! What an exporter of the metrics facade sees of an election.
-#![cfg(feature = "metrics")]
 
 mod ended;
 mod failures;

@@ -21,14 +21,9 @@ use sinks::Sinks;
 use crate::lock::{Coverage, Hint, HintSink};
 
 /// How long a hint may be in transit after the same change was read.
-#[cfg_attr(
-    not(any(feature = "kubernetes", feature = "nats", feature = "postgres")),
-    allow(dead_code)
-)]
 pub(crate) const HINT_DELAY: Duration = Duration::from_secs(2);
 
 /// How long a listener may take to begin.
-#[cfg_attr(not(any(feature = "kubernetes", feature = "postgres")), allow(dead_code))]
 pub(crate) const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The owner of a hub, which receives the hints for its subscribers.
@@ -183,33 +178,28 @@ impl<N> State<N> {
 
 impl<N: Default> HintHub<N> {
     /// Returns the elections with subscribers.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub fn names(&self) -> Vec<Arc<str>> {
         self.state().routes.keys().cloned().collect()
     }
 
     /// Returns whether an election has subscribers.
-    #[cfg_attr(not(any(feature = "nats", feature = "postgres")), allow(dead_code))]
     pub fn has(&self, name: &str) -> bool {
         self.state().routes.contains_key(name)
     }
 
     /// Applies `access` to the note on an election; `None` if the election has no subscribers.
     /// `access` must not block.
-    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
     pub fn note<T>(&self, name: &str, access: impl FnOnce(&mut N) -> T) -> Option<T> {
         self.state().routes.get_mut(name).map(|route| access(&mut route.note))
     }
 
     /// Returns whether `predicate` holds for the note on any election.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub fn any(&self, predicate: impl Fn(&N) -> bool) -> bool {
         self.state().routes.values().any(|route| predicate(&route.note))
     }
 
     /// Returns the elections with subscribers, for a listener of one or of all elections; `None`:
     /// there are none.
-    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn interest(&self) -> Option<Interest> {
         let state = self.state();
         let mut names = state.routes.keys();
@@ -221,7 +211,6 @@ impl<N: Default> HintHub<N> {
     }
 
     /// The elections whose subscribers want all hints, but no more than `most`.
-    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn wanted_whole(&self, most: usize) -> Vec<Arc<str>> {
         let state = self.state();
         let wanted = state.routes.iter().filter(|(_, route)| route.want_all > 0);
@@ -230,7 +219,6 @@ impl<N: Default> HintHub<N> {
 
     /// Sets of which elections all hints are received, by name. For the listener only. Where they
     /// are received from now on, the subscribers recheck: they received few of the earlier ones.
-    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn set_whole(&self, is_whole: impl Fn(&str) -> bool) {
         let mut became_whole = Vec::new();
         for (name, route) in &mut self.state().routes {
@@ -245,7 +233,6 @@ impl<N: Default> HintHub<N> {
     }
 
     /// Returns whether only a few hints of an election are received, and its subscribers want all.
-    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn lacks_hints(&self, name: &str) -> bool {
         let state = self.state();
         let lacks = |route: &Route<N>| route.want_all > 0 && !route.is_whole;
@@ -253,7 +240,6 @@ impl<N: Default> HintHub<N> {
     }
 
     /// Waits until that is no longer so. Cancel safe.
-    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub async fn whole(&self, name: &str) {
         loop {
             let mut changed = std::pin::pin!(self.whole.notified());
@@ -267,20 +253,17 @@ impl<N: Default> HintHub<N> {
 
     /// Waits until the set of elections with subscribers has changed, or while hints are sampled,
     /// that of elections whose hints are all wanted. For the listener only. Cancel safe.
-    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub async fn interest_changed(&self) {
         self.elections.notified().await;
     }
 
     /// Returns the coverage.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub fn coverage(&self) -> Coverage {
         self.state().coverage
     }
 
     /// Applies `access` to the note on `name`, then sends a hint to its subscribers; `None` if
     /// there are none. `access` must not block.
-    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
     pub fn send<T>(&self, name: &str, hint: &Hint, access: impl FnOnce(&mut N) -> T) -> Option<T> {
         let (sinks, result) = {
             let mut state = self.state();
@@ -292,7 +275,6 @@ impl<N: Default> HintHub<N> {
     }
 
     /// Sends a hint to all subscribers.
-    #[cfg_attr(not(any(feature = "kubernetes", feature = "sqlite")), allow(dead_code))]
     pub fn send_all(&self, hint: &Hint) {
         let all: Vec<Sinks> = self.state().routes.values().map(|r| r.sinks.clone()).collect();
         all.iter().for_each(|sinks| sinks.send(hint));
@@ -309,7 +291,6 @@ impl<N: Default> HintHub<N> {
     /// Like [`announce`](Self::announce), for a listener of some elections: the coverage of the
     /// others is `None`. The covered elections recheck: earlier changes had no hints, unless they
     /// received all until now.
-    #[cfg_attr(not(feature = "nats"), allow(dead_code))]
     pub fn announce_of(&self, coverage: Coverage, covered: Interest) {
         let misses = self.coverage() < Coverage::Full || coverage != Coverage::Sampled;
         for (sinks, coverage) in self.set_coverage(coverage, covered) {

@@ -1,10 +1,9 @@
 //! Roll calls: who takes part in an election.
 
-#[cfg(any(feature = "nats", feature = "postgres"))]
+#[allow(dead_code, reason = "not every lock calls the roll")]
 mod answers;
-#[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
+#[allow(dead_code, reason = "not every lock calls the roll")]
 mod json;
-#[cfg(feature = "_json")]
 pub(super) mod numbers;
 
 use std::collections::HashMap;
@@ -21,18 +20,17 @@ pub(crate) const MAX_ANSWERS: usize = 100_000;
 ///
 /// It names no address: whoever may call could have candidates write there with their own
 /// permissions. Each lock derives from the id where the answers to a call go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RollCall {
     /// Distinguishes the answers to this call.
-    #[cfg_attr(feature = "_json", serde(with = "numbers::call_id_text"))]
+    #[serde(with = "numbers::call_id_text")]
     pub id: CallId,
     /// For how long answers are awaited. Each candidate picks its own moment in it, so that a large
     /// fleet does not answer at once.
-    #[cfg_attr(feature = "_json", serde(rename = "within_ms", with = "numbers::within_millis"))]
+    #[serde(rename = "within_ms", with = "numbers::within_millis")]
     pub within: Duration,
     /// What the candidates are to do.
-    #[cfg_attr(feature = "_json", serde(default, deserialize_with = "numbers::bounded_request"))]
+    #[serde(default, deserialize_with = "numbers::bounded_request")]
     pub request: CandidateRequest,
 }
 
@@ -60,9 +58,8 @@ impl RollCall {
 /// What the candidates of an election are requested to do.
 ///
 /// None of it weakens the promise: a request leads to an ordinary end of a term at most.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CandidateRequest {
     /// State who they are. Each answers.
@@ -76,7 +73,7 @@ pub enum CandidateRequest {
     /// Hand over to a candidate that is to be preferred to the present leader. The leader answers.
     Prefer {
         /// The candidate that asks.
-        #[cfg_attr(feature = "_json", serde(with = "numbers::nonce_text"))]
+        #[serde(with = "numbers::nonce_text")]
         by: Nonce,
         /// Its priority.
         priority: u8,
@@ -115,7 +112,6 @@ impl CandidateRequest {
     }
 
     /// Restricts what anybody may have sent to what a candidate may send.
-    #[cfg(feature = "_json")]
     fn bounded(self) -> Self {
         match self {
             Self::Succeed(to) => Self::Succeed(to.bounded()),
@@ -132,9 +128,8 @@ impl CandidateRequest {
 
 /// To which candidate a leader hands over. Among several the one with the highest priority leads
 /// next.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Successor {
     /// To any one that is ready.
@@ -145,7 +140,7 @@ pub enum Successor {
     /// To one at this [site](crate::ElectionBuilder::site).
     Site(Arc<str>),
     /// To this one.
-    #[cfg_attr(feature = "_json", serde(with = "numbers::nonce_text"))]
+    #[serde(with = "numbers::nonce_text")]
     Candidate(Nonce),
 }
 
@@ -169,7 +164,6 @@ impl Successor {
         }
     }
 
-    #[cfg(feature = "_json")]
     fn bounded(self) -> Self {
         use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};
         match self {
@@ -191,9 +185,20 @@ impl From<&str> for Successor {
 }
 
 /// How ready a candidate is to lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Standing {
     /// It leads when its turn comes.
@@ -218,8 +223,7 @@ impl Standing {
 }
 
 /// A time in which only an operator, a stop or a crash moves the leadership.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Pause {
     /// When it ends, by the wall clock, in milliseconds since the Unix epoch: a time that is past
     /// ends an earlier pause.
@@ -247,9 +251,8 @@ impl Pause {
 }
 
 /// What a leader answers to a request to hand over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HandoverAnswer {
     /// It hands over to the candidate of this identity.
@@ -260,14 +263,13 @@ pub enum HandoverAnswer {
 
 /// What a candidate states of itself in a roll call. Nothing of it is evidence: anybody who may
 /// answer may state anything.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct CandidateInfo {
     /// What people read.
     pub identity: Arc<str>,
     /// Distinguishes candidates of one identity.
-    #[cfg_attr(feature = "_json", serde(with = "numbers::nonce_text"))]
+    #[serde(with = "numbers::nonce_text")]
     pub nonce: Nonce,
     /// What it is doing.
     pub role: Role,
@@ -280,28 +282,27 @@ pub struct CandidateInfo {
     /// The identity of the leader that it sees, if it sees one.
     pub leader: Option<Arc<str>>,
     /// The token of that leader.
-    #[cfg_attr(feature = "_json", serde(default, with = "numbers::token_number"))]
+    #[serde(default, with = "numbers::token_number")]
     pub token: Option<Token>,
     /// See [`ElectionBuilder::site`](crate::ElectionBuilder::site).
-    #[cfg_attr(feature = "_json", serde(default))]
+    #[serde(default)]
     pub site: Option<Arc<str>>,
     /// How ready it is to lead.
-    #[cfg_attr(feature = "_json", serde(default))]
+    #[serde(default)]
     pub standing: Standing,
     /// What it answers as the leader to a request to hand over.
-    #[cfg_attr(feature = "_json", serde(default))]
+    #[serde(default)]
     pub handover: Option<HandoverAnswer>,
     /// How much of the set it leads, if the election is a shard of one.
-    #[cfg_attr(feature = "_json", serde(default))]
+    #[serde(default)]
     pub load: Option<MemberLoad>,
     /// What is left of its cool-down, if it holds the entry and does not lead yet.
-    #[cfg_attr(feature = "_json", serde(default, skip_serializing_if = "Option::is_none"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cool_down: Option<CoolDownLeft>,
 }
 
 /// What is left of the cool-down of a candidate that holds the entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct CoolDownLeft {
     /// How long it will last, in milliseconds, unless a step-down notice ends it.
@@ -345,9 +346,10 @@ pub(crate) fn distinct(answers: impl IntoIterator<Item = CandidateInfo>) -> Vec<
 }
 
 /// What a candidate is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "_json", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "_json", serde(rename_all = "snake_case"))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Role {
     /// It leads.
