@@ -62,8 +62,8 @@ impl Driver {
     }
 }
 
-/// How many messages may wait beside an answer to this: calls of observers leave room for moves, and
-/// searches for a successor leave room for what a leader is asked.
+/// How many messages may wait beside an answer to this: calls of observers leave room for moves,
+/// and searches for a successor leave room for what a leader is asked.
 fn room_for(request: &CandidateRequest) -> usize {
     match request {
         CandidateRequest::Identify => MAX_PENDING / 3,

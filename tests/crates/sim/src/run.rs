@@ -53,9 +53,9 @@ fn ready_within(scenario: &Scenario) -> Duration {
     scenario.bucket_ttl * 4 + Duration::from_secs(10)
 }
 
-/// How long after that preferences are settled: who asks in vain waits twice as long each time, from
-/// half of that to one and a half times as long. All waits of a storm were halves at best, so that
-/// the one at its end is at most three storms.
+/// How long after that preferences are settled: who asks in vain waits twice as long each time,
+/// from half of that to one and a half times as long. All waits of a storm were halves at best, so
+/// that the one at its end is at most three storms.
 fn settled_within(scenario: &Scenario) -> Duration {
     scenario.bucket_ttl * 4 + STORM * 3
 }
