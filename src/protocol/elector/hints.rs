@@ -80,7 +80,10 @@ impl Elector {
             standby.on_stored(&mut self.cx, now, record, previous);
         } else {
             let source = Source { from_hint: true, on_standby: false };
-            if self.cx.record(now, record, previous, source) && !mine {
+            let held = self.cx.record(now, record, previous, source);
+            // Not while work stops: the notice may be of an earlier term.
+            let stopped = matches!(&self.phase, Phase::SteppingDown(s) if s.next_wake().is_some());
+            if held && !mine && stopped {
                 self.cx.repeat_notice(now);
             }
         }

@@ -158,8 +158,8 @@ pub(super) const OF_MOVES: &[Mutation] = &[
         name: "a leader that steps down does not repeat its notice",
         edits: &[edit(
             "src/protocol/elector/hints.rs",
-            "if self.cx.record(now, record, previous, source) && !mine {",
-            "if self.cx.record(now, record, previous, source) && false {",
+            "if held && !mine && stopped {",
+            "if held && !mine && false {",
         )],
         noticed_by: &[Scenarios],
     },
