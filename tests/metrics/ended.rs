@@ -40,6 +40,8 @@ async fn a_candidate_that_has_stopped_shows_nothing_to_alert_on() {
     standby.stand_aside(true);
     until(&mut changes, |change| matches!(change, Change::Standing(_))).await;
     standby.pause(LONG).await.expect("a roll call");
+    let mut status = standby.watch();
+    while status.next().await.expect("it takes part").paused_until_unix_ms.is_none() {}
     lock.set_reachable(false);
     until(&mut changes, |change| matches!(change, Change::LockFailing(_))).await;
     standby.stop().await;

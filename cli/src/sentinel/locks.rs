@@ -48,7 +48,8 @@ impl SentinelLocks {
         cell.get_or_try_init(open).await.cloned()
     }
 
-    /// Checks that the entry of a term can be released. Returns whether there is one, or the problem.
+    /// Checks that the entry of a term can be released. Returns whether there is one, or the
+    /// problem.
     pub async fn check_term(&self, election: &str, term: RegisteredTerm) -> Result<bool, String> {
         let locks = self.of(election).await.map_err(|why| why.to_string())?;
         let found = join_all(locks.iter().map(|lock| check_registered(&**lock, election, term)));
