@@ -26,6 +26,8 @@ pub struct RegisteredTerm {
     pub nonce: Nonce,
     /// The term.
     pub token: Token,
+    /// The number of the write that began it.
+    pub create: u64,
 }
 
 impl RegisteredTerm {
@@ -33,9 +35,10 @@ impl RegisteredTerm {
     pub fn holds(&self, record: &Record) -> bool {
         let Content::Held(entry) = &record.content else { return false };
         entry.mark.as_ref().is_some_and(|mark| {
-            // The write that creates the entry has no token yet: its revision is the token.
-            let token = mark.token.unwrap_or(record.revision.into());
-            mark.write.nonce == self.nonce && token == self.token
+            // The write that begins the term has no token yet. Its revision is the token, but on
+            // Kubernetes one that reads the entry anew finds the revision of a later roll call.
+            let of_term = mark.token.map_or(mark.write.number == self.create, |t| t == self.token);
+            mark.write.nonce == self.nonce && of_term
         })
     }
 }

@@ -45,8 +45,8 @@ const STATES_WITHIN: Duration = Duration::from_secs(1);
 
 impl Holding {
     pub fn new(cx: &mut Context, now: Instant, stored: StoredCreate) -> Self {
-        let StoredCreate { created, sent, wait } = stored;
-        cx.requests.settle_all();
+        let StoredCreate { created, number, sent, wait } = stored;
+        cx.requests.begin_term(number);
         // Each further renewal is due an interval after the one before: the elections that a
         // process acquires at one moment would be renewed at one moment for ever. Not at once:
         // some object stores refuse a second write to an object within a second.

@@ -67,6 +67,8 @@ pub(super) struct Requests {
     unsettled: VecDeque<UnsettledWrite>,
     last_request: u64,
     last_write: u64,
+    /// The write that began the last term.
+    create: u64,
 }
 
 impl Requests {
@@ -177,6 +179,17 @@ impl Requests {
         }
     }
 
+    /// The write `number` began a term.
+    pub fn begin_term(&mut self, number: u64) {
+        self.settle_all();
+        self.create = number;
+    }
+
+    /// The number of the write that began the last term.
+    pub fn create(&self) -> u64 {
+        self.create
+    }
+
     /// The outcomes of all writes are known, or matter no more.
     pub fn settle_all(&mut self) {
         self.unsettled = VecDeque::new(); // takes no memory between two renewals
@@ -196,6 +209,7 @@ impl Requests {
             unsettled,
             last_request: _, // greater than all
             last_write: _,   // greater than all
+            create: _,       // of the token's write
         } = self;
         writer.each(in_flight, |writer, request| {
             let InFlightRequest { id: _, sent, kind, over: _, seen_leases_end: _, times_out_at } =

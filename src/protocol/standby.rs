@@ -277,7 +277,7 @@ impl Standby {
             let (seen_before, sent) = (request.seen_leases_end, request.sent);
             let capabilities = &cx.capabilities;
             let wait = cx.evidence.wait_of_stored(wait, heard_meanwhile, seen_before, capabilities);
-            return Next::Hold(StoredCreate { created: *created, sent, wait });
+            return Next::Hold(StoredCreate { created: *created, number, sent, wait });
         }
         if cx.stopping {
             return Next::StopStandby;

@@ -23,6 +23,8 @@ pub(super) enum Next {
 /// A create of this candidate that the lock has stored.
 pub(super) struct StoredCreate {
     pub created: Revision,
+    /// The number of the write.
+    pub number: u64,
     pub sent: Instant,
     pub wait: CoolDownWait,
 }

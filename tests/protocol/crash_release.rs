@@ -16,7 +16,7 @@ use super::harness::{Harness, LEASE, ME, OTHER, of_other};
 const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(5);
 /// The term that is released.
-const TERM: RegisteredTerm = RegisteredTerm { nonce: ME, token: Token(1) };
+const TERM: RegisteredTerm = RegisteredTerm { nonce: ME, token: Token(1), create: 1 };
 
 /// A sentinel and a server, after the death of the leader.
 struct Sentinel {
@@ -152,10 +152,17 @@ fn the_entry_is_released_at_the_revision_that_was_read() {
 }
 
 #[test]
-fn the_token_of_a_create_is_its_revision() {
+fn a_create_is_known_by_its_number() {
     let mut sentinel = Sentinel::over(entry(ME, 1, None));
     sentinel.reads();
     sentinel.releases(1);
+    assert_eq!(sentinel.outcome(), CrashOutcome::Released);
+
+    // On Kubernetes a roll call moves the revision of the object.
+    let mut sentinel = Sentinel::over(entry(ME, 1, None));
+    sentinel.server.store(Time::ZERO, entry(ME, 1, None), LEASE);
+    sentinel.reads();
+    sentinel.releases(2);
     assert_eq!(sentinel.outcome(), CrashOutcome::Released);
 
     // A create of the same process that landed late, or after a loss of the term that is known.

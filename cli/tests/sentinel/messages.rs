@@ -112,7 +112,9 @@ async fn others_are_served_beside_malformed_connections() {
         let mut client = Client::connect(listening.address()).await;
         client.hello(our_start()).await;
         client.send(junk).await;
-        client.send(b"{\"began\":{\"election\":\"a\",\"nonce\":\"-\",\"token\":1}}\n").await;
+        client
+            .send(b"{\"began\":{\"election\":\"a\",\"nonce\":\"-\",\"token\":1,\"create\":1}}\n")
+            .await;
     }
     assert_eq!(status(listening.address()).await.2, None);
     first.signal(Signal::KILL);
@@ -185,7 +187,7 @@ async fn entry_that_is_not_found_is_reported_to_the_process() {
     client.hello(our_start()).await;
     for election in ["my_app", "unknown"] {
         let began = format!(
-            "{{\"began\":{{\"election\":\"{election}\",\"nonce\":\"0000000000000001\",\"token\":1}}}}\n"
+            "{{\"began\":{{\"election\":\"{election}\",\"nonce\":\"0000000000000001\",\"token\":1,\"create\":1}}}}\n"
         );
         client.send(began.as_bytes()).await;
         let reply: SentinelReply =

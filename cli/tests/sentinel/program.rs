@@ -47,6 +47,7 @@ async fn worker_of_other_tests() {
         election: format!("of-{started}").into(),
         nonce: format!("{:016x}", std::process::id()),
         token: 1,
+        create: 1,
     };
     stream.write_all(&[encode(&hello), encode(&began)].concat()).await.expect("it reads");
     let reply: SentinelReply = read_message(&mut stream, &mut Vec::new()).await.expect("a reply");

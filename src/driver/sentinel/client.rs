@@ -17,7 +17,7 @@ use super::start_time::start_time;
 use super::wire::{
     HEARTBEAT, MAX_LINE, SentinelMessage, SentinelReply, VERSION, encode, read_message,
 };
-use crate::lock::{Nonce, Token};
+use crate::lock::Nonce;
 use crate::protocol::RegisteredTerm;
 use crate::telemetry;
 use crate::util::retry::RetrySchedule;
@@ -35,7 +35,7 @@ type Key = (Arc<str>, u64);
 /// A handle on the task that holds the connection. The task ends with the last handle.
 pub(super) struct Client {
     pub address: PathBuf,
-    changes: mpsc::UnboundedSender<(Key, Option<Token>)>,
+    changes: mpsc::UnboundedSender<(Key, Option<RegisteredTerm>)>,
 }
 
 /// The clients of this process.
@@ -58,16 +58,16 @@ impl Client {
     }
 
     /// Registers the term of a candidate, or removes it. Returns `false` if the task is gone.
-    pub fn set(&self, election: &Arc<str>, nonce: Nonce, token: Option<Token>) -> bool {
-        self.changes.send(((Arc::clone(election), nonce.0), token)).is_ok()
+    pub fn set(&self, election: &Arc<str>, nonce: Nonce, term: Option<RegisteredTerm>) -> bool {
+        self.changes.send(((Arc::clone(election), nonce.0), term)).is_ok()
     }
 }
 
 /// Holds the connection, and registers what is to be registered.
 struct Task {
     address: PathBuf,
-    changes: mpsc::UnboundedReceiver<(Key, Option<Token>)>,
-    terms: BTreeMap<Key, Token>,
+    changes: mpsc::UnboundedReceiver<(Key, Option<RegisteredTerm>)>,
+    terms: BTreeMap<Key, RegisteredTerm>,
     /// What the sentinel does not know yet.
     unsent: BTreeSet<Key>,
     /// Whether the last attempt failed.
@@ -78,7 +78,10 @@ struct Task {
 struct Closed;
 
 impl Task {
-    fn new(address: PathBuf, changes: mpsc::UnboundedReceiver<(Key, Option<Token>)>) -> Self {
+    fn new(
+        address: PathBuf,
+        changes: mpsc::UnboundedReceiver<(Key, Option<RegisteredTerm>)>,
+    ) -> Self {
         let (terms, unsent) = (BTreeMap::new(), BTreeSet::new());
         Self { address, changes, terms, unsent, failing: false }
     }
@@ -111,12 +114,12 @@ impl Task {
 
     /// Takes the next change. Cancel safe.
     async fn change(&mut self) -> Result<(), Closed> {
-        let (key, token) = self.changes.recv().await.ok_or(Closed)?;
-        let before = match token {
-            Some(token) => self.terms.insert(key.clone(), token),
+        let (key, term) = self.changes.recv().await.ok_or(Closed)?;
+        let before = match term {
+            Some(term) => self.terms.insert(key.clone(), term),
             None => self.terms.remove(&key),
         };
-        if before != token {
+        if before != term {
             self.unsent.insert(key);
         }
         Ok(())
@@ -156,7 +159,7 @@ impl Task {
 
     fn message(&self, key: Key) -> SentinelMessage {
         let nonce = Nonce(key.1);
-        let term = self.terms.get(&key).map(|token| RegisteredTerm { nonce, token: *token });
+        let term = self.terms.get(&key).copied();
         SentinelMessage::of(key.0, nonce, term)
     }
 

@@ -57,11 +57,11 @@ impl Registrations {
         match &mut self.to {
             Registrar::Sink(sink) => sink(SentinelMessage::of(Arc::clone(election), nonce, term)),
             Registrar::Client(client) => {
-                if !client.set(election, nonce, term.map(|term| term.token)) {
+                if !client.set(election, nonce, term) {
                     // Its runtime is gone: the terms of this election are registered again.
                     *client = Client::shared(&client.address, &Handle::current());
                     for term in self.registered.iter().flatten() {
-                        client.set(election, term.nonce, Some(term.token));
+                        client.set(election, term.nonce, Some(*term));
                     }
                 }
             }

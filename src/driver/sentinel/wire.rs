@@ -38,6 +38,8 @@ pub enum SentinelMessage {
         nonce: String,
         /// The term.
         token: u64,
+        /// The number of the write that began it.
+        create: u64,
     },
     /// The term is over, and its entry is released or left.
     Ended {
@@ -88,7 +90,9 @@ impl SentinelMessage {
     pub(super) fn of(election: Arc<str>, nonce: Nonce, term: Option<RegisteredTerm>) -> Self {
         let nonce = nonce.to_string();
         match term {
-            Some(term) => Self::Began { election, nonce, token: term.token.0 },
+            Some(RegisteredTerm { token, create, .. }) => {
+                Self::Began { election, nonce, token: token.0, create }
+            }
             None => Self::Ended { election, nonce },
         }
     }
@@ -104,8 +108,9 @@ impl SentinelMessage {
     /// The term that began.
     pub fn term(&self) -> Option<RegisteredTerm> {
         match self {
-            Self::Began { token, .. } => {
-                Some(RegisteredTerm { nonce: self.nonce()?, token: Token(*token) })
+            Self::Began { token, create, .. } => {
+                let (nonce, token, create) = (self.nonce()?, Token(*token), *create);
+                Some(RegisteredTerm { nonce, token, create })
             }
             _ => None,
         }

@@ -192,7 +192,8 @@ impl Elector {
             Phase::SteppingDown(stepping_down) => stepping_down.releasable(),
             _ => None,
         };
-        Some(RegisteredTerm { nonce: self.cx.settings.nonce, token: token? })
+        let create = self.cx.requests.create();
+        Some(RegisteredTerm { nonce: self.cx.settings.nonce, token: token?, create })
     }
 
     /// The settings it runs with.

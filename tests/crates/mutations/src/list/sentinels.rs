@@ -8,19 +8,15 @@ const CRASH_RELEASE: &str = "src/protocol/crash_release.rs";
 pub(super) const OF_SENTINELS: &[Mutation] = &[
     Mutation {
         name: "a sentinel does not compare the candidate of an entry",
-        edits: &[edit(
-            CRASH_RELEASE,
-            "mark.write.nonce == self.nonce && token == self.token",
-            "token == self.token",
-        )],
+        edits: &[edit(CRASH_RELEASE, "mark.write.nonce == self.nonce && of_term", "of_term")],
         noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a sentinel does not compare the term of an entry",
         edits: &[edit(
             CRASH_RELEASE,
-            "mark.write.nonce == self.nonce && token == self.token",
-            "mark.write.nonce == self.nonce && token.0 < u64::MAX",
+            "mark.write.nonce == self.nonce && of_term",
+            "mark.write.nonce == self.nonce && (of_term || self.token.0 < u64::MAX)",
         )],
         noticed_by: &[Scenarios],
     },
@@ -28,8 +24,8 @@ pub(super) const OF_SENTINELS: &[Mutation] = &[
         name: "a sentinel takes every create of the process for the start of the term",
         edits: &[edit(
             CRASH_RELEASE,
-            "mark.token.unwrap_or(record.revision.into())",
-            "mark.token.unwrap_or(self.token)",
+            "map_or(mark.write.number == self.create,",
+            "map_or(self.create > 0,",
         )],
         noticed_by: &[Scenarios],
     },
