@@ -65,6 +65,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[macro_use]
+mod util;
+
 mod backends;
 mod builder;
 mod driver;
@@ -79,7 +82,6 @@ pub mod protocol;
 mod set;
 mod telemetry;
 mod time;
-mod util;
 
 #[cfg(feature = "kubernetes")]
 pub use backends::kubernetes;

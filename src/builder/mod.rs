@@ -5,7 +5,6 @@ mod checks;
 mod error;
 mod moves;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -373,13 +372,7 @@ impl ElectionBuilder {
     }
 }
 
-impl fmt::Debug for ElectionBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ElectionBuilder")
-            .field("name", &self.name)
-            .field("lock", &self.lock)
-            .field("identity", &self.identity)
-            .field("timing", &self.timing)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    ElectionBuilder, self, name: self.name, lock: self.lock, identity: self.identity,
+    timing: self.timing
+);

@@ -114,11 +114,4 @@ pub(crate) fn record(health: &mut Health, result: Result<(), Arc<str>>) {
     }
 }
 
-impl fmt::Debug for HealthCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HealthCheck")
-            .field("interval", &self.interval)
-            .field("failures", &self.failures)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(HealthCheck, self, interval: self.interval, failures: self.failures);

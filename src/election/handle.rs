@@ -1,6 +1,5 @@
 //! The handle on a candidate.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -349,15 +348,7 @@ impl Election {
     }
 }
 
-impl fmt::Debug for Election {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Election")
-            .field("name", &self.name())
-            .field("identity", &self.identity())
-            .field("state", &self.state())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Election, self, name: self.name(), identity: self.identity(), state: self.state());
 
 /// The candidate has been stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -1,6 +1,5 @@
 //! The guard that a leader holds.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -224,14 +223,7 @@ impl Leadership {
     }
 }
 
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership")
-            .field("token", &self.term.token)
-            .field("deadline", &self.term.deadline())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Leadership, self, token: self.term.token, deadline: self.term.deadline());
 
 impl Drop for Leadership {
     fn drop(&mut self) {

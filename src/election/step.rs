@@ -1,6 +1,5 @@
 //! Permission for one step of work that checks for leadership.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,14 +40,7 @@ impl Step {
     }
 }
 
-impl fmt::Debug for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step")
-            .field("token", &self.token())
-            .field("deadline", &self.deadline())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Step, self, token: self.token(), deadline: self.deadline());
 
 impl Drop for Step {
     fn drop(&mut self) {

@@ -1,6 +1,5 @@
 //! The status of an election, level-triggered: a slow reader gets the newest one.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::shared::{self, Shared};
@@ -126,8 +125,4 @@ fn snapshot(shared: &Shared, status: &shared::Status) -> Status {
     }
 }
 
-impl fmt::Debug for StatusWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StatusWatch").field("current", &self.current()).finish_non_exhaustive()
-    }
-}
+partial_debug!(StatusWatch, self, current: self.current());

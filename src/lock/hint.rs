@@ -1,7 +1,6 @@
 //! Hints: changes that a lock reports by itself.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,11 +70,7 @@ impl HintSink {
     }
 }
 
-impl fmt::Debug for HintSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HintSink")
-    }
-}
+partial_debug!(HintSink, self);
 
 /// Keeps hints coming; dropping it ends them.
 #[must_use = "dropping a subscription ends its hints"]
@@ -126,8 +121,4 @@ impl Subscription {
     }
 }
 
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subscription")
-    }
-}
+partial_debug!(Subscription, self);

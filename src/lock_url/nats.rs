@@ -167,12 +167,8 @@ fn queue_groups(parts: &mut Parts) -> Result<u8, LockUrlError> {
     groups.ok_or_else(|| parts.malformed(&rule()))
 }
 
-/// Hides addresses, which may contain passwords.
-impl std::fmt::Debug for NatsBucket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NatsBucket").field("bucket", &self.bucket).finish_non_exhaustive()
-    }
-}
+// Hides addresses, which may contain passwords.
+partial_debug!(NatsBucket, self, bucket: self.bucket);
 
 /// Hides addresses, which may contain passwords.
 impl std::fmt::Debug for NatsTarget {

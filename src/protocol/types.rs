@@ -89,21 +89,11 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("identity", &self.identity)
-            .field("nonce", &self.nonce)
-            .field("timing", &self.timing)
-            .field("cool_down", &self.cool_down)
-            .field("takeover_delay", &self.takeover_delay)
-            .field("priority", &self.priority)
-            .field("with_choria", &self.with_choria)
-            .field("eligible", &self.eligible)
-            .field("seed", &self.seed)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    Settings, self, identity: self.identity, nonce: self.nonce, timing: self.timing,
+    cool_down: self.cool_down, takeover_delay: self.takeover_delay, priority: self.priority,
+    with_choria: self.with_choria, eligible: self.eligible, seed: self.seed
+);
 
 /// When a candidate acquires a vacant entry, compared with the other members of its set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,6 +1,5 @@
 //! Describing a member of a set, and starting it.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -375,13 +374,7 @@ impl SetBuilder {
     }
 }
 
-impl fmt::Debug for SetBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetBuilder")
-            .field("name", &self.name)
-            .field("shards", &self.shards)
-            .field("lock", &self.lock)
-            .field("identity", &self.identity)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    SetBuilder, self, name: self.name, shards: self.shards, lock: self.lock,
+    identity: self.identity
+);

@@ -1,6 +1,5 @@
 //! The handle on a member of a set.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,15 +146,9 @@ impl Set {
     }
 }
 
-impl fmt::Debug for Set {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Set")
-            .field("name", &self.name())
-            .field("identity", &self.identity())
-            .field("shards", &self.shards().len())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    Set, self, name: self.name(), identity: self.identity(), shards: self.shards().len()
+);
 
 pub(super) fn changes_of(shared: &SetShared) -> Changes<ShardChange> {
     Changes::new(stream::unfold(shared.subscribe(), |mut changes| async move {

@@ -1,6 +1,5 @@
 //! Streams of changes.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -28,8 +27,4 @@ impl<C> Stream for Changes<C> {
     }
 }
 
-impl<C> fmt::Debug for Changes<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Changes")
-    }
-}
+partial_debug!(Changes<C>, self);

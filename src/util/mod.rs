@@ -1,5 +1,18 @@
 //! Helpers that know nothing of elections: text, retry schedules, streams of changes, values per
-//! name.
+//! name, `Debug` of a part.
+
+/// `Debug` of a type some parts of which say nothing, or are secret: those that do, and `..`.
+macro_rules! partial_debug {
+    ($type:ident $(<$of:ident $(: $bound:path)?>)?, $self:ident $(, $part:ident: $value:expr)*) => {
+        impl $(<$of $(: $bound)?>)? std::fmt::Debug for $type $(<$of>)? {
+            fn fmt(&$self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut shown = f.debug_struct(stringify!($type));
+                $(shown.field(stringify!($part), &$value);)*
+                shown.finish_non_exhaustive()
+            }
+        }
+    };
+}
 
 pub(crate) mod changes;
 #[cfg(feature = "_history")]

@@ -1,6 +1,5 @@
 //! A value whose changes tasks can wait for.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -132,11 +131,7 @@ impl<T> Reader<T> {
     }
 }
 
-impl<T> fmt::Debug for Watched<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watched")
-    }
-}
+partial_debug!(Watched<T>, self);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@ pub(crate) mod guard;
 mod sinks;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -109,11 +108,7 @@ impl<N> Default for HintHub<N> {
     }
 }
 
-impl<N> fmt::Debug for HintHub<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HintHub")
-    }
-}
+partial_debug!(HintHub<N>, self);
 
 /// Owned by the listener's task. If the task ends while there are subscribers, as with its runtime,
 /// the drop starts another task on the runtime of a subscriber.

@@ -363,14 +363,7 @@ impl Objects {
     }
 }
 
-impl fmt::Debug for Objects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects")
-            .field("kind", &self.kind)
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Objects, self, kind: self.kind, namespace: self.namespace);
 
 fn bytes(object: &Value) -> Vec<u8> {
     serde_json::to_vec(object).unwrap_or_default() // its keys are strings

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::error::Error;
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -186,11 +185,7 @@ impl Cluster {
     }
 }
 
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("namespace", &self.namespace).finish_non_exhaustive()
-    }
-}
+partial_debug!(Cluster, self, namespace: self.namespace);
 
 fn options(context: Option<&str>) -> KubeConfigOptions {
     KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
@@ -224,7 +219,8 @@ fn without_password(error: kube::Error) -> Box<dyn Error + Send + Sync> {
 }
 
 /// The reason why a [`Cluster`] cannot be created.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct ClusterError {
     message: String,
     source: Box<dyn Error + Send + Sync>,
@@ -233,18 +229,6 @@ pub struct ClusterError {
 impl ClusterError {
     fn new(message: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { message: message.into(), source: source.into() }
-    }
-}
-
-impl fmt::Display for ClusterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for ClusterError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
     }
 }
 

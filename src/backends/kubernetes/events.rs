@@ -1,6 +1,5 @@
 //! Events on the object of an election, as client-go writes them.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -115,8 +114,4 @@ async fn send(client: kube::Client, request: http::Request<Vec<u8>>) {
     }
 }
 
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recorder")
-    }
-}
+partial_debug!(Recorder, self);

@@ -1,9 +1,9 @@
 //! Problems in the object of an election.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
+use thiserror::Error;
 
 use super::codec;
 use super::record::{self, ElectionRecord, RecordLocation, resource_version};
@@ -28,52 +28,79 @@ const KNOWN: [&str; 7] = [
 const SHORT: Duration = Duration::from_secs(5);
 
 /// A finding in the object of an election. Its `Display` is one line that states what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Finding {
     /// The object does not exist yet: the first candidate creates it, and waits out a lease.
+    #[error(
+        "it does not exist yet: create it with `incumbent election create`; otherwise the first candidate creates it, and may wait out a lease before it leads"
+    )]
     Absent,
     /// The object exists, and carries no record yet.
+    #[error("it carries no record yet")]
     NoRecord,
     /// The object carries a record that cannot be read, and candidates write over it.
+    #[error(
+        "its record cannot be read, and candidates write over it: find out what else uses the object"
+    )]
     Unreadable,
     /// `spec.strategy` is set: the API server chooses the holder.
+    #[error(
+        "it has spec.strategy {strategy}, so the API server chooses its holder (coordinated leader election): use another object, or remove spec.strategy"
+    )]
     Coordinated {
         /// The value of the field.
         strategy: String,
     },
     /// The object is being deleted, and its finalizers delay the deletion.
+    #[error(
+        "it is being deleted, and its finalizers delay that: remove them, or use another object"
+    )]
     BeingDeleted,
     /// Another object owns it, and it will be deleted with its owner.
+    #[error(
+        "it is owned by the {by}, and is deleted with it, after which the next leader waits out a lease: remove the owner reference"
+    )]
     Owned {
         /// As in `Deployment my-app`.
         by: String,
     },
     /// The object is the lock of a leader for life.
+    #[error(
+        "it is the lock of a leader for life: use another object, or inspect it with --kind for-life"
+    )]
     ForLife,
     /// The resourceVersion is not a number, so there are no tokens.
+    #[error("its resourceVersion is not a number, so there are no tokens: use another cluster")]
     NoToken,
     /// The record has fields that this version does not know. They are preserved on a Lease.
+    #[error("its record has fields that this version does not know: {}; find out what else writes it", .names.join(", "))]
     UnknownFields {
         /// The names of the fields.
         names: Vec<String>,
     },
     /// The holder is not a candidate of this library.
+    #[error(
+        "{identity} holds it, which is not a candidate of this library: its terms have no token here"
+    )]
     ForeignHolder {
         /// The identity of the holder.
         identity: String,
     },
     /// The record does not state how long others must wait for the holder.
+    #[error("its record does not state how long to wait for the holder, so others wait {} s: have the holder write leaseDurationSeconds", .assumed.as_secs())]
     NoDuration {
         /// How long they wait.
         assumed: Duration,
     },
     /// The holder's lease leaves little time for an API server that is slow or restarts.
+    #[error("its holder's lease of {} s leaves little time for an API server that restarts: make it longer", .lease.as_secs())]
     ShortLease {
         /// The duration of the lease.
         lease: Duration,
     },
     /// The holder's lease differs from the lease of this lock.
+    #[error("its holder's lease is {} s, and that of this lock is {} s: configure the same lease for all candidates", .theirs.as_secs(), .ours.as_secs())]
     OtherLease {
         /// The holder's lease.
         theirs: Duration,
@@ -82,6 +109,7 @@ pub enum Finding {
     },
     /// By the time in the record and the local clock, the holder has not renewed for longer than
     /// its lease.
+    #[error("by its time and the local clock, its holder renewed {} ago, which is longer than its lease: the holder is gone and there is no other candidate, or a clock is wrong", roughly(*.ago))]
     Overdue {
         /// The time since its last renewal.
         ago: Duration,
@@ -97,66 +125,6 @@ impl Finding {
             }
             Self::Absent | Self::NoRecord | Self::ForeignHolder { .. } => Severity::Notice,
             _ => Severity::Warning,
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |span: &Duration| format!("{} s", span.as_secs());
-        match self {
-            Self::Absent => f.write_str(
-                "it does not exist yet: create it with `incumbent election create`; otherwise the first candidate creates it, and may wait out a lease before it leads",
-            ),
-            Self::NoRecord => f.write_str("it carries no record yet"),
-            Self::Unreadable => {
-                f.write_str("its record cannot be read, and candidates write over it: find out what else uses the object")
-            }
-            Self::Coordinated { strategy } => write!(
-                f,
-                "it has spec.strategy {strategy}, so the API server chooses its holder (coordinated leader election): use another object, or remove spec.strategy"
-            ),
-            Self::BeingDeleted => f.write_str(
-                "it is being deleted, and its finalizers delay that: remove them, or use another object",
-            ),
-            Self::Owned { by } => write!(
-                f,
-                "it is owned by the {by}, and is deleted with it, after which the next leader waits out a lease: remove the owner reference"
-            ),
-            Self::ForLife => f.write_str(
-                "it is the lock of a leader for life: use another object, or inspect it with --kind for-life",
-            ),
-            Self::NoToken => f.write_str("its resourceVersion is not a number, so there are no tokens: use another cluster"),
-            Self::UnknownFields { names } => write!(
-                f,
-                "its record has fields that this version does not know: {}; find out what else writes it",
-                names.join(", ")
-            ),
-            Self::ForeignHolder { identity } => write!(
-                f,
-                "{identity} holds it, which is not a candidate of this library: its terms have no token here"
-            ),
-            Self::NoDuration { assumed } => write!(
-                f,
-                "its record does not state how long to wait for the holder, so others wait {}: have the holder write leaseDurationSeconds",
-                seconds(assumed)
-            ),
-            Self::ShortLease { lease } => write!(
-                f,
-                "its holder's lease of {} leaves little time for an API server that restarts: make it longer",
-                seconds(lease)
-            ),
-            Self::OtherLease { theirs, ours } => write!(
-                f,
-                "its holder's lease is {}, and that of this lock is {}: configure the same lease for all candidates",
-                seconds(theirs),
-                seconds(ours)
-            ),
-            Self::Overdue { ago } => write!(
-                f,
-                "by its time and the local clock, its holder renewed {} ago, which is longer than its lease: the holder is gone and there is no other candidate, or a clock is wrong",
-                roughly(*ago)
-            ),
         }
     }
 }

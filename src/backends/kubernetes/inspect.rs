@@ -197,11 +197,7 @@ impl ElectionWatch {
     }
 }
 
-impl std::fmt::Debug for ElectionWatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ElectionWatch").field("objects", &self.objects).finish_non_exhaustive()
-    }
-}
+partial_debug!(ElectionWatch, self, objects: self.objects);
 
 /// Validates an object's name: an invalid one would address another resource.
 fn check(name: &str) -> Result<(), LockError> {

@@ -1,6 +1,5 @@
 //! The lock on objects of one kind, and its configuration.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,11 +154,7 @@ impl<C: ResourceKind> Clone for ResourceLock<C> {
     }
 }
 
-impl<C: ResourceKind> fmt::Debug for ResourceLock<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResourceLock")
-            .field("kind", &self.inner.objects.kind())
-            .field("namespace", &self.inner.objects.namespace())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    ResourceLock<C: ResourceKind>, self, kind: self.inner.objects.kind(),
+    namespace: self.inner.objects.namespace()
+);

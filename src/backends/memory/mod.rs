@@ -29,7 +29,6 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -158,11 +157,7 @@ impl Default for MemoryLock {
     }
 }
 
-impl fmt::Debug for MemoryLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryLock").field("max_lease", &self.0.max_lease).finish_non_exhaustive()
-    }
-}
+partial_debug!(MemoryLock, self, max_lease: self.0.max_lease);
 
 /// Every request completes at once, so no outcome is ever unknown and no `timeout` is reached.
 #[async_trait]

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::mpsc::{Receiver, channel};
 
 use tokio::time::{advance, sleep};

@@ -1,6 +1,5 @@
 //! Requests to JetStream, and their responses.
 
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -63,7 +62,8 @@ pub(super) enum ApiFailure {
 
 /// The problem with a response that is not one of JetStream. Truncated, because serde_json's error
 /// quotes the response, however long.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct Malformed(String);
 
 impl Malformed {
@@ -78,15 +78,8 @@ impl From<serde_json::Error> for Malformed {
     }
 }
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}
-
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, thiserror::Error)]
+#[error("{} (JetStream error {err_code})", escape_line(description, MAX_QUOTE))]
 pub(super) struct ApiError {
     #[serde(default)]
     code: u64,
@@ -95,15 +88,6 @@ pub(super) struct ApiError {
     #[serde(default)]
     description: String,
 }
-
-impl fmt::Display for ApiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let description = escape_line(&self.description, MAX_QUOTE);
-        write!(f, "{description} (JetStream error {})", self.err_code)
-    }
-}
-
-impl std::error::Error for ApiError {}
 
 /// The acknowledgement of a write.
 #[derive(Debug, Deserialize)]

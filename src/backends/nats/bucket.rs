@@ -1,6 +1,5 @@
 //! The public handle of a bucket.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,11 +167,7 @@ impl Bucket {
     }
 }
 
-impl fmt::Debug for Bucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bucket").field("name", &self.0.config.name).finish_non_exhaustive()
-    }
-}
+partial_debug!(Bucket, self, name: self.0.config.name);
 
 impl NatsLock {
     /// Returns the bucket.

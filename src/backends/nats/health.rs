@@ -1,7 +1,8 @@
 //! Checks of a bucket's settings.
 
-use std::fmt;
 use std::time::Duration;
+
+use thiserror::Error;
 
 use super::api::ApiFailure;
 use super::codec;
@@ -29,31 +30,49 @@ const SAFE_CLUSTER_TTL: Duration = Duration::from_secs(25);
 const ROOMY_MESSAGE_SIZE: i64 = 1_024;
 
 /// A dangerous or missing setting of a bucket. `Display` suggests a fix.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Finding {
     /// Entries of dead leaders would never expire.
+    #[error(
+        "no TTL: the entry of a dead leader would never expire; set max_age to between 1s and 1h"
+    )]
     NoTtl,
     /// Elections cannot use the TTL.
+    #[error(
+        "a TTL of {ttl:?}: elections need {:?} to {:?}; set max_age",
+        config::MIN_TTL,
+        config::MAX_TTL
+    )]
     TtlOutOfRange {
         /// The TTL.
         ttl: Duration,
     },
     /// Mirrors serve reads, and may return old values.
+    #[error("mirrors serve reads, and may return old values; set mirror_direct to false")]
     MirrorReads,
     /// Only one server of a cluster stores the bucket: without it there is no leader.
+    #[error(
+        "one replica on a cluster: without that server there is no leader; set num_replicas to 3"
+    )]
     OneReplica,
     /// The election of a new stream leader may take longer than the TTL.
+    #[error(
+        "a TTL of {ttl:?} on a cluster: one crashed server can stop renewals for 9s; set max_age to {:?} or more",
+        SAFE_CLUSTER_TTL
+    )]
     ShortTtlOnCluster {
         /// The TTL.
         ttl: Duration,
     },
     /// The bucket stores more than the last value of a key, which shortens the life of markers.
+    #[error("{kept} values are stored per key; set max_msgs_per_subject to 1")]
     History {
         /// The number of stored values.
         kept: i64,
     },
     /// Expiry markers vanish before the maximum lease has passed.
+    #[error("markers stay {markers:?}, less than the maximum lease of {ttl:?}; set subject_delete_marker_ttl to {}s", ceil_seconds(*.ttl))]
     ShortMarkers {
         /// How long markers are kept.
         markers: Duration,
@@ -61,24 +80,40 @@ pub enum Finding {
         ttl: Duration,
     },
     /// Messages are too small for long identities.
+    #[error(
+        "messages of at most {bytes} bytes: long identities do not fit; set max_msg_size to {} or more",
+        ROOMY_MESSAGE_SIZE
+    )]
     SmallMessages {
         /// The maximum size of a message in bytes.
         bytes: i64,
     },
     /// Entries are stored in memory, and a restart loses them.
+    #[error(
+        "entries are kept in memory: a restart of the server ends every term; create the bucket with file storage"
+    )]
     InMemory,
     /// The server sends no marker when an entry expires.
+    #[error(
+        "no expiry markers: standbys wait longer after a crash; on nats-server 2.11 or later set allow_msg_ttl and subject_delete_marker_ttl"
+    )]
     NoMarkers,
     /// Entries cannot have a TTL of their own.
+    #[error(
+        "no message TTLs: every election uses the bucket's TTL; on nats-server 2.11 or later set allow_msg_ttl"
+    )]
     NoMessageTtl,
     /// The bucket does not republish changes: standbys poll, or receive only some of the changes.
+    #[error("no republish: standbys poll; set republish from $KV.BUCKET.> to incumbent.BUCKET.>")]
     NoRepublish,
     /// Entries without this library's mark: of another program, or invalid.
+    #[error("values of another kind at {}: another library's candidates take part there, or the values are invalid; find their writers, and delete values without one", .keys.join(", "))]
     ForeignValues {
         /// Some of their keys.
         keys: Vec<String>,
     },
     /// The keys could not be read.
+    #[error("the keys could not be read; grant publishing to STREAM.MSG.GET to check them")]
     Unread,
 }
 
@@ -98,45 +133,6 @@ impl Finding {
             Self::NoMarkers | Self::NoMessageTtl | Self::NoRepublish | Self::Unread => {
                 Severity::Notice
             }
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTtl => f.write_str("no TTL: the entry of a dead leader would never expire; set max_age to between 1s and 1h"),
-            Self::TtlOutOfRange { ttl } => write!(
-                f,
-                "a TTL of {ttl:?}: elections need {:?} to {:?}; set max_age",
-                config::MIN_TTL,
-                config::MAX_TTL
-            ),
-            Self::MirrorReads => f.write_str("mirrors serve reads, and may return old values; set mirror_direct to false"),
-            Self::OneReplica => f.write_str("one replica on a cluster: without that server there is no leader; set num_replicas to 3"),
-            Self::ShortTtlOnCluster { ttl } => write!(
-                f,
-                "a TTL of {ttl:?} on a cluster: one crashed server can stop renewals for 9s; set max_age to {SAFE_CLUSTER_TTL:?} or more"
-            ),
-            Self::History { kept } => write!(f, "{kept} values are stored per key; set max_msgs_per_subject to 1"),
-            Self::ShortMarkers { markers, ttl } => write!(
-                f,
-                "markers stay {markers:?}, less than the maximum lease of {ttl:?}; set subject_delete_marker_ttl to {}s",
-                ceil_seconds(*ttl)
-            ),
-            Self::SmallMessages { bytes } => {
-                write!(f, "messages of at most {bytes} bytes: long identities do not fit; set max_msg_size to {ROOMY_MESSAGE_SIZE} or more")
-            }
-            Self::InMemory => f.write_str("entries are kept in memory: a restart of the server ends every term; create the bucket with file storage"),
-            Self::NoMarkers => f.write_str("no expiry markers: standbys wait longer after a crash; on nats-server 2.11 or later set allow_msg_ttl and subject_delete_marker_ttl"),
-            Self::NoMessageTtl => f.write_str("no message TTLs: every election uses the bucket's TTL; on nats-server 2.11 or later set allow_msg_ttl"),
-            Self::NoRepublish => f.write_str("no republish: standbys poll; set republish from $KV.BUCKET.> to incumbent.BUCKET.>"),
-            Self::ForeignValues { keys } => write!(
-                f,
-                "values of another kind at {}: another library's candidates take part there, or the values are invalid; find their writers, and delete values without one",
-                keys.join(", ")
-            ),
-            Self::Unread => f.write_str("the keys could not be read; grant publishing to STREAM.MSG.GET to check them"),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Configuration of buckets.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,18 +199,11 @@ fn never() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-impl fmt::Debug for Bucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bucket")
-            .field("store", &self.store)
-            .field("prefix", &self.prefix)
-            .field("terms", &self.terms)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(Bucket, self, store: self.store, prefix: self.prefix, terms: self.terms);
 
 /// The reason why a bucket cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct BucketError {
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
@@ -222,18 +214,6 @@ impl BucketError {
     fn not_built_in(scheme: &str, feature: &str) -> Self {
         let message = format!("{scheme}:// needs the feature `{feature}` of incumbent");
         Self { message, source: None }
-    }
-}
-
-impl fmt::Display for BucketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for BucketError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|error| error as &(dyn Error + 'static))
     }
 }
 

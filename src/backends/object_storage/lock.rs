@@ -1,6 +1,5 @@
 //! The lock: conditional writes on one object per election.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -334,11 +333,4 @@ impl Lock for ObjectStorageLock {
     }
 }
 
-impl fmt::Debug for ObjectStorageLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectStorageLock")
-            .field("bucket", &self.inner.store)
-            .field("prefix", &self.inner.prefix)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(ObjectStorageLock, self, bucket: self.inner.store, prefix: self.inner.prefix);

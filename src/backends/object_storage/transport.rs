@@ -1,6 +1,5 @@
 //! The transport to the store: HTTP with rustls, and a record of each request's outcome.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -128,18 +127,11 @@ struct Transport {
 }
 
 /// The reason why a request was not sent.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "its address begins with http://, and credentials would be sent in clear: use https://, or allow it (allow-http in the URL)"
+)]
 struct InClear;
-
-impl fmt::Display for InClear {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "its address begins with http://, and credentials would be sent in clear: use https://, or allow it (allow-http in the URL)",
-        )
-    }
-}
-
-impl std::error::Error for InClear {}
 
 impl HttpService for Transport {
     fn call<'life0, 'async_trait>(
@@ -187,8 +179,4 @@ impl HttpService for Transport {
     }
 }
 
-impl fmt::Debug for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Transport")
-    }
-}
+partial_debug!(Transport, self);

@@ -1,6 +1,5 @@
 //! Configuration and start of a group member.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -344,17 +343,10 @@ impl PeerBuilder {
     }
 }
 
-/// Without the keys.
-impl fmt::Debug for PeerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerBuilder")
-            .field("bind", &self.bind)
-            .field("id", &self.id)
-            .field("list", &self.list)
-            .field("sources", &self.sources)
-            .finish_non_exhaustive()
-    }
-}
+// Without the keys.
+partial_debug!(
+    PeerBuilder, self, bind: self.bind, id: self.id, list: self.list, sources: self.sources
+);
 
 impl Peer {
     /// Returns the default configuration of a member.

@@ -1,6 +1,5 @@
 //! The handle of a group member.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -139,15 +138,9 @@ impl Peer {
     }
 }
 
-impl fmt::Debug for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer")
-            .field("id", &self.id())
-            .field("local_address", &self.local_address())
-            .field("is_leader", &self.is_leader())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    Peer, self, id: self.id(), local_address: self.local_address(), is_leader: self.is_leader()
+);
 
 fn checked(event: String) -> Result<String, EventError> {
     check_event(&event).map(|()| event).map_err(EventError)

@@ -82,15 +82,9 @@ impl PeerSource for KubernetesService {
     }
 }
 
-impl std::fmt::Debug for KubernetesService {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service")
-            .field("namespace", &self.namespace)
-            .field("name", &self.name)
-            .field("port", &self.port)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    KubernetesService, self, namespace: self.namespace, name: self.name, port: self.port
+);
 
 /// Returns the addresses of pods that are not terminating. democracy speaks IPv4 only.
 fn addresses(slices: &Value, port: u16) -> Vec<SocketAddr> {

@@ -1,6 +1,5 @@
 //! The lock of a quorum.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -140,8 +139,4 @@ impl Drop for SubscriptionGuard {
     }
 }
 
-impl fmt::Debug for QuorumLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuorumLock").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
+partial_debug!(QuorumLock, self, peer: self.peer);

@@ -81,7 +81,8 @@ impl PeerSource for DnsSource {
 }
 
 /// The error of a [`PeerSource`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct SourceError {
     message: String,
     source: Box<dyn Error + Send + Sync>,
@@ -94,17 +95,5 @@ impl SourceError {
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
         Self { message: message.into(), source: source.into() }
-    }
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for SourceError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
     }
 }

@@ -4,7 +4,6 @@
 mod hints;
 mod member;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,17 +43,10 @@ pub struct Elector {
     phase: Phase,
 }
 
-impl fmt::Debug for Elector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elector")
-            .field("settings", &self.cx.settings)
-            .field("phase", &self.phase)
-            .field("requests", &self.cx.requests)
-            .field("vacancy", &self.cx.evidence.vacancy())
-            .field("coverage", &self.cx.coverage)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    Elector, self, settings: self.cx.settings, phase: self.phase, requests: self.cx.requests,
+    vacancy: self.cx.evidence.vacancy(), coverage: self.cx.coverage
+);
 
 impl Elector {
     /// An elector that has not begun.

@@ -11,7 +11,6 @@ mod gathering;
 mod giving_back;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use self::events::{is_refusal, leave_of};
@@ -389,11 +388,6 @@ impl MultiElector {
     }
 }
 
-impl fmt::Debug for MultiElector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiElector")
-            .field("phase", &self.phase)
-            .field("electors", &self.electors().collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    MultiElector, self, phase: self.phase, electors: self.electors().collect::<Vec<_>>()
+);

@@ -1,6 +1,5 @@
 //! Waiting for an instant of a clock.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -132,11 +131,7 @@ impl<C: Clock> Future for Sleep<C> {
     }
 }
 
-impl<C> fmt::Debug for Sleep<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep").field("until", &self.at).finish_non_exhaustive()
-    }
-}
+partial_debug!(Sleep<C>, self, until: self.at);
 
 #[cfg(test)]
 mod tests {

@@ -326,11 +326,7 @@ impl LifeWatch {
     }
 }
 
-impl fmt::Debug for LifeWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifeWatch").field("locks", &self.locks).finish_non_exhaustive()
-    }
-}
+partial_debug!(LifeWatch, self, locks: self.locks);
 
 impl fmt::Display for PodState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

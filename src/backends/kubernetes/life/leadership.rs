@@ -1,6 +1,5 @@
 //! The leadership of a leader for life.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -162,13 +161,6 @@ impl LifeLeadership {
     }
 }
 
-impl fmt::Debug for LifeLeadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifeLeadership")
-            .field("name", &self.name)
-            .field("pod", &self.pod)
-            .field("token", &self.token)
-            .field("resumed", &self.resumed)
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(
+    LifeLeadership, self, name: self.name, pod: self.pod, token: self.token, resumed: self.resumed
+);

@@ -1,7 +1,5 @@
 //! The kinds of objects that can be the lock of a leader for life.
 
-use std::fmt;
-
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
@@ -52,8 +50,4 @@ impl LifeResource {
     }
 }
 
-impl fmt::Debug for LifeResource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifeResource").field("kind", &self.api.kind).finish_non_exhaustive()
-    }
-}
+partial_debug!(LifeResource, self, kind: self.api.kind);

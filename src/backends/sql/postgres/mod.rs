@@ -11,7 +11,6 @@ mod state;
 mod statements;
 mod tables;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,8 +101,4 @@ impl Postgres {
     }
 }
 
-impl fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("at", &self.connections.place()).finish_non_exhaustive()
-    }
-}
+partial_debug!(Postgres, self, at: self.connections.place());

@@ -1,6 +1,5 @@
 //! Facts about a server and its tables, read without creating or changing anything.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -283,8 +282,4 @@ pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
     })
 }
 
-impl fmt::Debug for PostgresProbe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresProbe").field("at", &self.place()).finish_non_exhaustive()
-    }
-}
+partial_debug!(PostgresProbe, self, at: self.place());

@@ -11,7 +11,6 @@ mod probe;
 mod state;
 mod statements;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +80,4 @@ impl Sqlite {
     }
 }
 
-impl fmt::Debug for Sqlite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sqlite").field("path", &self.path()).finish_non_exhaustive()
-    }
-}
+partial_debug!(Sqlite, self, path: self.path());
