@@ -7,36 +7,16 @@ use metrics::{Counter, Gauge, Label, counter, gauge};
 use crate::lock::MemberLoad;
 use crate::protocol::set::TakeOutcome;
 
-/// Moves that this member asked for, by their outcome.
-struct Moves {
-    accepted: Counter,
-    refused: Counter,
-    unanswered: Counter,
-}
-
-impl Moves {
-    fn new(labels: &[Label], kind: &'static str) -> Self {
-        let counter = |outcome| {
-            let own = [("move", kind), ("outcome", outcome)];
-            let own = own.map(|(key, value)| Label::from_static_parts(key, value));
-            let moves = counter!("incumbent_set_moves_total", [labels, &own].concat());
-            moves.increment(0);
-            moves
-        };
-        Self {
-            accepted: counter("accepted"),
-            refused: counter("refused"),
-            unanswered: counter("unanswered"),
-        }
-    }
-
-    fn count(&self, outcome: TakeOutcome) {
-        match outcome {
-            TakeOutcome::Accepted => self.accepted.increment(1),
-            TakeOutcome::Refused => self.refused.increment(1),
-            TakeOutcome::NoAnswer => self.unanswered.increment(1),
-        }
-    }
+/// Moves that this member asked for, of a kind, by their outcome.
+fn moves(labels: &[Label], kind: &'static str, outcome: TakeOutcome) -> Counter {
+    let outcome = match outcome {
+        TakeOutcome::Accepted => "accepted",
+        TakeOutcome::Refused => "refused",
+        TakeOutcome::NoAnswer => "unanswered",
+    };
+    let own = [("move", kind), ("outcome", outcome)];
+    let own = own.map(|(key, value)| Label::from_static_parts(key, value));
+    counter!("incumbent_set_moves_total", [labels, &own].concat())
 }
 
 /// Those of its shards are the metrics of elections.
@@ -45,8 +25,7 @@ pub(crate) struct SetTelemetry {
     members: Gauge,
     shards: Gauge,
     weight: Gauge,
-    takes: Moves,
-    gifts: Moves,
+    labels: Vec<Label>,
     shown: Option<(MemberLoad, usize)>,
 }
 
@@ -54,14 +33,17 @@ impl SetTelemetry {
     pub fn new(set: &Arc<str>, identity: &Arc<str>) -> Self {
         let labels =
             vec![Label::new("set", Arc::clone(set)), Label::new("identity", Arc::clone(identity))];
+        for outcome in [TakeOutcome::Accepted, TakeOutcome::Refused, TakeOutcome::NoAnswer] {
+            moves(&labels, "take", outcome).increment(0);
+            moves(&labels, "give", outcome).increment(0);
+        }
         let gauge = |name: &'static str| gauge!(name, labels.clone());
         Self {
             load: gauge("incumbent_set_load"),
             members: gauge("incumbent_set_members"),
             shards: gauge("incumbent_set_shards"),
             weight: gauge("incumbent_set_weight"),
-            takes: Moves::new(&labels, "take"),
-            gifts: Moves::new(&labels, "give"),
+            labels,
             shown: None,
         }
     }
@@ -85,11 +67,11 @@ impl SetTelemetry {
 
     /// A shard of another member was asked for.
     pub fn took(&self, outcome: TakeOutcome) {
-        self.takes.count(outcome);
+        moves(&self.labels, "take", outcome).increment(1);
     }
 
     /// A shard was to go to another member.
     pub fn gave(&self, outcome: TakeOutcome) {
-        self.gifts.count(outcome);
+        moves(&self.labels, "give", outcome).increment(1);
     }
 }
