@@ -1,6 +1,5 @@
 //! The lock: conditional writes to one key per election.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -318,11 +317,7 @@ impl Lock for NatsLock {
     }
 }
 
-impl fmt::Debug for NatsLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("NatsLock").field(&self.0.config.name).finish()
-    }
-}
+partial_debug!(NatsLock, self, bucket: self.0.config.name);
 
 /// Refuses a name that is not a valid key of a key-value bucket; the error contains the rule.
 fn check_key(name: &str) -> Result<(), String> {

@@ -104,61 +104,6 @@ impl LockState {
         Ok(Some(election.found(&before, version, entry.election_number, content, self.terms)))
     }
 
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, path) = (deadline_after(timeout), self.path_of(name)?);
-        let election = self.elections.get(name);
-        Ok(match self.fetch(&election, &path, by).await? {
-            Some(known) => Reading::Found(known.record()),
-            // A deleted object leaves nothing behind, so its absence proves nothing.
-            None => Reading::Empty { proof: false },
-        })
-    }
-
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let by = deadline_after(write.timeout);
-        let advertisement = write.advertisement.as_deref();
-        let entry = RaceEntry {
-            leader_id: write.identity.to_string(),
-            host_port: codec::host_port(advertisement),
-            // The clock is read before the write is sent, as for the writer's own deadline.
-            term_expiry: Some(Timestamp::at(SystemTime::now(), self.terms.expiry(write.ttl))),
-            mark: codec::mark(EncodedMark::held(&write.mark, advertisement)),
-            ..RaceEntry::default()
-        };
-        self.put(name, write.expected, entry, by).await
-    }
-
-    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let by = deadline_after(release.timeout);
-        // Go's candidates know no release, but take an entry whose term is over.
-        let left = self.terms.expiry(release.left);
-        let entry = RaceEntry {
-            term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
-            mark: codec::mark(EncodedMark::released(
-                release.by,
-                release.left,
-                release.cause,
-                release.to,
-                release.pause,
-            )),
-            ..RaceEntry::default()
-        };
-        self.put(name, Some(release.expected), entry, by).await.map(drop)
-    }
-
-    /// Writes an object under a condition that no object fulfils. Where there is an entry, its
-    /// writer has checked that the store respects conditions.
-    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
-        let (by, path) = (deadline_after(timeout), self.path_of(name)?);
-        if self.store.get(&path, by).await?.is_none() {
-            return Ok(());
-        }
-        match self.store.put(&path, Some(&no_such_version()), &Bytes::new(), by).await {
-            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(()),
-            written => written.map(drop),
-        }
-    }
-
     /// Returns the object that a write replaces, if it has the expected revision.
     async fn replaced(
         &self,
@@ -311,19 +256,58 @@ impl Lock for ObjectStorageLock {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.inner.read(name, timeout).await
+        let (by, path) = (deadline_after(timeout), self.inner.path_of(name)?);
+        let election = self.inner.elections.get(name);
+        Ok(match self.inner.fetch(&election, &path, by).await? {
+            Some(known) => Reading::Found(known.record()),
+            // A deleted object leaves nothing behind, so its absence proves nothing.
+            None => Reading::Empty { proof: false },
+        })
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.inner.write(name, write).await
+        let by = deadline_after(write.timeout);
+        let advertisement = write.advertisement.as_deref();
+        let entry = RaceEntry {
+            leader_id: write.identity.to_string(),
+            host_port: codec::host_port(advertisement),
+            // The clock is read before the write is sent, as for the writer's own deadline.
+            term_expiry: Some(Timestamp::at(SystemTime::now(), self.inner.terms.expiry(write.ttl))),
+            mark: codec::mark(EncodedMark::held(&write.mark, advertisement)),
+            ..RaceEntry::default()
+        };
+        self.inner.put(name, write.expected, entry, by).await
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        self.inner.release(name, release).await
+        let by = deadline_after(release.timeout);
+        // Go's candidates know no release, but take an entry whose term is over.
+        let left = self.inner.terms.expiry(release.left);
+        let entry = RaceEntry {
+            term_expiry: Some(Timestamp::at(SystemTime::now(), left)),
+            mark: codec::mark(EncodedMark::released(
+                release.by,
+                release.left,
+                release.cause,
+                release.to,
+                release.pause,
+            )),
+            ..RaceEntry::default()
+        };
+        self.inner.put(name, Some(release.expected), entry, by).await.map(drop)
     }
 
+    /// Writes an object under a condition that no object fulfils. Where there is an entry, its
+    /// writer has checked that the store respects conditions.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
-        self.inner.check_release(name, timeout).await
+        let (by, path) = (deadline_after(timeout), self.inner.path_of(name)?);
+        if self.inner.store.get(&path, by).await?.is_none() {
+            return Ok(());
+        }
+        match self.inner.store.put(&path, Some(&no_such_version()), &Bytes::new(), by).await {
+            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(()),
+            written => written.map(drop),
+        }
     }
 
     /// Returns the objects of the folder, without those in its subfolders.

@@ -230,8 +230,4 @@ impl<D> Clone for SqlLock<D> {
     }
 }
 
-impl<D: fmt::Debug> fmt::Debug for SqlLock<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.database.fmt(f)
-    }
-}
+partial_debug!(SqlLock<D: fmt::Debug>, self, database: self.database);

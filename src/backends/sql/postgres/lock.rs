@@ -1,11 +1,11 @@
 //! The lock in a PostgreSQL database.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sqlx::Row as _;
+use tokio::time::Instant;
 
 use super::errors::{self, Effect};
 use super::listener;
@@ -16,8 +16,10 @@ use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, LockError, Reading, Release, RollCall, StepDownNotice, Write,
+    CandidateInfo, CandidateRequest, Content, LockError, LockErrorKind, Reading, Record, Release,
+    Revision, RollCall, StepDownNotice, Tombstone, Write,
 };
+use crate::time::timer::deadline_after;
 
 /// The lock in a PostgreSQL database.
 ///
@@ -80,7 +82,46 @@ impl Database for LockState {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.read_row(name, timeout).await
+        let by = deadline_after(timeout);
+        let left = || by.saturating_duration_since(Instant::now());
+        let mut found = self.fetch(name, timeout).await?;
+        while let Some(row) = &found.row {
+            let seen = self.seen.see(name, row.revision);
+            if found.same_history && row.revision >= seen {
+                break;
+            }
+            let statement = statements::forget(name, row.revision, seen);
+            match self.connections.execute(&statement, Effect::Write, left()).await {
+                Ok(_) => {}
+                // An observer needs no right to write. To it the row shows only that another
+                // process may lead.
+                Err(failed) if failed.kind() == LockErrorKind::Denied => {
+                    let content = Content::Vacant(Tombstone::Deleted);
+                    return Ok(Reading::Found(Record { revision: Revision(seen), content }));
+                }
+                Err(failed) => return Err(failed),
+            }
+            found = self.fetch(name, left()).await?;
+        }
+        let held = found.row.as_ref().zip(found.may_lead_for);
+        let held = held.map(|(row, lease)| (Revision(row.revision), Instant::now() + lease));
+        self.basis.get(name).was_read_on(found.history.clone(), held);
+        Ok(match found.row {
+            Some(row) => {
+                let record = row.record();
+                self.subscribers.record_read(name, record.revision);
+                Reading::Found(record)
+            }
+            // A row is never deleted, so the election had no holder yet, unless the tables were
+            // created again, or the row is missing on a server that took over, into which a dump
+            // was imported, or that was started on restored files.
+            None => {
+                let is_whole = found.same_tables || (self.synchronous && found.old);
+                let created = found.history.is_some() && found.history == self.opened.created_on;
+                let proof = (created || found.settled) && is_whole;
+                Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
+            }
+        })
     }
 
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
@@ -136,9 +177,4 @@ impl Database for LockState {
 /// The timeout of a step-down notice.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl fmt::Debug for LockState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = self.connections.place();
-        f.debug_struct("PostgresLock").field("at", &place).finish_non_exhaustive()
-    }
-}
+partial_debug!(LockState, self, at: self.connections.place());

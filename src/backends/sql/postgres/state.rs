@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::postgres::{PgListener, PgRow};
-use tokio::time::Instant;
 
 use super::basis::Basis;
 use super::connections::Connections;
@@ -16,8 +15,7 @@ use super::tables::Opened;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::{Row, span};
 use crate::backends::sql::seen::NewestRevisions;
-use crate::lock::{Content, LockError, LockErrorKind, Reading, Record, Revision, Tombstone};
-use crate::time::timer::deadline_after;
+use crate::lock::{LockError, LockErrorKind, Revision};
 use crate::util::per_key::PerKey;
 
 /// The state of a lock.
@@ -43,17 +41,17 @@ pub(super) struct Found {
     /// Whether the row was written on the server's present history.
     pub same_history: bool,
     /// Whether the tables, and the server's present start, are older than the maximum lease.
-    settled: bool,
+    pub settled: bool,
     /// Whether the tables are older than the maximum lease by an hour or more, which exceeds the
     /// difference of any two servers' clocks.
-    old: bool,
+    pub old: bool,
     /// Whether the tables were created on the server's present history.
-    same_tables: bool,
+    pub same_tables: bool,
     /// The history of the server and of the tables.
-    history: Option<String>,
+    pub history: Option<String>,
     /// Of an entry of before the server's start: how long its holder, or another one of before, may
     /// lead.
-    may_lead_for: Option<Duration>,
+    pub may_lead_for: Option<Duration>,
 }
 
 impl LockState {
@@ -123,53 +121,6 @@ impl LockState {
             settled,
             history,
             may_lead_for: may_lead_for.map(span),
-        })
-    }
-
-    pub(super) async fn read_row(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<Reading, LockError> {
-        let by = deadline_after(timeout);
-        let left = || by.saturating_duration_since(Instant::now());
-        let mut found = self.fetch(name, timeout).await?;
-        while let Some(row) = &found.row {
-            let seen = self.seen.see(name, row.revision);
-            if found.same_history && row.revision >= seen {
-                break;
-            }
-            let statement = statements::forget(name, row.revision, seen);
-            match self.connections.execute(&statement, Effect::Write, left()).await {
-                Ok(_) => {}
-                // An observer needs no right to write. To it the row shows only that another
-                // process may lead.
-                Err(failed) if failed.kind() == LockErrorKind::Denied => {
-                    let content = Content::Vacant(Tombstone::Deleted);
-                    return Ok(Reading::Found(Record { revision: Revision(seen), content }));
-                }
-                Err(failed) => return Err(failed),
-            }
-            found = self.fetch(name, left()).await?;
-        }
-        let held = found.row.as_ref().zip(found.may_lead_for);
-        let held = held.map(|(row, lease)| (Revision(row.revision), Instant::now() + lease));
-        self.basis.get(name).was_read_on(found.history.clone(), held);
-        Ok(match found.row {
-            Some(row) => {
-                let record = row.record();
-                self.subscribers.record_read(name, record.revision);
-                Reading::Found(record)
-            }
-            // A row is never deleted, so the election had no holder yet, unless the tables were
-            // created again, or the row is missing on a server that took over, into which a dump
-            // was imported, or that was started on restored files.
-            None => {
-                let is_whole = found.same_tables || (self.synchronous && found.old);
-                let created = found.history.is_some() && found.history == self.opened.created_on;
-                let proof = (created || found.settled) && is_whole;
-                Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
-            }
         })
     }
 }

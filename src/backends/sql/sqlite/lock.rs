@@ -1,10 +1,10 @@
 //! The lock in a SQLite file.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Row as _;
+use tokio::time::Instant;
 
 use super::boot_id;
 use super::errors;
@@ -18,6 +18,7 @@ use crate::backends::sql::row::{Stated, column, millis};
 use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::codec::cause_label;
 use crate::lock::{LockError, Reading, Release, Write};
+use crate::time::timer::deadline_after;
 
 /// The lock in a SQLite file.
 ///
@@ -44,7 +45,31 @@ impl Database for LockState {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.read_row(name, timeout).await
+        let by = deadline_after(timeout);
+        loop {
+            let left = by.saturating_duration_since(Instant::now());
+            let read = sqlx::query(statements::READ).bind(name.to_owned());
+            let Some(answer) = self.file.execute(read, false, left).await? else {
+                return Ok(Reading::Empty { proof: false });
+            };
+            let Some(row) = answer.rows.first() else {
+                // A row is never deleted, so the election had no holder yet, unless the file was
+                // created again.
+                let proof = answer.settled && self.seen.newest(name) == 0;
+                return Ok(Reading::Empty { proof });
+            };
+            let row = self.row_of(row).map_err(|e| errors::failed(e, false, self.file.path()))?;
+            let seen = self.seen.see(name, row.revision);
+            if row.revision >= seen {
+                return Ok(Reading::Found(row.record()));
+            }
+            let left = by.saturating_duration_since(Instant::now());
+            let forget = sqlx::query(statements::FORGET)
+                .bind(name.to_owned())
+                .bind(column(row.revision))
+                .bind(column(seen.saturating_add(1)));
+            self.file.execute(forget, true, left).await?;
+        }
     }
 
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
@@ -97,9 +122,4 @@ impl Database for LockState {
     }
 }
 
-impl fmt::Debug for LockState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.file.path();
-        f.debug_struct("SqliteLock").field("path", &path).finish_non_exhaustive()
-    }
-}
+partial_debug!(LockState, self, path: self.file.path());

@@ -16,7 +16,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a row of before a failover counts",
         edits: &[edit(
-            "src/backends/sql/postgres/state.rs",
+            "src/backends/sql/postgres/lock.rs",
             "if found.same_history && row.revision >= seen {",
             "if row.revision >= seen {",
         )],
@@ -25,7 +25,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a row that is missing after a failover proves that there was none",
         edits: &[edit(
-            "src/backends/sql/postgres/state.rs",
+            "src/backends/sql/postgres/lock.rs",
             "let proof = (created || found.settled) && is_whole;",
             "let proof = (created || found.settled) && (is_whole || self.listens);",
         )],
@@ -89,7 +89,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "PostgreSQL: a row that is missing in a dump that was read in proves that there was none",
         edits: &[edit(
-            "src/backends/sql/postgres/state.rs",
+            "src/backends/sql/postgres/lock.rs",
             "found.same_tables || (self.synchronous && found.old);",
             "found.same_tables || self.synchronous || found.old;",
         )],
@@ -174,7 +174,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
         name: "SQLite: a backup that is put back counts",
         edits: &[edit(
-            "src/backends/sql/sqlite/state.rs",
+            "src/backends/sql/sqlite/lock.rs",
             "if row.revision >= seen {",
             "if row.revision >= seen || row.revision > 0 {",
         )],
