@@ -14,6 +14,7 @@ pub mod multi;
 
 mod advertisement;
 mod error;
+mod forward;
 mod hint;
 mod member;
 mod member_load;
@@ -23,7 +24,6 @@ pub(crate) mod roll_call;
 mod types;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -241,81 +241,4 @@ pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
 
 fn unable(what: &'static str) -> LockError {
     LockError::new(LockErrorKind::Misconfigured, what)
-}
-
-#[async_trait]
-impl<L: Lock + ?Sized> Lock for Arc<L> {
-    fn capabilities(&self) -> Capabilities {
-        (**self).capabilities()
-    }
-
-    fn timing(&self) -> TimingOptions {
-        (**self).timing()
-    }
-
-    fn identity(&self) -> Option<String> {
-        (**self).identity()
-    }
-
-    fn members(&self) -> Option<&[LockMember]> {
-        (**self).members()
-    }
-
-    fn check_name(&self, name: &str) -> Result<(), String> {
-        (**self).check_name(name)
-    }
-
-    fn holds_many(&self) -> bool {
-        (**self).holds_many()
-    }
-
-    fn carries_messages(&self) -> bool {
-        (**self).carries_messages()
-    }
-
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        (**self).read(name, timeout).await
-    }
-
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        (**self).write(name, write).await
-    }
-
-    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        (**self).release(name, release).await
-    }
-
-    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
-        (**self).check_release(name, timeout).await
-    }
-
-    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
-        (**self).notify_step_down(name, notice).await
-    }
-
-    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        (**self).names(timeout).await
-    }
-
-    async fn call_roll(
-        &self,
-        name: &str,
-        request: CandidateRequest,
-        within: Duration,
-    ) -> Result<Vec<CandidateInfo>, LockError> {
-        (**self).call_roll(name, request, within).await
-    }
-
-    async fn answer_roll_call(
-        &self,
-        name: &str,
-        call: &RollCall,
-        info: &CandidateInfo,
-    ) -> Result<(), LockError> {
-        (**self).answer_roll_call(name, call, info).await
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        (**self).subscribe(name, sink)
-    }
 }
