@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::stream;
 use thiserror::Error;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
 use super::change::Change;
@@ -357,14 +355,5 @@ pub struct Stopped;
 
 /// Every change from now on.
 pub(crate) fn changes_of(shared: &Shared) -> Changes<Change> {
-    let receiver = shared.subscribe();
-    Changes::new(stream::unfold(receiver, |receiver| async {
-        let mut receiver = receiver?;
-        let change = match receiver.recv().await {
-            Ok(change) => change,
-            Err(RecvError::Lagged(missed)) => Change::Missed(missed),
-            Err(RecvError::Closed) => return None,
-        };
-        Some((change, Some(receiver)))
-    }))
+    Changes::of(shared.subscribe(), Change::Missed)
 }

@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream;
-use tokio::sync::broadcast::error::RecvError;
-
 use super::change::ShardChange;
 use super::shared::{SetInput, SetShared};
 use crate::election::handle::Election;
@@ -151,12 +148,5 @@ partial_debug!(
 );
 
 pub(super) fn changes_of(shared: &SetShared) -> Changes<ShardChange> {
-    Changes::new(stream::unfold(shared.subscribe(), |mut changes| async move {
-        let change = match changes.recv().await {
-            Ok(change) => change,
-            Err(RecvError::Lagged(missed)) => ShardChange::Missed(missed),
-            Err(RecvError::Closed) => return None,
-        };
-        Some((change, changes))
-    }))
+    Changes::of(Some(shared.subscribe()), ShardChange::Missed)
 }
