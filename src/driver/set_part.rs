@@ -1,10 +1,11 @@
 //! What a candidate adds to the part of its member in a set.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::lock::{MemberLoad, TakeRequest};
 use crate::protocol::Refusal;
 use crate::protocol::set::Share;
+use crate::util::locked;
 
 /// The share of a member, which its candidates have in common.
 #[derive(Clone, Debug)]
@@ -16,11 +17,7 @@ impl SharedShare {
     }
 
     pub fn load(&self) -> MemberLoad {
-        self.locked().load()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Share> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).load()
     }
 }
 
@@ -43,13 +40,13 @@ impl SetPart {
 
     pub fn begin(&mut self) {
         if !std::mem::replace(&mut self.leads, true) {
-            self.share.locked().begin();
+            locked(&self.share.0).begin();
         }
     }
 
     /// The term has ended, and what was on its way has left: at one moment.
     pub fn end(&mut self) {
-        let mut share = self.share.locked();
+        let mut share = locked(&self.share.0);
         if std::mem::take(&mut self.leads) {
             share.end();
         }
@@ -63,7 +60,7 @@ impl SetPart {
         if self.gives {
             return Err(Refusal::Busy);
         }
-        self.share.locked().give(request)?;
+        locked(&self.share.0).give(request)?;
         self.gives = true;
         Ok(())
     }
@@ -71,7 +68,7 @@ impl SetPart {
     /// The leader leads on.
     pub fn keep(&mut self) {
         if std::mem::take(&mut self.gives) {
-            self.share.locked().given();
+            locked(&self.share.0).given();
         }
     }
 }

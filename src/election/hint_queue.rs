@@ -1,9 +1,10 @@
 //! Hints that wait for a busy driver: a few are kept, further ones are merged.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::inbox::{Inbox, Input};
 use crate::lock::{Coverage, Hint, StepDownNotice};
+use crate::util::locked;
 
 /// How many hints may wait before they are replaced by what they come to.
 const WAITING: usize = 64;
@@ -32,15 +33,11 @@ struct Missed {
 }
 
 impl HintQueue {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Queues a hint, and puts into the inbox what the driver needs to fetch it.
     pub fn put(&self, lock: usize, hint: Hint, inbox: &Inbox) {
         // Sent with the lock held, so that the inbox has them in the order in which they were
         // counted.
-        let mut queue = self.queue();
+        let mut queue = locked(&self.0);
         if let Some(input) = queue.input(lock, hint) {
             inbox.send(input);
         }
@@ -48,13 +45,13 @@ impl HintQueue {
 
     /// A hint is taken from the inbox.
     pub fn took(&self) {
-        let mut queue = self.queue();
+        let mut queue = locked(&self.0);
         queue.waiting = queue.waiting.saturating_sub(1);
     }
 
     /// The merged hints of each lock, in an order in which they may be handled.
     pub fn take_missed(&self) -> impl Iterator<Item = (usize, Hint)> + use<> {
-        let missed = self.queue().missed.take().unwrap_or_default();
+        let missed = locked(&self.0).missed.take().unwrap_or_default();
         missed.into_iter().flat_map(|Missed { lock, coverage, notices }| {
             let conceded = notices.into_iter().map(Hint::SteppedDown);
             let hints = coverage.map(Hint::Coverage).into_iter().chain(conceded);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::sync::oneshot;
@@ -11,6 +11,7 @@ use tokio::task::coop::poll_proceed;
 use super::hand_over::HandOverError;
 use crate::lock::{Advertisement, Hint, Standing, Successor};
 use crate::protocol::Rank;
+use crate::util::locked;
 
 /// Where the outcome of a handover goes: the identity of the successor.
 pub(crate) type HandOverReply = oneshot::Sender<Result<Arc<str>, HandOverError>>;
@@ -72,7 +73,7 @@ impl Inbox {
     /// Once the candidate has stopped, an input changes nothing any more, and is dropped.
     pub fn send(&self, input: Input) {
         // What is dropped or woken is so without the lock: either may come back here.
-        let mut queue = lock(&self.0);
+        let mut queue = locked(&self.0);
         if queue.closed {
             drop(queue);
             return drop(input);
@@ -96,7 +97,7 @@ impl Inbox {
     }
 
     fn poll_recv(&self, cx: &Context<'_>) -> Poll<Input> {
-        let mut queue = lock(&self.0);
+        let mut queue = locked(&self.0);
         if let Some(input) = queue.take() {
             return Poll::Ready(input);
         }
@@ -110,12 +111,12 @@ impl Inbox {
     /// The next input, if there is one.
     #[cfg(test)]
     pub fn try_recv(&self) -> Option<Input> {
-        lock(&self.0).take()
+        locked(&self.0).take()
     }
 
     /// The driver takes no more inputs.
     pub fn close(&self) {
-        let mut queue = lock(&self.0);
+        let mut queue = locked(&self.0);
         let left = std::mem::replace(&mut *queue, Queue { closed: true, ..Queue::default() });
         drop(queue);
         drop(left);
@@ -132,10 +133,6 @@ impl Queue {
     }
 }
 
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
@@ -147,17 +144,17 @@ mod tests {
         let inbox = Inbox::default();
         let cx = Context::from_waker(Waker::noop());
         assert!(inbox.poll_recv(&cx).is_pending());
-        assert!(lock(&inbox.0).waker.is_some());
+        assert!(locked(&inbox.0).waker.is_some());
         for _ in 0..20 {
             inbox.send(Input::EndDrain);
         }
         inbox.send(Input::Stop);
-        assert!(lock(&inbox.0).waker.is_none());
+        assert!(locked(&inbox.0).waker.is_none());
         for _ in 0..20 {
             assert!(matches!(inbox.try_recv(), Some(Input::EndDrain)));
         }
         assert!(matches!(inbox.poll_recv(&cx), Poll::Ready(Input::Stop)));
-        assert_eq!(lock(&inbox.0).waiting.capacity(), 0);
+        assert_eq!(locked(&inbox.0).waiting.capacity(), 0);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! The state that the driver of a candidate and its handles share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 
@@ -11,6 +11,7 @@ use crate::election::change::Change;
 use crate::lock::{Content, Entry, Hint, HintSink, Lock, Nonce, Standing};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Clock, Instant};
+use crate::util::locked;
 use crate::util::watched::Watched;
 
 /// How many changes a slow reader may lag behind.
@@ -108,7 +109,7 @@ impl Shared {
 
     /// `None` once the candidate has stopped.
     pub fn subscribe(&self) -> Option<broadcast::Receiver<Change>> {
-        let mut changes = self.change_sender();
+        let mut changes = locked(&self.changes);
         match &*changes {
             ChangeSender::Unused => {
                 let (sender, receiver) = broadcast::channel(CHANGES_KEPT);
@@ -121,18 +122,14 @@ impl Shared {
     }
 
     pub fn publish(&self, change: Change) {
-        if let ChangeSender::Open(sender) = &*self.change_sender() {
+        if let ChangeSender::Open(sender) = &*locked(&self.changes) {
             let _ = sender.send(change); // an error means that nobody listens
         }
     }
 
     /// Ends every stream of changes.
     pub fn close(&self) {
-        *self.change_sender() = ChangeSender::Closed;
-    }
-
-    fn change_sender(&self) -> MutexGuard<'_, ChangeSender> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.changes) = ChangeSender::Closed;
     }
 
     pub fn update(&self, change: impl FnOnce(&mut Status)) {

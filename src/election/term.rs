@@ -4,7 +4,7 @@ use std::future::Future;
 use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::term_span::TermSpan;
 use crate::lock::{LockErrorKind, Token};
 use crate::protocol::{Cause, LockFailure};
 use crate::time::clock::{Clock, Instant, sleep_until};
+use crate::util::locked;
 
 /// How much later than the driver a guard finds by itself that its term is over, at the most. A
 /// running driver reports the cause first.
@@ -113,13 +114,13 @@ impl Term {
     /// The span for work of this term; the current one if there is none, or it is closed.
     pub fn span(&self) -> Span {
         // The subscriber runs after the lock is released: it may ask a holder about the term.
-        let span = self.state().span.clone();
+        let span = locked(&self.state).span.clone();
         span.span()
     }
 
     /// The work has stopped.
     pub fn close_span(&self, cause: &Cause) {
-        let span = std::mem::take(&mut self.state().span);
+        let span = std::mem::take(&mut locked(&self.state).span);
         span.close(cause);
     }
 
@@ -133,7 +134,7 @@ impl Term {
 
     /// Moves the deadline, unless the term has ended.
     pub fn extend(&self, deadline: Instant) {
-        let state = self.state();
+        let state = locked(&self.state);
         if state.end.is_some() {
             return;
         }
@@ -149,19 +150,19 @@ impl Term {
 
     /// Why requests to the lock fail, or that they succeed again.
     pub fn set_lock_failure(&self, failure: Option<LockFailure>) {
-        self.state().lock_failure = failure;
+        locked(&self.state).lock_failure = failure;
     }
 
     /// Ignored once the term ends.
     pub fn set_tokens(&self, tokens: Vec<Option<Token>>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if state.end.is_none() {
             state.tokens = Some(tokens);
         }
     }
 
     pub fn tokens(&self) -> Vec<Option<Token>> {
-        self.tokens_of(&self.state())
+        self.tokens_of(&locked(&self.state))
     }
 
     fn tokens_of(&self, state: &TermState) -> Vec<Option<Token>> {
@@ -171,7 +172,7 @@ impl Term {
     /// Counts one guard more, unless the term is over: then it returns false.
     pub fn hold(&self) -> bool {
         self.over();
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let open = !state.closed && state.drain_ends.is_none();
         let held = state.held.checked_add(1).filter(|_| open);
         state.held = held.unwrap_or(state.held);
@@ -180,7 +181,7 @@ impl Term {
 
     /// Gives a share back. The last one ends the term.
     pub fn give_back(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.held = state.held.saturating_sub(1);
         state.panicked |= std::thread::panicking();
         if state.held > 0 {
@@ -195,13 +196,13 @@ impl Term {
 
     /// Whether a guard is held: work is being done.
     pub fn is_held(&self) -> bool {
-        self.state().held > 0
+        locked(&self.state).held > 0
     }
 
     /// Announces a drain to the holders of the term, once. Returns the notice, unless there was one
     /// before.
     pub fn announce_drain(&self, until: Instant) -> Option<DrainNotice> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if state.drain_ends.is_some() || state.end.is_some() {
             return None;
         }
@@ -222,7 +223,7 @@ impl Term {
 
     /// When a drain ends; `None` unless there is one.
     pub fn drain_ends(&self) -> Option<Instant> {
-        self.state().drain_ends
+        locked(&self.state).drain_ends
     }
 
     fn drain_notice(&self, until: Instant) -> DrainNotice {
@@ -232,14 +233,14 @@ impl Term {
     /// Counts one step more, unless the term is over: then it returns false.
     pub fn begin_step(&self) -> bool {
         self.over();
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let steps = state.steps.checked_add(1).filter(|_| !state.closed);
         state.steps = steps.unwrap_or(state.steps);
         steps.is_some()
     }
 
     pub fn step_done(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.steps = state.steps.saturating_sub(1);
         if state.steps == 0 {
             drop(state);
@@ -249,7 +250,7 @@ impl Term {
 
     /// Announces the end of the term to its holders, once. Returns the loss that was announced.
     pub fn announce_end(&self, cause: Cause, stop_by: Instant) -> Loss {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if let Some(announced) = &state.end {
             return (**announced).clone();
         }
@@ -273,7 +274,7 @@ impl Term {
     /// clock.
     pub fn over(&self) -> Option<Loss> {
         let now = self.now();
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if let Some(announced) = &state.end {
             return Some((**announced).clone());
         }
@@ -345,7 +346,7 @@ impl Term {
         loop {
             let mut notified = pin!(self.idle.notified());
             notified.as_mut().enable(); // before looking, so that nothing is missed in between
-            if self.state().is_idle() {
+            if locked(&self.state).is_idle() {
                 return;
             }
             notified.await;
@@ -368,10 +369,6 @@ impl Term {
                 () = &mut sleep => {}
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, TermState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plays a history again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,6 +12,7 @@ use crate::driver::machine::Machine;
 use crate::driver::record::{Header, Input, Poll, Polls, Step};
 use crate::protocol::{Action, BackoffPolicy, Drain, Event};
 use crate::time::clock::Instant;
+use crate::util::locked;
 
 /// The protocol of a recorded candidate, made once more.
 pub struct Replay {
@@ -62,7 +63,7 @@ impl Replay {
         let input: Input = serde_json::from_value(recorded.input.clone())?;
         same("in", &recorded.input, &input)?;
         self.accept(&input)?;
-        self.recorded().extend(input.polls.iter().cloned());
+        locked(&self.recorded_polls).extend(input.polls.iter().cloned());
         self.machine.handle(input.at, input.lock, input.event);
         let output = self.machine.output();
         same("out", &recorded.output, &output)?;
@@ -90,10 +91,6 @@ impl Replay {
             return Err(ReplayError::NotInFlight { lock: input.lock, id });
         }
         Ok(())
-    }
-
-    fn recorded(&self) -> std::sync::MutexGuard<'_, VecDeque<Poll>> {
-        self.recorded_polls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +123,7 @@ struct RecordedPolicy {
 
 impl BackoffPolicy for RecordedPolicy {
     fn delay(&mut self, attempt: u32, random: f64) -> Duration {
-        let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let recorded = locked(&self.recorded).pop_front();
         let delay = recorded.map_or(Duration::ZERO, |poll| poll.delay);
         self.polls.push(Poll { attempt, random_bits: random.to_bits(), delay });
         delay

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::codec::MAX_IDENTITY_LEN;
 use super::{Advertisement, Pause};
 
 /// The version of an entry: every write to an election gives it a greater one.
@@ -223,4 +224,20 @@ pub struct Capabilities {
     pub reads_are_durable: bool,
     /// The most bytes an identity may have.
     pub max_identity_len: usize,
+}
+
+impl Capabilities {
+    /// Those of a lock that keeps records which do not expire, and of which nothing is left when
+    /// they are deleted.
+    #[allow(dead_code, reason = "most locks do")]
+    pub(crate) fn of_records(max_lease: Duration) -> Self {
+        Self {
+            max_lease,
+            can_read: true,
+            empty_is_proof: false,
+            expires_entries: false,
+            reads_are_durable: true,
+            max_identity_len: MAX_IDENTITY_LEN,
+        }
+    }
 }

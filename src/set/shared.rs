@@ -1,12 +1,13 @@
 //! The state that the task of a member and its handles share.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::change::ShardChange;
 use crate::lock::{Standing, Token};
+use crate::util::locked;
 
 /// How many changes a slow reader may lag behind.
 const CHANGES_KEPT: usize = 1024;
@@ -62,7 +63,7 @@ impl SetShared {
     /// back then, and its work does not begin.
     pub fn admit(&self, shard: u32, token: Token) -> bool {
         {
-            let mut led = self.led();
+            let mut led = locked(&self.led);
             let full = self.max_load.is_some_and(|max| led.len() >= max as usize);
             if full && !led.contains_key(&shard) {
                 return false;
@@ -75,7 +76,7 @@ impl SetShared {
 
     /// A term has ended, and its work has stopped. Returns whether it had been admitted.
     pub fn leave(&self, shard: u32, token: Token) -> bool {
-        let mut led = self.led();
+        let mut led = locked(&self.led);
         let admitted = led.get(&shard) == Some(&token);
         if admitted {
             led.remove(&shard);
@@ -89,10 +90,6 @@ impl SetShared {
 
     pub fn subscribe(&self) -> broadcast::Receiver<ShardChange> {
         self.changes.subscribe()
-    }
-
-    fn led(&self) -> MutexGuard<'_, BTreeMap<u32, Token>> {
-        self.led.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

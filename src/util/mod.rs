@@ -1,6 +1,8 @@
 //! Helpers that know nothing of elections: text, retry schedules, streams of changes, values per
 //! name, `Debug` of a part.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 /// `Debug` of a type some parts of which say nothing, or are secret: those that do, and `..`.
 macro_rules! partial_debug {
     ($type:ident $(<$of:ident $(: $bound:path)?>)?, $self:ident $(, $part:ident: $value:expr)*) => {
@@ -22,3 +24,8 @@ pub(crate) mod per_key;
 pub(crate) mod retry;
 pub(crate) mod text;
 pub(crate) mod watched;
+
+/// Locks a mutex, also after a panic of who held it: what it guards is whole between statements.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

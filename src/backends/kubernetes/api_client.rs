@@ -1,7 +1,7 @@
 //! Access to the API server, which continues when its credentials are rotated.
 
 use std::fs;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use kube::Client;
@@ -9,6 +9,7 @@ use kube::config::Config;
 use tracing::{debug, info};
 
 use super::connection::connect;
+use crate::util::locked;
 
 /// Reads a configuration again.
 pub(super) type Reload = Box<dyn Fn() -> BoxFuture<'static, Option<Config>> + Send + Sync>;
@@ -79,7 +80,7 @@ impl ApiClient {
     }
 
     pub(super) fn client(&self) -> Generation {
-        let current = self.current();
+        let current = locked(&self.0.current);
         Generation { client: current.client.clone(), number: current.number }
     }
 
@@ -89,7 +90,7 @@ impl ApiClient {
         let Some(mut config) = reload().await else { return false };
         config.default_retry = false;
         let now = Credentials::of(&config);
-        let mut current = self.current();
+        let mut current = locked(&self.0.current);
         if current.number != used.number {
             return true; // another request has renewed it
         }
@@ -110,10 +111,6 @@ impl ApiClient {
                 false
             }
         }
-    }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

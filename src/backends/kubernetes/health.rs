@@ -7,10 +7,10 @@ use thiserror::Error;
 
 use super::codec;
 use super::record::{self, ElectionRecord, RecordLocation, resource_version};
-use super::resource::{ResourceKind, check_object_name};
+use super::resource::{ResourceKind, check_object};
 use super::resource_lock::ResourceLock;
 use crate::backends::health::Severity;
-use crate::lock::{Content, LockError, LockErrorKind};
+use crate::lock::{Content, LockError};
 use crate::time::timer::deadline_after;
 
 /// The fields of a Lease's `spec` that client-go and this library know.
@@ -142,8 +142,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     /// Cancel safe.
     pub async fn health(&self, name: &str, timeout: Duration) -> Result<Vec<Finding>, LockError> {
         let objects = self.objects();
-        check_object_name(name)
-            .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        check_object(name)?;
         match objects.get(name, deadline_after(timeout)).await {
             Ok(None) => Ok(vec![Finding::Absent]),
             Ok(Some(object)) => {

@@ -11,10 +11,10 @@ use super::answers::Events;
 use super::api::{ApiFailure, EVERY, Objects};
 use super::codec;
 use super::record::{self, RecordLocation, annotation, resource_version};
-use super::resource::{ResourceKind, check_object_name};
+use super::resource::{ResourceKind, check_object};
 use super::resource_lock::ResourceLock;
 use crate::lock::Advertisement;
-use crate::lock::{Content, LockError, LockErrorKind, MoveInfo, Token, Tombstone};
+use crate::lock::{Content, LockError, MoveInfo, Token, Tombstone};
 use crate::time::timer::deadline_after;
 
 /// The state of an election, as its object states it.
@@ -103,8 +103,8 @@ impl<C: ResourceKind> ResourceLock<C> {
     /// [`object`](Self::object).
     ///
     /// # Errors
-    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) if no
-    /// response arrived within `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured).
+    /// Of the [`kind`](LockError::kind) `Denied`, `Unavailable` if no response arrived within
+    /// `timeout`, or `Misconfigured`.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
@@ -114,7 +114,7 @@ impl<C: ResourceKind> ResourceLock<C> {
         timeout: Duration,
     ) -> Result<Option<ElectionStatus>, LockError> {
         let objects = self.objects();
-        check(name)?;
+        check_object(name)?;
         match objects.get(name, deadline_after(timeout)).await {
             Ok(object) => {
                 Ok(object.and_then(|object| read(C::PLACE, &object, self.default_lease())))
@@ -161,7 +161,7 @@ impl<C: ResourceKind> ResourceLock<C> {
         timeout: Duration,
     ) -> Result<ElectionWatch, LockError> {
         let objects = self.objects();
-        only.map_or(Ok(()), check)?;
+        only.map_or(Ok(()), check_object)?;
         let events = objects.watch_one_or_all(only, C::PLACE, deadline_after(timeout)).await?;
         Ok(ElectionWatch {
             events,
@@ -176,7 +176,7 @@ impl ElectionWatch {
     /// Returns the next change; `None` when the watch has ended. Cancel safe.
     ///
     /// # Errors
-    /// [`Unavailable`](LockErrorKind::Unavailable) if the watch failed, which ends it.
+    /// [`Unavailable`](crate::lock::LockErrorKind::Unavailable) if the watch failed, which ends it.
     pub async fn next(&mut self) -> Option<Result<ElectionEvent, LockError>> {
         let lost = |failure| self.objects.lock_error(failure, EVERY, "watch", "watch", false);
         loop {
@@ -198,11 +198,6 @@ impl ElectionWatch {
 }
 
 partial_debug!(ElectionWatch, self, objects: self.objects);
-
-/// Validates an object's name: an invalid one would address another resource.
-fn check(name: &str) -> Result<(), LockError> {
-    check_object_name(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))
-}
 
 /// `default_lease`: how long to wait for a holder whose record states no duration.
 fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<ElectionStatus> {

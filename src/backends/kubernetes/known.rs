@@ -1,6 +1,6 @@
 //! Known state of each election's object, and its subscribers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,6 +10,7 @@ use super::codec::{Found, UNUSED};
 use super::record::ElectionRecord;
 use crate::backends::hint_hub::HintHub;
 use crate::lock::{Content, Nonce, Record, Revision, Tombstone};
+use crate::util::locked;
 
 /// An object as last seen.
 #[derive(Debug, Clone)]
@@ -62,17 +63,17 @@ impl Default for ObjectState {
 
 impl ObjectState {
     pub(super) fn known(&self) -> Option<KnownObject> {
-        self.state().known.clone()
+        locked(&self.state).known.clone()
     }
 
     pub(super) fn forget(&self) {
-        self.state().known = None;
+        locked(&self.state).known = None;
     }
 
     pub(super) fn learn(&self, version: u64, object: Value, found: Found) -> KnownObject {
         let Found { record, mut content } = found;
         let is_unused = content == UNUSED;
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         match &mut content {
             Content::Held(entry) => state.last_term = Some((record.leader_transitions, entry.ttl)),
             // Of another program: it does not state how long its work may continue.
@@ -100,7 +101,7 @@ impl ObjectState {
 
     /// Whether this version is older than the known one.
     pub(super) fn is_old(&self, version: u64) -> bool {
-        self.state().known.as_ref().is_some_and(|known| version < known.version)
+        locked(&self.state).known.as_ref().is_some_and(|known| version < known.version)
     }
 
     pub(super) fn record_response(&self, revision: Revision) {
@@ -113,10 +114,6 @@ impl ObjectState {
 
     pub(super) fn responses(&self) -> watch::Receiver<Revision> {
         self.newest.subscribe()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

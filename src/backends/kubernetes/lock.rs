@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use super::watch;
-use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, Reading, Release,
     Revision, RollCall, Subscription, Write, check_not_empty,
@@ -17,14 +16,7 @@ use crate::protocol::TimingOptions;
 #[async_trait]
 impl<C: ResourceKind> Lock for ResourceLock<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_lease: self.inner.timing.lease(),
-            can_read: true,
-            empty_is_proof: false,
-            expires_entries: false,
-            reads_are_durable: true,
-            max_identity_len: MAX_IDENTITY_LEN,
-        }
+        Capabilities::of_records(self.inner.timing.lease())
     }
 
     fn timing(&self) -> TimingOptions {

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
 use kube::Resource;
 
 use super::record::RecordLocation;
+use crate::lock::{LockError, LockErrorKind};
 
 /// The maximum length of an object's name.
 pub(super) const MAX_NAME_LEN: usize = 253;
@@ -80,6 +81,11 @@ pub(super) fn check_object_name(name: &str) -> Result<(), String> {
     Err(format!(
         "{shown:?} is not a valid name of a Kubernetes object: up to {MAX_NAME_LEN} of the letters a-z, 0-9, '-' and '.', where every part between dots begins and ends with a letter or digit; set the object with object(), or rename the election"
     ))
+}
+
+/// As [`check_object_name`]: an invalid name would address another resource.
+pub(super) fn check_object(name: &str) -> Result<(), LockError> {
+    check_object_name(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use super::cluster::Cluster;
 use super::codec::NEW;
 use super::events::Recorder;
 use super::record::{annotate, resource_version};
-use super::resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind, check_object_name};
+use super::resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind, check_object};
 use super::state::ResourceLockState;
 use super::timing::LeaseTiming;
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::LockError;
 use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
 
@@ -93,14 +93,13 @@ impl<C: ResourceKind> ResourceLock<C> {
     /// [`object`](Self::object).
     ///
     /// # Errors
-    /// [`Conflict`](LockErrorKind::Conflict) if the object exists; otherwise as
+    /// [`Conflict`](crate::lock::LockErrorKind::Conflict) if the object exists; otherwise as
     /// [`status`](Self::status).
     ///
     /// # Cancel safety
     /// If dropped, the object may have been created or not.
     pub async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
-        check_object_name(name)
-            .map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))?;
+        check_object(name)?;
         let objects = self.objects();
         let mut object = json!({
             "apiVersion": C::API_VERSION,

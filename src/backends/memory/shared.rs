@@ -1,6 +1,6 @@
 //! The state that the handles of a lock share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,6 +12,7 @@ use super::delivery::{Hints, Listener};
 use super::store::{Bucket, Stored};
 use crate::lock::{CallId, CandidateInfo, Content, Hint, LockError, LockErrorKind, Revision};
 use crate::time::clock::{Clock, Instant};
+use crate::util::locked;
 
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
@@ -38,7 +39,7 @@ pub(super) struct PendingCall<'a> {
 
 impl PendingCall<'_> {
     pub(super) fn end(&self) -> Vec<CandidateInfo> {
-        self.lock.state().calls.end(self.id)
+        locked(&self.lock.state).calls.end(self.id)
     }
 }
 
@@ -57,7 +58,7 @@ pub(super) struct SubscriptionGuard {
 
 impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
-        self.lock.state().hints.unsubscribe(&self.name, &self.listener);
+        locked(&self.lock.state).hints.unsubscribe(&self.name, &self.listener);
     }
 }
 
@@ -102,7 +103,7 @@ impl Shared {
     pub(super) fn act<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = self.clock.now();
         let answer = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             for stored in state.bucket.expire(now) {
                 state.queue_stored(stored);
             }
@@ -119,10 +120,10 @@ impl Shared {
 
     /// Delivers waiting hints in order, unless another thread is delivering and takes these too.
     fn deliver(&self) {
-        let Some(turn) = self.state().hints.take_turn() else { return };
+        let Some(turn) = locked(&self.state).hints.take_turn() else { return };
         loop {
             // A statement of its own unlocks the state: the sink may use this lock.
-            let next = self.state().hints.next(&turn);
+            let next = locked(&self.state).hints.next(&turn);
             match next {
                 Some((listener, hint)) => listener.send(hint),
                 None => return,
@@ -132,7 +133,7 @@ impl Shared {
 
     /// Starts the task that expires entries, unless it runs, where there is a runtime.
     pub(super) fn ensure_expiry_task(self: &Arc<Self>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if state.expiry.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
@@ -140,10 +141,6 @@ impl Shared {
             let task = expire(Arc::downgrade(self), self.sooner.clone());
             state.expiry = Some(runtime.spawn(task));
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

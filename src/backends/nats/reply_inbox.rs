@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::util::locked;
 use async_nats::{Client, HeaderMap, Message, PublishError, Subject, SubscribeError, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -114,10 +115,6 @@ impl Inbox {
 }
 
 impl Requests {
-    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Queues a request, and returns where its response arrives.
     fn add(
         &self,
@@ -125,7 +122,7 @@ impl Requests {
         request: Box<Request>,
     ) -> oneshot::Receiver<Result<Message, PublishError>> {
         let (sender, answer) = oneshot::channel();
-        let mut in_flight = self.in_flight();
+        let mut in_flight = locked(&self.in_flight);
         in_flight.waiting.insert(number, sender);
         in_flight.unsent.insert(number, request);
         drop(in_flight);
@@ -149,21 +146,24 @@ impl Requests {
                 }
             }
         }
-        self.in_flight().waiting.clear();
+        locked(&self.in_flight).waiting.clear();
     }
 
     fn dispatch(&self, answer: Message) {
         let number = answer.subject.rsplit('.').next().and_then(|token| token.parse().ok());
-        let request = number.and_then(|number: u64| self.in_flight().waiting.remove(&number));
+        let request =
+            number.and_then(|number: u64| locked(&self.in_flight).waiting.remove(&number));
         if let Some(request) = request {
             let _ = request.send(Ok(answer)); // an error means that the request was dropped
         }
     }
 
     async fn send_queued(&self, client: &Client) {
-        let count = self.in_flight().unsent.len(); // those that come meanwhile notify again
+        let count = locked(&self.in_flight).unsent.len(); // those that come meanwhile notify again
         for _ in 0..count {
-            let Some((number, request)) = self.in_flight().unsent.pop_first() else { return };
+            let Some((number, request)) = locked(&self.in_flight).unsent.pop_first() else {
+                return;
+            };
             let Request { subject, headers, payload } = *request;
             let reply = format!("{}.{number}", self.subject);
             let sent = match headers {
@@ -173,7 +173,7 @@ impl Requests {
                 None => client.publish_with_reply(subject, reply, payload).await,
             };
             if let Err(error) = sent
-                && let Some(request) = self.in_flight().waiting.remove(&number)
+                && let Some(request) = locked(&self.in_flight).waiting.remove(&number)
             {
                 let _ = request.send(Err(error)); // as above
             }
@@ -189,7 +189,7 @@ struct Forget<'a> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        let mut in_flight = self.requests.in_flight();
+        let mut in_flight = locked(&self.requests.in_flight);
         in_flight.waiting.remove(&self.number);
         let unsent = in_flight.unsent.remove(&self.number);
         drop(in_flight);

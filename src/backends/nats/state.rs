@@ -2,7 +2,7 @@
 //! subscribers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ use super::time::since_epoch;
 use crate::backends::hint_hub::{HINT_DELAY, HintHub, Interest};
 use crate::lock::{Content, Coverage, Entry, Hint, Nonce, Revision, Tombstone};
 use crate::time::timer::deadline_after;
+use crate::util::locked;
 
 /// How long to wait before a request about the bucket, or its creation, is repeated: a new stream
 /// has no leader yet, nor has a cluster that has just started, and requests sent then are lost.
@@ -93,12 +94,12 @@ impl BucketState {
 
     /// Promises a TTL to elections; no shorter one is accepted later.
     pub(super) fn promise_ttl(&self, ttl: Duration) {
-        self.known().promised = Some(ttl);
+        locked(&self.known).promised = Some(ttl);
     }
 
     /// Returns the known facts without a request.
     pub(super) fn known_facts(&self) -> Option<Arc<StreamFacts>> {
-        self.known().facts.clone()
+        locked(&self.known).facts.clone()
     }
 
     /// Returns the known facts, unless a request showed that they are out of date.
@@ -135,7 +136,7 @@ impl BucketState {
         match self.request_info(timeout).await {
             Ok(info) => Ok(self.learn(&info, false)?.empty_is_proof),
             Err(error) => {
-                let mut known = self.known();
+                let mut known = locked(&self.known);
                 if let Some(facts) = &mut known.facts {
                     Arc::make_mut(facts).empty_is_proof = false;
                 }
@@ -170,7 +171,7 @@ impl BucketState {
 
     /// Whether a create must not rely on the known TTL.
     pub(super) fn doubts_ttl(&self) -> bool {
-        self.known().doubts < self.doubts.load(Ordering::Relaxed)
+        locked(&self.known).doubts < self.doubts.load(Ordering::Relaxed)
     }
 
     /// Checks and records the server's information on the bucket.
@@ -180,7 +181,7 @@ impl BucketState {
         created: bool,
     ) -> Result<Arc<StreamFacts>, BucketError> {
         let mut facts = StreamFacts::check(&self.config, info)?;
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         match &known.facts {
             Some(old) if old.created == facts.created => facts.created_here = old.created_here,
             Some(_) => {
@@ -223,14 +224,14 @@ impl BucketState {
         info.doubts = doubts;
         if let Some(time) = info.ts.as_deref().and_then(since_epoch) {
             let at = sent_at + sent_at.elapsed() / 2;
-            *self.server_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, time));
+            *locked(&self.server_time) = Some((at, time));
         }
         Ok(info)
     }
 
     /// Returns how long ago the server's clock showed `time`, computed from its last known time.
     pub(super) fn age(&self, time: Duration) -> Option<Duration> {
-        let known = *self.server_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *locked(&self.server_time);
         let (at, server) = known?;
         Some((server + at.elapsed()).saturating_sub(time))
     }
@@ -239,18 +240,18 @@ impl BucketState {
     /// configured and if it was never known.
     pub(super) async fn open(&self, timeout: Duration) -> Result<Arc<StreamFacts>, BucketError> {
         let deadline = deadline_after(timeout);
-        let before = self.known().attempts;
+        let before = locked(&self.known).attempts;
         let doubts = self.doubts.load(Ordering::Relaxed);
         let waited = tokio::time::timeout_at(deadline, self.opening.lock()).await;
         let Ok(_opening) = waited else {
-            return Err(self.known().failure.clone().unwrap_or_else(|| {
+            return Err(locked(&self.known).failure.clone().unwrap_or_else(|| {
                 let message =
                     format!("bucket {}: cannot be read within {timeout:?}", self.config.name);
                 BucketError::new(BucketErrorKind::Unavailable, message)
             }));
         };
         {
-            let known = self.known();
+            let known = locked(&self.known);
             if known.attempts > before {
                 match (&known.failure, &known.facts) {
                     (Some(failure), _) => return Err(failure.clone()),
@@ -260,7 +261,7 @@ impl BucketState {
             }
         }
         let answer = self.open_now(deadline).await;
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         known.attempts += 1;
         known.failure = answer.as_ref().err().cloned();
         answer
@@ -347,10 +348,6 @@ impl BucketState {
         while !self.hints_lost.load(Ordering::Relaxed) {
             self.loss_found.notified().await;
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

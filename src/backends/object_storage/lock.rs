@@ -1,7 +1,7 @@
 //! The lock: conditional writes on one object per election.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -15,13 +15,13 @@ use super::known;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
 use super::vimeo_timing::VimeoTiming;
-use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{
     Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
     check_not_empty,
 };
 use crate::time::timer::deadline_after;
+use crate::util::locked;
 use crate::util::per_key::PerKey;
 
 /// An object as last seen.
@@ -63,10 +63,6 @@ struct Trials {
 impl Trials {
     fn are_over(&self) -> bool {
         self.refused.iter().all(|refused| refused.load(Ordering::Relaxed))
-    }
-
-    fn stored(&self) -> MutexGuard<'_, Option<UpdateVersion>> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,7 +144,7 @@ impl LockState {
         // first lets slow stores finish the checks.
         if !self.trials.are_over()
             && replaced.is_some()
-            && *self.trials.stored() == replaced.cloned()
+            && *locked(&self.trials.stored) == replaced.cloned()
         {
             let tried = self.check_conditions(&path, number, by).await;
             tried.map_err(|error| match error.kind() {
@@ -158,7 +154,7 @@ impl LockState {
         }
         let version = self.store.put(&path, replaced, &body, by).await?;
         if !self.trials.are_over() && !self.store.is_known_to_check() {
-            *self.trials.stored() = Some(version.clone());
+            *locked(&self.trials.stored) = Some(version.clone());
             self.check_conditions(&path, number, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
@@ -230,14 +226,7 @@ fn unix_ms() -> u64 {
 #[async_trait]
 impl Lock for ObjectStorageLock {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_lease: self.inner.terms.longest,
-            can_read: true,
-            empty_is_proof: false,
-            expires_entries: false,
-            reads_are_durable: true,
-            max_identity_len: MAX_IDENTITY_LEN,
-        }
+        Capabilities::of_records(self.inner.terms.longest)
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {

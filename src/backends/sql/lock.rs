@@ -11,7 +11,6 @@ use super::check_name;
 use super::hints::{DeliveredRevisions, Subscribers};
 use super::seen::NewestRevisions;
 use crate::backends::hint_hub::{HintHub, Listen, guard};
-use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::lock::roll_call::no_calls;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
@@ -136,14 +135,8 @@ async fn put<D: Database>(
 #[async_trait]
 impl<D: Database> Lock for SqlLock<D> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            max_lease: self.database.max_lease(),
-            can_read: true,
-            empty_is_proof: false,
-            expires_entries: false,
-            reads_are_durable: self.database.reads_are_durable(),
-            max_identity_len: MAX_IDENTITY_LEN,
-        }
+        let reads_are_durable = self.database.reads_are_durable();
+        Capabilities { reads_are_durable, ..Capabilities::of_records(self.database.max_lease()) }
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! The lines of a history.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::lock::{Capabilities, Need};
 use crate::protocol::{Action, BackoffPolicy, Event, MemberSettings, Settings, State};
 use crate::time::clock::Instant;
+use crate::util::locked;
 
 /// The first line: what the protocol was made from.
 #[derive(Debug, Serialize, Deserialize)]
@@ -94,14 +95,10 @@ pub(crate) struct Polls(Arc<Mutex<Vec<Poll>>>);
 
 impl Polls {
     pub fn push(&self, poll: Poll) {
-        self.lock().push(poll);
+        locked(&self.0).push(poll);
     }
 
     pub fn take(&self) -> Vec<Poll> {
-        std::mem::take(&mut *self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Poll>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *locked(&self.0))
     }
 }

@@ -19,7 +19,7 @@ use crate::backends::kubernetes::api::{ApiFailure, EVERY, Objects};
 use crate::backends::kubernetes::cluster::Cluster;
 use crate::backends::kubernetes::events::Recorder;
 use crate::backends::kubernetes::record::{self, RecordLocation, resource_version};
-use crate::backends::kubernetes::resource::check_object_name;
+use crate::backends::kubernetes::resource::check_object;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
@@ -174,7 +174,7 @@ impl LifeLocks {
         only: Option<&str>,
         timeout: Duration,
     ) -> Result<LifeWatch, LockError> {
-        only.map_or(Ok(()), check)?;
+        only.map_or(Ok(()), check_object)?;
         let (place, by) = (RecordLocation::Annotation, deadline_after(timeout));
         let events = self.locks.watch_one_or_all(only, place, by).await?;
         Ok(LifeWatch { events, locks: self.locks.clone() })
@@ -224,7 +224,7 @@ impl LifeLocks {
     }
 
     async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, LockError> {
-        check(name)?;
+        check_object(name)?;
         let got = self.locks.get(name, by).await;
         got.map_err(|failure| self.locks.lock_error(failure, name, "read", "get", false))
     }
@@ -262,7 +262,7 @@ impl LifeLocks {
     }
 
     async fn state(&self, owner: &object::Owner, by: Instant) -> Result<PodState, LockError> {
-        if check(&owner.name).is_err() {
+        if check_object(&owner.name).is_err() {
             return Ok(PodState::Gone);
         }
         let pod = match self.pods.get(&owner.name, by).await {
@@ -347,8 +347,4 @@ fn may_be_lock(object: &Value) -> bool {
 
 fn name_of(object: &Value) -> Option<&str> {
     object.pointer("/metadata/name")?.as_str()
-}
-
-fn check(name: &str) -> Result<(), LockError> {
-    check_object_name(name).map_err(|rule| LockError::new(LockErrorKind::Misconfigured, rule))
 }

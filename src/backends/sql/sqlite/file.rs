@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
@@ -22,6 +22,7 @@ use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::TableSetup;
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
+use crate::util::locked;
 
 /// The version of the tables that this library supports.
 const VERSION: i64 = 1;
@@ -181,7 +182,7 @@ impl File {
     ) -> Result<Option<Response>, LockError> {
         let by = deadline_after(timeout);
         let Some(id) = self.id()? else {
-            self.idle().clear();
+            locked(&self.idle).clear();
             return Ok(None);
         };
         let mut open = match self.idle_of(id) {
@@ -260,17 +261,13 @@ impl File {
     /// Returns a connection to this very file. Closes the others: their file is no longer at this
     /// path.
     fn idle_of(&self, id: Id) -> Option<Open> {
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         idle.retain(|open| open.id == id);
         idle.pop()
     }
 
     fn put_back(&self, open: Open) {
-        self.idle().push(open);
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.idle).push(open);
     }
 
     fn moved(&self) -> String {

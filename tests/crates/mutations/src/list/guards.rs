@@ -17,8 +17,8 @@ pub const OF_GUARDS: &[Mutation] = &[
         name: "a term that is over is handed out",
         edits: &[edit(
             "src/election/term.rs",
-            "        self.over();\n        let mut state = self.state();\n        let open",
-            "        let mut state = self.state();\n        let open",
+            "        self.over();\n        let mut state = locked(&self.state);\n        let open",
+            "        let mut state = locked(&self.state);\n        let open",
         )],
         noticed_by: &[Elections],
     },
