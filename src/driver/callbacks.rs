@@ -31,11 +31,8 @@ impl Callbacks {
     /// `None` if there is no callback, as in many elections of a set.
     pub fn boxed(self) -> Option<Box<Self>> {
         let Self { won, lost, drain, campaign, new_leader } = &self;
-        let none = won.is_none()
-            && lost.is_none()
-            && drain.is_none()
-            && campaign.is_none()
-            && new_leader.is_none();
+        let none =
+            matches!((won, lost, drain, campaign, new_leader), (None, None, None, None, None));
         (!none).then(|| Box::new(self))
     }
 }

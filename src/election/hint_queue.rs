@@ -101,14 +101,14 @@ mod tests {
     use crate::lock::{Content, Entry, Mark, MoveInfo, Nonce, Record, Revision, Token, WriteId};
     use crate::time::clock::{BootClock, Clock};
 
+    fn shared() -> Arc<Shared> {
+        let (clock, lock) = (Arc::new(BootClock), Arc::new(MemoryLock::new()));
+        Shared::new("e".into(), ("c".into(), Nonce(1)), clock, lock)
+    }
+
     #[test]
     fn a_leader_is_not_woken_by_its_own_renewals() {
-        let shared = Shared::new(
-            "e".into(),
-            ("c".into(), Nonce(1)),
-            Arc::new(BootClock),
-            Arc::new(MemoryLock::new()),
-        );
+        let shared = shared();
         let sink = shared.hint_sink(0);
         let is_passed_on = |nonce, token| {
             let write = WriteId { nonce: Nonce(nonce), number: 2 };
@@ -134,12 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_to_wait_is_told_once_and_nothing_overtakes_it() {
-        let shared = Shared::new(
-            "e".into(),
-            ("c".into(), Nonce(1)),
-            Arc::new(BootClock),
-            Arc::new(MemoryLock::new()),
-        );
+        let shared = shared();
         let sink = shared.hint_sink(1);
         for _ in 0..WAITING {
             sink.send(Hint::Recheck);

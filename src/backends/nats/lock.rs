@@ -92,83 +92,6 @@ impl NatsLock {
         self.state().api.lock_error(failure, doing, true)
     }
 
-    async fn write_entry(&self, name: &str, write: &Write) -> Result<Revision, LockError> {
-        let known_ttl = self.capabilities().max_lease;
-        let (mut facts, mut left) = self.prepare(name, write.timeout).await?;
-        if write.mark.token.is_none() {
-            (facts, left) = self.prepare_create(known_ttl, facts, left).await?;
-        }
-        let advertisement_len = codec::advertisement_len(write);
-        let max_len = facts.config.max_identity_len_with(advertisement_len);
-        if write.identity.len() > max_len {
-            let beside = match advertisement_len {
-                0 => String::new(),
-                bytes => format!(" beside an advertisement of {bytes}"),
-            };
-            return Err(LockError::new(
-                LockErrorKind::Misconfigured,
-                format!(
-                    "identity of {} bytes{beside}: bucket {} accepts {max_len}",
-                    write.identity.len(),
-                    self.0.config.name
-                ),
-            ));
-        }
-        if write.expected.is_none() && !self.state().can_read() {
-            // A candidate without permission to read takes the response to a create as its reading,
-            // and `capabilities` reports what an empty key proves.
-            let start = Instant::now();
-            let proof = Box::pin(self.state().proves_unused(left));
-            proof.await.map_err(BucketError::into_lock_error)?;
-            left = left.saturating_sub(start.elapsed());
-        }
-        left = listener::await_all_hints(self.state(), name, left).await;
-        // Not kept meanwhile, as the future must stay small.
-        let max_len = facts.config.max_identity_len_with(codec::advertisement_len(write));
-        let room = max_len.saturating_sub(write.identity.len());
-        let headers = codec::entry_headers(write, facts.config.allow_msg_ttl, room);
-        let value = Bytes::copy_from_slice(write.identity.as_bytes());
-        match self.state().api.publish(name, headers, value, left).await {
-            // A write cannot have a lower sequence than the one that it replaced: the response is
-            // not from the stream.
-            Ok(sequence) if write.expected.is_some_and(|replaced| sequence <= replaced.0) => {
-                let message = format!(
-                    "write of {name}: acknowledged with a lower sequence than that of the replaced entry"
-                );
-                Err(LockError::new(LockErrorKind::OutcomeUnknown, message))
-            }
-            Ok(sequence) => Ok(Revision(sequence)),
-            Err(failure) => Err(self.refused(failure, &format!("write of {name}"))),
-        }
-    }
-
-    /// If the bucket has no age, the tombstone stays as long as a lease, or what is left of one.
-    async fn release_entry(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let (facts, left) = self.prepare(name, release.timeout).await?;
-        let lives = facts.lease.max(release.left);
-        let ttl = if facts.config.max_age().is_none() { Some(lives) } else { None };
-        let headers = codec::release_headers(&release, ttl);
-        let released = self.state().api.publish(name, headers, Bytes::new(), left).await;
-        if let Some(to) = release.to {
-            roll_call::notify_successor(self.state(), name, to).await;
-        }
-        match released {
-            Ok(_) => Ok(()),
-            Err(failure) => Err(self.refused(failure, &format!("release of {name}"))),
-        }
-    }
-
-    async fn entry_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        let api = &self.state().api;
-        let info = api.info_with_keys(timeout).await;
-        let info = info.map_err(|failure| api.lock_error(failure, "list of elections", false))?;
-        let prefix = format!("$KV.{}.", api.bucket());
-        let subjects = info.state.subjects.into_iter().flatten();
-        Ok(subjects
-            .filter_map(|(subject, _)| Some(subject.strip_prefix(&prefix)?.to_owned()))
-            .collect())
-    }
-
     async fn read_entry(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         let (facts, left) = self.prepare(name, timeout).await?;
         let start = Instant::now();
@@ -278,11 +201,70 @@ impl Lock for NatsLock {
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.write_entry(name, &write).await
+        let write = &write;
+        let known_ttl = self.capabilities().max_lease;
+        let (mut facts, mut left) = self.prepare(name, write.timeout).await?;
+        if write.mark.token.is_none() {
+            (facts, left) = self.prepare_create(known_ttl, facts, left).await?;
+        }
+        let advertisement_len = codec::advertisement_len(write);
+        let max_len = facts.config.max_identity_len_with(advertisement_len);
+        if write.identity.len() > max_len {
+            let beside = match advertisement_len {
+                0 => String::new(),
+                bytes => format!(" beside an advertisement of {bytes}"),
+            };
+            return Err(LockError::new(
+                LockErrorKind::Misconfigured,
+                format!(
+                    "identity of {} bytes{beside}: bucket {} accepts {max_len}",
+                    write.identity.len(),
+                    self.0.config.name
+                ),
+            ));
+        }
+        if write.expected.is_none() && !self.state().can_read() {
+            // A candidate without permission to read takes the response to a create as its reading,
+            // and `capabilities` reports what an empty key proves.
+            let start = Instant::now();
+            let proof = Box::pin(self.state().proves_unused(left));
+            proof.await.map_err(BucketError::into_lock_error)?;
+            left = left.saturating_sub(start.elapsed());
+        }
+        left = listener::await_all_hints(self.state(), name, left).await;
+        // Not kept meanwhile, as the future must stay small.
+        let max_len = facts.config.max_identity_len_with(codec::advertisement_len(write));
+        let room = max_len.saturating_sub(write.identity.len());
+        let headers = codec::entry_headers(write, facts.config.allow_msg_ttl, room);
+        let value = Bytes::copy_from_slice(write.identity.as_bytes());
+        match self.state().api.publish(name, headers, value, left).await {
+            // A write cannot have a lower sequence than the one that it replaced: the response is
+            // not from the stream.
+            Ok(sequence) if write.expected.is_some_and(|replaced| sequence <= replaced.0) => {
+                let message = format!(
+                    "write of {name}: acknowledged with a lower sequence than that of the replaced entry"
+                );
+                Err(LockError::new(LockErrorKind::OutcomeUnknown, message))
+            }
+            Ok(sequence) => Ok(Revision(sequence)),
+            Err(failure) => Err(self.refused(failure, &format!("write of {name}"))),
+        }
     }
 
+    /// If the bucket has no age, the tombstone stays as long as a lease, or what is left of one.
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        self.release_entry(name, release).await
+        let (facts, left) = self.prepare(name, release.timeout).await?;
+        let lives = facts.lease.max(release.left);
+        let ttl = if facts.config.max_age().is_none() { Some(lives) } else { None };
+        let headers = codec::release_headers(&release, ttl);
+        let released = self.state().api.publish(name, headers, Bytes::new(), left).await;
+        if let Some(to) = release.to {
+            roll_call::notify_successor(self.state(), name, to).await;
+        }
+        match released {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(self.refused(failure, &format!("release of {name}"))),
+        }
     }
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
@@ -309,7 +291,14 @@ impl Lock for NatsLock {
 
     /// Requires only the permissions of an observer.
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        self.entry_names(timeout).await
+        let api = &self.state().api;
+        let info = api.info_with_keys(timeout).await;
+        let info = info.map_err(|failure| api.lock_error(failure, "list of elections", false))?;
+        let prefix = format!("$KV.{}.", api.bucket());
+        let subjects = info.state.subjects.into_iter().flatten();
+        Ok(subjects
+            .filter_map(|(subject, _)| Some(subject.strip_prefix(&prefix)?.to_owned()))
+            .collect())
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

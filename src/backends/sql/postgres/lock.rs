@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::json;
 use sqlx::Row as _;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::errors::{self, Effect};
 use super::listener;
-use super::roll_call;
 use super::state::LockState;
 use super::statements;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::seen::NewestRevisions;
+use crate::lock::roll_call::{Answers, no_calls, to_json};
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Content, LockError, LockErrorKind, Reading, Record, Release,
-    Revision, RollCall, StepDownNotice, Tombstone, Write,
+    CallId, CandidateInfo, CandidateRequest, Content, LockError, LockErrorKind, Reading, Record,
+    Release, Revision, RollCall, StepDownNotice, Tombstone, Write,
 };
 use crate::time::timer::deadline_after;
 
@@ -157,7 +158,25 @@ impl Database for LockState {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        roll_call::call(self, name, request, within).await
+        if !self.listens {
+            return no_calls();
+        }
+        let failed = |error| errors::failed(error, Effect::Read, self.connections.place());
+        let call = RollCall { id: CallId::random(), within, request };
+        let mut answers =
+            self.connections.listen(&[&answers_channel(call.id)]).await.map_err(failed)?;
+        let payload = json!({ "name": name, "roll_call": call }).to_string();
+        let statement = statements::notify(&self.opened.channel, &payload);
+        self.connections.execute(&statement, Effect::Read, SEND_TIMEOUT).await?;
+        let end = Instant::now() + within;
+        let mut found = Answers::to(call.request);
+        while let Ok(answer) = timeout_at(end, answers.recv()).await {
+            let answer = answer.map_err(failed)?;
+            if found.take(answer.payload().as_bytes()) {
+                break;
+            }
+        }
+        Ok(found.into_vec())
     }
 
     async fn answer_roll_call(
@@ -165,7 +184,8 @@ impl Database for LockState {
         call: &RollCall,
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
-        roll_call::answer(self, call, info).await
+        let statement = statements::notify(&answers_channel(call.id), &to_json(info));
+        self.connections.execute(&statement, Effect::Read, SEND_TIMEOUT).await.map(drop)
     }
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
@@ -174,6 +194,13 @@ impl Database for LockState {
     }
 }
 
+/// The channel for the answers to a call.
+fn answers_channel(id: CallId) -> String {
+    format!("incumbent_roll_call_{id}")
+}
+
+/// The timeout of sending the notification of a call, or of an answer.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout of a step-down notice.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 

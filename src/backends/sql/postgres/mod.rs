@@ -6,7 +6,6 @@ mod errors;
 mod listener;
 mod lock;
 mod probe;
-mod roll_call;
 mod state;
 mod statements;
 mod tables;
