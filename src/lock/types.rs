@@ -104,6 +104,7 @@ pub struct MoveInfo {
 
 impl MoveInfo {
     /// Whether it states nothing.
+    #[allow(dead_code, reason = "some locks write it")]
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
