@@ -14,9 +14,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
+
+use crate::background::BackgroundTask;
 
 /// The maximum number of connections. One more closes the oldest, so that a probe is served
 /// although other clients keep theirs open.
@@ -30,15 +31,6 @@ const MAX_DURATION: Duration = Duration::from_secs(10);
 
 /// The maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
-
-/// A connection that is closed when its handle is dropped.
-struct Connection(JoinHandle<()>);
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 /// Until when a connection may last, for the request on it.
 #[derive(Clone)]
@@ -64,14 +56,14 @@ async fn end_of(mut extent: watch::Receiver<Instant>) {
 
 /// Serves for as long as it is polled.
 pub async fn serve(mut socket: impl Listener, routes: Router) {
-    let mut connections: VecDeque<Connection> = VecDeque::with_capacity(MAX_CONNECTIONS);
+    let mut connections: VecDeque<BackgroundTask> = VecDeque::with_capacity(MAX_CONNECTIONS);
     loop {
         let (stream, _) = socket.accept().await; // pauses after an error
         connections.retain(|connection| !connection.0.is_finished());
         if connections.len() >= MAX_CONNECTIONS {
             connections.pop_front();
         }
-        connections.push_back(Connection(tokio::spawn(answer(stream, routes.clone()))));
+        connections.push_back(BackgroundTask(tokio::spawn(answer(stream, routes.clone()))));
     }
 }
 
