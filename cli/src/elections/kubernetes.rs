@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::CandidateInfo;
 use incumbent::kubernetes::{self, ElectionEvent, ElectionWatch};
-use incumbent::lock::{CandidateRequest, LockError};
+use incumbent::lock::LockError;
 use time::OffsetDateTime;
 
 use super::status::{ElectionStatus, Holder, LeaderStatus};
 use super::watcher::Update;
 use super::watcher::{RestartingWatch, WatchSource};
-use crate::error::{CliError, Code};
-use crate::lock_args::{ElectionObjects, Kind, Records};
+use crate::error::CliError;
+use crate::lock_args::{ElectionObjects, Records};
 use crate::time_format;
 
 /// The elections of a namespace.
@@ -44,25 +43,6 @@ impl KubernetesElections {
         let only = only.map(str::to_owned);
         let records = Arc::clone(&self.0.records);
         RestartingWatch::begin(KubernetesSource { records, only, timeout: self.0.timeout }).await
-    }
-
-    /// Sends a request to the candidates, and returns what they answer.
-    pub async fn call_roll(
-        &self,
-        name: &str,
-        request: CandidateRequest,
-        within: Duration,
-    ) -> Result<Vec<CandidateInfo>, CliError> {
-        if self.0.kind() != Kind::Lease {
-            let message =
-                format!("a {} carries no roll calls, only a Lease does", self.0.kind().name());
-            return Err(CliError::new(Code::Usage, message));
-        }
-        let found = self.0.records.call_roll(name, request, within).await?;
-        if found.is_empty() {
-            self.0.check_namespace().await?;
-        }
-        Ok(found)
     }
 }
 

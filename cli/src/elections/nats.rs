@@ -6,8 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, Lock};
+use incumbent::lock::Lock;
 use incumbent::nats::{self, Finding};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -86,13 +85,9 @@ impl<'a> NatsElections<'a> {
         self.bucket.health(&self.session).await
     }
 
-    pub async fn call_roll(
-        &self,
-        name: &str,
-        request: CandidateRequest,
-        within: Duration,
-    ) -> Result<Vec<CandidateInfo>, CliError> {
-        Ok(self.bucket.deferred(&self.session)?.lock().call_roll(name, request, within).await?)
+    /// The lock, for roll calls: it needs no request to the server.
+    pub fn deferred(&self) -> Result<Arc<dyn Lock>, CliError> {
+        Ok(Arc::new(self.bucket.deferred(&self.session)?.lock()))
     }
 
     /// The lock, for what changes an election: it has the TTL of the bucket.

@@ -15,7 +15,7 @@ use super::nats::{NatsElections, NatsWatcher};
 use super::status::{ElectionStatus, Holder, Position};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
-use crate::lock_args::{LockArgs, SelectedLock, check_name, open_within};
+use crate::lock_args::{Kind, LockArgs, SelectedLock, check_name, open_within};
 use crate::nats::DEFAULT_TIMEOUT;
 use crate::text;
 use crate::{output, time_format};
@@ -149,15 +149,25 @@ impl<'a> Elections<'a> {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
-        match self {
-            Self::Nats(elections) => elections.call_roll(name, request, within).await,
-            Self::Lock(elections) => elections.call_roll(name, request, within).await,
-            Self::Kubernetes(elections) => elections.call_roll(name, request, within).await,
-            Self::ForLife(_) => Err(CliError::new(
-                Code::Usage,
-                "a lock for life carries no roll calls: its candidates are unknown",
-            )),
+        let lock = match self {
+            Self::Nats(elections) => elections.deferred()?,
+            Self::Lock(elections) => return elections.call_roll(name, request, within).await,
+            Self::Kubernetes(KubernetesElections(objects)) if objects.kind() != Kind::Lease => {
+                let kind = objects.kind().name();
+                let message = format!("a {kind} carries no roll calls, only a Lease does");
+                return Err(CliError::new(Code::Usage, message));
+            }
+            Self::Kubernetes(KubernetesElections(objects)) => objects.lock(),
+            Self::ForLife(_) => {
+                let message = "a lock for life carries no roll calls: its candidates are unknown";
+                return Err(CliError::new(Code::Usage, message));
+            }
+        };
+        let found = lock.call_roll(name, request, within).await?;
+        if found.is_empty() {
+            self.check_place().await?;
         }
+        Ok(found)
     }
 
     /// Ends the holder's term. Returns a revision below those of later terms, or `None` if the

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
-use incumbent::CandidateInfo;
 use incumbent::kubernetes::{
     Cluster, ElectionStatus, ElectionWatch, Finding, LeaseTiming, LifeLocks, ResourceKind,
     ResourceLock, check_namespace,
 };
-use incumbent::lock::{CandidateRequest, Lock, LockError, Reading};
+use incumbent::lock::{Lock, LockError, Reading};
 
 use super::kind::{Kind, LifeKind};
 use super::opened::OpenedLock;
@@ -74,7 +73,7 @@ pub struct ElectionObjects {
 
 /// Operations on the objects of any kind.
 #[async_trait]
-pub trait Records: Send + Sync {
+pub trait Records: Lock {
     async fn status(
         &self,
         name: &str,
@@ -90,13 +89,6 @@ pub trait Records: Send + Sync {
     ) -> Result<ElectionWatch, LockError>;
 
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError>;
-
-    async fn call_roll(
-        &self,
-        name: &str,
-        request: CandidateRequest,
-        within: Duration,
-    ) -> Result<Vec<CandidateInfo>, LockError>;
 
     async fn health(
         &self,
@@ -130,15 +122,6 @@ impl<C: ResourceKind> Records for ResourceLock<C> {
 
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
         self.create(name, timeout).await
-    }
-
-    async fn call_roll(
-        &self,
-        name: &str,
-        request: CandidateRequest,
-        within: Duration,
-    ) -> Result<Vec<CandidateInfo>, LockError> {
-        Lock::call_roll(self, name, request, within).await
     }
 
     async fn health(
@@ -261,11 +244,7 @@ impl ElectionObjects {
 
     /// The lock, which knows no object yet.
     pub fn lock(&self) -> Arc<dyn Lock> {
-        match self.kind {
-            Kind::Lease | Kind::ForLife => Arc::new(self.cluster.lease_lock()),
-            Kind::ConfigMap => Arc::new(self.cluster.config_map_lock()),
-            Kind::Endpoints => Arc::new(self.cluster.endpoints_lock()),
-        }
+        self.records.clone()
     }
 
     pub fn kind(&self) -> Kind {
