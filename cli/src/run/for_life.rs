@@ -98,17 +98,6 @@ Examples:
   incumbent life my-operator -- my-operator --verbose
   incumbent life my-app --namespace prod --life-kind lease -- my-daemon";
 
-/// A leader for life and its program.
-struct ForLife {
-    name: String,
-    program: Program,
-    grace: Duration,
-    cluster: Cluster,
-    life_kind: LifeKind,
-    pod: Option<String>,
-    poll: Duration,
-}
-
 impl Life {
     pub async fn run(self) -> Result<ExitCode, CliError> {
         let mut signals = match self.program.prepare()? {
@@ -116,34 +105,27 @@ impl Life {
             Err(code) => return Ok(code),
         };
         let cluster = self.namespace.open(self.context.as_deref()).await?;
-        let Self { name, program, grace, pod, life_kind, poll, .. } = self;
-        let leader = ForLife { name, program, grace, cluster, life_kind, pod, poll };
-        leader.run(&mut signals).await
-    }
-}
-
-impl ForLife {
-    async fn run(self, signals: &mut Signals) -> Result<ExitCode, CliError> {
-        check_life_name(&self.cluster, self.life_kind, &self.name)?;
-        let leadership = match self.elected(signals).await? {
+        check_life_name(&cluster, self.life_kind, &self.name)?;
+        let leadership = match self.elected(&cluster, &mut signals).await? {
             Ok(Ok(leadership)) => leadership,
             Ok(Err(error)) => {
                 if error.kind() == LifeErrorKind::Misconfigured {
-                    namespace_is_there(&self.cluster, DEFAULT_TIMEOUT).await?;
+                    namespace_is_there(&cluster, DEFAULT_TIMEOUT).await?;
                 }
                 return Err(error.into());
             }
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
-        self.work(&leadership, signals).await.map(ExitCode::from)
+        self.work(&leadership, &mut signals).await.map(ExitCode::from)
     }
 
     /// Waits until this pod owns the lock, or for a signal to end.
     async fn elected(
         &self,
+        cluster: &Cluster,
         signals: &mut Signals,
     ) -> Result<Result<Result<LifeLeadership, LifeError>, Signal>, CliError> {
-        let candidate = leader_for_life(&self.name, &self.cluster);
+        let candidate = leader_for_life(&self.name, cluster);
         let mut candidate = candidate.resource(self.life_kind.life_resource()).poll(self.poll);
         if let Some(pod) = &self.pod {
             candidate = candidate.pod(pod);
