@@ -17,8 +17,8 @@ use super::sampling::{HintRate, SentNotice};
 use super::stampede::HintLatency;
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
-    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, MoveInfo, Pause,
-    Reading, Record, Release, Request, Revision, Standing, StepDownNotice, Tombstone, Write,
+    Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, MoveInfo, Nonce,
+    Pause, Reading, Record, Release, Request, Revision, Standing, StepDownNotice, Tombstone, Write,
     WriteId,
 };
 use crate::time::clock::Instant;
@@ -91,9 +91,21 @@ impl Context {
         self.own_mark(entry).is_some()
     }
 
-    /// The mark of an entry, if a write of this candidate stored it.
+    /// The mark of an entry, if a write of this candidate stored it. One that it did not send is of
+    /// a twin: of a clone of its machine, or of the process from which it was restored.
     fn own_mark<'e>(&self, entry: &'e Entry) -> Option<&'e Mark> {
-        entry.mark.as_ref().filter(|mark| mark.write.nonce == self.settings.nonce)
+        let WriteId { nonce, number } = entry.mark.as_ref()?.write;
+        let is_own = nonce == self.settings.nonce && self.requests.has_sent(number);
+        entry.mark.as_ref().filter(|_| is_own)
+    }
+
+    /// A candidate that has a twin becomes another one, which waits for the twin as for any other.
+    fn notice_twin(&mut self, now: Instant, entry: &Entry) {
+        let nonce = entry.mark.as_ref().map(|mark| mark.write.nonce);
+        if nonce == Some(self.settings.nonce) && !self.is_mine(entry) {
+            // The twin draws the same random numbers, but not at the same instant.
+            self.settings.nonce = Nonce(self.random.u64(..) ^ now.as_nanos());
+        }
     }
 
     /// The mark of the entry in `record`, if there is one and a write of this candidate stored it.
@@ -128,6 +140,7 @@ impl Context {
         match record.content {
             Content::Held(entry) => {
                 self.health.entry_seen(revision);
+                self.notice_twin(at, &entry);
                 let is_me = self.is_mine(&entry);
                 let leader = self.evidence.record_entry(
                     at,

@@ -220,7 +220,7 @@ impl Holding {
             }
             // Ours, applied and reported lost, or another candidate's: a read shows which.
             Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
-                cx.requests.settle(number);
+                cx.requests.settle(number, false);
                 self.last_failure = Some(failure);
                 self.check = true;
                 self.check_from = now;
@@ -237,7 +237,7 @@ impl Holding {
             }
             Err(failure) => {
                 if failure.kind != LockErrorKind::OutcomeUnknown {
-                    cx.requests.settle(number);
+                    cx.requests.settle(number, false);
                 }
                 self.last_failure = Some(failure);
                 let delay = self.retries.get_or_insert(fresh).delay();

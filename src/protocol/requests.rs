@@ -67,6 +67,10 @@ pub(super) struct Requests {
     unsettled: VecDeque<UnsettledWrite>,
     last_request: u64,
     last_write: u64,
+    /// Of the writes up to this one, none but own ones can be in the lock.
+    known: u64,
+    /// The last write that was refused: a server may have stored it all the same.
+    refused: u64,
     /// The write that began the last term.
     create: u64,
 }
@@ -93,12 +97,15 @@ impl Requests {
         id
     }
 
-    /// Notes a write that is sent now, and returns its number.
+    /// Notes a write that is sent now, and returns its number: by the clock, so that a copy of this
+    /// process draws other ones.
     pub fn add_write(&mut self, now: Instant, wait: Option<CoolDownWait>) -> u64 {
-        self.last_write += 1;
-        let number = self.last_write;
-        if self.unsettled.len() == Self::MAX_UNSETTLED {
-            self.unsettled.pop_front();
+        let number = now.as_nanos().max(self.last_write.saturating_add(1));
+        self.last_write = number;
+        if self.unsettled.len() == Self::MAX_UNSETTLED
+            && let Some(oldest) = self.unsettled.pop_front()
+        {
+            self.known = self.known.max(oldest.number);
         }
         self.unsettled.push_back(UnsettledWrite { number, sent: now, wait: wait.map(Box::new) });
         number
@@ -156,6 +163,11 @@ impl Requests {
         self.unsettled.iter().find(|write| write.number == number)
     }
 
+    /// Whether this candidate sent the write `number`, as far as it can be in the lock.
+    pub fn has_sent(&self, number: u64) -> bool {
+        number <= self.known || number == self.refused || self.unsettled(number).is_some()
+    }
+
     /// Whether the outcome of a write other than `number` is not known.
     pub fn has_other_unsettled(&self, number: u64) -> bool {
         self.unsettled.iter().any(|write| write.number != number)
@@ -172,10 +184,15 @@ impl Requests {
     }
 
     /// The outcome of the write `number` is known.
-    pub fn settle(&mut self, number: u64) {
+    pub fn settle(&mut self, number: u64, is_stored: bool) {
+        if is_stored {
+            self.known = self.known.max(number);
+        } else {
+            self.refused = number;
+        }
         self.unsettled.retain(|write| write.number != number);
         if self.unsettled.is_empty() {
-            self.settle_all();
+            self.unsettled = VecDeque::new(); // takes no memory between two renewals
         }
     }
 
@@ -190,9 +207,10 @@ impl Requests {
         self.create
     }
 
-    /// The outcomes of all writes are known, or matter no more.
+    /// An own write is in the lock: those before it were stored earlier, or never will be.
     pub fn settle_all(&mut self) {
-        self.unsettled = VecDeque::new(); // takes no memory between two renewals
+        self.unsettled = VecDeque::new();
+        self.known = self.last_write;
     }
 
     /// When the request in flight was sent, and until when those might lead whose entries had been
@@ -209,6 +227,8 @@ impl Requests {
             unsettled,
             last_request: _, // greater than all
             last_write: _,   // greater than all
+            known: _,        // no other process writes by this nonce
+            refused: _,      // likewise
             create: _,       // of the token's write
         } = self;
         writer.each(in_flight, |writer, request| {

@@ -263,7 +263,7 @@ impl Standby {
         let write = cx.requests.unsettled(number);
         let wait = write.and_then(|write| write.wait.as_deref().copied());
         if known {
-            cx.requests.settle(number);
+            cx.requests.settle(number, result.is_ok());
         }
         if let (Err(_), Some(wait)) = (&result, wait) {
             cx.evidence.record_refused_create(&wait);

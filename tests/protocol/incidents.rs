@@ -421,3 +421,32 @@ fn a_leader_in_a_bucket_that_was_created_anew_receives_its_eviction() {
     harness.admin_deletes();
     assert!(!harness.leads(), "it learns of its eviction at once");
 }
+
+/// A clone of a virtual machine, or a process restored from a checkpoint, has the nonce and the
+/// token of the first one. Whose renewal is refused finds a write that it did not send.
+#[test]
+fn a_leader_that_has_a_twin_steps_down_and_waits_for_it() {
+    for is_received in [false, true] {
+        let mut harness = Harness::leading();
+        harness.run(LEASE);
+        let Content::Held(mut entry) = harness.server.last.as_ref().unwrap().record.content.clone()
+        else {
+            panic!("it leads")
+        };
+        let mark = entry.mark.as_mut().expect("a mark");
+        assert_eq!(mark.write.nonce, ME);
+        mark.write.number += 1; // at another instant
+        harness.stores(Content::Held(entry));
+        if is_received {
+            harness.deliver_last();
+        }
+        let twin = harness.server.last.as_ref().unwrap().record.revision;
+        harness.run(LEASE / 2);
+        assert_eq!(harness.ends(), [Cause::Superseded { by: Some("me".into()) }]);
+        assert_eq!(harness.server.last.as_ref().unwrap().record.revision, twin, "left alone");
+        assert_ne!(harness.machine.settings().nonce, ME);
+        harness.run(LEASE * 3);
+        assert!(harness.leads(), "once the twin is gone");
+        assert!(harness.begins()[1] >= harness.begins()[0] + LEASE * 2, "{:?}", harness.begins());
+    }
+}

@@ -5,6 +5,15 @@ use crate::instrument::Instrument::{Scenarios, Simulation};
 
 pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
+        name: "a leader takes the writes of its twin for its own",
+        edits: &[edit(
+            "src/protocol/requests.rs",
+            "number <= self.known || number == self.refused",
+            "number > 0 || number == self.refused",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "an evicted holder is not waited for as long as it may lead",
         edits: &[edit(
             "src/lock/request.rs",
