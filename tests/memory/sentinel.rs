@@ -186,8 +186,11 @@ async fn a_registered_term_is_released_by_its_sentinel_alone() {
     let term = began.term().unwrap();
     let limit = Duration::from_secs(5);
 
-    let of_another =
-        incumbent::protocol::RegisteredTerm { token: incumbent::Token(term.token.0 + 1), ..term };
+    let of_another = incumbent::protocol::RegisteredTerm {
+        token: incumbent::Token(term.token.0 + 1),
+        create: term.create + 1,
+        ..term
+    };
     let outcome = release_crashed(&lock, "my_app", of_another, limit).await;
     assert_eq!(outcome, CrashOutcome::NotHeld);
     assert_eq!(lock.holder("my_app").as_deref(), Some("first"));

@@ -116,9 +116,10 @@ fn a_deleted_entry_proves_nothing_for_the_lease_of_its_holder() {
         harness.deliver_last();
         harness.run(SECOND);
         harness.server.store(harness.now, of_other(longer), longer); // and is not received
-        match leaves_nothing {
-            true => harness.server.last = None,
-            false => drop(harness.server.delete(harness.now)),
+        if leaves_nothing {
+            harness.server.last = None;
+        } else {
+            harness.server.delete(harness.now);
         }
         harness.event(Event::Hint(Hint::Recheck));
         let gone = harness.now;

@@ -202,9 +202,9 @@ impl World {
     fn may_succeed(&self, nonce: Nonce) -> bool {
         let Some(who) = self.of_nonce(nonce) else { return false };
         let candidate = &self.candidates[who];
-        let sick = |mover: &Box<Mover>| mover.moves.standing() == Standing::Sick;
+        let sick = |mover: &Mover| mover.moves.standing() == Standing::Sick;
         matches!(candidate.setup.coverage, Coverage::Sampled | Coverage::Full)
-            && !candidate.mover.as_ref().is_none_or(sick)
+            && !candidate.mover.as_deref().is_none_or(sick)
             && candidate.stopping_since.is_none()
     }
 
