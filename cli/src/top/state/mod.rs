@@ -46,6 +46,7 @@ pub struct Question {
 
 /// What the loop has to do for a key.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, for a moment")]
 pub enum Action {
     Quit,
     Suspend,
