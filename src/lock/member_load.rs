@@ -56,7 +56,7 @@ impl MemberLoad {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TakeRequest {
     /// The candidate that asks.
-    #[serde(with = "super::roll_call::numbers::nonce_text")]
+    #[serde(with = "super::codec::nonce_text")]
     pub by: Nonce,
     /// Its identity.
     pub identity: Arc<str>,

@@ -38,12 +38,12 @@ pub use member::{LockMember, Need};
 pub use member_load::{MemberLoad, TakeRequest};
 pub use request::{Release, Request, StepDownNotice, Write};
 pub use roll_call::{
-    CallId, CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Pause, Role, RollCall,
+    CallId, CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Role, RollCall,
     Standing, Successor,
 };
 
 pub use types::{
-    Capabilities, Content, Entry, Mark, MoveInfo, Nonce, Reading, Record, Revision, Token,
+    Capabilities, Content, Entry, Mark, MoveInfo, Nonce, Pause, Reading, Record, Revision, Token,
     Tombstone, WriteId,
 };
 

@@ -2,10 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::codec::MAX_IDENTITY_LEN;
-use super::{Advertisement, Pause};
+use super::Advertisement;
+
+/// The most bytes of an identity that are shown.
+pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
+
+/// The longest name of a site, in bytes.
+pub(crate) const MAX_SITE_LEN: usize = 128;
 
 /// The version of an entry: every write to an election gives it a greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +68,7 @@ impl fmt::Display for Nonce {
 pub struct WriteId {
     /// The candidate.
     pub nonce: Nonce,
-    /// Its writes, counted from 1.
+    /// A number that is greater than those of its earlier writes.
     pub number: u64,
 }
 
@@ -83,6 +88,34 @@ pub struct Mark {
     /// What its writer states for moves of the leadership.
     #[cfg_attr(feature = "_history", serde(default))]
     pub moves: Box<MoveInfo>,
+}
+
+/// A time in which only an operator, a stop or a crash moves the leadership.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Pause {
+    /// When it ends, by the wall clock, in milliseconds since the Unix epoch: a time that is past
+    /// ends an earlier pause.
+    pub until_unix_ms: u64,
+}
+
+impl Pause {
+    /// The longest pause.
+    pub const MAX: Duration = Duration::from_secs(24 * 3600);
+
+    /// A pause from `now` on, for this long. Zero: the end of an earlier one.
+    pub fn new(now: SystemTime, span: Duration) -> Self {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        let until_unix_ms = if span.is_zero() { 0 } else { ms(now.saturating_add(span)) };
+        Self { until_unix_ms }
+    }
+
+    /// The pause, no longer than [`MAX`](Self::MAX) as the wall clock shows; `None` if it is over.
+    pub(crate) fn at(self, now_unix_ms: u64) -> Option<Self> {
+        let max = u64::try_from(Self::MAX.as_millis()).unwrap_or(u64::MAX);
+        let until_unix_ms = self.until_unix_ms.min(now_unix_ms.saturating_add(max));
+        (until_unix_ms > now_unix_ms).then_some(Self { until_unix_ms })
+    }
 }
 
 /// What a holder states for moves of the leadership. The order of creates and requests depends on

@@ -1,10 +1,11 @@
 //! The health of a candidate.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, Standing, State};
+use tokio::sync::SetOnce;
 
 use super::status_line;
 use crate::time_format;
@@ -95,6 +96,15 @@ fn unreachable(for_as_long: Duration, lease: Duration, why: &str) -> Result<(), 
     }
     Err(format!("the lock has been unreachable for {}: {why}", time_format::span(for_as_long)))
 }
+
+/// What is served once the campaign has started.
+pub struct StartedElection {
+    pub election: Election,
+    pub health: Arc<Health>,
+}
+
+/// It is not there before the lock was reached.
+pub type Started = Arc<SetOnce<StartedElection>>;
 
 #[cfg(test)]
 mod tests {

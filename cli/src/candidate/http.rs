@@ -12,10 +12,10 @@ use incumbent::{Advertisement, Election};
 use serde_json::{Value, json};
 
 use super::health::Health;
+use super::health::{Started, StartedElection};
 use super::http_actions;
 use super::http_metrics::metrics;
 use super::leader_wait::{LeaderWait, MAX_WAIT};
-use super::started::{Started, StartedElection};
 use crate::background::BackgroundTask;
 use crate::error::CliError;
 use crate::http::{Access, Extent, Flags, GuardedRoutes, HttpListener, ServedHttp};

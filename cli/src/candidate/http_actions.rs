@@ -7,7 +7,7 @@ use axum::routing::post;
 use incumbent::lock::Successor;
 use incumbent::{Election, HandOverError};
 
-use super::started::Started;
+use super::health::Started;
 use crate::text::printable;
 
 type Answer = (StatusCode, String);

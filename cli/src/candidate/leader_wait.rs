@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::{Advertisement, Status};
 use tokio::time::{Instant, sleep_until};
 
-use super::started::{Started, StartedElection};
+use super::health::{Started, StartedElection};
 
 /// The longest wait.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);

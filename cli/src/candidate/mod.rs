@@ -10,7 +10,6 @@ mod moves;
 mod reach;
 mod refusals;
 mod signals;
-mod started;
 mod status_line;
 pub mod systemd;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::event::Period;
+use super::periods::Period;
 use super::spans::{Span, State};
 use super::statistics::{Statistics, availability};
 use super::{Day, History};

@@ -12,7 +12,6 @@
 //!
 //! [`Transition::json`]: crate::view::Transition::json
 
-mod event;
 mod json;
 mod periods;
 mod recording;
@@ -24,8 +23,8 @@ mod tests;
 
 use time::OffsetDateTime;
 
-pub use self::event::{Event, Period};
 use self::periods::Periods;
+pub use self::periods::{Event, Period};
 pub use self::recording::{MIN_SIZE, Observation, Recording, WriteError, Writer};
 pub use self::source::{current, stored};
 pub use self::spans::{Span, State};

@@ -1,13 +1,30 @@
-//! The times in which every transition was seen, and those between them.
+//! Transitions, the times in which every one was seen, and those between them.
 
 use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::event::Period;
+use crate::view::Transition;
 
 /// How long after the first read of a period its transitions are learned.
 const FIRST_READ: Duration = Duration::from_secs(1);
+
+/// A transition, and when it happened.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub transition: Transition,
+    /// When it happened: by the lock's clock if it has one, else when it was learned.
+    pub at: OffsetDateTime,
+    /// When it was learned, by the clock of the periods.
+    pub learned: OffsetDateTime,
+}
+
+/// A time in which every transition of an election was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Period {
+    pub begin: OffsetDateTime,
+    pub end: OffsetDateTime,
+}
 
 /// Periods in order, which do not overlap.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::History;
-use super::event::{Event, Period};
+use super::periods::{Event, Period};
 use crate::elections::{ElectionStatus, Elections, LeaderStatus};
 use crate::view::{Model, Moment, Observation, Origin, Transition};
 

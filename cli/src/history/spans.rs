@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::event::Event;
+use super::periods::Event;
 use super::periods::Periods;
 use crate::elections::Holder;
 

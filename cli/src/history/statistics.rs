@@ -8,7 +8,7 @@ use std::time::Duration;
 use time::{Date, OffsetDateTime};
 
 use super::History;
-use super::event::Period;
+use super::periods::Period;
 use super::spans::Span;
 use crate::text::printable;
 use crate::time_format;

@@ -13,10 +13,20 @@ use incumbent::kubernetes::{
 use incumbent::lock::{Lock, LockError, Reading};
 
 use super::kind::{Kind, LifeKind};
-use super::opened::OpenedLock;
 use crate::error::{CliError, Code};
 use crate::nats::DEFAULT_TIMEOUT;
 use crate::text::one_line;
+
+/// A lock that is open, for a candidate.
+pub struct OpenedLock {
+    pub lock: Arc<dyn Lock>,
+    /// How long each write entitles the leader to lead.
+    pub lease: Duration,
+    /// The lease to set on the election; `None` if the lock sets it.
+    pub lease_override: Option<Duration>,
+    /// Whether Choria's candidates take part.
+    pub with_choria: bool,
+}
 
 /// The longest name of an object.
 const MAX_OBJECT_NAME_LEN: usize = 253;

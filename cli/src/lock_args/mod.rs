@@ -2,8 +2,6 @@
 
 mod kind;
 mod kubernetes;
-mod name;
-mod opened;
 mod secrets;
 
 use std::fmt;
@@ -20,11 +18,9 @@ use crate::nats::{BucketArgs, DEFAULT_TIMEOUT};
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
-    ElectionObjects, KubernetesLock, LifeObjects, NamespaceArgs, Records, check_life_name,
-    namespace_is_there, timing,
+    ElectionObjects, KubernetesLock, LifeObjects, NamespaceArgs, OpenedLock, Records,
+    check_life_name, namespace_is_there, timing,
 };
-pub use name::{check_name, is_key};
-pub use opened::OpenedLock;
 
 /// Backoff while a server is unreachable.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
@@ -343,4 +339,21 @@ pub fn not_for_life(flag: &str) -> CliError {
 /// The error for a flag of another lock.
 pub fn misplaced(flag: &str, lock: &str) -> CliError {
     CliError::new(Code::Usage, format!("{flag} requires --lock {lock}"))
+}
+
+/// Whether the text is a valid key of a NATS bucket.
+pub fn is_key(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-/_=.".contains(&b);
+    let dots = text.starts_with('.') || text.ends_with('.') || text.contains("..");
+    !text.is_empty() && !dots && text.bytes().all(fits)
+}
+
+/// Refuses an invalid election name. With NATS it is a key of the bucket, and all locks have this
+/// rule.
+pub fn check_name(name: &str) -> Result<(), CliError> {
+    if is_key(name) {
+        return Ok(());
+    }
+    let message = format!("{name:?} is not a valid election name: use no blanks and no wildcards");
+    Err(CliError::new(Code::Usage, message))
 }

@@ -38,9 +38,7 @@ pub const RESUME: Signal = Signal::USR1;
 pub const KILL_TREE: Signal = Signal::USR2;
 
 /// What the reaper writes to its standard input, if that is a socket: nothing of the tree is left.
-pub const EMPTY: &str = "empty";
-/// The first word of what it writes about processes that it killed, and that have not ended.
-pub const LEFT: &str = "left";
+pub const EMPTY: &str = "\"empty\"";
 /// How long processes may take to end before they are reported.
 pub const REPORT_AFTER: Duration = Duration::from_secs(1);
 
@@ -147,7 +145,7 @@ async fn reap(
             note(&killed.changed);
             match killed.left() {
                 None => break,
-                Some(left) => report(&channel, &format!("{LEFT} {left}")),
+                Some(left) => report(&channel, &self::left(&left)),
             }
             continue;
         }
@@ -172,6 +170,11 @@ fn release_output() {
         let _ = dup2_stdout(&nothing);
         let _ = dup2_stderr(&nothing);
     }
+}
+
+/// What it writes about processes that it killed, and that have not ended.
+pub fn left(processes: &str) -> String {
+    serde_json::json!({ "left": processes }).to_string()
 }
 
 /// An error: the reader has ended, or there is none.

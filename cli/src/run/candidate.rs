@@ -9,7 +9,7 @@ use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
 use super::args::{OnExit, Run};
-use super::deadline::{DEADLINE_FILE, DeadlineFile};
+use super::deadline::{DEADLINE_FILE, DeadlineFile, sleep_until};
 use super::grace::Grace;
 use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{GuardConfig, unguarded};
@@ -17,7 +17,6 @@ use super::guard::{GuardRequest, StopTimes};
 use super::restarts::Restarts;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::terms::Terms;
-use super::timer::sleep_until;
 use super::wait_limit::WaitLimit;
 use super::watchdog::Watchdog;
 use crate::candidate::{Refusals, RunningCandidate, describe, systemd};

@@ -10,11 +10,10 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
 
 use incumbent::Token;
-use incumbent::clock::{BootClock, Clock, Instant};
+use incumbent::clock::{self, BootClock, Clock, Instant};
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
-use super::timer::sleep_until;
 use crate::error::{CliError, Code};
 
 /// The variable with the path of the file.
@@ -224,6 +223,11 @@ fn replace(path: &Path, line: Line) -> io::Result<()> {
 fn text(boot: Duration, wall: SystemTime, token: u64) -> String {
     let wall = humantime::format_rfc3339_millis(wall);
     format!("{}.{:09} {wall} {token}\n", boot.as_secs(), boot.subsec_nanos())
+}
+
+/// Waits until the instant. Cancel safe.
+pub async fn sleep_until(instant: Instant) {
+    clock::sleep_until(BootClock, instant).await;
 }
 
 #[cfg(test)]

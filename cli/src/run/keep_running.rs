@@ -9,12 +9,11 @@ use rustix::process::Signal;
 
 use super::args::OnExit;
 use super::candidate::CommandCandidate;
-use super::deadline::DeadlineFile;
+use super::deadline::{DeadlineFile, sleep_until};
 use super::guard::GuardRequest;
 use super::guard::unguarded;
 use super::guard::{CommandEvent, GuardHandle};
 use super::signals::{SignalAction, exit_code, suspend_self};
-use super::timer::sleep_until;
 use crate::error::CliError;
 
 /// How long the end of a term waits for the deadline file.

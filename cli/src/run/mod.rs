@@ -17,7 +17,6 @@ mod prepare;
 mod restarts;
 mod signals;
 mod terms;
-mod timer;
 mod uptime;
 mod wait_limit;
 mod watchdog;
@@ -29,6 +28,7 @@ use incumbent::sentinel::Sentinel;
 
 pub use self::args::{OnExit, Program, Run};
 use self::candidate::CommandCandidate;
+pub use self::deadline::sleep_until;
 pub use self::deadline::{DEADLINE_FILE, DeadlineFile};
 pub use self::for_life::Life;
 pub use self::grace::Grace;
@@ -38,7 +38,6 @@ pub use self::guard::{
 pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
 pub use self::terms::{Terms, channel as channel_of_terms};
-pub use self::timer::sleep_until;
 pub use self::uptime::check as check_uptime;
 pub use self::watchdog::Watchdog;
 use crate::error::CliError;

@@ -8,7 +8,7 @@ use clap::Args;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, State, Status};
 
-use super::timer::sleep_until;
+use super::deadline::sleep_until;
 use crate::candidate::Reach;
 use crate::error::{CliError, Code, ExitKind};
 use crate::time_format::parse_up_to_a_year;

@@ -10,7 +10,7 @@ use incumbent::clock::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::timer::sleep_until;
+use super::deadline::sleep_until;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 

@@ -6,7 +6,8 @@ pub(crate) mod mark;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::roll_call::MAX_SITE_LEN;
+pub(crate) use crate::lock::types::MAX_IDENTITY_LEN;
+use crate::lock::types::MAX_SITE_LEN;
 use crate::lock::{MoveInfo, Nonce};
 #[allow(unused_imports, reason = "not every lock writes one")]
 pub(crate) use crate::time::timing::ceil_millis;
@@ -16,9 +17,6 @@ use crate::util::text::truncate;
 /// that is passed on grows by no more than drift. What claims more is taken for as long as this, so
 /// that no single write keeps an election without a leader for longer.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);
-
-/// The most bytes of an identity that are shown.
-pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
 
 /// Whole seconds, rounded up likewise, and one at the least: no server takes a zero.
 pub(crate) fn ceil_seconds(span: Duration) -> u64 {
@@ -59,6 +57,22 @@ pub(crate) fn display_moves(moves: MoveInfo) -> MoveInfo {
 /// people will see it.
 pub(crate) fn display_identity(text: &str, most: usize) -> Arc<str> {
     Arc::from(truncate(text, most).replace(char::is_control, " "))
+}
+
+/// A nonce in JSON.
+pub(in crate::lock) mod nonce_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::parse_nonce;
+    use crate::lock::Nonce;
+
+    pub fn serialize<S: Serializer>(nonce: &Nonce, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(nonce)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Nonce, D::Error> {
+        parse_nonce(&String::deserialize(from)?).ok_or_else(|| D::Error::custom("not a nonce"))
+    }
 }
 
 #[cfg(test)]

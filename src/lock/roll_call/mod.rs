@@ -9,9 +9,9 @@ pub(super) mod numbers;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use super::{LockError, LockErrorKind, MemberLoad, Nonce, TakeRequest, Token};
+use super::{LockError, LockErrorKind, MemberLoad, Nonce, Pause, TakeRequest, Token};
 
 /// The most answers that one call takes.
 pub(crate) const MAX_ANSWERS: usize = 100_000;
@@ -73,7 +73,7 @@ pub enum CandidateRequest {
     /// Hand over to a candidate that is to be preferred to the present leader. The leader answers.
     Prefer {
         /// The candidate that asks.
-        #[serde(with = "numbers::nonce_text")]
+        #[serde(with = "crate::lock::codec::nonce_text")]
         by: Nonce,
         /// Its priority.
         priority: u8,
@@ -140,7 +140,7 @@ pub enum Successor {
     /// To one at this [site](crate::ElectionBuilder::site).
     Site(Arc<str>),
     /// To this one.
-    #[serde(with = "numbers::nonce_text")]
+    #[serde(with = "crate::lock::codec::nonce_text")]
     Candidate(Nonce),
 }
 
@@ -222,34 +222,6 @@ impl Standing {
     }
 }
 
-/// A time in which only an operator, a stop or a crash moves the leadership.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Pause {
-    /// When it ends, by the wall clock, in milliseconds since the Unix epoch: a time that is past
-    /// ends an earlier pause.
-    pub until_unix_ms: u64,
-}
-
-impl Pause {
-    /// The longest pause.
-    pub const MAX: Duration = Duration::from_secs(24 * 3600);
-
-    /// A pause from `now` on, for this long. Zero: the end of an earlier one.
-    pub fn new(now: SystemTime, span: Duration) -> Self {
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-        let until_unix_ms = if span.is_zero() { 0 } else { ms(now.saturating_add(span)) };
-        Self { until_unix_ms }
-    }
-
-    /// The pause, no longer than [`MAX`](Self::MAX) as the wall clock shows; `None` if it is over.
-    pub(crate) fn at(self, now_unix_ms: u64) -> Option<Self> {
-        let max = u64::try_from(Self::MAX.as_millis()).unwrap_or(u64::MAX);
-        let until_unix_ms = self.until_unix_ms.min(now_unix_ms.saturating_add(max));
-        (until_unix_ms > now_unix_ms).then_some(Self { until_unix_ms })
-    }
-}
-
 /// What a leader answers to a request to hand over.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -269,7 +241,7 @@ pub struct CandidateInfo {
     /// What people read.
     pub identity: Arc<str>,
     /// Distinguishes candidates of one identity.
-    #[serde(with = "numbers::nonce_text")]
+    #[serde(with = "crate::lock::codec::nonce_text")]
     pub nonce: Nonce,
     /// What it is doing.
     pub role: Role,
@@ -374,8 +346,7 @@ impl Role {
     }
 }
 
-/// The longest name of a site, in bytes.
-pub(crate) const MAX_SITE_LEN: usize = 128;
+pub(crate) use super::types::MAX_SITE_LEN;
 
 #[cfg(any(feature = "nats", feature = "postgres"))]
 pub(crate) use answers::Answers;

@@ -10,7 +10,7 @@ use super::file;
 use super::row;
 use crate::error::{CliError, Code};
 use crate::history::History;
-use crate::history::event::{Event, Period};
+use crate::history::periods::{Event, Period};
 use crate::view::Transition;
 
 /// The most transitions, and periods, of one history: the latest ones.

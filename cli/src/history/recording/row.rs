@@ -7,7 +7,7 @@ use sqlx::{Error, Row};
 use time::OffsetDateTime;
 
 use crate::elections::{Holder, LeaderStatus};
-use crate::history::event::Event;
+use crate::history::periods::Event;
 use crate::view::{Transition, millis};
 
 /// The most bytes of a name that are stored.

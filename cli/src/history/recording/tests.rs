@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::*;
 use crate::elections::{Holder, LeaderStatus};
-use crate::history::event::{Event, Period};
+use crate::history::periods::{Event, Period};
 use crate::view::Transition;
 
 fn at(seconds: i64) -> OffsetDateTime {

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::prune::{is_at_limit, prune};
 use super::{file, row};
 use crate::error::{CliError, Code};
-use crate::history::event::{Event, Period};
+use crate::history::periods::{Event, Period};
 use crate::output::unwritten;
 
 /// The least maximum size.

@@ -49,10 +49,7 @@ impl GuardConfig {
         let signal = Signal::from_named_raw(i32::try_from(number()?).ok()?)?;
         let mut path = || args.next().map(|path| (path != "-").then_some(PathBuf::from(path)));
         let (cgroup, directory) = (path()?.map(Cgroup::at), path()?);
-        let until = match args.next()?.to_str()? {
-            "-" => None,
-            until => Some(until.parse().ok()?),
-        };
+        let until = serde_json::from_str(args.next()?.to_str()?).ok()?;
         let withheld = args.next()?.into_string().ok()?;
         let withheld = withheld.split('=').filter(|name| *name != "-").map(str::to_owned);
         let withheld = withheld.collect();
@@ -62,5 +59,5 @@ impl GuardConfig {
 }
 
 pub fn until_argument(until: Option<StopTimes>) -> OsString {
-    until.map_or_else(|| "-".into(), |until| until.to_string().into())
+    serde_json::to_string(&until).unwrap_or_default().into() // plain data: it cannot fail
 }

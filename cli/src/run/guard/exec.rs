@@ -29,7 +29,8 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     if cgroup != "-" {
         let _ = Cgroup::at(cgroup.into()).enter(); // otherwise the tree is walked
     }
-    let until: Option<StopTimes> = until.to_str().and_then(|until| until.parse().ok());
+    let until = until.to_str().and_then(|until| serde_json::from_str(until).ok());
+    let Some(until): Option<Option<StopTimes>> = until else { return ExitCode::FAILURE };
     // It is not started. An exit would look like one of the command: the guard, whose clock shows
     // the same, reports the expiry and ends this process.
     while until.is_some_and(|until| until.ask_at <= BootClock.now()) {

@@ -22,15 +22,15 @@ use incumbent::sentinel::ENVIRONMENT;
 
 use super::channel;
 use super::config::{GuardConfig, SUBCOMMAND};
-use super::messages::{GuardEvent, GuardRequest, StopTimes};
+use super::messages::{GuardEvent, GuardRequest, StopTimes, line};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
 use crate::process::{Cgroup, Terminal};
 use crate::run::deadline::DEADLINE_FILE;
+use crate::run::deadline::sleep_until;
 use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terms::Terms;
-use crate::run::timer::sleep_until;
 
 /// A running command with all its descendants.
 pub struct GuardHandle {
@@ -162,7 +162,7 @@ impl GuardHandle {
 
     /// Sends a request. If the guard is gone, its last event reports it.
     pub fn request(&mut self, request: GuardRequest) {
-        let sent = self.requests.write(format!("{request}\n").as_bytes());
+        let sent = self.requests.write(line(&request).as_bytes());
         match sent.map_err(|error| error.kind()) {
             Err(ErrorKind::WouldBlock) => self.channel_full = true,
             _ => self.unacknowledged.push_back(request),
@@ -201,7 +201,7 @@ impl GuardHandle {
                     continue;
                 }
             };
-            match line.map(|line| line.parse()) {
+            match line.map(|line| serde_json::from_str(&line)) {
                 Some(Ok(event)) => {
                     if let Some(event) = self.note(event) {
                         return event;
@@ -281,7 +281,7 @@ impl GuardHandle {
                 line = self.events.next_line() => line,
             };
             let Ok(Some(line)) = line else { break };
-            match line.parse() {
+            match serde_json::from_str(&line) {
                 Ok(GuardEvent::Ended { code }) => self.code = Some(code),
                 Ok(GuardEvent::Empty) => self.empty = true,
                 Ok(GuardEvent::Left(left)) => self.left = Some(left),

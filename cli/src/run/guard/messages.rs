@@ -1,27 +1,28 @@
-//! The messages between candidate and guard, one per line.
-
-use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
+//! The messages between candidate and guard, one per line, as JSON.
 
 use incumbent::clock::Instant;
-
-use crate::process::reaper::{EMPTY, LEFT};
+use serde::{Deserialize, Serialize};
 
 /// When the tree is stopped without a later request: by the stop signal, and by SIGKILL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopTimes {
+    #[serde(with = "nanos")]
     pub ask_at: Instant,
+    #[serde(with = "nanos")]
     pub kill_at: Instant,
 }
 
 /// A request to the guard.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GuardRequest {
     /// Replaces the schedule by a later one.
     RunUntil(StopTimes),
     /// Send the stop signal now, and SIGKILL at this instant.
-    Stop { kill_at: Instant },
+    Stop {
+        #[serde(with = "nanos")]
+        kill_at: Instant,
+    },
     /// Send the stop signal now, and keep to the schedule.
     Drain,
     /// Send this signal to the command once it has a handler.
@@ -38,7 +39,8 @@ pub enum GuardRequest {
 }
 
 /// An event of the guard, or of its reaper.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GuardEvent {
     /// The command ended with this exit code, as a shell reports it.
     Ended { code: u8 },
@@ -56,116 +58,35 @@ pub enum GuardEvent {
     Received,
 }
 
-impl fmt::Display for StopTimes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", ns(self.ask_at), ns(self.kill_at))
-    }
+/// The line of a message.
+pub fn line(message: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(message).unwrap_or_default(); // plain data: it cannot fail
+    line.push('\n');
+    line
 }
-
-impl FromStr for StopTimes {
-    type Err = UnknownMessage;
-
-    fn from_str(words: &str) -> Result<Self, UnknownMessage> {
-        let (ask_at, kill_at) = words.split_once(' ').ok_or(UnknownMessage)?;
-        Ok(Self { ask_at: instant(ask_at)?, kill_at: instant(kill_at)? })
-    }
-}
-
-impl fmt::Display for GuardRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RunUntil(until) => write!(f, "until {until}"),
-            Self::Stop { kill_at } => write!(f, "stop {}", ns(*kill_at)),
-            Self::Drain => f.write_str("drain"),
-            Self::Signal(signal) => write!(f, "signal {signal}"),
-            Self::PassOn(signal) => write!(f, "pass {signal}"),
-            Self::Sentinel(args) => write!(f, "sentinel {args}"),
-            Self::Terms(terms) => write!(f, "terms {terms}"),
-            Self::Suspend => f.write_str("suspend"),
-        }
-    }
-}
-
-impl FromStr for GuardRequest {
-    type Err = UnknownMessage;
-
-    fn from_str(line: &str) -> Result<Self, UnknownMessage> {
-        let words: Vec<&str> = line.split(' ').collect();
-        Ok(match words.as_slice() {
-            ["until", ..] => {
-                Self::RunUntil(line.strip_prefix("until ").ok_or(UnknownMessage)?.parse()?)
-            }
-            ["sentinel", ..] => Self::Sentinel(rest(line)?),
-            ["terms", ..] => Self::Terms(rest(line)?),
-            ["stop", kill_at] => Self::Stop { kill_at: instant(kill_at)? },
-            ["drain"] => Self::Drain,
-            ["signal", signal] => Self::Signal(number(signal)?),
-            ["pass", signal] => Self::PassOn(number(signal)?),
-            ["suspend"] => Self::Suspend,
-            _ => return Err(UnknownMessage),
-        })
-    }
-}
-
-impl fmt::Display for GuardEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended { code } => write!(f, "ended {code}"),
-            Self::Stopped(signal) => write!(f, "stopped {signal}"),
-            Self::Interrupted(signal) => write!(f, "interrupted {signal}"),
-            Self::Expired => f.write_str("expired"),
-            Self::Empty => f.write_str(EMPTY),
-            Self::Left(left) => write!(f, "{LEFT} {left}"),
-            Self::Received => f.write_str("received"),
-        }
-    }
-}
-
-impl FromStr for GuardEvent {
-    type Err = UnknownMessage;
-
-    fn from_str(line: &str) -> Result<Self, UnknownMessage> {
-        let words: Vec<&str> = line.split(' ').collect();
-        Ok(match words.as_slice() {
-            ["ended", code] => Self::Ended { code: code.parse().map_err(|_| UnknownMessage)? },
-            ["stopped", signal] => Self::Stopped(number(signal)?),
-            ["interrupted", signal] => Self::Interrupted(number(signal)?),
-            ["expired"] => Self::Expired,
-            [EMPTY] => Self::Empty,
-            [LEFT, ..] => Self::Left(rest(line)?),
-            ["received"] => Self::Received,
-            _ => return Err(UnknownMessage),
-        })
-    }
-}
-
-/// A malformed message.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UnknownMessage;
 
 /// Both processes read the same clock.
-fn ns(instant: Instant) -> u128 {
-    instant.since_origin().as_nanos()
-}
+mod nanos {
+    use std::time::Duration;
 
-/// What follows the first word.
-fn rest(line: &str) -> Result<String, UnknownMessage> {
-    line.split_once(' ').map(|(_, rest)| rest.to_owned()).ok_or(UnknownMessage)
-}
+    use incumbent::clock::Instant;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-fn number(word: &str) -> Result<i32, UnknownMessage> {
-    word.parse().map_err(|_| UnknownMessage)
-}
+    pub fn serialize<S: Serializer>(instant: &Instant, to: S) -> Result<S::Ok, S::Error> {
+        u64::try_from(instant.since_origin().as_nanos()).unwrap_or(u64::MAX).serialize(to)
+    }
 
-fn instant(word: &str) -> Result<Instant, UnknownMessage> {
-    word.parse()
-        .map(|ns| Instant::from_origin(Duration::from_nanos(ns)))
-        .map_err(|_| UnknownMessage)
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Instant, D::Error> {
+        u64::deserialize(from).map(|nanos| Instant::from_origin(Duration::from_nanos(nanos)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::process::reaper;
 
     #[test]
     fn every_message_is_parsed() {
@@ -173,27 +94,17 @@ mod tests {
         for request in [
             GuardRequest::RunUntil(StopTimes { ask_at: at(1), kill_at: at(2) }),
             GuardRequest::Stop { kill_at: at(3) },
-            GuardRequest::Drain,
-            GuardRequest::Signal(10),
-            GuardRequest::PassOn(1),
             GuardRequest::Sentinel(r#"["run", "a b"]"#.to_owned()),
-            GuardRequest::Terms("[]".to_owned()),
-            GuardRequest::Suspend,
         ] {
-            assert_eq!(request.to_string().parse(), Ok(request));
+            assert_eq!(serde_json::from_str::<GuardRequest>(&line(&request)).ok(), Some(request));
         }
-        for event in [
-            GuardEvent::Ended { code: 143 },
-            GuardEvent::Stopped(20),
-            GuardEvent::Interrupted(2),
-            GuardEvent::Expired,
-            GuardEvent::Empty,
-            GuardEvent::Received,
-            GuardEvent::Left("process 7 (a b) was killed".to_owned()),
+        let left = "process 7 (a \"b\") was killed";
+        for (report, event) in [
+            (reaper::EMPTY.to_owned(), GuardEvent::Empty),
+            (reaper::left(left), GuardEvent::Left(left.to_owned())),
         ] {
-            assert_eq!(event.to_string().parse(), Ok(event));
+            assert_eq!(serde_json::from_str::<GuardEvent>(&report).ok(), Some(event));
         }
-        assert_eq!("until 1".parse::<GuardRequest>(), Err(UnknownMessage));
-        assert_eq!("ended 256".parse::<GuardEvent>(), Err(UnknownMessage));
+        assert!(serde_json::from_str::<GuardEvent>(r#"{"ended":{"code":256}}"#).is_err());
     }
 }

@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use super::channel;
 use super::config::{GuardConfig, until_argument};
 use super::exec;
-use super::messages::{GuardEvent, GuardRequest};
+use super::messages::{GuardEvent, GuardRequest, line};
 use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
@@ -92,7 +92,7 @@ impl Guard {
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
         let input = channel::receive_fd(&channel)?;
         if config.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
-            (&channel).write_all(format!("{}\n", GuardEvent::Expired).as_bytes())?;
+            (&channel).write_all(line(&GuardEvent::Expired).as_bytes())?;
             return Ok(None);
         }
         let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
@@ -240,7 +240,7 @@ impl Guard {
     }
 
     fn handle_request(&mut self, line: &str) {
-        match line.parse() {
+        match serde_json::from_str(line) {
             Ok(GuardRequest::RunUntil(until)) => self.config.until = Some(until),
             Ok(GuardRequest::Stop { kill_at }) => self.stop_tree(kill_at),
             Ok(GuardRequest::Drain) => self.drain_tree(),
@@ -313,5 +313,5 @@ impl Guard {
 /// Writes without waiting: a suspended candidate does not read.
 fn send_event(mut events: &StdStream, event: &GuardEvent) {
     // An error means that the candidate is gone, which the reader notices.
-    let _ = events.write(format!("{event}\n").as_bytes());
+    let _ = events.write(line(event).as_bytes());
 }

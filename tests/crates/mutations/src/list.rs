@@ -286,8 +286,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "entries are distinguished by identity, not by nonce",
         edits: &[edit(
             "src/protocol/context.rs",
-            "entry.mark.as_ref().filter(|mark| mark.write.nonce == self.settings.nonce)",
-            "entry.mark.as_ref().filter(|_| entry.identity == self.settings.identity)",
+            "entry.mark.as_ref().filter(|_| is_own)",
+            "entry.mark.as_ref().filter(|_| is_own || entry.identity == self.settings.identity)",
         )],
         noticed_by: &[Simulation, Model],
     },

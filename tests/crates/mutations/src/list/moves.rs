@@ -175,7 +175,7 @@ pub(super) const OF_MOVES: &[Mutation] = &[
     Mutation {
         name: "a pause has no bound",
         edits: &[edit(
-            "src/lock/roll_call/mod.rs",
+            "src/lock/types.rs",
             "self.until_unix_ms.min(now_unix_ms.saturating_add(max));",
             "self.until_unix_ms.min(max.max(u64::MAX));",
         )],
