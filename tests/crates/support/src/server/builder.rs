@@ -51,7 +51,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Includes [`NATS_PERMISSIONS`] as they are, with [`NATS_PASSWORD`] in the environment, which
+    /// Includes [`NATS_PERMISSIONS`] as they are, with `NATS_PASSWORD` in the environment, which
     /// every server has here.
     pub fn with_permissions(mut self) -> Self {
         self.config += "\ninclude 'nats-permissions.conf'\n";
