@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use incumbent_test_support::eventually;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde_json::json;
 
 use crate::env::now;
 
@@ -29,10 +30,10 @@ impl Guard {
         let fds = [input.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&fds));
         sendmsg(&ours, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty()).expect("sent");
-        let ask_at = ((now() + may_run.as_secs_f64()) * 1e9) as u128;
-        let kill_at = ask_at + 100_000_000;
+        let ask_at = ((now() + may_run.as_secs_f64()) * 1e9) as u64;
+        let until = json!({"ask_at": ask_at, "kill_at": ask_at + 100_000_000}).to_string();
         let child = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-            .args(["run-guard", "100", "15", "-", "-", &format!("{ask_at} {kill_at}"), "-", "-"])
+            .args(["run-guard", "100", "15", "-", "-", &until, "-", "-"])
             .args(["sh", "-c", script])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
@@ -69,7 +70,7 @@ fn command_has_a_deadline_from_its_start() {
     let begun = now();
     assert_eq!(guard.output(), "up\n", "the output ends with the command");
     assert!(now() - begun >= 0.5, "the command ran until the deadline");
-    assert_eq!(guard.report(), "expired\n");
+    assert_eq!(guard.report(), "\"expired\"\n");
     assert!(guard.child.wait().expect("it ends").success());
 }
 
@@ -77,13 +78,13 @@ fn command_has_a_deadline_from_its_start() {
 fn expired_command_is_not_started() {
     let mut guard = Guard::start(Duration::ZERO, "echo up");
     assert_eq!(guard.output(), "");
-    assert_eq!(guard.report(), "expired\n");
+    assert_eq!(guard.report(), "\"expired\"\n");
 }
 
 /// Its guard reports an expiry, and stops it. By itself it would look like a command that failed.
 #[tokio::test]
 async fn command_that_is_too_late_to_start_waits_for_its_guard() {
-    let past = format!("{} {}", 1, 2);
+    let past = json!({"ask_at": 1, "kill_at": 2}).to_string();
     let mut late = Command::new(env!("CARGO_BIN_EXE_incumbent"))
         .args(["run-exec", &std::process::id().to_string(), "-", &past, "echo", "up"])
         .stdout(Stdio::piped())
