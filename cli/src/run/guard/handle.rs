@@ -18,11 +18,11 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use incumbent::sentinel::ENVIRONMENT;
+use incumbent::sentinel::{ENVIRONMENT, encode};
 
 use super::channel;
 use super::config::{GuardConfig, SUBCOMMAND};
-use super::messages::{GuardEvent, GuardRequest, StopTimes, line};
+use super::messages::{GuardEvent, GuardRequest, StopTimes};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
@@ -162,7 +162,7 @@ impl GuardHandle {
 
     /// Sends a request. If the guard is gone, its last event reports it.
     pub fn request(&mut self, request: GuardRequest) {
-        let sent = self.requests.write(line(&request).as_bytes());
+        let sent = self.requests.write(&encode(&request));
         match sent.map_err(|error| error.kind()) {
             Err(ErrorKind::WouldBlock) => self.channel_full = true,
             _ => self.unacknowledged.push_back(request),

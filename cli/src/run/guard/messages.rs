@@ -58,13 +58,6 @@ pub enum GuardEvent {
     Received,
 }
 
-/// The line of a message.
-pub fn line(message: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(message).unwrap_or_default(); // plain data: it cannot fail
-    line.push('\n');
-    line
-}
-
 /// Both processes read the same clock.
 mod nanos {
     use std::time::Duration;
@@ -85,6 +78,8 @@ mod nanos {
 mod tests {
     use std::time::Duration;
 
+    use incumbent::sentinel::encode;
+
     use super::*;
     use crate::process::reaper;
 
@@ -96,7 +91,10 @@ mod tests {
             GuardRequest::Stop { kill_at: at(3) },
             GuardRequest::Sentinel(r#"["run", "a b"]"#.to_owned()),
         ] {
-            assert_eq!(serde_json::from_str::<GuardRequest>(&line(&request)).ok(), Some(request));
+            assert_eq!(
+                serde_json::from_slice::<GuardRequest>(&encode(&request)).ok(),
+                Some(request)
+            );
         }
         let left = "process 7 (a \"b\") was killed";
         for (report, event) in [

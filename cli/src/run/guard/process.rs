@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
+use incumbent::sentinel::encode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -16,7 +17,7 @@ use tokio::net::UnixStream;
 use super::channel;
 use super::config::{GuardConfig, until_argument};
 use super::exec;
-use super::messages::{GuardEvent, GuardRequest, line};
+use super::messages::{GuardEvent, GuardRequest};
 use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
@@ -92,7 +93,7 @@ impl Guard {
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
         let input = channel::receive_fd(&channel)?;
         if config.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
-            (&channel).write_all(line(&GuardEvent::Expired).as_bytes())?;
+            (&channel).write_all(&encode(&GuardEvent::Expired))?;
             return Ok(None);
         }
         let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
@@ -313,5 +314,5 @@ impl Guard {
 /// Writes without waiting: a suspended candidate does not read.
 fn send_event(mut events: &StdStream, event: &GuardEvent) {
     // An error means that the candidate is gone, which the reader notices.
-    let _ = events.write(line(event).as_bytes());
+    let _ = events.write(&encode(event));
 }
