@@ -35,7 +35,7 @@ const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Who may act, beside what every request has to fulfil.
 #[derive(Debug, Clone)]
-pub enum Rights {
+pub enum Permission {
     Nobody,
     /// Everybody: the mode of the socket decides who connects.
     Everybody,
@@ -59,7 +59,7 @@ pub enum Access {
 /// What decides whether a request is answered.
 #[derive(Debug, Clone)]
 pub struct Guard {
-    pub rights: Rights,
+    pub permission: Permission,
     /// The names of this host.
     names: Arc<[String]>,
     /// The domains whose names are answered, and those without a dot; `None`: no others. Where
@@ -109,14 +109,14 @@ async fn check(
 
 impl Guard {
     /// The guard of a listener. `advertised`: the address at which clients reach this process.
-    pub fn new(rights: Rights, is_exposed: bool, advertised: Option<&str>) -> Self {
+    pub fn new(permission: Permission, is_exposed: bool, advertised: Option<&str>) -> Self {
         let own = gethostname::gethostname().to_string_lossy().into_owned();
         let resolver = fs::read_to_string(RESOLVER).unwrap_or_default();
-        Self::named(rights, is_exposed, advertised, &own, &resolver)
+        Self::named(permission, is_exposed, advertised, &own, &resolver)
     }
 
     fn named(
-        rights: Rights,
+        permission: Permission,
         is_exposed: bool,
         advertised: Option<&str>,
         own: &str,
@@ -137,7 +137,7 @@ impl Guard {
         let names = ["localhost", own, short].map(str::to_owned).into_iter();
         let names = names.chain(of_domains).chain(advertised).map(|name| plain(&name)).collect();
         let domains = CLUSTER.iter().chain(&searched).map(|domain| plain(domain)).collect();
-        Self { rights, names, domains: is_exposed.then_some(domains) }
+        Self { permission, names, domains: is_exposed.then_some(domains) }
     }
 
     /// Why the request is refused; `None` if it is not.
@@ -148,8 +148,8 @@ impl Guard {
         headers: &HeaderMap,
     ) -> Option<(StatusCode, String)> {
         let is_forbidden = |line: &str| Some((StatusCode::FORBIDDEN, line.to_owned()));
-        let has_token = match &self.rights {
-            Rights::Token(token, flag) => {
+        let has_token = match &self.permission {
+            Permission::Token(token, flag) => {
                 let has_token = is_sent(token, headers);
                 let status = match access {
                     Access::Act => StatusCode::FORBIDDEN,
@@ -162,7 +162,7 @@ impl Guard {
                 }
                 has_token
             }
-            Rights::Nobody | Rights::Everybody => false,
+            Permission::Nobody | Permission::Everybody => false,
         };
         // No other page knows the token, and a browser adds none by itself.
         if !has_token {
@@ -174,8 +174,8 @@ impl Guard {
                 return is_forbidden(line);
             }
         }
-        match (&self.rights, access) {
-            (Rights::Nobody, Access::Act) => is_forbidden(
+        match (&self.permission, access) {
+            (Permission::Nobody, Access::Act) => is_forbidden(
                 "start this candidate with --http unix:PATH, or with --http-token-file",
             ),
             _ => None,
@@ -231,7 +231,7 @@ fn is_sent(token: &str, headers: &HeaderMap) -> bool {
     given.is_some_and(|given| bool::from(given.as_bytes().ct_eq(token.as_bytes())))
 }
 
-impl Rights {
+impl Permission {
     /// Reads the token of a file, which only its owner and group may read.
     pub fn of_file(flag: &'static str, path: &Path) -> Result<Self, CliError> {
         let failed = |why: String| {
@@ -262,10 +262,10 @@ mod tests {
 
     type Fields<'f> = &'f [(&'static str, &'f str)];
 
-    fn guard(rights: Rights, is_exposed: bool) -> Guard {
+    fn guard(permission: Permission, is_exposed: bool) -> Guard {
         let advertised = Some("https://jobs.example.net:8443/here");
         let resolver = "nameserver 10.0.0.1\nsearch prod.svc.k8s.example corp.example.\n";
-        Guard::named(rights, is_exposed, advertised, "C1.lan", resolver)
+        Guard::named(permission, is_exposed, advertised, "C1.lan", resolver)
     }
 
     fn status(guard: &Guard, access: Access, fields: Fields<'_>) -> Option<u16> {
@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn address_or_name_of_this_host_is_answered() {
-        let (local, exposed) = (guard(Rights::Everybody, false), guard(Rights::Everybody, true));
+        let (local, exposed) =
+            (guard(Permission::Everybody, false), guard(Permission::Everybody, true));
         for host in ["127.0.0.1:8610", "localhost:8610", "LOCALHOST.", "[::1]:8610", "10.1.2.3"]
             .into_iter()
             .chain(["c1:80", "c1.lan", "c1.corp.example:80", "JOBS.example.net:8443"])
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn page_of_another_origin_is_refused_unless_it_is_a_link() {
-        let guard = guard(Rights::Everybody, false);
+        let guard = guard(Permission::Everybody, false);
         let sent = |method: &Method, fields: Fields<'_>| {
             let fields = fields.iter().chain(&[("host", "127.0.0.1:80")]);
             let headers = fields.map(|(name, value)| {
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn token_stands_for_any_name_and_origin() {
-        let guard = guard(Rights::Token("s3cret".into(), "--token-file"), false);
+        let guard = guard(Permission::Token("s3cret".into(), "--token-file"), false);
         let all = [Access::Read, Access::ReadWithToken, Access::Act];
         let with = |value| {
             [("host", "ui.example"), ("origin", "https://x.example"), ("authorization", value)]

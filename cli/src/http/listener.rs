@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::connections;
-use super::guard::{Guard, GuardedRoutes, Rights};
+use super::guard::{Guard, GuardedRoutes, Permission};
 use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
 use crate::text::one_line;
@@ -54,10 +54,10 @@ impl HttpListener {
         advertised: Option<&str>,
     ) -> Result<Self, CliError> {
         let address = Address::parse(flags.address, address)?;
-        let rights = match (&address, token_file) {
-            (Address::Tcp(_), None) => Rights::Nobody,
-            (Address::Tcp(_), Some(file)) => Rights::of_file(flags.token_file, file)?,
-            (Address::Unix(_), None) => Rights::Everybody,
+        let permission = match (&address, token_file) {
+            (Address::Tcp(_), None) => Permission::Nobody,
+            (Address::Tcp(_), Some(file)) => Permission::of_file(flags.token_file, file)?,
+            (Address::Unix(_), None) => Permission::Everybody,
             (Address::Unix(_), Some(_)) => {
                 let Flags { address, token_file } = flags;
                 let message =
@@ -81,7 +81,7 @@ impl HttpListener {
             }
         };
         let is_exposed = matches!(address, Address::Tcp(address) if !address.ip().is_loopback());
-        let listener = Self { socket, guard: Guard::new(rights, is_exposed, advertised) };
+        let listener = Self { socket, guard: Guard::new(permission, is_exposed, advertised) };
         match listener.port() {
             // The port that was chosen, if it was 0.
             Some(address) => tracing::info!(%address, "serving HTTP"),

@@ -5,5 +5,5 @@ mod guard;
 mod listener;
 
 pub use self::connections::Extent;
-pub use self::guard::{Access, Guard, GuardedRoutes, Rights};
+pub use self::guard::{Access, Guard, GuardedRoutes, Permission};
 pub use self::listener::{Flags, HttpListener, ServedHttp};

@@ -20,7 +20,7 @@ use crate::background::BackgroundTask;
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
 use crate::history::Recording;
-use crate::http::{Flags, GuardedRoutes, HttpListener, Rights};
+use crate::http::{Flags, GuardedRoutes, HttpListener, Permission};
 use crate::lock_args::LockArgs;
 use crate::output;
 use crate::view::Source;
@@ -71,7 +71,7 @@ impl Ui {
         let token = self.token_file.as_deref();
         let listener = HttpListener::bind(FLAGS, &self.listen, token, None).await?;
         check_exposure(&listener, FLAGS)?;
-        if self.allow_changes && matches!(listener.guard.rights, Rights::Nobody) {
+        if self.allow_changes && matches!(listener.guard.permission, Permission::Nobody) {
             let message = "--allow-changes: add --token-file, or use --listen unix:PATH";
             return Err(CliError::new(Code::Usage, message));
         }
@@ -120,8 +120,8 @@ fn start(lock: LockArgs, names: Vec<String>, page: Page) -> (Hub, JoinHandle<()>
 /// Refuses an address that others reach without a token.
 fn check_exposure(listener: &HttpListener, flags: Flags) -> Result<(), CliError> {
     let is_local = listener.port().is_none_or(|address| address.ip().is_loopback());
-    match &listener.guard.rights {
-        Rights::Nobody if !is_local => {
+    match &listener.guard.permission {
+        Permission::Nobody if !is_local => {
             let Flags { address, token_file } = flags;
             let message = format!(
                 "{address}: other hosts reach this address: add {token_file}, or use 127.0.0.1"
