@@ -7,15 +7,19 @@ use rustix::process::{Signal, kill_process};
 use crate::env::{Candidate, TestEnv};
 use crate::root::{BecomeRoot, Delegated, SharedProgram, is_root, not_of_root};
 
+/// A candidate whose command runs as root.
+fn command_of_root(env: &TestEnv, become_root: &BecomeRoot) -> Command {
+    let prefix = become_root.prefix();
+    let script = format!("exec {prefix} sh -c 'echo up; exec sleep 1000 2>/dev/null'");
+    env.command("my_app", &[], &["sh", "-c", &script])
+}
+
 #[tokio::test]
 async fn command_of_another_user_is_not_considered_ended() {
     let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
     let env = TestEnv::start().await;
-    let script =
-        format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
     let program = SharedProgram::create();
-    let command = env.command("my_app", &[], &["sh", "-c", &script]);
-    let mut run = Candidate::start(program.as_nobody(&command));
+    let mut run = Candidate::start(program.as_nobody(&command_of_root(&env, &become_root)));
     run.wait_for_line("up").await;
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(1));
@@ -30,11 +34,8 @@ async fn command_of_another_user_is_not_considered_ended() {
 async fn foreign_command_of_a_killed_guard_ends_the_program() {
     let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
     let env = TestEnv::start().await;
-    let script =
-        format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
     let program = SharedProgram::create();
-    let command = env.command("my_app", &[], &["sh", "-c", &script]);
-    let mut run = Candidate::start(program.as_nobody(&command));
+    let mut run = Candidate::start(program.as_nobody(&command_of_root(&env, &become_root)));
     run.wait_for_line("up").await;
     kill_process(run.guard(), Signal::KILL).expect("a guard");
     assert_eq!(run.exit_code().await, Some(1));
@@ -49,10 +50,8 @@ async fn control_group_kills_a_command_of_another_user() {
     let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };
     let Some(group) = Delegated::create() else { return };
     let env = TestEnv::start().await;
-    let script =
-        format!("exec {} sh -c 'echo up; exec sleep 1000 2>/dev/null'", become_root.prefix());
     let program = SharedProgram::create();
-    let command = env.command("my_app", &[], &["sh", "-c", &script]);
+    let command = command_of_root(&env, &become_root);
     let mut in_group = Command::new("sh");
     in_group.args(["-c", &group.shell(), "sh"]).arg(program.path()).args(command.get_args());
     not_of_root(&mut in_group).env_remove("NATS_URL").env_remove("NATS_CREDS");
