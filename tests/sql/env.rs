@@ -7,7 +7,7 @@ use std::time::Duration;
 use incumbent::lock::{Lock, Mark, Nonce, Revision, Token, Write, WriteId};
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Election, new_election};
-use incumbent_test_support::PostgresServer;
+use incumbent_test_support::{PostgresServer, eventually};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::sync::OnceCell;
@@ -127,11 +127,20 @@ pub fn write(
     Write {
         expected,
         identity: format!("c{nonce}").into(),
-        mark: Mark { write, lease, token, since_unix_ms: 0, moves: Box::default() },
+        mark: Mark::new(write, lease, token),
         ttl: lease,
         advertisement: None,
         timeout: Duration::from_secs(5),
     }
+}
+
+/// Waits until the server has run for longer than the longest lease: from then on it trusts what it
+/// was started with.
+pub async fn runs_for_a_lease(url: &str) {
+    let trusted = "SELECT FROM incumbent_settings
+        WHERE pg_postmaster_start_time() + longest_lease < clock_timestamp()";
+    let look = async || (!run(url, trusted).await.is_empty()).then_some(());
+    eventually("the server has run for a lease", look).await;
 }
 
 /// Runs statements on a connection of its own.

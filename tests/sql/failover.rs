@@ -10,7 +10,7 @@ use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, sees, soon, working};
-use crate::env::{TestEnv, run, write};
+use crate::env::{TestEnv, run, runs_for_a_lease, write};
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -134,6 +134,7 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
         matches!(look().await, Some(Reading::Empty { proof: true })).then_some(())
     })
     .await;
+    runs_for_a_lease(&pair.replica.url(&pair.env.database)).await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
     let create = async || match lock.write("my_app", write(LEASE, 7, None, None)).await {

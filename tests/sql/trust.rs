@@ -12,7 +12,7 @@ use sqlx::Row;
 use tokio::sync::mpsc;
 
 use crate::conformance::soon;
-use crate::env::{TestEnv, run, write};
+use crate::env::{TestEnv, run, runs_for_a_lease, write};
 use crate::failover::Pair;
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -160,6 +160,7 @@ async fn a_missing_row_proves_nothing_in_a_restored_dump() {
         SELECT * FROM jsonb_populate_record(NULL::incumbent_settings, '{dump}')"
     );
     new.admin(&load).await;
+    runs_for_a_lease(&new.url()).await;
     drop(lock);
     let lock = new.postgres_lock().await;
     let reading = lock.read("my_app", TIMEOUT).await.expect("an answer");

@@ -177,6 +177,7 @@ impl Instrument {
                 "a_leader_whose_runtime_is_blocked",
                 "one_leader_of_ten",
                 "another_boot_identifier",
+                "sqlite::members_of_a_set",
                 "names::",
                 "restored::",
                 "synchronous::",
