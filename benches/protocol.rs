@@ -7,8 +7,8 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Capabilities, Content, Coverage, Entry, Hint, Mark, MoveInfo, Nonce, Reading, Record, Request,
-    Revision, Token, Tombstone, WriteId,
+    Capabilities, Content, Coverage, Entry, Hint, Mark, Nonce, Reading, Record, Request, Revision,
+    Token, Tombstone, WriteId,
 };
 use incumbent::protocol::{Action, Elector, Event, Response, Settings, Timing, TimingOptions};
 
@@ -78,13 +78,7 @@ impl Lab {
 fn entry(number: u64) -> Content {
     Content::Held(Entry {
         identity: "other".into(),
-        mark: Some(Mark {
-            write: WriteId { nonce: Nonce(2), number },
-            lease: TTL,
-            token: Some(Token(1)),
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        }),
+        mark: Some(Mark::new(WriteId { nonce: Nonce(2), number }, TTL, Some(Token(1)))),
         ttl: TTL,
         advertisement: None,
     })

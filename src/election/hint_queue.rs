@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::backends::memory::MemoryLock;
     use crate::election::shared::Shared;
-    use crate::lock::{Content, Entry, Mark, MoveInfo, Nonce, Record, Revision, Token, WriteId};
+    use crate::lock::{Content, Entry, Mark, Nonce, Record, Revision, Token, WriteId};
     use crate::time::clock::{BootClock, Clock};
 
     fn shared() -> Arc<Shared> {
@@ -113,13 +113,7 @@ mod tests {
         let is_passed_on = |nonce, token| {
             let write = WriteId { nonce: Nonce(nonce), number: 2 };
             let (lease, ttl) = (Duration::from_secs(5), Duration::from_secs(5));
-            let mark = Some(Mark {
-                write,
-                lease,
-                token,
-                since_unix_ms: 0,
-                moves: Box::new(MoveInfo::default()),
-            });
+            let mark = Some(Mark::new(write, lease, token));
             let entry = Entry { identity: "c".into(), mark, ttl, advertisement: None };
             let record = Record { revision: Revision(2), content: Content::Held(entry) };
             sink.send(Hint::Stored { record, previous: None, age: None });

@@ -74,7 +74,7 @@ impl Release {
         let Content::Held(entry) = &record.content else { return None };
         let left = entry.lease(max_lease, lock_expires);
         let (expected, by) = (record.revision, Nonce::NOBODY);
-        let pause = entry.mark.as_ref().and_then(|mark| mark.moves.pause);
+        let pause = entry.pause();
         Some(Self { expected, by, left, cause: "evicted", to: None, pause, timeout })
     }
 }

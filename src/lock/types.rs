@@ -90,6 +90,13 @@ pub struct Mark {
     pub moves: Box<MoveInfo>,
 }
 
+impl Mark {
+    /// The mark of a write that states nothing for people or moves.
+    pub fn new(write: WriteId, lease: Duration, token: Option<Token>) -> Self {
+        Self { write, lease, token, since_unix_ms: 0, moves: Box::default() }
+    }
+}
+
 /// A time in which only an operator, a stop or a crash moves the leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Pause {
@@ -159,6 +166,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The pause that it states.
+    pub(crate) fn pause(&self) -> Option<Pause> {
+        self.mark.as_ref().and_then(|mark| mark.moves.pause)
+    }
+
     /// How long after its write its writer, and all that its writer waited for, may lead.
     pub fn lease(&self, max_lease: Duration, lock_expires: bool) -> Duration {
         match &self.mark {

@@ -136,7 +136,7 @@ impl CrashRelease {
                 if self.term.holds(&record) {
                     self.held = Some(record.revision);
                     self.pause = match &record.content {
-                        Content::Held(entry) => entry.mark.as_ref().and_then(|m| m.moves.pause),
+                        Content::Held(entry) => entry.pause(),
                         Content::Vacant(_) => None,
                     };
                 } else {

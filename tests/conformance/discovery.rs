@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Lock, Mark, MoveInfo, Nonce, Reading, Record, Release, Tombstone, Write, WriteId,
+    Content, Lock, Mark, Nonce, Reading, Record, Release, Tombstone, Write, WriteId,
 };
 use incumbent::protocol::CRASHED;
 use incumbent::{Advertisement, Change, Changes, ElectionBuilder, Leader, observe};
@@ -89,13 +89,7 @@ pub async fn the_cause_and_the_successor_of_a_release_are_read_back<S: Service>(
     let write = WriteId { nonce: by, number: 1 };
     let entry = Write {
         identity: "crashes".into(),
-        mark: Mark {
-            write,
-            lease: S::LEASE,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
+        mark: Mark::new(write, S::LEASE, None),
         ttl: S::LEASE,
         expected: Some(record.revision),
         advertisement: None,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Coverage, Hint, HintSink, Lock, Mark, MoveInfo, Nonce, Release, Subscription,
-    Tombstone, Write, WriteId,
+    Content, Coverage, Hint, HintSink, Lock, Mark, Nonce, Release, Subscription, Tombstone, Write,
+    WriteId,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -46,13 +46,7 @@ fn write(lease: Duration) -> Write {
     let write = WriteId { nonce: Nonce(7), number: 1 };
     Write {
         identity: "c".into(),
-        mark: Mark {
-            write,
-            lease,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
+        mark: Mark::new(write, lease, None),
         ttl: lease,
         expected: None,
         advertisement: None,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LeaseLock};
 use incumbent::lock::{
-    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Release, Token,
-    Write, WriteId,
+    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Reading, Release, Token, Write,
+    WriteId,
 };
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
@@ -25,13 +25,7 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
     Write {
         expected: None,
         identity: "ours".into(),
-        mark: Mark {
-            write: WriteId { nonce: Nonce(1), number },
-            lease: LEASE,
-            token,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
+        mark: Mark::new(WriteId { nonce: Nonce(1), number }, LEASE, token),
         ttl: LEASE,
         advertisement: None,
         timeout: LEASE,

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{
-    Content, Lock, Mark, MoveInfo, Nonce, Reading, Release, Tombstone, Write, WriteId,
-};
+use incumbent::lock::{Content, Lock, Mark, Nonce, Reading, Release, Tombstone, Write, WriteId};
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
@@ -60,13 +58,7 @@ async fn the_fields_of_an_annotation_are_those_of_client_go() {
 async fn what_is_left<K: Kind>() {
     let env = TestEnv::<K>::new(LEASE).await;
     let lock = Service::lock(&env).await;
-    let mark = |number| Mark {
-        write: WriteId { nonce: Nonce(1), number },
-        lease: LEASE,
-        token: None,
-        since_unix_ms: 0,
-        moves: Box::new(MoveInfo::default()),
-    };
+    let mark = |number| Mark::new(WriteId { nonce: Nonce(1), number }, LEASE, None);
     let create = Write {
         expected: None,
         identity: "ours".into(),

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{
-    Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Write, WriteId,
-};
+use incumbent::lock::{Coverage, Hint, HintSink, Lock, LockErrorKind, Mark, Nonce, Write, WriteId};
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -39,13 +37,7 @@ fn create() -> Write {
     Write {
         expected: None,
         identity: "ours".into(),
-        mark: Mark {
-            write: WriteId { nonce: Nonce(1), number: 1 },
-            lease: LEASE,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
+        mark: Mark::new(WriteId { nonce: Nonce(1), number: 1 }, LEASE, None),
         ttl: LEASE,
         advertisement: None,
         timeout: LEASE,

@@ -8,7 +8,7 @@ mod states;
 
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Release, Revision};
+use incumbent::lock::{Lock, LockErrorKind, Mark, Nonce, Reading, Release, Revision};
 use incumbent::lock::{Write, WriteId};
 use incumbent::memory::MemoryLock;
 use incumbent::{Change, Changes, new_election};
@@ -97,13 +97,7 @@ async fn other_writes(lock: &MemoryLock) -> Revision {
         let entry = Write {
             expected: Some(record.revision),
             identity: "other".into(),
-            mark: Mark {
-                write,
-                lease: LEASE,
-                token: None,
-                since_unix_ms: 0,
-                moves: Box::new(MoveInfo::default()),
-            },
+            mark: Mark::new(write, LEASE, None),
             ttl: LEASE,
             advertisement: None,
             timeout: LEASE,

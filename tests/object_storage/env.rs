@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use incumbent::lock::{Lock, Mark, MoveInfo, Nonce, Write, WriteId};
+use incumbent::lock::{Lock, Mark, Nonce, Write, WriteId};
 use incumbent::object_storage::Bucket;
 use incumbent::{Election, ElectionBuilder, new_election};
 use incumbent_test_support::HttpFaultProxy;
@@ -103,13 +103,7 @@ pub fn write(number: u64) -> Write {
     Write {
         expected: None,
         identity: "c1".into(),
-        mark: Mark {
-            write: WriteId { nonce: Nonce(7), number },
-            lease: LEASE,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
+        mark: Mark::new(WriteId { nonce: Nonce(7), number }, LEASE, None),
         ttl: LEASE,
         advertisement: None,
         timeout: TIMEOUT,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{Mark, MoveInfo, Nonce, Write, WriteId};
+use incumbent::lock::{Mark, Nonce, Write, WriteId};
 use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
 use serde_json::Value;
 
@@ -49,13 +49,7 @@ fn a_promise_is_good_for_the_start_that_gave_it() {
     let write = Write {
         expected: None,
         identity: "asks".into(),
-        mark: Mark {
-            write: WriteId { nonce: Nonce(7), number: 1 },
-            lease: LEASE,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
+        mark: Mark::new(WriteId { nonce: Nonce(7), number: 1 }, LEASE, None),
         ttl: LEASE,
         advertisement: None,
         timeout: LEASE,

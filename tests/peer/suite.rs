@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use incumbent::lock::{
-    Content, Lock, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Revision, Write, WriteId,
+    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Revision, Write, WriteId,
 };
 use incumbent::peer::QuorumPeer;
 
@@ -66,13 +66,7 @@ impl Service for Quorum {
         loop {
             let expected = self.found(name).await.map(|(revision, _)| revision);
             let write = WriteId { nonce: Nonce(7), number: 1 };
-            let mark = Mark {
-                write,
-                lease: LEASE,
-                token: None,
-                since_unix_ms: 0,
-                moves: Box::new(MoveInfo::default()),
-            };
+            let mark = Mark::new(write, LEASE, None);
             let write = Write {
                 expected,
                 identity: identity.into(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Content, Entry, LockErrorKind, Mark, MoveInfo, Nonce, Release, Request, Revision, Token,
-    Tombstone, WriteId,
+    Content, Entry, LockErrorKind, Mark, Nonce, Release, Request, Revision, Token, Tombstone,
+    WriteId,
 };
 use incumbent::protocol::{CRASHED, CrashOutcome, CrashRelease, CrashStep, Event, RegisteredTerm};
 use incumbent_sim::{Keeping, Server, Time, failed, failure};
@@ -31,13 +31,7 @@ fn local(now: Time) -> Instant {
 
 fn entry(nonce: Nonce, number: u64, token: Option<Token>) -> Content {
     let write = WriteId { nonce, number };
-    let mark = Some(Mark {
-        write,
-        lease: LEASE,
-        token,
-        since_unix_ms: 0,
-        moves: Box::new(MoveInfo::default()),
-    });
+    let mark = Some(Mark::new(write, LEASE, token));
     Content::Held(Entry { identity: "me".into(), mark, ttl: LEASE, advertisement: None })
 }
 

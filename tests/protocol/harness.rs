@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    Capabilities, Content, Entry, Hint, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Record,
-    Request, Revision, Token, Tombstone, Write, WriteId,
+    Capabilities, Content, Entry, Hint, LockErrorKind, Mark, Nonce, Reading, Record, Request,
+    Revision, Token, Tombstone, Write, WriteId,
 };
 use incumbent::protocol::{
     Action, Cause, Elector, Event, Response, Settings, Timing, TimingOptions,
@@ -338,13 +338,7 @@ pub fn stored(record: Record, previous: Option<Option<Revision>>) -> Hint {
 pub fn of_other(lease: Duration) -> Content {
     Content::Held(Entry {
         identity: "other".into(),
-        mark: Some(Mark {
-            write: WriteId { nonce: OTHER, number: 7 },
-            lease,
-            token: Some(Token(1)),
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        }),
+        mark: Some(Mark::new(WriteId { nonce: OTHER, number: 7 }, lease, Some(Token(1)))),
         ttl: lease,
         advertisement: None,
     })

@@ -159,13 +159,7 @@ pub fn two_candidates_with_one_identity_are_distinct() -> Harness {
         revision: Revision(revision),
         content: Content::Held(Entry {
             identity: settings().identity,
-            mark: Some(Mark {
-                write: WriteId { nonce: Nonce(ME.0 + 1), number: 1 },
-                lease: LEASE,
-                token: None,
-                since_unix_ms: 0,
-                moves: Box::new(MoveInfo::default()),
-            }),
+            mark: Some(Mark::new(WriteId { nonce: Nonce(ME.0 + 1), number: 1 }, LEASE, None)),
             ttl: LEASE,
             advertisement: None,
         }),

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::lock::{Mark, MoveInfo, Nonce, Record, Token, WriteId};
+use crate::lock::{Mark, Nonce, Record, Token, WriteId};
 use crate::time::clock::TokioClock;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -17,13 +17,7 @@ fn lock() -> MemoryLock {
 }
 
 fn mark(number: u64) -> Mark {
-    Mark {
-        write: WriteId { nonce: Nonce(7), number },
-        lease: TTL,
-        token: None,
-        since_unix_ms: 0,
-        moves: Box::new(MoveInfo::default()),
-    }
+    Mark::new(WriteId { nonce: Nonce(7), number }, TTL, None)
 }
 
 fn write(expected: Option<u64>, life: Duration) -> Write {

@@ -356,7 +356,7 @@ mod tests {
     use super::super::lock::NatsLock;
     use super::*;
     use crate::backends::hint_hub::guard::size_of_election;
-    use crate::lock::{Lock, Mark, MoveInfo, Nonce, Write, WriteId};
+    use crate::lock::{Lock, Mark, Nonce, Write, WriteId};
 
     /// More than the C library keeps at hand for each thread, 1,032 bytes, makes renewals slow.
     #[tokio::test]
@@ -364,13 +364,7 @@ mod tests {
         let options = async_nats::ConnectOptions::new().retry_on_initial_connect();
         let client = options.connect("127.0.0.1:1").await.expect("a client without a connection");
         let bucket = BucketState::new(client.into(), BucketConfig::new("B"));
-        let mark = Mark {
-            write: WriteId { nonce: Nonce(1), number: 1 },
-            lease: Duration::ZERO,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        };
+        let mark = Mark::new(WriteId { nonce: Nonce(1), number: 1 }, Duration::ZERO, None);
         let write = Write {
             expected: None,
             identity: "c".into(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::known::{Election, Known};
 use super::vimeo_timing::VimeoTiming;
-use crate::lock::{Content, Entry, Mark, MoveInfo, Nonce, Revision, WriteId};
+use crate::lock::{Content, Entry, Mark, Nonce, Revision, WriteId};
 
 const LEASE: Duration = Duration::from_secs(15);
 const TERMS: VimeoTiming = VimeoTiming { longest: LEASE, skew: Duration::ZERO };
@@ -12,13 +12,7 @@ const TERMS: VimeoTiming = VimeoTiming { longest: LEASE, skew: Duration::ZERO };
 /// The content of a write with this number, which is also its version.
 fn held(number: u64) -> Content {
     let write = WriteId { nonce: Nonce(1), number };
-    let mark = Mark {
-        write,
-        lease: LEASE,
-        token: None,
-        since_unix_ms: 0,
-        moves: Box::new(MoveInfo::default()),
-    };
+    let mark = Mark::new(write, LEASE, None);
     Content::Held(Entry { identity: "a".into(), mark: Some(mark), ttl: LEASE, advertisement: None })
 }
 

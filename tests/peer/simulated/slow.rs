@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{LockErrorKind, Mark, MoveInfo, Nonce, Write, WriteId};
+use incumbent::lock::{LockErrorKind, Mark, Nonce, Write, WriteId};
 use incumbent::peer::quorum::{
     Operation, Outcome, QuorumError, Voter, VoterAction, VoterEvent, VoterSettings,
 };
@@ -27,13 +27,7 @@ fn write(identity: &str) -> Write {
     let write = WriteId { nonce: Nonce(7), number: 1 };
     Write {
         identity: identity.into(),
-        mark: Mark {
-            write,
-            lease: LEASE,
-            token: None,
-            since_unix_ms: 0,
-            moves: Box::new(MoveInfo::default()),
-        },
+        mark: Mark::new(write, LEASE, None),
         ttl: LEASE,
         expected: None,
         advertisement: None,

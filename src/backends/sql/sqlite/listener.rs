@@ -222,13 +222,7 @@ mod tests {
         let write = Write {
             expected: None,
             identity: "a".into(),
-            mark: Mark {
-                write,
-                lease: READ_TIMEOUT,
-                token: None,
-                since_unix_ms: 0,
-                moves: Box::default(),
-            },
+            mark: Mark::new(write, READ_TIMEOUT, None),
             ttl: READ_TIMEOUT,
             advertisement: None,
             timeout: READ_TIMEOUT,
