@@ -60,7 +60,7 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
 
 /// Returns a pause that a server asked for, plus up to as much again: all that it refused at one
 /// instant must not return at one instant. `None`: it is longer than `left`.
-#[cfg(any(feature = "kubernetes", feature = "object-store"))]
+#[cfg(any(feature = "kubernetes", feature = "_objects"))]
 pub(crate) fn requested_pause(pause: Duration, left: Duration) -> Option<Duration> {
     (pause < left).then(|| pause.mul_f64(1.0 + fastrand::f64()).min(left))
 }
