@@ -27,6 +27,8 @@ pub(crate) struct Call {
     by: Option<(usize, u32)>,
     pub request: CandidateRequest,
     within: Duration,
+    /// Whether it was made while there were faults.
+    pub stormy: bool,
 }
 
 /// The call that a candidate waits for.
@@ -60,14 +62,16 @@ impl World {
         let after = if failed { Duration::from_millis(1) } else { within };
         self.after(after, SimEvent::Moves { who, life, step: over });
         if !cut {
-            self.deliver_call(&Call { id, by: Some((who, life)), request, within });
+            let stormy = !self.calm;
+            self.deliver_call(&Call { id, by: Some((who, life)), request, within, stormy });
         }
     }
 
     /// An operator calls the roll.
     pub(super) fn operator_calls(&mut self, request: CandidateRequest) {
-        let id = self.next_call();
-        self.deliver_call(&Call { id, by: None, request, within: Duration::from_secs(3) });
+        let (id, stormy) = (self.next_call(), !self.calm);
+        let within = Duration::from_secs(3);
+        self.deliver_call(&Call { id, by: None, request, within, stormy });
     }
 
     /// The lock notifies the candidate that a release names. Nothing waits for the answer.

@@ -203,6 +203,8 @@ impl World {
         }
         match step {
             Step::Check => self.check(who),
+            // What was stuck as the faults ceased would move the leadership for a past reason.
+            Step::Called(call) if self.calm && call.stormy => {}
             Step::Called(call) => self.called(who, &call),
             Step::Answer(call) => self.answer(who, &call, None),
             Step::Answered { call, info } => self.answered(who, call, info),
