@@ -216,7 +216,7 @@ impl Holding {
         match result {
             Ok(revision) => {
                 self.revision = revision;
-                self.renewed(cx, request.sent);
+                self.renewed(cx, request.sent, number);
             }
             // Ours, applied and reported lost, or another candidate's: a read shows which.
             Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
@@ -247,14 +247,14 @@ impl Holding {
         Next::Stay
     }
 
-    /// A write of the holder's that was sent at `sent` has been applied.
-    fn renewed(&mut self, cx: &mut Context, sent: Instant) {
+    /// A write of the holder's, with this number, that was sent at `sent` has been applied.
+    fn renewed(&mut self, cx: &mut Context, sent: Instant, number: u64) {
         let timing = cx.settings.timing;
         self.deadline = self.deadline.max(sent + timing.validity());
         self.renew_at = sent + timing.renewal();
         self.retries = None;
         self.last_failure = None;
-        cx.requests.settle_all();
+        cx.requests.settle_all(number);
         if let Some(me) = &mut cx.leader {
             me.last_seen = sent;
         }
@@ -300,9 +300,9 @@ impl Holding {
                     }
                     // A renewal whose reply was lost. It counts from when *it* was sent.
                     self.revision = record.revision;
-                    let write = cx.requests.unsettled(mark.write.number);
-                    match write.map(|write| write.sent) {
-                        Some(sent) if durable => self.renewed(cx, sent),
+                    let number = mark.write.number;
+                    match cx.requests.unsettled(number).map(|write| write.sent) {
+                        Some(sent) if durable => self.renewed(cx, sent, number),
                         // It may still be lost. The next renewal is due already, and its
                         // acknowledgement covers both.
                         Some(_) => {}

@@ -67,8 +67,9 @@ pub(super) struct Requests {
     unsettled: VecDeque<UnsettledWrite>,
     last_request: u64,
     last_write: u64,
-    /// Of the writes up to this one, none but own ones can be in the lock.
-    known: u64,
+    /// The last ones that were stored, or may have been: a stale read may show them. Not all up to
+    /// one, as a twin whose clock is behind draws numbers in between.
+    stored: Option<Box<[u64; 8]>>,
     /// The last write that was refused: a server may have stored it all the same.
     refused: u64,
     /// The write that began the last term.
@@ -77,7 +78,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// How many writes of unknown outcome are remembered.
-    const MAX_UNSETTLED: usize = 16;
+    const MAX_UNSETTLED: usize = 64;
 
     /// Notes a request that is sent now, and returns its id.
     pub fn send(
@@ -102,10 +103,8 @@ impl Requests {
     pub fn add_write(&mut self, now: Instant, wait: Option<CoolDownWait>) -> u64 {
         let number = now.as_nanos().max(self.last_write.saturating_add(1));
         self.last_write = number;
-        if self.unsettled.len() == Self::MAX_UNSETTLED
-            && let Some(oldest) = self.unsettled.pop_front()
-        {
-            self.known = self.known.max(oldest.number);
+        if self.unsettled.len() == Self::MAX_UNSETTLED {
+            self.unsettled.pop_front();
         }
         self.unsettled.push_back(UnsettledWrite { number, sent: now, wait: wait.map(Box::new) });
         number
@@ -165,7 +164,9 @@ impl Requests {
 
     /// Whether this candidate sent the write `number`, as far as it can be in the lock.
     pub fn has_sent(&self, number: u64) -> bool {
-        number <= self.known || number == self.refused || self.unsettled(number).is_some()
+        self.stored.as_ref().is_some_and(|stored| stored.contains(&number))
+            || number == self.refused
+            || self.unsettled(number).is_some()
     }
 
     /// Whether the outcome of a write other than `number` is not known.
@@ -186,7 +187,7 @@ impl Requests {
     /// The outcome of the write `number` is known.
     pub fn settle(&mut self, number: u64, is_stored: bool) {
         if is_stored {
-            self.known = self.known.max(number);
+            self.remember(number);
         } else {
             self.refused = number;
         }
@@ -198,7 +199,7 @@ impl Requests {
 
     /// The write `number` began a term.
     pub fn begin_term(&mut self, number: u64) {
-        self.settle_all();
+        self.settle_all(number);
         self.create = number;
     }
 
@@ -207,10 +208,20 @@ impl Requests {
         self.create
     }
 
-    /// An own write is in the lock: those before it were stored earlier, or never will be.
-    pub fn settle_all(&mut self) {
-        self.unsettled = VecDeque::new();
-        self.known = self.last_write;
+    /// The write `number` is in the lock: those before it were stored earlier, or never will be.
+    pub fn settle_all(&mut self, number: u64) {
+        for write in std::mem::take(&mut self.unsettled) {
+            self.remember(write.number);
+        }
+        self.remember(number);
+    }
+
+    fn remember(&mut self, number: u64) {
+        let stored = self.stored.get_or_insert_with(|| Box::new([number; 8]));
+        if stored[0] != number {
+            stored.rotate_right(1);
+            stored[0] = number;
+        }
     }
 
     /// When the request in flight was sent, and until when those might lead whose entries had been
@@ -227,7 +238,7 @@ impl Requests {
             unsettled,
             last_request: _, // greater than all
             last_write: _,   // greater than all
-            known: _,        // no other process writes by this nonce
+            stored: _,       // no other process writes by this nonce
             refused: _,      // likewise
             create: _,       // of the token's write
         } = self;

@@ -399,10 +399,10 @@ impl Standby {
     fn adopt_own_entry(&mut self, cx: &mut Context, now: Instant, revision: Revision) {
         if let Some(mark) = cx.evidence.last_seen().and_then(|seen| seen.entry.mark.clone()) {
             cx.record_own_entry(now, revision, &mark);
+            cx.requests.settle_all(mark.write.number);
         }
         let left = cx.own_cool_down(now);
         cx.evidence.adopt_own_entry(now, revision, left, &cx.settings);
-        cx.requests.settle_all();
         self.at = now.max(self.not_before);
         self.plan = Plan::Acquire { expected: Some(revision) };
     }

@@ -444,3 +444,23 @@ fn a_leader_that_has_a_twin_steps_down_and_waits_for_it() {
         assert!(harness.begins()[1] >= harness.begins()[0] + LEASE * 2, "{:?}", harness.begins());
     }
 }
+
+/// The clock of a clone that is resumed late, or restored from a snapshot, is behind that of the
+/// first one. That took the clone's writes for its own earlier ones, and led beside it at once.
+#[test]
+fn a_former_leader_takes_no_entry_of_a_late_twin_for_its_own() {
+    let mut harness = Harness::leading();
+    harness.run(LEASE * 3);
+    let Content::Held(mut entry) = harness.server.last.as_ref().unwrap().record.content.clone()
+    else {
+        panic!("it leads")
+    };
+    let mark = entry.mark.as_mut().expect("a mark");
+    mark.write.number -= 1_000_000_000; // a second before its last renewal
+    mark.token = None;
+    harness.event(Event::Resign);
+    assert!(!harness.holds_entry());
+    harness.stores(Content::Held(entry));
+    harness.run(LEASE - Duration::from_secs(1));
+    assert_eq!(harness.begins().len(), 1, "its twin leads: {:?}", harness.log);
+}

@@ -73,8 +73,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[
             edit(
                 "src/protocol/holding.rs",
-                "self.renewed(cx, request.sent);",
-                "self.renewed(cx, now);",
+                "self.renewed(cx, request.sent, number);",
+                "self.renewed(cx, now, number);",
             ),
             edit(
                 "src/protocol/holding.rs",
@@ -88,8 +88,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a renewal found by a read counts from the read, not from its send",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "Some(sent) if durable => self.renewed(cx, sent),",
-            "Some(_) if durable => self.renewed(cx, now),",
+            "Some(sent) if durable => self.renewed(cx, sent, number),",
+            "Some(_) if durable => self.renewed(cx, now, number),",
         )],
         noticed_by: &[Simulation, Model],
     },

@@ -8,8 +8,17 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
         name: "a leader takes the writes of its twin for its own",
         edits: &[edit(
             "src/protocol/requests.rs",
-            "number <= self.known || number == self.refused",
-            "number > 0 || number == self.refused",
+            "self.stored.as_ref().is_some_and(|stored| stored.contains(&number))",
+            "number > 0",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a candidate takes what a twin with a late clock writes for its own",
+        edits: &[edit(
+            "src/protocol/requests.rs",
+            "stored.contains(&number)",
+            "number <= stored[0]",
         )],
         noticed_by: &[Scenarios],
     },
