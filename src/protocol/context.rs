@@ -136,6 +136,7 @@ impl Context {
         source: Source,
     ) -> bool {
         let revision = record.revision;
+        self.evidence.notice_set_back(at, revision, &self.capabilities);
         self.learn_pause(at, &record.content);
         match record.content {
             Content::Held(entry) => {

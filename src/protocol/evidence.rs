@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::choria;
 use super::cool_down::{CoolDownInputs, CoolDownWait, Until, WaitReason};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
@@ -19,6 +20,8 @@ pub(super) struct Evidence {
     last_seen: Option<SeenEntry>,
     /// When the leases of all entries of others that were seen are over.
     seen_leases_end: Instant,
+    /// When those are over that were seen before the lock was set back: nothing in it shows more.
+    lost_leases_end: Instant,
     vacancy: Option<Box<Vacancy>>,
     /// When what is known about the entry was last learned.
     learned_at: Instant,
@@ -45,6 +48,7 @@ impl Evidence {
         Self {
             last_seen: None,
             seen_leases_end: Instant::ORIGIN,
+            lost_leases_end: Instant::ORIGIN,
             vacancy: None,
             learned_at: Instant::ORIGIN,
             step_downs: Box::default(),
@@ -81,6 +85,18 @@ impl Evidence {
     pub fn newest_revision(&self) -> Revision {
         let seen = self.last_seen.as_ref().map(|seen| seen.revision);
         seen.max(self.vacancy().and_then(Vacancy::revision)).unwrap_or(Revision(0))
+    }
+
+    /// What is read is older than what is known: the store was restored from a backup, or the read
+    /// is late. Or what is known was forged, as anybody may state a lease in a hint: where the lock
+    /// has a longest lease, none counts for longer.
+    pub fn notice_set_back(&mut self, at: Instant, read: Revision, capabilities: &Capabilities) {
+        let Capabilities { max_lease, expires_entries, .. } = *capabilities;
+        if read < self.newest_revision() {
+            let longest = with_drift(max_lease).max(choria::may_lead_for(max_lease));
+            let ends = self.seen_leases_end;
+            self.lost_leases_end = if expires_entries { ends.min(at + longest) } else { ends };
+        }
     }
 
     /// Adds what a tombstone replaced, which a read does not show. An entry with its revision is
@@ -226,6 +242,7 @@ impl Evidence {
             .filter(|vacancy| vacancy.revision() == expected)
             .unwrap_or(&blind)
             .wait(&self.inputs(now, settings, capabilities));
+        wait.not_before(Until::new(self.lost_leases_end, WaitReason::SeenLease));
         wait.not_before(Until::new(self.work_may_last_until, WaitReason::OwnEarlierTerm));
         wait
     }
@@ -379,6 +396,7 @@ impl Evidence {
         let Self {
             last_seen,
             seen_leases_end,
+            lost_leases_end,
             vacancy,
             learned_at,
             step_downs,
@@ -392,8 +410,13 @@ impl Evidence {
         let saw_others = in_flight.is_some_and(|(_, seen)| *seen_leases_end > seen);
         writer.flags(&[*learned_at == writer.now, saw_others]);
         writer.to.word(in_flight.map_or(9, |(sent, _)| learned_at.cmp(&sent) as i8 as u64));
-        let instants =
-            [seen_leases_end, own_cool_down_ends, work_may_last_until, entry_may_stand_until];
+        let instants = [
+            seen_leases_end,
+            lost_leases_end,
+            own_cool_down_ends,
+            work_may_last_until,
+            entry_may_stand_until,
+        ];
         for at in instants {
             writer.until(*at);
         }

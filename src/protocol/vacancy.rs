@@ -190,9 +190,11 @@ pub(super) struct Predecessor {
 }
 
 impl Predecessor {
-    /// Whether `step_down` is that holder's.
+    /// Whether `step_down` is that holder's. A store that was restored gives out revisions again:
+    /// the term counts where it was seen.
     pub fn is(&self, step_down: &KnownStepDown) -> bool {
-        self.revision == step_down.revision || self.term == Some((step_down.by, step_down.token))
+        let of_term = |term| term == (step_down.by, step_down.token);
+        self.term.map_or(self.revision == step_down.revision, of_term)
     }
 
     #[cfg(feature = "_model")]

@@ -2,12 +2,20 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Capabilities, Content, Hint, Nonce, Request, Tombstone};
+use incumbent::lock::{Capabilities, Content, Hint, Nonce, Record, Request, Revision, Tombstone};
 use incumbent::protocol::Event;
 
-use super::harness::{Harness, LEASE, OTHER, capabilities, found, of_other};
+use super::harness::{Harness, LEASE, OTHER, capabilities, found, of_other, settings, stored};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// A holder of before [`OTHER`].
+const FORMER: Nonce = Nonce(78);
+
+fn of(nonce: Nonce) -> Content {
+    let Content::Held(mut entry) = of_other(LEASE) else { panic!("an entry") };
+    entry.mark.as_mut().expect("a mark").write.nonce = nonce;
+    Content::Held(entry)
+}
 
 fn released_by(by: Nonce) -> Content {
     Content::Vacant(Tombstone::Released {
@@ -52,6 +60,43 @@ fn a_release_by_another_than_the_holder_last_seen_proves_nothing() {
     harness.stores(released_by(Nonce(77)));
     harness.run(LEASE * 2);
     assert!(harness.begins()[0] >= LEASE, "{:?}", harness.begins());
+}
+
+/// A store that was restored from a backup of before the present term, while its leader leads.
+#[test]
+fn a_holder_seen_before_the_store_was_set_back_is_waited_for() {
+    let expired = Content::Vacant(Tombstone::Expired);
+    for tombstone in [released_by(Nonce(77)), expired, released_by(FORMER)] {
+        for (expires_entries, shows_former) in [(true, false), (true, true), (false, false)] {
+            let lock = Capabilities { expires_entries, ..capabilities() };
+            let mut harness = Harness::standby_with(settings(), lock);
+            harness.server.revision = 50;
+            if shows_former {
+                harness.server.store(harness.now, of(FORMER), LEASE);
+                harness.event(Event::Hint(Hint::Recheck));
+                harness.run(SECOND);
+            }
+            harness.server.store(harness.now, tombstone.clone(), LEASE);
+            harness.event(Event::Hint(Hint::Recheck));
+            harness.run(LEASE * 2);
+            assert!(harness.begins()[0] >= LEASE, "{tombstone:?}: {:?}", harness.begins());
+        }
+    }
+}
+
+/// What may be forged is a hint, not what is read after it.
+#[test]
+fn a_forged_hint_of_a_long_lease_costs_a_lease_at_most() {
+    let mut harness = Harness::standby();
+    let Content::Held(mut forged) = of_other(LEASE) else { panic!("an entry") };
+    forged.mark.as_mut().expect("a mark").lease = LEASE * 600;
+    let record = Record { revision: Revision(u64::MAX), content: Content::Held(forged) };
+    harness.event(Event::Hint(stored(record, None)));
+    harness.event(Event::Hint(Hint::Recheck));
+    harness.run(SECOND);
+    harness.stores(released_by(OTHER));
+    harness.run(LEASE * 2);
+    assert!(harness.leads(), "{:?}", harness.log);
 }
 
 /// The same, for one that lost the entry to that holder: the response to its read was sent before
@@ -121,4 +166,24 @@ fn work_that_does_not_stop_keeps_its_own_candidate_from_an_empty_key() {
     harness.event(Event::TermEnded { work_stopped: false });
     harness.run(LEASE * 2);
     assert!(harness.begins()[1] >= deadline, "{:?} before {deadline:?}", harness.begins());
+}
+
+/// A store that was made anew, or restored, gives out revisions again: the holder of one of them is
+/// not the one that stepped down at it before.
+#[test]
+fn a_step_down_at_the_same_revision_is_not_another_holders() {
+    let mut harness = Harness::leading();
+    harness.run(LEASE);
+    let own = harness.server.revision; // of its last write
+    harness.event(Event::Resign);
+    harness.server.last = None;
+    harness.server.revision = own - 2;
+    harness.other_writes(LEASE);
+    harness.event(Event::Hint(Hint::Recheck));
+    harness.run(LEASE / 2);
+    assert_eq!(harness.other_writes(LEASE).0, own);
+    let renewed = harness.now;
+    harness.admin_deletes();
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[1] >= renewed + LEASE, "{:?}", harness.begins());
 }

@@ -23,6 +23,24 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "a holder that was seen counts for nothing once the lock is set back",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "let ends = self.seen_leases_end;",
+            "let ends = Instant::ORIGIN;",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a step-down is told by its revision alone",
+        edits: &[edit(
+            "src/protocol/vacancy.rs",
+            "self.term.map_or(self.revision == step_down.revision, of_term)",
+            "self.revision == step_down.revision || self.term.is_some_and(of_term)",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "an evicted holder is not waited for as long as it may lead",
         edits: &[edit(
             "src/lock/request.rs",
