@@ -148,6 +148,10 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
         }
     }
     world.run(end);
+    if scenario.moves() && !world.checker.has_leader() {
+        end += Duration::from_secs(1); // a handover was under way at that very instant
+        world.run(end);
+    }
     if scenario.moves() && world.checker.has_leader() {
         end = run_moves(world, scenario, end);
     }
