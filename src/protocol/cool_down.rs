@@ -144,6 +144,10 @@ pub(super) struct CoolDownWait {
     pub floor: Until,
     /// Whose step-down ends the wait.
     pub predecessor: Option<Predecessor>,
+    /// Whether the holder that is waited for may be of another program and write over the entry
+    /// until its work has ended: client-go's release does not check whose record it empties. Then
+    /// only a write that was sent after the wait shows that the entry still stands.
+    pub confirm: bool,
     /// The lock's longest lease, as known when this was reckoned.
     pub max_lease: Duration,
 }
@@ -169,7 +173,8 @@ impl CoolDownWait {
 
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { until, after_create, floor, predecessor, max_lease: _ } = self; // it stays
+        let Self { until, after_create, floor, predecessor, confirm, max_lease: _ } = self; // it stays
+        writer.flags(&[*confirm]);
         until.fingerprint(writer);
         writer.to.word(FingerprintWriter::nanos(*after_create));
         floor.fingerprint(writer);
@@ -216,6 +221,7 @@ impl Vacancy {
             after_create: Duration::ZERO,
             floor: at_once,
             predecessor: None,
+            confirm: false,
             max_lease: c.max_lease,
         };
         let watched = self.watched(c);
@@ -268,13 +274,21 @@ impl Vacancy {
                         until = until.min(Until::new(known.clear_at, PassedOn));
                     }
                 }
-                CoolDownWait { until: foreign.max(until), floor: foreign, predecessor, ..none }
+                let is_ours = watched.is_some_and(|seen| seen.entry.mark.is_some());
+                CoolDownWait {
+                    until: foreign.max(until),
+                    floor: foreign,
+                    predecessor,
+                    confirm: !c.lock_expires && !is_ours,
+                    ..none
+                }
             }
             None => {
                 let seen = Until::new(c.seen_leases_end, SeenLease);
                 let mut wait = CoolDownWait { until: seen.max(at_once), ..none };
                 if !self.empty_is_proof || c.policy == CoolDown::Strict {
                     wait.after_create = c.unknown_holder_leads_for();
+                    wait.confirm = !c.lock_expires;
                 } else if c.with_choria {
                     let at = c.now + (choria - c.max_lease.min(choria));
                     wait.until = wait.until.max(Until::new(at, ChoriaCandidate));

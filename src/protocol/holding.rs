@@ -27,6 +27,10 @@ pub(super) struct Holding {
     /// What no step-down notice can bring forward.
     floor: Until,
     predecessor: Option<Predecessor>,
+    /// Whether it leads only after a write that was sent when the cool-down was over.
+    unconfirmed: bool,
+    /// When the last write was sent.
+    sent: Instant,
     /// Whether [`Action::Begin`] has been returned.
     began: bool,
     renew_at: Instant,
@@ -59,6 +63,8 @@ impl Holding {
             lead_at: wait.ends(now),
             floor: wait.floor,
             predecessor: wait.predecessor,
+            unconfirmed: wait.confirm,
+            sent,
             began: false,
             renew_at: sent + first,
             retries: None,
@@ -88,7 +94,7 @@ impl Holding {
     /// `busy`: a request is in flight.
     pub fn next_wake(&self, grace: Duration, busy: bool) -> Instant {
         let mut at = self.deadline - grace;
-        if !self.began {
+        if !self.began && (!self.unconfirmed || !busy && self.sent < self.lead_at.at) {
             at = at.min(self.lead_at.at);
         }
         if !busy {
@@ -137,6 +143,7 @@ impl Holding {
         if self.predecessor.is_some_and(|predecessor| predecessor.is(step_down)) {
             let clear = Until::new(step_down.clear_at, WaitReason::PassedOn);
             self.lead_at = self.lead_at.min(clear.max(self.floor));
+            self.unconfirmed = false; // it is of this library, and writes over nobody's entry
         }
     }
 
@@ -173,9 +180,13 @@ impl Holding {
             return self.ends(self.expired(), true);
         }
         if !self.began && now >= self.lead_at.at {
-            self.began = true;
-            cx.evidence.set_own_cool_down(now);
-            cx.act(Action::Begin { token: self.token, deadline: self.deadline });
+            if !self.unconfirmed {
+                self.began = true;
+                cx.evidence.set_own_cool_down(now);
+                cx.act(Action::Begin { token: self.token, deadline: self.deadline });
+            } else if self.sent < self.lead_at.at {
+                self.renew_at = self.renew_at.min(now);
+            }
         }
         if cx.requests.is_busy() {
             return Next::Stay;
@@ -189,6 +200,7 @@ impl Holding {
             // One that asked a holder that cools down or drains would be refused.
             let may_be_asked = self.began && !self.drains;
             let wait = None;
+            self.sent = now;
             cx.write(now, WriteDraft { expected, token, since, life, timeout, wait, may_be_asked });
             return Next::Stay;
         }
@@ -254,6 +266,7 @@ impl Holding {
         self.renew_at = sent + timing.renewal();
         self.retries = None;
         self.last_failure = None;
+        self.unconfirmed &= sent < self.lead_at.at;
         cx.requests.settle_all(number);
         if let Some(me) = &mut cx.leader {
             me.last_seen = sent;
@@ -343,6 +356,8 @@ impl Holding {
             lead_at,
             floor,
             predecessor,
+            unconfirmed,
+            sent,
             began,
             renew_at,
             retries,
@@ -357,6 +372,7 @@ impl Holding {
         writer.until(*deadline);
         writer.flags(&[*began, *check]);
         if !began {
+            writer.flags(&[*unconfirmed, *sent < lead_at.at]);
             lead_at.fingerprint(writer);
             floor.fingerprint(writer);
             writer.each(predecessor, |writer, predecessor| predecessor.fingerprint(writer));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Capabilities, Content, Coverage, Hint, LockErrorKind, Reading, Record, Request, Revision,
-    Tombstone,
+    Capabilities, Content, Coverage, Hint, LockErrorKind, Nonce, Reading, Record, Request,
+    Revision, Tombstone,
 };
 use incumbent::protocol::{Action, Cause, CoolDown, Event, Response, Settings};
 use incumbent_sim::{Keeping, Server};
@@ -152,6 +152,34 @@ fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
         harness.run(life + SECOND);
         let begins = harness.begins();
         assert!(begins.first().is_some_and(|led| *led >= written + life), "{life:?}: {begins:?}");
+    }
+}
+
+/// client-go's release does not check whose record it empties: a leader that was evicted while it
+/// was cut off may write over the entry of its successor for as long as its work continues.
+#[test]
+fn winner_after_an_eviction_of_a_foreign_holder_confirms_its_entry() {
+    for overwritten in [false, true] {
+        let mut harness = standby(Coverage::Full);
+        harness.stores(of_choria(LEASE));
+        let evicted = Tombstone::Released {
+            by: Nonce::NOBODY,
+            left: LEASE,
+            cause: Some("evicted".into()),
+            to: None,
+            pause: None,
+        };
+        harness.stores(Content::Vacant(evicted));
+        harness.run(SECOND);
+        assert!(harness.holds_entry(), "it waits as the holder");
+        let lead_at = Harness::time(harness.machine.cool_down().expect("it waits").0);
+        harness.run(lead_at - harness.now - SECOND / 100);
+        if overwritten {
+            harness.server.store(harness.now, of_choria(LEASE), LEASE); // no hint comes
+        }
+        harness.run(SECOND / 10);
+        assert_eq!(harness.leads(), !overwritten, "{:?}", harness.log);
+        assert_eq!(harness.begins().len(), usize::from(!overwritten));
     }
 }
 

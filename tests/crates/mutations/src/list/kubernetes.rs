@@ -140,6 +140,15 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
+        name: "Lease: a winner that waited for a leader of client-go's leads without a new write",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "confirm: !c.lock_expires && !is_ours,",
+            "confirm: is_ours && !is_ours,",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "Lease: a write that its watch did not report shows a leader nothing",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
