@@ -84,6 +84,13 @@ impl ObjectState {
                 Some((_, lease)) => *left = lease.max(*left),
                 None => {}
             },
+            // An older version was put back: the number of terms only grows.
+            Content::Vacant(tombstone @ Tombstone::Released { .. })
+                if !is_unused
+                    && state.last_term.is_some_and(|(t, _)| record.leader_transitions < t) =>
+            {
+                *tombstone = Tombstone::Deleted;
+            }
             // Its creator was wrong: an applied manifest recreates a deleted object.
             Content::Vacant(tombstone) if is_unused && state.has_past => {
                 *tombstone = Tombstone::Deleted;
@@ -122,6 +129,7 @@ mod tests {
     use super::*;
     use crate::backends::kubernetes::codec;
     use crate::backends::kubernetes::record::{RELEASED_SECONDS, RecordLocation};
+    use crate::lock::codec::mark::EncodedMark;
     use serde_json::json;
 
     const OURS: Duration = Duration::from_secs(15);
@@ -158,6 +166,27 @@ mod tests {
         assert_eq!(left(&election, 4, 4), OURS, "another term, whose holder was not seen");
         holds(&election, 5, 5, 60);
         assert_eq!(left(&election, 6, 6), Duration::from_secs(60));
+    }
+
+    /// A backup of the object is applied, under a living leader. Each term has a greater number.
+    #[test]
+    fn a_release_of_an_earlier_term_proves_nothing() {
+        let release = |election: &ObjectState, version, term| {
+            let mut object = json!({});
+            let record = ElectionRecord { leader_transitions: term, ..ElectionRecord::default() };
+            let mark = EncodedMark::released(Nonce(7), Duration::ZERO, "stopped", None, None);
+            codec::write(RecordLocation::Spec, &mut object, &record, mark);
+            let found = codec::read(RecordLocation::Spec, &object, OURS);
+            election.learn(version, object, found).content
+        };
+        let election = ObjectState::default();
+        let is_believed =
+            |content| matches!(content, Content::Vacant(Tombstone::Released { by: Nonce(7), .. }));
+        assert!(is_believed(release(&election, 1, 3)));
+        holds(&election, 2, 4, 15);
+        assert_eq!(release(&election, 3, 3), Content::Vacant(Tombstone::Deleted));
+        assert!(is_believed(release(&election, 4, 4)));
+        assert!(is_believed(release(&election, 5, 5)), "of a holder that was not seen");
     }
 
     /// Applying a manifest again recreates a deleted object, under a living leader.
