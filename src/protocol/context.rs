@@ -136,7 +136,8 @@ impl Context {
         source: Source,
     ) -> bool {
         let revision = record.revision;
-        self.evidence.notice_set_back(at, revision, &self.capabilities);
+        let own = self.own_mark_in(&record).map(|mark| mark.write);
+        self.evidence.notice_set_back(at, revision, own, &self.capabilities);
         self.learn_pause(at, &record.content);
         match record.content {
             Content::Held(entry) => {

@@ -10,7 +10,7 @@ use super::cool_down::{CoolDownInputs, CoolDownWait, Until, WaitReason};
 use super::fingerprint::FingerprintWriter;
 use super::types::{Leader, Settings};
 use super::vacancy::{KnownStepDown, SeenEntry, Vacancy};
-use crate::lock::{Capabilities, Content, Entry, Mark, Record, Revision, Tombstone};
+use crate::lock::{Capabilities, Content, Entry, Mark, Record, Revision, Tombstone, WriteId};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
@@ -87,12 +87,24 @@ impl Evidence {
         seen.max(self.vacancy().and_then(Vacancy::revision)).unwrap_or(Revision(0))
     }
 
-    /// What is read is older than what is known: the store was restored from a backup, or the read
-    /// is late. Or what is known was forged, as anybody may state a lease in a hint: where the lock
-    /// has a longest lease, none counts for longer.
-    pub fn notice_set_back(&mut self, at: Instant, read: Revision, capabilities: &Capabilities) {
+    /// What comes is older than what is known, or the entry of `own`, a write from before another's
+    /// entry was seen: a backup was restored or put back, or it is late. Or what is known was
+    /// forged, as anybody may state a lease in a hint: where the lock has a longest lease, none
+    /// counts for longer.
+    pub fn notice_set_back(
+        &mut self,
+        at: Instant,
+        revision: Revision,
+        own: Option<WriteId>,
+        capabilities: &Capabilities,
+    ) {
         let Capabilities { max_lease, expires_entries, .. } = *capabilities;
-        if read < self.newest_revision() {
+        let is_before = |WriteId { nonce, number }| {
+            let seen = self.last_seen.as_ref();
+            let other = seen.filter(|seen| seen.term().is_none_or(|(holder, _)| holder != nonce));
+            other.is_some_and(|seen| seen.at.as_nanos() > number)
+        };
+        if revision < self.newest_revision() || own.is_some_and(is_before) {
             let longest = with_drift(max_lease).max(choria::may_lead_for(max_lease));
             let ends = self.seen_leases_end;
             self.lost_leases_end = if expires_entries { ends.min(at + longest) } else { ends };

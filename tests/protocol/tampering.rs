@@ -84,6 +84,22 @@ fn a_holder_seen_before_the_store_was_set_back_is_waited_for() {
     }
 }
 
+/// A backup of one's own entry is put back in the place of the present leader's, as a write.
+#[test]
+fn an_own_entry_that_is_put_back_is_no_release_of_the_present_holder() {
+    let mut harness = Harness::leading();
+    harness.run(LEASE);
+    let own = harness.server.last.clone().expect("an entry").record.content;
+    harness.event(Event::Resign);
+    harness.run(SECOND / 10);
+    harness.stores(of_other(LEASE));
+    let renewed = harness.now;
+    harness.run(SECOND);
+    harness.stores(own);
+    harness.run(LEASE * 2);
+    assert!(harness.begins()[1] >= renewed + LEASE, "{:?}", harness.begins());
+}
+
 /// What may be forged is a hint, not what is read after it.
 #[test]
 fn a_forged_hint_of_a_long_lease_costs_a_lease_at_most() {

@@ -41,6 +41,11 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
+        name: "an own entry that comes back after another's is taken for a release",
+        edits: &[edit("src/protocol/evidence.rs", " || own.is_some_and(is_before)", "")],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "an evicted holder is not waited for as long as it may lead",
         edits: &[edit(
             "src/lock/request.rs",
