@@ -44,10 +44,13 @@ impl Registrations {
                 self.registered.push(None);
             }
             let before = std::mem::replace(&mut self.registered[lock], term);
-            if before != term
-                && let Some(changed) = term.or(before)
-            {
-                self.send(changed.nonce, term);
+            // A candidate that has a twin continues under another nonce.
+            let nonce = term.map(|term| term.nonce);
+            if let Some(gone) = before.filter(|before| nonce != Some(before.nonce)) {
+                self.send(gone.nonce, None);
+            }
+            if let Some(term) = term.filter(|_| before != term) {
+                self.send(term.nonce, Some(term));
             }
         }
     }
@@ -66,5 +69,37 @@ impl Registrations {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::lock::Token;
+    use crate::util::locked;
+
+    /// Its twin leads by the first nonce and the same token: the sentinel must not release that.
+    #[tokio::test]
+    async fn a_term_that_continues_under_another_nonce_is_registered_once() {
+        let sent: Arc<Mutex<Vec<_>>> = Arc::default();
+        let sink = Arc::clone(&sent);
+        let sink = Arc::new(move |message: SentinelMessage| locked(&sink).push(message));
+        let sentinel = Sentinel(Kind::Sink(sink));
+        let mut registrations =
+            Registrations::new(&"e".into(), sentinel, &Handle::current()).expect("a sentinel");
+        let term = |nonce| RegisteredTerm { nonce: Nonce(nonce), token: Token(5), create: 1 };
+        let message = |nonce, term| SentinelMessage::of("e".into(), Nonce(nonce), term);
+        for term in [Some(term(1)), Some(term(1)), Some(term(2)), None] {
+            registrations.update([term].into_iter());
+        }
+        let expected = [
+            message(1, Some(term(1))),
+            message(1, None),
+            message(2, Some(term(2))),
+            message(2, None),
+        ];
+        assert_eq!(*locked(&sent), expected);
     }
 }

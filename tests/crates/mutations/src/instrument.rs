@@ -19,7 +19,8 @@ pub enum Instrument {
     Model,
     /// Single scenarios of the protocol machine.
     Scenarios,
-    /// Single decisions of the protocol: when to hand over and to whom, drains, health.
+    /// Single decisions of the protocol and the driver: when to hand over and to whom, drains,
+    /// health, what a sentinel is told.
     Decisions,
     /// The NATS lock against real servers.
     Locks,
@@ -102,7 +103,9 @@ impl Instrument {
                 "at_most_one_leads",
             ],
             Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
-            Self::Decisions => &["test", "--all-features", "--lib", "--", "protocol::", "set::"],
+            Self::Decisions => {
+                &["test", "--all-features", "--lib", "--", "protocol::", "set::", "driver::"]
+            }
             Self::Locks => &[
                 "test",
                 "--all-features",

@@ -1,7 +1,7 @@
 //! What is wrong with what a candidate believes of entries that were tampered with.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::{Scenarios, Simulation};
+use crate::instrument::Instrument::{Decisions, Records, Scenarios, Simulation};
 
 pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
@@ -44,6 +44,24 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
         name: "an own entry that comes back after another's is taken for a release",
         edits: &[edit("src/protocol/evidence.rs", " || own.is_some_and(is_before)", "")],
         noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a release of an earlier term that is put back is believed on Kubernetes",
+        edits: &[edit(
+            "src/backends/kubernetes/known.rs",
+            "is_some_and(|(t, _)| record.leader_transitions < t)",
+            "is_some_and(|(t, _)| record.leader_transitions < t.min(0))",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "a term stays registered under the nonce of a twin",
+        edits: &[edit(
+            "src/driver/sentinel/registration.rs",
+            "before.filter(|before| nonce != Some(before.nonce))",
+            "before.filter(|_| nonce.is_none())",
+        )],
+        noticed_by: &[Decisions],
     },
     Mutation {
         name: "an evicted holder is not waited for as long as it may lead",
