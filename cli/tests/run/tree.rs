@@ -30,7 +30,8 @@ const LOSSES_PER_CANDIDATE: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_descendant_outlives_the_deadline_in_200_losses() {
-    let env = TestEnv::with_ttl(Duration::from_secs(3)).await;
+    // Guards of a busy machine are scheduled late: see the next test.
+    let env = TestEnv::with_ttl(Duration::from_secs(12)).await;
     let scripts = RUNAWAYS.iter().cycle().take(CANDIDATES);
     let losses = scripts.enumerate().map(|(i, script)| evictions(&env, i, script));
     join_all(losses).await;

@@ -1,7 +1,7 @@
 //! Rules of the locks in databases.
 
 use super::{Mutation, edit};
-use crate::instrument::Instrument::Databases;
+use crate::instrument::Instrument::{Databases, Differential};
 
 pub(super) const OF_DATABASES: &[Mutation] = &[
     Mutation {
@@ -47,7 +47,7 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
             "WHERE name = ?1 AND revision = ?9 RETURNING revision",
             "WHERE name = ?1 AND ?9 > 0 RETURNING revision",
         )],
-        noticed_by: &[Databases],
+        noticed_by: &[Differential],
     },
     Mutation {
         name: "SQLite: another boot identifier is a restart of the machine",
