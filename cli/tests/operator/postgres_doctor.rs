@@ -6,7 +6,7 @@ use crate::doctor::{doctor, expect_line};
 use crate::shell::Shell;
 
 const FILE: &str = include_str!("../../../deploy/postgres.sql");
-/// The grants of a candidate in docs/sql.md.
+/// The grants of a candidate in deploy/postgres.sql.
 const GRANTS: [&str; 2] = [
     "GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO candidate",
     "GRANT SELECT ON incumbent_settings TO candidate",
