@@ -78,7 +78,7 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
         ..Scenario::new(seed, LEASE, Vec::new())
     };
     let mut world = World::new(&scenario, true);
-    world.calm = true;
+    world.calm();
     world.run(Duration::from_secs(55));
     let history = world.history();
     let lines: Vec<(f64, &str)> = (history.lines())

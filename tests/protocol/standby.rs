@@ -255,7 +255,7 @@ fn few_of_a_thousand_candidates_send_a_request() {
     let candidates = vec![CandidateSetup::new(Coverage::Full); 1000];
     let scenario = Scenario::new(3, LEASE, candidates);
     let mut world = World::new(&scenario, false);
-    world.calm = true;
+    world.calm();
     world.run(SECOND * 20);
     let mut creates = Vec::new();
     for takeover in 1..=10 {

@@ -1,4 +1,4 @@
-//! One process with a production machine in it, its clock and its link.
+//! A candidate: a production machine, in a process, for one election.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
 use incumbent::protocol::{
-    Backoff, CoolDown, Drain, Elector, MoveSettings, RegisteredTerm, Settings, Timing,
+    Backoff, CoolDown, Drain, Elector, MoveSettings, Rank, RegisteredTerm, Settings, Timing,
     TimingOptions,
 };
 
-use crate::moves::{MoveSetup, Mover, origin_unix_ms};
+use crate::moves::{MoveSetup, Mover};
 use crate::objects::{Exchange, Room};
 use crate::polling::Polling;
-use crate::process_faults::ProcessFaults;
+use crate::process::{Process, millis};
 use crate::server::Time;
 
 /// How one candidate is set up.
@@ -69,39 +69,18 @@ impl CandidateSetup {
 
 fn timing(setup: &CandidateSetup, bucket_ttl: Duration, choria: bool) -> Timing {
     let options = TimingOptions {
-        lease: Some(Duration::from_millis(u64::from(setup.lease_ms)).min(bucket_ttl)),
+        lease: Some(millis(setup.lease_ms).min(bucket_ttl)),
         with_choria: choria,
         ..TimingOptions::default()
     };
     Timing::new(options, bucket_ttl).expect("scenarios have valid timings")
 }
 
-/// A clock with its own rate and origin.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Drifting {
-    pub origin: Duration,
-    pub ppm: i64,
-    /// For how long it has been paused.
-    pub lost: Duration,
-}
-
-impl Drifting {
-    pub fn local(self, now: Time) -> Instant {
-        let nanos = now.saturating_sub(self.lost).as_nanos() as i128;
-        let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
-        Instant::from_origin(self.origin + Duration::from_nanos(local as u64))
-    }
-
-    /// The first instant of the world's time at which this clock shows `local`, or a little later.
-    pub fn real(self, local: Instant) -> Time {
-        let nanos = local.since_origin().saturating_sub(self.origin).as_nanos() as i128;
-        let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
-        Duration::from_nanos(real as u64 + 2) + self.lost
-    }
-}
-
 #[derive(Debug)]
 pub struct Candidate {
+    /// Whose it is, and of which election.
+    pub process: usize,
+    pub key: usize,
     pub setup: CandidateSetup,
     pub timing: Timing,
     /// The bucket's TTL, as its lock knows it.
@@ -110,16 +89,9 @@ pub struct Candidate {
     pub machine: Option<Elector>,
     pub drain: Drain,
     pub mover: Option<Box<Mover>>,
-    pub faults: ProcessFaults,
     nonce: Nonce,
-    /// Which process this is, counted from 1.
-    pub life: u32,
-    clock: Drifting,
-    /// Until when it is paused together with its clock.
-    frozen_until: Time,
-    pub stopping_since: Option<Time>,
-    /// It crashes when it has sent its next write, and a new process starts so much later.
-    pub crashes_at_write: Option<u16>,
+    /// It has ended, though others of its process may not have.
+    pub finished: bool,
     /// What it has last registered with its sentinel.
     pub registered: Option<RegisteredTerm>,
     /// From when it receives all hints, though its hints are sampled: a subscription takes time.
@@ -150,28 +122,24 @@ pub struct Candidate {
 
 impl Candidate {
     pub fn new(
+        (process, key): (usize, usize),
         setup: CandidateSetup,
-        origin: Duration,
         bucket_ttl: Duration,
         choria: bool,
     ) -> Self {
         let timing = timing(&setup, bucket_ttl, choria);
-        let clock = Drifting { origin, ppm: i64::from(setup.ppm), lost: Duration::ZERO };
-        let drain = Drain::new(Duration::from_millis(u64::from(setup.drain_ms)));
+        let drain = Drain::new(millis(setup.drain_ms));
         Self {
+            process,
+            key,
             setup,
             timing,
             known_ttl: bucket_ttl,
             machine: None,
             drain,
             mover: None,
-            faults: ProcessFaults::default(),
             nonce: Nonce(0),
-            life: 0,
-            clock,
-            frozen_until: Time::ZERO,
-            stopping_since: None,
-            crashes_at_write: None,
+            finished: false,
             registered: None,
             receives_all_from: None,
             request: None,
@@ -189,47 +157,51 @@ impl Candidate {
         }
     }
 
-    /// A new process.
-    pub fn start(&mut self, now: Time, who: usize, seed: u64, choria: bool, lock: Capabilities) {
-        self.life += 1;
-        let nonce = Nonce(seed ^ ((who as u64 + 1) << 40) ^ (u64::from(self.life) << 8));
+    /// It begins in `process`, a new one.
+    pub fn start(
+        &mut self,
+        now: Instant,
+        identity: Arc<str>,
+        process: &Process,
+        seed: u64,
+        choria: bool,
+        lock: Capabilities,
+    ) {
+        let in_set = process.member.is_some();
+        let of_process = ((self.process as u64 + 1) << 40) ^ (u64::from(process.life) << 8);
+        self.nonce = Nonce(seed ^ of_process ^ ((self.key as u64) << 24));
         self.known_ttl = lock.max_lease;
         self.timing = timing(&self.setup, lock.max_lease, choria);
-        let mut settings = Settings::new(self.name(who), nonce, self.timing);
+        let mut settings = Settings::new(identity, self.nonce, self.timing);
         settings.cool_down = self.setup.cool_down;
         settings.backoff = self.setup.polling.policy();
-        settings.takeover_delay = Duration::from_millis(u64::from(self.setup.hold_back_ms));
+        settings.takeover_delay = millis(self.setup.hold_back_ms);
         settings.priority = self.setup.priority;
         settings.with_choria = choria;
-        settings.origin_unix_ms = self.origin_unix_ms();
-        self.nonce = nonce;
+        settings.origin_unix_ms = process.origin_unix_ms();
+        if in_set {
+            settings.rank = Rank::Never;
+        }
         self.mover = self.setup.moves.as_ref().map(|setup| {
-            let settings = MoveSettings {
-                in_set: false,
-                nonce,
+            let of_moves = MoveSettings {
+                in_set,
+                nonce: self.nonce,
                 priority: settings.priority,
                 lease: self.timing.lease(),
-                prefer_after: setup.prefer_after_ms.map(|ms| Duration::from_millis(ms.into())),
+                prefer_after: setup.prefer_after_ms.map(millis),
             };
-            Box::new(Mover::new(setup, settings, self.local(now)))
+            settings.standing = process.standing();
+            Box::new(Mover::new(of_moves, now, settings.standing))
         });
-        if let Some(mover) = &self.mover {
-            settings.standing = mover.moves.standing();
-        }
         self.machine = Some(Elector::new(settings, lock));
+        self.finished = false;
         self.receives_all_from = None;
         self.request = None;
         self.exchange = None;
-        self.stopping_since = None;
         self.sent.clear();
         self.newest = None;
         self.empty_on = None;
         self.entitled_from = None;
-    }
-
-    /// What people read.
-    pub fn name(&self, who: usize) -> String {
-        if self.setup.twin { "twin".to_owned() } else { format!("c{who}") }
     }
 
     /// Of the last process.
@@ -237,55 +209,20 @@ impl Candidate {
         self.nonce
     }
 
+    /// Its process is gone.
     pub fn crash(&mut self) {
         self.machine = None;
         self.mover = None;
         let _ = self.drain.end();
         self.registered = None;
-        self.crashes_at_write = None;
         self.receives_all_from = None;
         self.request = None;
         self.exchange = None;
-        self.stopping_since = None;
-    }
-
-    /// What its wall clock shows.
-    pub fn unix_ms(&self, now: Time) -> u64 {
-        self.origin_unix_ms() + self.local(now).since_origin().as_millis() as u64
-    }
-
-    fn origin_unix_ms(&self) -> u64 {
-        origin_unix_ms(self.clock.origin, self.setup.wall_ms)
-    }
-
-    pub fn local(&self, now: Time) -> Instant {
-        self.clock.local(now)
-    }
-
-    pub fn real(&self, local: Instant) -> Time {
-        self.clock.real(local)
-    }
-
-    /// It is paused together with its clock, which is behind from then on.
-    pub fn freeze(&mut self, now: Time, span: Duration) {
-        self.faults.paused_until = now + span;
-        self.frozen_until = now + span;
-        self.clock.lost += span;
-    }
-
-    /// All faults cease. Returns the rest of the time for which its clock is stopped.
-    pub fn recover(&mut self, now: Time) -> Duration {
-        self.faults.cease(now);
-        let left = self.frozen_until.saturating_sub(now);
-        self.clock.lost -= left;
-        self.frozen_until = self.frozen_until.min(now);
-        left
     }
 
     /// Whether a few hints are not enough for it now.
-    pub fn wants_all_hints(&self, now: Time) -> bool {
-        let local = self.local(now);
-        self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(local))
+    pub fn wants_all_hints(&self, now: Instant) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.wants_all_hints(now))
     }
 
     /// Notes that its write `number` was applied.

@@ -26,6 +26,8 @@ enum Term {
 
 #[derive(Debug)]
 struct Seat {
+    /// Of which election it is.
+    key: usize,
     term: Term,
     /// Work that would not stop may go on until here.
     zombie_until: Time,
@@ -38,7 +40,8 @@ pub struct Checker {
     seats: Vec<Seat>,
     /// Seats of candidates that are not of this library: leading or not.
     peers: Vec<bool>,
-    last_token: Option<Token>,
+    /// The greatest one of each election so far.
+    last_tokens: Vec<Option<Token>>,
     /// Whether every term must have a greater token: not where the lock forgets what it has given
     /// out.
     tokens_grow: bool,
@@ -57,16 +60,21 @@ pub struct Checker {
 }
 
 impl Checker {
-    pub fn new(candidates: usize, peers: usize, tokens_grow: bool) -> Self {
-        let seat = || Seat {
+    /// `keys`: of which election each candidate is.
+    pub fn new(keys: impl Iterator<Item = usize>, peers: usize, tokens_grow: bool) -> Self {
+        let seat = |key| Seat {
+            key,
             term: Term::None,
             zombie_until: Time::ZERO,
             requests: VecDeque::new(),
             wakes: VecDeque::new(),
         };
+        let seats: Vec<_> = keys.map(seat).collect();
+        let elections = seats.iter().map(|seat| seat.key + 1).max().unwrap_or(1);
         Self {
-            seats: (0..candidates).map(|_| seat()).collect(),
+            seats,
             peers: vec![false; peers],
+            last_tokens: vec![None; elections],
             tokens_grow,
             ..Self::default()
         }
@@ -81,13 +89,13 @@ impl Checker {
         self.excused_until = self.excused_until.max(until);
     }
 
-    pub fn last_token(&self) -> Option<Token> {
-        self.last_token
+    pub fn last_token(&self, key: usize) -> Option<Token> {
+        self.last_tokens[key]
     }
 
     /// The next token may be any.
-    pub fn excuse_token(&mut self) {
-        self.last_token = None;
+    pub fn excuse_token(&mut self, key: usize) {
+        self.last_tokens[key] = None;
     }
 
     fn leads(&self, who: usize, now: Time) -> bool {
@@ -113,7 +121,7 @@ impl Checker {
             return;
         }
         for other in (0..self.seats.len()).filter(|other| *other != who) {
-            if self.leads(other, now) {
+            if self.seats[other].key == self.seats[who].key && self.leads(other, now) {
                 self.fail(format!("candidates {who} and {other} both lead"));
             }
         }
@@ -131,10 +139,12 @@ impl Checker {
             self.fail(format!("candidate {who} begins after its deadline"));
         }
         let promised = self.tokens_grow && now >= self.excused_until;
-        if promised && self.last_token.is_some_and(|last| token <= last) {
+        let last = self.last_tokens[self.seats[who].key];
+        if promised && last.is_some_and(|last| token <= last) {
             self.fail(format!("token {token} of candidate {who} is no greater than the last"));
         }
-        self.last_token = if promised { Some(token) } else { self.last_token.max(Some(token)) };
+        let last = if promised { Some(token) } else { last.max(Some(token)) };
+        self.last_tokens[self.seats[who].key] = last;
         self.seats[who].term = Term::Leading { deadline };
         self.sole(who, now);
     }

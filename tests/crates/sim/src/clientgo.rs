@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Entry, Nonce, Record, Revision, Tombstone};
+use incumbent::lock::{Content, Nonce, Record, Revision, Tombstone};
 
 use crate::event::SimEvent;
 use crate::server::Time;
@@ -128,44 +128,44 @@ impl World {
 
     fn go_later(&mut self, which: usize, local: Duration, step: Step) {
         let (life, after) = (self.client_gos[which].life, self.client_gos[which].real(local));
-        self.after(after, SimEvent::ClientGo { which, life, step });
+        self.time.after(after, SimEvent::ClientGo { which, life, step });
     }
 
     /// Sends what arrives as `step`.
     fn go_sends(&mut self, which: usize, step: impl FnOnce(u64) -> Step) {
         self.client_gos[which].request += 1;
         let request = self.client_gos[which].request;
-        let cut = self.now < self.client_gos[which].cut_until;
-        if let Some(after) = self.passage(0.05).filter(|_| !cut) {
+        let cut = self.time.now < self.client_gos[which].cut_until;
+        if let Some(after) = self.time.passage(0.05).filter(|_| !cut) {
             let life = self.client_gos[which].life;
-            self.after(after, SimEvent::ClientGo { which, life, step: step(request) });
+            self.time.after(after, SimEvent::ClientGo { which, life, step: step(request) });
         }
-        let timeout = self.server.bucket_ttl * 3 / 20;
+        let timeout = self.servers[0].bucket_ttl * 3 / 20;
         self.go_later(which, timeout, Step::Late { request });
     }
 
     /// Sends what arrives as `step`, unless it is cut off.
     fn go_posts(&mut self, which: usize, step: Step) {
-        let cut = self.now < self.client_gos[which].cut_until;
-        if let Some(after) = self.passage(0.05).filter(|_| !cut) {
+        let cut = self.time.now < self.client_gos[which].cut_until;
+        if let Some(after) = self.time.passage(0.05).filter(|_| !cut) {
             let life = self.client_gos[which].life;
-            self.after(after, SimEvent::ClientGo { which, life, step });
+            self.time.after(after, SimEvent::ClientGo { which, life, step });
         }
     }
 
     fn go_answers(&mut self, which: usize, step: Step) {
-        if let Some(after) = self.passage(0.05) {
+        if let Some(after) = self.time.passage(0.05) {
             let life = self.client_gos[which].life;
-            self.after(after, SimEvent::ClientGo { which, life, step });
+            self.time.after(after, SimEvent::ClientGo { which, life, step });
         }
     }
 
     /// Tries again after a retry period. While it is a standby, the period grows at random by up to
     /// 1.2 times itself: client-go's `JitterFactor`.
     fn go_tries_again(&mut self, which: usize) {
-        let mut pause = self.server.bucket_ttl / 15;
+        let mut pause = self.servers[0].bucket_ttl / 15;
         if self.client_gos[which].leads_until.is_none() {
-            pause = pause.mul_f64(1.0 + 1.2 * self.random.f64());
+            pause = pause.mul_f64(1.0 + 1.2 * self.time.random.f64());
         }
         let request = self.client_gos[which].request;
         self.go_later(which, pause, Step::Again { request });
@@ -177,12 +177,12 @@ impl World {
         go.request += 1; // nothing else is awaited any more
         let release = go.request;
         (go.leads_until, go.held, go.releasing) = (None, None, Some(release));
-        self.log(|| format!("go-{which} gives up"));
+        self.time.log(|| format!("go-{which} gives up"));
         if !self.client_gos[which].is_leader {
             return self.go_later(which, Duration::ZERO, Step::Stopped { release });
         }
         self.go_posts(which, Step::ReleaseReads { release });
-        let hangs = self.server.bucket_ttl / 3;
+        let hangs = self.servers[0].bucket_ttl / 3;
         self.go_later(which, hangs, Step::Stopped { release });
     }
 
@@ -190,10 +190,10 @@ impl World {
     pub(super) fn go_stops(&mut self, which: usize) {
         let leads = self.client_gos[which].leads_until.take().is_some();
         self.client_gos[which].releasing = None;
-        self.checker.peer(which, false, self.now);
+        self.checker.peer(which, false, self.time.now);
         let held = self.client_gos[which].held.take();
         if let Some(expected) = held.filter(|_| leads) {
-            self.log(|| format!("go-{which} stops leading"));
+            self.time.log(|| format!("go-{which} stops leading"));
             self.go_answers(which, Step::Release { release: None, expected });
         }
     }
@@ -202,7 +202,7 @@ impl World {
         // What is under way arrives, whatever has become of its sender.
         let arrives =
             matches!(step, Step::Write { .. } | Step::Release { .. } | Step::ReleaseReads { .. });
-        let now = self.now;
+        let now = self.time.now;
         let go = &mut self.client_gos[which];
         if go.life != life && !arrives {
             return;
@@ -216,8 +216,8 @@ impl World {
                 }
                 None => self.go_sends(which, |request| Step::Read { request }),
             },
-            Step::Read { request } if self.server.is_up(now) => {
-                let record = self.server.last.as_ref().map(|last| last.record.clone());
+            Step::Read { request } if self.servers[0].is_up(now) => {
+                let record = self.servers[0].last.as_ref().map(|last| last.record.clone());
                 self.go_answers(which, Step::Seen { request, record });
             }
             Step::Seen { request, record } if request == go.request && !cut => {
@@ -249,21 +249,14 @@ impl World {
                 }
                 self.go_sends(which, |request| Step::Write { request, expected: revision });
             }
-            Step::Write { request, expected } if self.server.is_up(now) => {
-                let applied = self.server.last_revision() == expected;
+            Step::Write { request, expected } if self.servers[0].is_up(now) => {
+                let applied = self.servers[0].last_revision() == expected;
                 if applied {
-                    let entry = Entry {
-                        identity: Self::go_name(which).into(),
-                        mark: None,
-                        ttl: self.server.bucket_ttl,
-                        advertisement: None,
-                    };
-                    self.server.store(now, Content::Held(entry), self.server.bucket_ttl);
-                    self.log(|| format!("server: of go-{which} over {expected:?}"));
-                    self.stored();
+                    self.time.log(|| format!("server: of go-{which} over {expected:?}"));
+                    self.stores_plainly(0, &Self::go_name(which));
                 }
                 if self.client_gos[which].life == life {
-                    let answer = self.server.last_revision().filter(|_| applied);
+                    let answer = self.servers[0].last_revision().filter(|_| applied);
                     self.go_answers(which, Step::Written { request, answer });
                 }
             }
@@ -276,12 +269,12 @@ impl World {
                     let began = go.leads_until.is_none();
                     // The next renewal begins a retry period later, and is tried until the renew
                     // deadline.
-                    let lasts = self.server.bucket_ttl * 6 / 15;
+                    let lasts = self.servers[0].bucket_ttl * 6 / 15;
                     let until = now + self.client_gos[which].real(lasts);
                     self.client_gos[which].leads_until = Some(until);
                     self.go_later(which, lasts, Step::Over { until });
                     if began {
-                        self.log(|| format!("go-{which} LEADS"));
+                        self.time.log(|| format!("go-{which} LEADS"));
                         self.checker.peer(which, true, now);
                     }
                 }
@@ -293,8 +286,8 @@ impl World {
                 self.go_tries_again(which);
             }
             Step::Over { until } if go.leads_until == Some(until) => self.go_gives_up(which),
-            Step::ReleaseReads { release } if self.server.is_up(now) => {
-                let expected = self.server.last_revision();
+            Step::ReleaseReads { release } if self.servers[0].is_up(now) => {
+                let expected = self.servers[0].last_revision();
                 self.go_answers(which, Step::ReleaseSeen { release, expected });
             }
             Step::ReleaseSeen { release, expected: Some(expected) }
@@ -302,10 +295,10 @@ impl World {
             {
                 self.go_posts(which, Step::Release { release: Some(release), expected });
             }
-            Step::Release { release, expected } if self.server.is_up(now) => {
-                if self.server.last_revision() == Some(expected) {
+            Step::Release { release, expected } if self.servers[0].is_up(now) => {
+                if self.servers[0].last_revision() == Some(expected) {
                     // As the lock reads it: the lease of the last holder is waited out.
-                    let left = self.server.bucket_ttl;
+                    let left = self.servers[0].bucket_ttl;
                     let released = Tombstone::Released {
                         by: Nonce::NOBODY,
                         left,
@@ -313,9 +306,9 @@ impl World {
                         to: None,
                         pause: None,
                     };
-                    self.server.store(now, Content::Vacant(released), left);
-                    self.log(|| format!("server: go-{which} has released"));
-                    self.stored();
+                    self.servers[0].store(now, Content::Vacant(released), left);
+                    self.time.log(|| format!("server: go-{which} has released"));
+                    self.stored(0);
                 }
                 if let Some(release) = release.filter(|_| self.client_gos[which].life == life) {
                     self.go_answers(which, Step::Stopped { release });
@@ -323,7 +316,7 @@ impl World {
             }
             Step::Stopped { release } if go.releasing == Some(release) => {
                 (go.releasing, go.request) = (None, go.request + 1);
-                self.log(|| format!("go-{which}'s work has ended"));
+                self.time.log(|| format!("go-{which}'s work has ended"));
                 self.checker.peer(which, false, now);
                 self.go_tries_again(which);
             }

@@ -1,18 +1,19 @@
 //! What drivers do with the drains of their candidates.
 
-use std::time::Duration;
-
-use incumbent::clock::Instant;
 use incumbent::protocol::Event;
 
-use crate::event::SimEvent;
+use crate::event::Inner;
+use crate::process::millis;
 use crate::world::World;
 
 impl World {
     /// What the machine hears of an event now.
-    pub(super) fn drained(&mut self, who: usize, now: Instant, event: Event) -> Vec<Event> {
-        // A drain that begins with the last stop would outlast the time for a recovery.
-        let works = !self.calm && self.checker.is_leading(who);
+    pub(super) fn drained(&mut self, who: usize, event: Event) -> Vec<Event> {
+        let now = self.local(who);
+        // A drain that begins with the last stop would outlast the time for a recovery of one
+        // election.
+        let in_time = !self.time.calm || self.scenario.set.is_some();
+        let works = in_time && self.checker.is_leading(who) && !self.is_one_too_many(who);
         let candidate = &mut self.candidates[who];
         match event {
             Event::Resign | Event::HandOver { .. } | Event::Stop => {
@@ -35,12 +36,10 @@ impl World {
 
     /// It ends in time, or would take up to twice that time.
     fn work_drains(&mut self, who: usize) {
-        let life = self.candidates[who].life;
-        let limit = Duration::from_millis(u64::from(self.candidates[who].setup.drain_ms));
-        let (after, event) =
-            (limit.mul_f64(2.0 * self.random.f64()), Event::WorkEnded { panicked: false });
-        self.log(|| format!("c{who} drains"));
-        self.after(after, SimEvent::Inside { who, life, event });
+        let limit = millis(self.candidates[who].setup.drain_ms);
+        let after = limit.mul_f64(2.0 * self.time.random.f64());
+        self.time.log(|| format!("c{who} drains"));
+        self.later(who, after, Inner::Own(Event::WorkEnded { panicked: false }));
     }
 
     /// Nobody waits for the drain any longer.

@@ -1,4 +1,4 @@
-//! The events of a simulated world, and their order.
+//! The events of a simulated world.
 
 use incumbent::lock::{Hint, Request};
 use incumbent::protocol::{Event, Response};
@@ -9,30 +9,19 @@ use crate::moves;
 use crate::objects::{self, Asked, Reply};
 use crate::scenario::Fault;
 use crate::sentinel;
-use crate::server::Time;
 
 /// An event at a later instant.
 #[derive(Debug, Clone)]
 pub(super) enum SimEvent {
+    /// A process starts.
     Start {
-        who: usize,
+        process: usize,
     },
-    Wake {
+    /// Something happens to a candidate, in this process of it.
+    In {
         who: usize,
         life: u32,
-        wake: u64,
-    },
-    /// Something within the process.
-    Inside {
-        who: usize,
-        life: u32,
-        event: Event,
-    },
-    /// A hint arrives.
-    Hint {
-        who: usize,
-        life: u32,
-        hint: Hint,
+        what: Inner,
     },
     /// A request arrives at the server.
     Request {
@@ -41,15 +30,10 @@ pub(super) enum SimEvent {
         id: u64,
         request: Request,
     },
-    /// The answer to a request arrives, or its timeout.
-    Response {
-        who: usize,
-        life: u32,
-        id: u64,
-        answer: Response,
-        from_server: bool,
+    /// What is stored under this key may have outlived its life.
+    Expire {
+        key: usize,
     },
-    Expire,
     /// The bucket is there again.
     Remade,
     Fault(Fault),
@@ -71,21 +55,6 @@ pub(super) enum SimEvent {
         attempt: u32,
         asked: Asked,
     },
-    /// The store's reply arrives.
-    Replied {
-        who: usize,
-        life: u32,
-        id: u64,
-        attempt: u32,
-        reply: Reply,
-    },
-    /// The time is over for which a store wanted to be left alone.
-    AskAgain {
-        who: usize,
-        life: u32,
-        id: u64,
-        attempt: u32,
-    },
     /// An administrator repairs an unreadable object.
     Mended {
         restored: bool,
@@ -101,35 +70,44 @@ pub(super) enum SimEvent {
         life: u32,
         step: sentinel::Step,
     },
-    /// Something happens to a candidate's moves.
-    Moves {
-        who: usize,
-        life: u32,
-        step: moves::Step,
-    },
     Calm,
 }
 
-/// The same, and when: what comes first is the greatest.
-pub(super) struct Scheduled<E = SimEvent> {
-    pub at: Time,
-    pub order: u64,
-    pub what: E,
-}
-
-impl<E> PartialEq for Scheduled<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-impl<E> Eq for Scheduled<E> {}
-impl<E> PartialOrd for Scheduled<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<E> Ord for Scheduled<E> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.at, other.order).cmp(&(self.at, self.order))
-    }
+/// What happens to a candidate, in its process: later if that is paused.
+#[derive(Debug, Clone)]
+pub(super) enum Inner {
+    Wake {
+        wake: u64,
+    },
+    /// Something within the process.
+    Own(Event),
+    /// A hint arrives.
+    Hint(Hint),
+    /// The answer to a request arrives, or its timeout.
+    Response {
+        id: u64,
+        answer: Response,
+        from_server: bool,
+    },
+    /// The store's reply arrives.
+    Replied {
+        id: u64,
+        attempt: u32,
+        reply: Reply,
+    },
+    /// The time is over for which a store wanted to be left alone.
+    AskAgain {
+        id: u64,
+        attempt: u32,
+    },
+    /// Something happens to its moves.
+    Moves(moves::Step),
+    /// Its member has the term given back.
+    GivesBack,
+    /// The member itself is woken.
+    MemberWake {
+        wake: u64,
+    },
+    /// The member takes in what has changed.
+    MemberAdvances,
 }

@@ -20,7 +20,7 @@ mod moves;
 mod network;
 mod objects;
 mod polling;
-mod process_faults;
+mod process;
 mod run;
 mod scenario;
 mod schedule;
@@ -28,6 +28,7 @@ mod sentinel;
 mod server;
 mod sets;
 mod tampering;
+mod timeline;
 mod trace;
 mod world;
 

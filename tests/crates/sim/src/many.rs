@@ -118,7 +118,7 @@ impl ManyElections {
 /// Suspends all processes of `groups`, and ends those of the next group if there is one besides the
 /// last. Returns how long there is no leader that is not suspended.
 fn suspend(world: &mut World, scenario: &Scenario, groups: std::ops::Range<usize>) -> Duration {
-    let (began, bound) = (world.now, bound(scenario));
+    let (began, bound) = (world.now(), bound(scenario));
     let for_ms = u16::try_from((bound + LEASE).as_millis()).unwrap_or(u16::MAX);
     let is_suspended = |who: &usize| groups.contains(&(who % GROUPS));
     for who in 0..scenario.candidates.len() {
@@ -133,12 +133,12 @@ fn suspend(world: &mut World, scenario: &Scenario, groups: std::ops::Range<usize
         awake.any(|who| world.checker.is_leading(who))
     };
     while !awake(world) && world.checker.violation.is_none() {
-        if world.now > began + bound {
+        if world.now() > began + bound {
             world.checker.fail(format!("no leader while groups {groups:?} are suspended"));
         }
-        world.run(world.now + Duration::from_millis(100));
+        world.run(world.now() + Duration::from_millis(100));
     }
-    let without = world.now - began;
+    let without = world.now() - began;
     world.run(began + bound + LEASE * 3);
     if !world.checker.has_leader() {
         world.checker.fail("no leader after the suspension".to_owned());

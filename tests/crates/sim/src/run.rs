@@ -121,7 +121,7 @@ impl World {
     /// What must not happen, and did since the last call.
     pub(crate) fn violation(&mut self) -> Option<Violation> {
         let what = self.checker.violation.take()?;
-        Some(Violation { what, at: self.now, history: self.history() })
+        Some(Violation { what, at: self.time.now, history: self.history() })
     }
 }
 
@@ -137,14 +137,14 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
 pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
     world.run(STORM);
     let (terms, peer_terms) = (world.checker.terms, world.checker.peer_terms);
-    let moved = world.moved();
+    let moved = world.moved;
     let mut recovered = None;
     let mut end = STORM + bound(scenario);
-    while recovered.is_none() && world.now < end && world.checker.violation.is_none() {
+    while recovered.is_none() && world.now() < end && world.checker.violation.is_none() {
         if world.checker.has_leader() {
-            recovered = Some(world.now - STORM);
+            recovered = Some(world.now() - STORM);
         } else {
-            world.run((world.now + Duration::from_millis(100)).min(end));
+            world.run((world.now() + Duration::from_millis(100)).min(end));
         }
     }
     world.run(end);
@@ -164,7 +164,7 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
         if world.checker.terms != before || !world.checker.has_leader() {
             world.checker.fail("the leader does not stay though all is well".to_owned());
         }
-        if let Some(who) = world.candidates.iter().position(|c| c.stopping_since.is_some()) {
+        if let Some(who) = world.processes.iter().position(|it| it.stopping_since.is_some()) {
             world.checker.fail(format!("candidate {who} does not come to its end"));
         }
     }
@@ -177,7 +177,7 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
         moved,
         sets: SetFigures::default(),
         releases,
-        simulated: world.now,
+        simulated: world.now(),
         recovered,
         violation,
     }

@@ -7,7 +7,7 @@ use incumbent::lock::Coverage;
 use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
 use crate::moves::MoveFault;
-use crate::server::Keeping;
+use crate::server::{Keeping, Server};
 use crate::sets::SetSetup;
 
 #[derive(Debug, Clone)]
@@ -225,6 +225,22 @@ impl Scenario {
             further_elections: None,
             faults: Vec::new(),
         }
+    }
+
+    /// How each process begins its candidates.
+    pub(super) fn setups(&self) -> Vec<CandidateSetup> {
+        self.set.as_ref().map_or_else(|| self.candidates.clone(), SetSetup::candidates)
+    }
+
+    /// The server of an election.
+    pub(super) fn server(&self) -> Server {
+        let age = if self.old_bucket { self.bucket_ttl * 2 } else { Duration::ZERO };
+        let mut server = Server::new(self.bucket_ttl, self.keeping, age);
+        server.synchronous = self.synchronous;
+        // By the same lot, as no lock needs both.
+        server.per_write_ttl = self.per_write_ttl;
+        server.dates_foreign = self.per_write_ttl;
+        server
     }
 
     /// The longest TTL that the bucket ever has.

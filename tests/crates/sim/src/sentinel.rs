@@ -132,7 +132,7 @@ pub enum Step {
 impl World {
     fn sentinel_later(&mut self, at: usize, after: Duration, step: Step) {
         let life = self.sentinels[at].life;
-        self.after(after, SimEvent::Sentinel { at, life, step });
+        self.time.after(after, SimEvent::Sentinel { at, life, step });
     }
 
     /// Registers what has changed.
@@ -140,43 +140,46 @@ impl World {
         if self.sentinels.is_empty() {
             return;
         }
+        let of = self.life(who);
         let candidate = &mut self.candidates[who];
         let Some(machine) = &candidate.machine else { return };
-        let (term, of) = (machine.releasable(), candidate.life);
+        let term = machine.releasable();
         let waits = machine.cool_down().is_some();
         if candidate.registered != term {
             candidate.registered = term;
-            if let Some(after) = self.passage(0.08) {
+            if let Some(after) = self.time.passage(0.08) {
                 self.sentinel_later(who, after, Step::Register { of, term });
             }
         }
         if let Some((back_ms, stopping)) = self.winner_crashes.take_if(|_| waits) {
-            let after = self.millis(0..300);
+            let after = self.time.millis(0..300);
             if stopping {
-                self.after(after, SimEvent::Fault(Fault::Stop { who }));
+                self.time.after(after, SimEvent::Fault(Fault::Stop { who }));
             }
-            let after = after + self.millis(1..30);
-            self.after(after, SimEvent::Fault(Fault::Crash { who, back_ms }));
+            let after = after + self.time.millis(1..30);
+            self.time.after(after, SimEvent::Fault(Fault::Crash { who, back_ms }));
         }
     }
 
     /// A process ends; if it crashes, its work may survive it for a while.
-    pub(super) fn process_ends(&mut self, who: usize, crashes: bool) {
-        let (of, lived) = (self.candidates[who].life, self.candidates[who].machine.is_some());
-        self.candidates[who].crash();
+    pub(super) fn process_ends(&mut self, process: usize, crashes: bool) {
+        let (of, lived) = (self.processes[process].life, self.is_up(process));
+        self.processes[process].ends();
+        self.of_process(process).for_each(|who| self.candidates[who].crash());
         if self.sentinels.is_empty() {
-            return self.checker.gone(who);
+            return self.of_process(process).for_each(|who| self.checker.gone(who));
         }
+        let who = process; // sentinels stand beside processes of one election
         if !lived {
             return;
         }
-        let survives = crashes && !self.calm && self.random.u8(..3) == 0;
-        let lease = self.server.bucket_ttl.as_millis() as u64;
-        let work = if survives { self.millis(0..lease * 3 / 2) } else { Duration::ZERO };
-        self.checker.orphaned(who, self.now + work);
-        let seen = match self.random.u8(..) {
-            0..30 if !self.calm => self.millis(500..15_000),
-            _ => self.millis(0..40),
+        let survives = crashes && !self.time.calm && self.time.random.u8(..3) == 0;
+        let lease = self.servers[0].bucket_ttl.as_millis() as u64;
+        let work = if survives { self.time.millis(0..lease * 3 / 2) } else { Duration::ZERO };
+        self.checker.orphaned(who, self.time.now + work);
+        let seen = match self.time.random.u8(..) {
+            0..30 if !self.time.calm => self.time.millis(500..15_000),
+            _ => self.time.millis(0..40),
         };
         self.sentinel_later(who, work + seen, Step::Dead { of });
     }
@@ -184,8 +187,8 @@ impl World {
     pub(super) fn sentinel_is_killed(&mut self, at: usize, span: Duration) {
         let Some(sentinel) = self.sentinels.get_mut(at) else { return };
         let life = sentinel.life + 1;
-        *sentinel = Sentinel { life, down_until: self.now + span, ..Sentinel::default() };
-        let connects = span + self.millis(1..300);
+        *sentinel = Sentinel { life, down_until: self.time.now + span, ..Sentinel::default() };
+        let connects = span + self.time.millis(1..300);
         self.sentinel_later(at, connects, Step::Connected);
     }
 
@@ -194,16 +197,16 @@ impl World {
             return self.serve_sentinel(at, run, id, request);
         }
         let sentinel = &self.sentinels[at];
-        if sentinel.life != life || self.now < sentinel.down_until {
+        if sentinel.life != life || self.time.now < sentinel.down_until {
             return; // it knows nothing of it
         }
-        if self.now < sentinel.paused_until {
-            let resumes = sentinel.paused_until - self.now;
+        if self.time.now < sentinel.paused_until {
+            let resumes = sentinel.paused_until - self.time.now;
             return self.sentinel_later(at, resumes, step);
         }
         match step {
             Step::Register { of, term } => {
-                self.log(|| format!("s{at} hears of process {of}: {term:?}"));
+                self.time.log(|| format!("s{at} hears of process {of}: {term:?}"));
                 let registered = &mut self.sentinels[at].registered;
                 match term {
                     Some(term) => registered.insert(of, term),
@@ -211,19 +214,19 @@ impl World {
                 };
             }
             Step::Connected => {
-                let candidate = &self.candidates[at];
-                let (of, term) = (candidate.life, candidate.registered);
+                let (candidate, of) = (&self.candidates[at], self.life(at));
+                let term = candidate.registered;
                 if let Some(term) = term.filter(|_| candidate.machine.is_some()) {
-                    let after = self.millis(0..50);
+                    let after = self.time.millis(0..50);
                     self.sentinel_later(at, after, Step::Register { of, term: Some(term) });
                 }
             }
             Step::Dead { of } => {
                 let term = self.sentinels[at].registered.remove(&of);
-                self.log(|| format!("s{at} sees that process {of} is dead: {term:?}"));
+                self.time.log(|| format!("s{at} sees that process {of} is dead: {term:?}"));
                 let Some(term) = term else { return };
-                if !self.calm && self.random.u8(..4) == 0 {
-                    let after = self.millis(0..3000);
+                if !self.time.calm && self.time.random.u8(..4) == 0 {
+                    let after = self.time.millis(0..3000);
                     self.sentinel_later(at, after, Step::Release { term });
                 }
                 self.sentinel_releases(at, term);
@@ -231,11 +234,11 @@ impl World {
             Step::Release { term } => self.sentinel_releases(at, term),
             Step::Next { run } => self.sentinel_goes_on(at, run),
             Step::Response { run, id, response, from_server } => {
-                let cut = from_server && self.now < self.sentinels[at].cut_until;
+                let cut = from_server && self.time.now < self.sentinels[at].cut_until;
                 if self.runs[run].request != Some(id) || cut {
                     return;
                 }
-                self.log(|| format!("s{at} <- {run}#{id} {}", trace::answer(&response)));
+                self.time.log(|| format!("s{at} <- {run}#{id} {}", trace::answer(&response)));
                 let now = self.sentinel_clock();
                 let conflict = matches!(
                     &response,
@@ -245,8 +248,8 @@ impl World {
                 of.request = None;
                 of.conflicts += u32::from(conflict);
                 of.release.on_response(now, response);
-                let slow = match self.random.u8(..) {
-                    0..16 if !self.calm => self.millis(1..4000),
+                let slow = match self.time.random.u8(..) {
+                    0..16 if !self.time.calm => self.time.millis(1..4000),
                     _ => Duration::ZERO,
                 };
                 self.sentinel_later(at, slow, Step::Next { run });
@@ -257,12 +260,12 @@ impl World {
 
     /// A clock that has nothing to do with any other.
     fn sentinel_clock(&self) -> Instant {
-        Instant::from_origin(Duration::from_secs(3600) + self.now)
+        Instant::from_origin(Duration::from_secs(3600) + self.time.now)
     }
 
     fn sentinel_releases(&mut self, at: usize, term: RegisteredTerm) {
         let now = self.sentinel_clock();
-        let seed = self.random.u64(..);
+        let seed = self.time.random.u64(..);
         let release = CrashRelease::new(term, now, now + LIMIT, TIMEOUT, seed);
         self.runs.push(Run {
             term,
@@ -287,7 +290,7 @@ impl World {
             }
             CrashStep::Request(request) => self.sentinel_sends(at, run, request),
             CrashStep::Done(outcome) => {
-                self.log(|| format!("s{at} ends release {run}: {outcome:?}"));
+                self.time.log(|| format!("s{at} ends release {run}: {outcome:?}"));
                 self.runs[run].over = true;
                 match outcome {
                     CrashOutcome::Released => {}
@@ -303,34 +306,25 @@ impl World {
         of.asked += 1;
         let id = of.asked;
         of.request = Some(id);
-        self.log(|| format!("s{at} -> {run}#{id} {}", trace::request(&request)));
+        self.time.log(|| format!("s{at} -> {run}#{id} {}", trace::request(&request)));
         let response = failed(&request, failure(LockErrorKind::OutcomeUnknown, "timed out"));
         let late = Step::Response { run, id, response, from_server: false };
         self.sentinel_later(at, TIMEOUT, late);
-        let cut = self.now < self.sentinels[at].cut_until;
-        for _ in 0..self.copies() {
-            if let (false, Some(after)) = (cut, self.passage(0.05)) {
-                let request = request.clone();
-                self.sentinel_later(at, after, Step::Arrives { run, id, request });
-            }
+        let cut = self.time.now < self.sentinels[at].cut_until;
+        for after in self.time.passages(0.05).filter(|_| !cut) {
+            let request = request.clone();
+            self.sentinel_later(at, after, Step::Arrives { run, id, request });
         }
     }
 
     fn serve_sentinel(&mut self, at: usize, run: usize, id: u64, request: Request) {
-        if !self.server.is_up(self.now) {
+        if !self.servers[0].is_up(self.time.now) {
             return;
         }
-        let (term, releases) = (self.runs[run].term, matches!(request, Request::Release(_)));
-        let denied = releases && self.now < self.candidates[at].faults.denied_until;
-        let (response, stored) = if denied {
-            let failure = failure(LockErrorKind::Denied, "permissions violation");
-            (failed(&request, failure), false)
-        } else if releases && !self.calm && self.random.u8(..) < 3 {
-            (failed(&request, failure(LockErrorKind::Conflict, "another write")), false)
-        } else {
-            self.server.apply(self.now, &request)
-        };
-        self.log(|| {
+        let term = self.runs[run].term;
+        let denied = self.time.now < self.process(at).faults.denied_until;
+        let (response, stored) = self.execute(0, &request, denied, None);
+        self.time.log(|| {
             let (request, answer) = (trace::request(&request), trace::answer(&response));
             format!("server: s{at}'s {run}#{id}, {request}: {answer}")
         });
@@ -343,10 +337,10 @@ impl World {
                     self.releases.stored += 1;
                     self.runs[run].released = true;
                     self.releases.after_conflict += u64::from(self.runs[run].conflicts > 0);
-                    self.checker.released_after_crash(at, self.now);
+                    self.checker.released_after_crash(at, self.time.now);
                 }
                 Err(failure) if failure.kind == LockErrorKind::Conflict => {
-                    let last = self.server.last.as_ref();
+                    let last = self.servers[0].last.as_ref();
                     let holds = last.is_some_and(|last| term.holds(&last.record));
                     self.releases.conflicts += 1;
                     self.releases.late += u64::from(!holds);
@@ -357,14 +351,12 @@ impl World {
             }
         }
         if stored {
-            self.stored();
+            self.stored(0);
         }
-        for _ in 0..self.copies() {
-            if let Some(after) = self.passage(0.08) {
-                let response = response.clone();
-                let step = Step::Response { run, id, response, from_server: true };
-                self.sentinel_later(at, after, step);
-            }
+        for after in self.time.passages(0.08) {
+            let response = response.clone();
+            let step = Step::Response { run, id, response, from_server: true };
+            self.sentinel_later(at, after, step);
         }
     }
 

@@ -9,18 +9,18 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Hint, Nonce, Revision, Tombstone};
 use incumbent::protocol::Response;
 
-use crate::event::SimEvent;
+use crate::event::Inner;
 use crate::world::World;
 
 impl World {
     /// The key is purged, and its emptiness may be noticed at once.
     pub(super) fn purge(&mut self) {
-        if !self.server.is_up(self.now) {
+        if !self.servers[0].is_up(self.time.now) {
             return;
         }
         self.excuse_the_uninformed();
-        self.server.last = None;
-        if self.random.bool() {
+        self.servers[0].last = None;
+        if self.time.random.bool() {
             self.deliver_at_once(&Hint::Recheck);
         }
     }
@@ -28,34 +28,36 @@ impl World {
     /// The last release is stored once more, over the entry of a leader: but not of the one who had
     /// released, whose own word it is.
     pub(super) fn replay_release(&mut self) {
-        let Some(release) = self.server.last_release.clone() else { return };
-        let held = self.server.last.as_ref().and_then(|last| holder(&last.record.content));
+        let Some(release) = self.servers[0].last_release.clone() else { return };
+        let held = self.servers[0].last.as_ref().and_then(|last| holder(&last.record.content));
         let leads = self.candidates.iter().enumerate().any(|(who, it)| {
             let nonce = it.machine.as_ref().map(|machine| machine.settings().nonce);
             self.checker.is_leading(who) && nonce.is_some() && nonce == held
         });
-        if !self.server.is_up(self.now) || !leads || released_by(&release) == held {
+        if !self.servers[0].is_up(self.time.now) || !leads || released_by(&release) == held {
             return;
         }
         self.excuse_the_uninformed();
-        self.server.store(self.now, release, self.server.bucket_ttl);
-        if let Some(last) = self.server.last.clone() {
+        let ttl = self.servers[0].bucket_ttl;
+        self.servers[0].store(self.time.now, release, ttl);
+        if let Some(last) = self.servers[0].last.clone() {
             let (record, previous) = (last.record, last.previous);
             self.deliver_at_once(&Hint::Stored { record, previous, age: None });
         }
-        self.stored();
+        self.stored(0);
     }
 
     /// No promise covers a candidate that cannot know of the last write, or gets no hint of what is
     /// done to it.
     fn excuse_the_uninformed(&mut self) {
-        let window = self.now + self.server.bucket_ttl;
+        let window = self.time.now + self.servers[0].bucket_ttl;
         self.tampered_until = window;
-        let last = self.server.last_revision();
-        let now = self.now;
+        let last = self.servers[0].last_revision();
+        let now = self.time.now;
         let uninformed = |it: &crate::candidate::Candidate| {
-            let hears = it.setup.coverage == Coverage::Full && now >= it.faults.cut_in_until;
-            it.machine.is_some() && (!hears || it.faults.is_paused(now) || it.newest != last)
+            let faults = &self.processes[it.process].faults;
+            let hears = it.setup.coverage == Coverage::Full && now >= faults.cut_in_until;
+            it.machine.is_some() && (!hears || faults.is_paused(now) || it.newest != last)
         };
         if self.candidates.iter().any(uninformed) {
             self.checker.excuse(window);
@@ -64,8 +66,7 @@ impl World {
 
     fn deliver_at_once(&mut self, hint: &Hint) {
         for who in 0..self.candidates.len() {
-            let (life, hint) = (self.candidates[who].life, hint.clone());
-            self.after(Duration::ZERO, SimEvent::Hint { who, life, hint });
+            self.later(who, Duration::ZERO, Inner::Hint(hint.clone()));
         }
     }
 }

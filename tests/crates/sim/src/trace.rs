@@ -3,7 +3,7 @@
 use incumbent::lock::{Content, Entry, Hint, Reading, Record, Request, Revision, Tombstone};
 use incumbent::protocol::{Action, LockFailure, Response};
 
-use crate::candidate::Candidate;
+use crate::process::Drifting;
 
 pub fn request(request: &Request) -> String {
     match request {
@@ -80,9 +80,9 @@ pub fn hint(hint: &Hint) -> String {
     }
 }
 
-/// In the world's time, which is not what `of`'s clock shows.
-pub fn action(action: &Action, of: &Candidate) -> String {
-    let seconds = |instant| format!("{:.6}", of.real(instant).as_secs_f64());
+/// In the world's time, which is not what its `clock` shows.
+pub fn action(action: &Action, clock: Drifting) -> String {
+    let seconds = |instant| format!("{:.6}", clock.real(instant).as_secs_f64());
     match action {
         Action::Request { id, request: asked } => format!("-> #{id} {}", request(asked)),
         Action::Begin { token, deadline } => {

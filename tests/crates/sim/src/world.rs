@@ -1,25 +1,29 @@
-//! A seeded, single-threaded world of discrete events around production machines.
+//! A seeded, single-threaded world of discrete events around production machines: the locks of one
+//! or more elections, processes that take part in all of them, and candidates of other programs.
 
-use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading};
-use incumbent::protocol::{Elector, Event, Response, State};
+use incumbent::protocol::{Event, Response, State};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
-use crate::event::{Scheduled, SimEvent};
+use crate::event::{Inner, SimEvent};
 use crate::moves::{Judge, Moved, PendingFaults};
-use crate::network;
 use crate::objects::{self, Room, Store, Vimeo};
+use crate::process::Process;
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::{Releases, Run, Sentinel};
 use crate::server::{Keeping, Server, Time};
+use crate::sets::SetFigures;
 use crate::tampering::{answered_revision, hinted_revision};
+use crate::timeline::Timeline;
 use crate::trace;
 
 /// The queue groups of the candidates whose hints are sampled.
@@ -30,14 +34,15 @@ const FEW_GROUPS: usize = 2;
 pub(super) const SMALL: usize = 100;
 
 pub struct World {
-    pub now: Time,
+    pub(super) time: Timeline<SimEvent>,
     pub(super) scenario: Scenario,
-    pub(super) random: Rng,
     /// For faults of processes that take part in other elections too.
     pub(super) process_random: Option<Rng>,
-    queue: BinaryHeap<Scheduled>,
-    order: u64,
-    pub server: Server,
+    /// Of each election.
+    pub servers: Vec<Server>,
+    pub(super) judges: Vec<Judge>,
+    pub processes: Vec<Process>,
+    /// Of each process one for each election.
     pub candidates: Vec<Candidate>,
     pub(super) chorias: Vec<Choria>,
     pub(super) client_gos: Vec<ClientGo>,
@@ -55,68 +60,64 @@ pub struct World {
     /// The lock that several campaigns have in common.
     shared: Arc<Room>,
     pub checker: Checker,
-    /// Of moves.
-    pub(super) judge: Judge,
     pub(super) moved: Moved,
+    pub(super) figures: SetFigures,
+    /// Terms of sets that have ended other than by a handover.
+    pub(super) other_ends: u64,
     pub(super) pending_faults: PendingFaults,
     /// The roll calls so far.
     pub(super) calls: u64,
     /// Until when no newcomer can know what became of the entry.
     pub(super) tampered_until: Time,
-    /// No more faults, losses or long delays.
-    pub calm: bool,
     /// The queue groups of the candidates whose hints are sampled.
     pub(super) groups: usize,
-    /// What happened, if it is wanted.
-    history: Option<Vec<String>>,
 }
 
 impl World {
     pub fn new(scenario: &Scenario, with_history: bool) -> Self {
-        let mut random = Rng::with_seed(scenario.seed);
-        let ttl = scenario.bucket_ttl;
-        let candidates: Vec<_> = scenario
-            .candidates
-            .iter()
-            .map(|setup| {
-                let origin = Duration::from_secs(random.u64(3600..1_000_000));
-                Candidate::new(setup.clone(), origin, ttl, scenario.chorias.is_some())
-            })
-            .collect();
-        let chorias: Vec<_> = (0..if scenario.chorias.is_some() { 2 } else { 0 })
-            .map(|_| Choria::default())
-            .collect();
+        let mut time = Timeline::new(scenario.seed, with_history);
+        let (ttl, with_choria) = (scenario.bucket_ttl, scenario.chorias.is_some());
+        let elections = scenario.set.as_ref().map_or(1, |set| set.shards as usize);
+        let mut processes = Vec::new();
+        let mut candidates = Vec::new();
+        for (who, setup) in scenario.setups().into_iter().enumerate() {
+            let origin = Duration::from_secs(time.random.u64(3600..1_000_000));
+            processes.push(Process::new(origin, setup.ppm, setup.wall_ms));
+            for key in 0..elections {
+                candidates.push(Candidate::new((who, key), setup.clone(), ttl, with_choria));
+            }
+        }
+        let chorias = (0..if with_choria { 2 } else { 0 }).map(|_| Choria::default());
+        let chorias: Vec<_> = chorias.collect();
+        let client_gos = 0..scenario.client_gos;
         let client_gos: Vec<_> =
-            (0..scenario.client_gos).map(|_| ClientGo::new(random.i64(-1000..=1000))).collect();
+            client_gos.map(|_| ClientGo::new(time.random.i64(-1000..=1000))).collect();
+        let skew = ttl.as_millis() as i16 / 4;
+        let vimeos = (0..scenario.vimeos).map(|_| Vimeo::new(time.random.i16(-skew..=skew)));
+        let vimeos: Vec<_> = vimeos.collect();
+        let peers = chorias.len() + client_gos.len() + vimeos.len();
         let store = match scenario.keeping {
             Keeping::Objects { hashed } => Some(Store::new(hashed, ttl)),
             _ => None,
         };
-        let skew = ttl.as_millis() as i16 / 4;
-        let vimeos: Vec<_> =
-            (0..scenario.vimeos).map(|_| Vimeo::new(random.i16(-skew..=skew))).collect();
-        let peers = chorias.len() + client_gos.len() + vimeos.len();
-        let age = if scenario.old_bucket { ttl * 2 } else { Duration::ZERO };
+        let keys = candidates.iter().map(|candidate| candidate.key);
+        let sentinels = if scenario.sentinels { processes.len() } else { 0 };
         let mut world = Self {
-            now: Time::ZERO,
-            random,
+            time,
             process_random: scenario.further_elections.map(Rng::with_seed),
-            queue: BinaryHeap::new(),
-            order: 0,
-            server: Server::new(ttl, scenario.keeping, age),
-            checker: Checker::new(candidates.len(), peers, !scenario.forgets()),
-            sentinels: candidates
-                .iter()
-                .filter(|_| scenario.sentinels)
-                .map(|_| Sentinel::default())
-                .collect(),
+            servers: (0..elections).map(|_| scenario.server()).collect(),
+            judges: (0..elections).map(|_| Judge::new(processes.len())).collect(),
+            checker: Checker::new(keys, peers, !scenario.forgets()),
+            sentinels: (0..sentinels).map(|_| Sentinel::default()).collect(),
             runs: Vec::new(),
-            judge: Judge::new(candidates.len()),
             moved: Moved::default(),
+            figures: SetFigures::default(),
+            other_ends: 0,
             pending_faults: PendingFaults::default(),
             calls: 0,
             releases: Releases::default(),
             winner_crashes: None,
+            processes,
             candidates,
             chorias,
             client_gos,
@@ -124,171 +125,138 @@ impl World {
             store,
             shared: Arc::default(),
             tampered_until: Time::ZERO,
-            calm: false,
             groups: if scenario.candidates.len() > SMALL { GROUPS } else { FEW_GROUPS },
-            history: with_history.then(Vec::new),
             scenario: scenario.clone(),
         };
-        world.server.synchronous = scenario.synchronous;
-        // By the same lot, as no lock needs both.
-        world.server.per_write_ttl = scenario.per_write_ttl;
-        world.server.dates_foreign = scenario.per_write_ttl;
-        for who in 0..world.candidates.len() {
-            let after = world.millis(0..200);
-            world.after(after, SimEvent::Start { who });
-        }
-        for which in 0..world.chorias.len() {
-            let after = world.millis(0..5000);
-            world.after(after, SimEvent::Choria { which, life: 0, step: choria::Step::Tick });
-        }
-        for which in 0..world.client_gos.len() {
-            let after = world.millis(0..2000);
-            world.after(after, SimEvent::ClientGo { which, life: 0, step: clientgo::Step::Try });
-        }
-        for which in 0..world.vimeos.len() {
-            let after = world.millis(0..2000);
-            world.after(after, SimEvent::Vimeo { which, life: 0, step: objects::Step::Look });
-        }
-        for (at, fault) in &scenario.faults {
-            let at = Duration::from_millis(u64::from(*at));
-            world.after(at, SimEvent::Fault(fault.clone()));
-        }
-        world.after(STORM, SimEvent::Calm);
+        world.schedule();
         world
+    }
+
+    /// Everybody begins, and what is to go wrong will.
+    fn schedule(&mut self) {
+        for process in 0..self.processes.len() {
+            let after = self.time.millis(0..200);
+            self.time.after(after, SimEvent::Start { process });
+        }
+        for which in 0..self.chorias.len() {
+            let (after, step) = (self.time.millis(0..5000), choria::Step::Tick);
+            self.time.after(after, SimEvent::Choria { which, life: 0, step });
+        }
+        for which in 0..self.client_gos.len() {
+            let (after, step) = (self.time.millis(0..2000), clientgo::Step::Try);
+            self.time.after(after, SimEvent::ClientGo { which, life: 0, step });
+        }
+        for which in 0..self.vimeos.len() {
+            let (after, step) = (self.time.millis(0..2000), objects::Step::Look);
+            self.time.after(after, SimEvent::Vimeo { which, life: 0, step });
+        }
+        for (at, fault) in &self.scenario.faults {
+            let at = Duration::from_millis(u64::from(*at));
+            self.time.after(at, SimEvent::Fault(fault.clone()));
+        }
+        self.time.after(STORM, SimEvent::Calm);
     }
 
     pub fn run(&mut self, until: Time) {
         while self.checker.violation.is_none() {
-            let Some(next) = self.queue.peek() else { break };
-            if next.at > until {
-                break;
-            }
-            let Some(Scheduled { at, what, .. }) = self.queue.pop() else { break };
-            self.now = at;
+            let Some(what) = self.time.next(until) else {
+                self.time.now = until;
+                return;
+            };
             self.happen(what);
         }
-        if self.checker.violation.is_none() {
-            self.now = until;
-        }
+    }
+
+    pub fn now(&self) -> Time {
+        self.time.now
+    }
+
+    /// No faults happen but those that are inflicted, and nothing is lost.
+    pub fn calm(&mut self) {
+        self.time.calm = true;
     }
 
     pub fn history(&self) -> String {
-        let lines = self.history.as_deref().unwrap_or_default();
-        lines[lines.len().saturating_sub(200)..].join("\n")
-    }
-
-    pub(super) fn has_history(&self) -> bool {
-        self.history.is_some()
-    }
-
-    pub(super) fn log(&mut self, line: impl FnOnce() -> String) {
-        if let Some(history) = &mut self.history {
-            history.push(format!("{:>12.6}  {}", self.now.as_secs_f64(), line()));
-        }
-    }
-
-    pub(super) fn after(&mut self, after: Duration, what: SimEvent) {
-        self.order += 1;
-        self.queue.push(Scheduled { at: self.now + after, order: self.order, what });
+        self.time.history()
     }
 
     /// Whether the last fault was so long ago.
     pub(super) fn is_calm_for(&self, span: Duration) -> bool {
-        self.calm && self.now > STORM + span
+        self.time.calm && self.time.now > STORM + span
     }
 
-    pub(super) fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
-        network::millis(&mut self.random, range)
+    /// The candidates of a process.
+    pub(super) fn of_process(&self, process: usize) -> Range<usize> {
+        let elections = self.servers.len();
+        process * elections..(process + 1) * elections
+    }
+
+    /// The candidates of an election.
+    pub(super) fn of_election(&self, key: usize) -> impl Iterator<Item = usize> + use<> {
+        (key..self.candidates.len()).step_by(self.servers.len())
+    }
+
+    /// The process of a candidate.
+    pub(super) fn process(&self, who: usize) -> &Process {
+        &self.processes[self.candidates[who].process]
+    }
+
+    /// What the clock of a candidate shows.
+    pub(super) fn local(&self, who: usize) -> Instant {
+        self.process(who).clock.local(self.time.now)
+    }
+
+    /// In which of its processes a candidate is.
+    pub(super) fn life(&self, who: usize) -> u32 {
+        self.process(who).life
+    }
+
+    pub(super) fn is_up(&self, process: usize) -> bool {
+        self.of_process(process).any(|who| self.candidates[who].machine.is_some())
+    }
+
+    /// What people read.
+    pub(super) fn name(&self, who: usize) -> String {
+        match &self.process(who).member {
+            Some(member) => member.identity.to_string(),
+            None if self.candidates[who].setup.twin => "twin".to_owned(),
+            None => format!("c{who}"),
+        }
+    }
+
+    /// Something happens later in the process that `who` runs in now.
+    pub(super) fn later(&mut self, who: usize, after: Duration, what: Inner) {
+        let life = self.life(who);
+        self.time.after(after, SimEvent::In { who, life, what });
+    }
+
+    /// An event within the process itself.
+    pub(super) fn inside(&mut self, who: usize, event: Event) {
+        self.later(who, Duration::ZERO, Inner::Own(event));
     }
 
     pub(super) fn capabilities(&self, who: usize) -> Capabilities {
+        let server = &self.servers[self.candidates[who].key];
+        let frees = self.scenario.keeping.frees();
         Capabilities {
-            max_lease: self.server.bucket_ttl,
+            max_lease: server.bucket_ttl,
             can_read: self.candidates[who].setup.reads,
-            empty_is_proof: self.server.vouches()
-                && self.scenario.keeping.frees()
-                && self.scenario.old_bucket,
-            expires_entries: self.scenario.keeping.frees(),
+            empty_is_proof: server.vouches() && frees && self.scenario.old_bucket,
+            expires_entries: frees,
             reads_are_durable: !self.scenario.synchronous,
             max_identity_len: 100,
         }
     }
 
     fn happen(&mut self, what: SimEvent) {
-        if let SimEvent::Inside { who, .. }
-        | SimEvent::Wake { who, .. }
-        | SimEvent::Hint { who, .. }
-        | SimEvent::Replied { who, .. }
-        | SimEvent::AskAgain { who, .. }
-        | SimEvent::Moves { who, .. }
-        | SimEvent::Response { who, .. } = &what
-            && self.candidates[*who].faults.is_paused(self.now)
-        {
-            let resumes = self.candidates[*who].faults.paused_until - self.now;
-            return self.after(resumes, what);
-        }
         match what {
-            SimEvent::Start { who } => self.start(who),
-            SimEvent::Wake { who, life, wake } => {
-                if self.candidates[who].life == life && self.candidates[who].wake == wake {
-                    self.checker.wake(who, self.now);
-                    self.feed(who, Event::Wake);
-                }
-            }
-            SimEvent::Inside { who, life, event } => {
-                if self.candidates[who].life != life {
-                    return;
-                }
-                match event {
-                    Event::TermEnded { work_stopped } => {
-                        let stopped = if work_stopped { "ended" } else { "WOULD NOT END" };
-                        self.log(|| format!("c{who}: work {stopped}"));
-                        self.checker.ended(who, work_stopped);
-                    }
-                    Event::WorkEnded { .. } if !self.checker.is_leading(who) => return,
-                    _ => {}
-                }
-                self.feed(who, event);
-            }
-            SimEvent::Hint { who, life, hint } => {
-                let candidate = &self.candidates[who];
-                let ends = candidate.faults.cut_in_until;
-                if self.now < ends && matches!(hint, Hint::Coverage(_)) {
-                    // What the lock reports when it has subscribed at last.
-                    return self.after(ends - self.now, SimEvent::Hint { who, life, hint });
-                }
-                if candidate.life == life && self.now >= ends {
-                    self.log(|| format!("c{who} hears {}", trace::hint(&hint)));
-                    let told = hinted_revision(&hint);
-                    self.candidates[who].newest = self.candidates[who].newest.max(told);
-                    self.feed(who, Event::Hint(hint));
-                }
-            }
+            SimEvent::Start { process } => self.start(process),
+            SimEvent::In { who, life, what } => self.happen_in(who, life, what),
             SimEvent::Request { who, life, id, request } => self.serve(who, life, id, request),
-            SimEvent::Response { who, life, id, answer, from_server } => {
-                let candidate = &mut self.candidates[who];
-                let cut = from_server && self.now < candidate.faults.cut_in_until;
-                // A second copy comes through, and a late answer too: they must be ignored.
-                if candidate.life == life && !cut && (from_server || candidate.request == Some(id))
-                {
-                    if candidate.request == Some(id)
-                        && matches!(answer, Response::Read(Ok(Reading::Empty { .. })))
-                    {
-                        candidate.empty_on = candidate.found_empty_on.get(&(life, id)).copied();
-                    }
-                    if candidate.request == Some(id) {
-                        candidate.newest = candidate.newest.max(answered_revision(&answer));
-                    }
-                    candidate.request = candidate.request.filter(|open| *open != id);
-                    candidate.exchange = None;
-                    self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
-                    self.feed(who, Event::Response { id, response: answer });
-                }
-            }
-            SimEvent::Expire => self.expire(),
-            SimEvent::Remade => self.deliver_hints(|_| Some(Hint::Recheck)),
+            SimEvent::Expire { key } => self.expire(key),
+            SimEvent::Remade => self.deliver_hints(0, |_| Some(Hint::Recheck)),
             SimEvent::Fault(fault) => {
-                self.log(|| format!("*** {fault:?}"));
+                self.time.log(|| format!("*** {fault:?}"));
                 self.inflict(&fault);
             }
             SimEvent::Choria { which, life, step } => self.step_choria(which, life, step),
@@ -296,54 +264,141 @@ impl World {
             SimEvent::Asked { who, life, id, attempt, asked } => {
                 self.store_serves(who, life, id, attempt, asked);
             }
-            SimEvent::Replied { who, life, id, attempt, reply } => {
-                self.room_receives(who, life, id, attempt, reply);
-            }
-            SimEvent::AskAgain { who, life, id, attempt } => {
-                self.room_asks_again(who, life, id, attempt);
-            }
             SimEvent::Mended { restored } => self.object_is_mended(restored),
             SimEvent::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
             SimEvent::Sentinel { at, life, step } => self.step_sentinel(at, life, step),
-            SimEvent::Moves { who, life, step } => self.step_moves(who, life, step),
             SimEvent::Calm => self.calm_down(),
         }
-        self.checker.beside_peers(self.now);
+        self.checker.beside_peers(self.time.now);
     }
 
-    fn start(&mut self, who: usize) {
-        if self.candidates[who].machine.is_some() {
+    fn happen_in(&mut self, who: usize, life: u32, what: Inner) {
+        let now = self.time.now;
+        let process = self.process(who);
+        let faults = &process.faults;
+        if faults.is_paused(now) {
+            return self.time.at(faults.paused_until, SimEvent::In { who, life, what });
+        }
+        if process.life != life {
             return;
         }
-        let lock = self.capabilities(who);
-        let (seed, choria) = (self.scenario.seed, self.scenario.chorias.is_some());
-        self.candidates[who].start(self.now, who, seed, choria, lock);
-        let shares = self.candidates[who].setup.shares;
-        self.candidates[who].room = if shares { self.shared.clone() } else { Arc::default() };
-        if let Some(store) = self.store.as_mut().filter(|_| !shares) {
-            store.newcomer(who);
+        let (connects, cut) = (faults.cut_in_until, now < faults.cut_in_until);
+        match what {
+            Inner::Wake { wake } => {
+                if self.candidates[who].wake == wake {
+                    self.checker.wake(who, now);
+                    self.feed(who, Event::Wake);
+                }
+            }
+            Inner::Own(event) => self.happen_within(who, event),
+            // What the lock reports when it has subscribed at last.
+            Inner::Hint(Hint::Coverage(_)) if cut => {
+                self.time.at(connects, SimEvent::In { who, life, what });
+            }
+            Inner::Hint(_) if cut => {}
+            Inner::Hint(hint) => {
+                self.time.log(|| format!("c{who} hears {}", trace::hint(&hint)));
+                let told = hinted_revision(&hint);
+                self.candidates[who].newest = self.candidates[who].newest.max(told);
+                self.feed(who, Event::Hint(hint));
+            }
+            Inner::Response { from_server: true, .. } if cut => {}
+            Inner::Response { id, answer, from_server } => {
+                let candidate = &mut self.candidates[who];
+                // A second copy comes through, and a late answer too: they must be ignored.
+                let awaited = candidate.request == Some(id);
+                if !from_server && !awaited {
+                    return;
+                }
+                if awaited {
+                    if matches!(answer, Response::Read(Ok(Reading::Empty { .. }))) {
+                        candidate.empty_on = candidate.found_empty_on.get(&(life, id)).copied();
+                    }
+                    candidate.newest = candidate.newest.max(answered_revision(&answer));
+                    candidate.request = None;
+                }
+                candidate.exchange = None;
+                self.time.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
+                self.feed(who, Event::Response { id, response: answer });
+            }
+            Inner::Replied { .. } if cut => {}
+            Inner::Replied { id, attempt, reply } => self.room_receives(who, id, attempt, reply),
+            Inner::AskAgain { id, attempt } => self.room_asks_again(who, id, attempt),
+            Inner::Moves(step) => self.step_moves(who, step),
+            Inner::GivesBack if self.checker.is_leading(who) => {
+                self.feed_now(who, vec![Event::Resign]);
+            }
+            Inner::GivesBack => {}
+            Inner::MemberWake { wake } => self.member_wakes(who, wake),
+            Inner::MemberAdvances => self.member_advances(who),
         }
-        if self.now < self.tampered_until {
-            self.checker.excuse(self.tampered_until);
+    }
+
+    fn happen_within(&mut self, who: usize, event: Event) {
+        match event {
+            Event::TermEnded { work_stopped } => {
+                let stopped = if work_stopped { "ended" } else { "WOULD NOT END" };
+                self.time.log(|| format!("c{who}: work {stopped}"));
+                self.checker.ended(who, work_stopped);
+                self.member_has_stopped(who);
+            }
+            Event::WorkEnded { .. } if !self.checker.is_leading(who) => return,
+            _ => {}
         }
-        self.begin_moves(who);
-        self.log(|| format!("c{who} starts"));
-        self.feed(who, Event::Start);
-        let coverage = self.candidates[who].setup.coverage;
-        if coverage != Coverage::None {
-            let (after, life) = (self.millis(0..50), self.candidates[who].life);
-            let hint = Hint::Coverage(coverage);
-            self.after(after, SimEvent::Hint { who, life, hint });
+        self.feed(who, event);
+    }
+
+    fn start(&mut self, process: usize) {
+        if self.is_up(process) {
+            return;
         }
+        let (seed, with_choria) = (self.scenario.seed, self.scenario.chorias.is_some());
+        let seats = self.of_process(process);
+        let first = seats.start;
+        let moves = self.candidates[first].setup.moves.as_ref();
+        let checks = moves.is_some_and(|setup| setup.check_ms.is_some());
+        self.processes[process].start(moves);
+        self.member_starts(process);
+        if checks {
+            let after = self.time.millis(0..100);
+            self.later(first, after, Inner::Moves(crate::moves::Step::Check));
+        }
+        for who in seats {
+            let (now, lock, name) = (self.local(who), self.capabilities(who), self.name(who));
+            let candidate = &mut self.candidates[who];
+            let of_process = &self.processes[process];
+            candidate.start(now, name.into(), of_process, seed, with_choria, lock);
+            let shares = candidate.setup.shares;
+            candidate.room = if shares { self.shared.clone() } else { Arc::default() };
+            let (key, coverage) = (candidate.key, candidate.setup.coverage);
+            if let Some(store) = self.store.as_mut().filter(|_| !shares) {
+                store.newcomer(who);
+            }
+            if self.time.now < self.tampered_until {
+                self.checker.excuse(self.tampered_until);
+            }
+            self.judges[key].forgets(process);
+            self.time.log(|| format!("c{who} starts"));
+            self.feed(who, Event::Start);
+            if coverage != Coverage::None {
+                let after = self.time.millis(0..50);
+                self.later(who, after, Inner::Hint(Hint::Coverage(coverage)));
+            }
+        }
+        self.poke_member(process);
     }
 
     /// Hands a machine an event, and does what it answers.
     pub(super) fn feed(&mut self, who: usize, event: Event) {
-        let now = self.candidates[who].local(self.now);
-        let events = self.drained(who, now, event);
-        if events.is_empty() {
-            return;
+        let events = self.drained(who, event);
+        if !events.is_empty() {
+            self.feed_now(who, events);
         }
+    }
+
+    /// The same, whatever drains.
+    fn feed_now(&mut self, who: usize, events: Vec<Event>) {
+        let now = self.local(who);
         let Some(machine) = &mut self.candidates[who].machine else { return };
         for event in events {
             machine.handle(now, event);
@@ -363,24 +418,27 @@ impl World {
         self.register(who);
         self.standing_of_machine(who);
         self.advance_moves(who);
+        self.poke_member(self.candidates[who].process);
         self.set_wake(who);
     }
 
     /// Wakes it when there is something to do at the latest.
     pub(super) fn set_wake(&mut self, who: usize) {
         let candidate = &mut self.candidates[who];
-        let machine_wake = candidate.machine.as_ref().and_then(Elector::next_wake);
-        let moves_wake = candidate.mover.as_ref().and_then(|mover| mover.moves.next_wake());
-        let wakes = [machine_wake, candidate.drain.until(), moves_wake];
+        let of_machine = candidate.machine.as_ref().and_then(|machine| machine.next_wake());
+        let of_moves = candidate.mover.as_ref().and_then(|mover| mover.moves.next_wake());
+        let wakes = [of_machine, candidate.drain.until(), of_moves];
         candidate.wake += 1;
-        let (life, serial) = (candidate.life, candidate.wake);
-        let Some(wake) = wakes.into_iter().flatten().min() else { return };
-        let at = candidate.real(wake);
-        let late = match self.random.u8(..) {
-            0..4 if !self.calm => self.millis(0..80),
-            _ => Duration::from_micros(self.random.u64(1..300)),
-        };
-        let after = at.saturating_sub(self.now) + late;
-        self.after(after, SimEvent::Wake { who, life, wake: serial });
+        let wake = candidate.wake;
+        if let Some(at) = wakes.into_iter().flatten().min() {
+            let after = self.until_timer(who, at);
+            self.later(who, after, Inner::Wake { wake });
+        }
+    }
+
+    /// How long a timer takes that is to go off then.
+    pub(super) fn until_timer(&mut self, who: usize, at: Instant) -> Duration {
+        let late = self.time.lateness();
+        self.process(who).clock.real(at).saturating_sub(self.time.now) + late
     }
 }

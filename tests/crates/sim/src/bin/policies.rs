@@ -109,7 +109,7 @@ fn play(policy: &Policy, standbys: usize, seed: u64, args: &Args, figures: &mut 
     };
     let candidates = (0..=standbys).map(setup).collect();
     let mut world = World::new(&Scenario::new(seed, LEASE, candidates), false);
-    world.calm = true;
+    world.calm();
     let minutes = |number: u64| Duration::from_secs(60 * number);
     world.run(minutes(policy.settled));
     let before = (world.checker.requests, world.checker.deliveries);
@@ -120,7 +120,7 @@ fn play(policy: &Policy, standbys: usize, seed: u64, args: &Args, figures: &mut 
     figures.deliveries_per_s += per_s(world.checker.deliveries - before.1);
     for number in 0..args.takeovers * 2 {
         // At other moments between two renewals.
-        world.run(world.now + BETWEEN + Duration::from_millis(u64::from(number) * 331 % 1667));
+        world.run(world.now() + BETWEEN + Duration::from_millis(u64::from(number) * 331 % 1667));
         let who = (0..=standbys).find(|who| world.checker.is_leading(*who)).expect("one leads");
         let crashes = number % 2 == 1;
         let fault =
@@ -129,11 +129,11 @@ fn play(policy: &Policy, standbys: usize, seed: u64, args: &Args, figures: &mut 
         world.inflict(&fault);
         if !crashes {
             // Its work takes its time to stop.
-            while world.server.last.as_ref().is_some_and(is_held) {
+            while world.servers[0].last.as_ref().is_some_and(is_held) {
                 load.step(&mut world);
             }
         }
-        let vacant_from = world.now;
+        let vacant_from = world.now();
         loop {
             load.step(&mut world);
             if world.checker.has_leader() {
@@ -141,9 +141,9 @@ fn play(policy: &Policy, standbys: usize, seed: u64, args: &Args, figures: &mut 
             }
         }
         let kind = usize::from(crashes);
-        figures.takeovers[kind].push(world.now - vacant_from);
-        let until = world.now + BETWEEN;
-        while world.now < until {
+        figures.takeovers[kind].push(world.now() - vacant_from);
+        let until = world.now() + BETWEEN;
+        while world.now() < until {
             load.step(&mut world);
         }
         figures.busiest[kind] = figures.busiest[kind].max(load.busiest);
@@ -167,7 +167,7 @@ impl Load {
     }
 
     fn step(&mut self, world: &mut World) {
-        world.run(world.now + STEP);
+        world.run(world.now() + STEP);
         if self.counts.len() > 1000 {
             self.counts.pop_front();
         }

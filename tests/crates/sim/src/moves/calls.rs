@@ -1,16 +1,16 @@
-//! Roll calls, on a network that delays, loses and repeats each message. Anybody may answer.
+//! Roll calls, requests to the leader and their answers, on a network that delays, loses and
+//! repeats each message. Anybody may answer.
 
 use std::time::Duration;
 
 use incumbent::lock::{
     CallId, CandidateInfo, CandidateRequest, Coverage, HandoverAnswer, Hint, Nonce, Role, RollCall,
-    Successor,
+    Successor, TakeRequest,
 };
-
 use incumbent::protocol::Event;
 
-use super::{MoveStep, Step, Why};
-use crate::event::SimEvent;
+use super::Step;
+use crate::event::{Inner, SimEvent};
 use crate::world::World;
 
 /// Candidates answer within this part of the time for answers.
@@ -22,56 +22,85 @@ const LOSS: f64 = 0.12;
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     id: u64,
+    /// In which election.
+    key: usize,
     /// The candidate that calls, and which of its processes; `None`: an operator, who decides
-    /// nothing by the answers.
-    by: Option<(usize, u32)>,
+    /// nothing by the answers, or somebody in the name of a candidate.
+    pub by: Option<(usize, u32)>,
     pub request: CandidateRequest,
     within: Duration,
     /// Whether it was made while there were faults.
     pub stormy: bool,
 }
 
-/// The call that a candidate waits for.
+/// A call of a candidate, whose answers it awaits.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     id: u64,
     answers: Vec<CandidateInfo>,
-    /// `None`: it waits for the answer of the leader.
-    why: Option<Why>,
+    pub why: Why,
+}
+
+/// Why it calls, and who waits for the outcome.
+#[derive(Debug, Clone)]
+pub(crate) enum Why {
+    /// The leader's program, or an operator, wants it to hand over.
+    Requested(Option<Call>),
+    /// The leader searches by itself: it is not ready, or one of higher priority has asked before.
+    Alone,
+    /// One of higher priority asks the leader.
+    Preferred(Call),
+    /// A member that leads less asks it.
+    Taken(Call, TakeRequest),
+    /// Its own member gives the term away.
+    GivesAway,
+    /// It does not lead, and asks the leader.
+    Asks,
+    /// A member wants to know who is there.
+    Roll,
+}
+
+impl Why {
+    /// Whether nobody has ordered a move.
+    pub fn is_voluntary(&self) -> bool {
+        !matches!(self, Self::Requested(_) | Self::GivesAway)
+    }
 }
 
 impl World {
     /// A candidate calls the roll.
-    pub(super) fn call(
+    pub(crate) fn call(
         &mut self,
         who: usize,
         request: CandidateRequest,
         within: Duration,
-        why: Option<Why>,
+        why: Why,
     ) {
-        let life = self.candidates[who].life;
+        let (life, key) = (self.life(who), self.candidates[who].key);
         let id = self.next_call();
-        self.log(|| format!("c{who} calls: {request:?}"));
+        self.time.log(|| format!("c{who} calls: {request:?}"));
         if let Some(mover) = &mut self.candidates[who].mover {
-            mover.call = Some(InFlight { id, answers: Vec::new(), why });
+            if self.scenario.set.is_none() {
+                mover.calls.clear();
+            }
+            mover.calls.push(InFlight { id, answers: Vec::new(), why });
         }
-        let candidate = &self.candidates[who];
-        let cut = self.now < candidate.faults.cut_out_until;
-        let failed = cut && candidate.faults.knows_cut;
-        let over = Step::Over { call: id, failed };
+        let faults = &self.process(who).faults;
+        let cut = self.time.now < faults.cut_out_until;
+        let failed = cut && faults.knows_cut;
         let after = if failed { Duration::from_millis(1) } else { within };
-        self.after(after, SimEvent::Moves { who, life, step: over });
+        self.later(who, after, Inner::Moves(Step::Over { call: id, failed }));
         if !cut {
-            let stormy = !self.calm;
-            self.deliver_call(&Call { id, by: Some((who, life)), request, within, stormy });
+            let (by, stormy) = (Some((who, life)), !self.time.calm);
+            self.deliver_call(&Call { id, key, by, request, within, stormy });
         }
     }
 
-    /// An operator calls the roll.
-    pub(super) fn operator_calls(&mut self, request: CandidateRequest) {
-        let (id, stormy) = (self.next_call(), !self.calm);
+    /// An operator calls the roll, or somebody in the name of a candidate.
+    pub(crate) fn others_call(&mut self, key: usize, request: CandidateRequest) {
+        let (id, stormy) = (self.next_call(), !self.time.calm);
         let within = Duration::from_secs(3);
-        self.deliver_call(&Call { id, by: None, request, within, stormy });
+        self.deliver_call(&Call { id, key, by: None, request, within, stormy });
     }
 
     /// The lock notifies the candidate that a release names. Nothing waits for the answer.
@@ -81,15 +110,9 @@ impl World {
             within: Duration::ZERO,
             request: CandidateRequest::Succeed(Successor::Candidate(to)),
         };
-        let Some(who) = self.of_nonce(to) else { return };
-        if self.candidates[who].setup.coverage == Coverage::None {
-            return;
-        }
-        for _ in 0..self.copies() {
-            if let Some(after) = self.passage(LOSS) {
-                let (life, hint) = (self.candidates[who].life, Hint::RollCall(call.clone()));
-                self.after(after, SimEvent::Hint { who, life, hint });
-            }
+        let Some(who) = self.of_nonce(to).filter(|who| self.hears_calls(*who)) else { return };
+        for after in self.time.passages(LOSS) {
+            self.later(who, after, Inner::Hint(Hint::RollCall(call.clone())));
         }
     }
 
@@ -98,66 +121,75 @@ impl World {
         self.calls
     }
 
+    /// Calls come with the hints; a program that knows of none answers none.
+    fn hears_calls(&self, who: usize) -> bool {
+        self.candidates[who].setup.coverage != Coverage::None && !self.is_mute(who)
+    }
+
     fn deliver_call(&mut self, call: &Call) {
-        for who in 0..self.candidates.len() {
-            if self.candidates[who].setup.coverage == Coverage::None {
-                continue; // calls come with the hints
+        for who in self.of_election(call.key) {
+            if !self.hears_calls(who) {
+                continue;
             }
-            for _ in 0..self.copies() {
-                if let Some(after) = self.passage(LOSS) {
-                    let (life, call) = (self.candidates[who].life, call.clone());
-                    self.after(after, SimEvent::Moves { who, life, step: Step::Called(call) });
-                }
+            for after in self.time.passages(LOSS) {
+                self.later(who, after, Inner::Moves(Step::Called(call.clone())));
             }
         }
         for info in self.forged_answers(&call.request) {
-            if let (Some((who, life)), Some(after)) = (call.by, self.passage(LOSS)) {
-                let step = Step::Answered { call: call.id, info };
-                self.after(after, SimEvent::Moves { who, life, step });
+            if let (Some((who, life)), Some(after)) = (call.by, self.time.passage(LOSS)) {
+                let what = Inner::Moves(Step::Answered { call: call.id, info });
+                self.time.after(after, SimEvent::In { who, life, what });
             }
         }
     }
 
     /// A call arrives at a candidate.
-    pub(super) fn called(&mut self, who: usize, call: &Call) {
-        if self.now < self.candidates[who].faults.cut_in_until {
-            return;
-        }
+    pub(super) fn called(&mut self, who: usize, call: Call) {
         let Some((_, mover)) = self.mover(who) else { return };
         let leads = mover.began.is_some();
         match &call.request {
             CandidateRequest::Identify => {}
+            CandidateRequest::Succeed(to) if !leads && self.is_meant(who, to) => {}
             CandidateRequest::Pause(pause) => {
                 let machine = self.candidates[who].machine.as_ref();
                 if machine.and_then(|it| it.leader()).is_some_and(|leader| leader.is_me) {
                     let pause = *pause;
-                    self.judge.pauses(who, pause);
-                    self.log(|| format!("c{who} is to state a pause: {pause:?}"));
+                    self.judge_pauses(who, pause);
+                    self.time.log(|| format!("c{who} is to state a pause: {pause:?}"));
                     self.feed(who, Event::Pause(pause));
                 }
                 return;
             }
-            CandidateRequest::HandOver(to) => {
-                if leads {
-                    self.hand_over(who, to.clone(), Some(call));
-                }
-                return;
+            CandidateRequest::HandOver(to) if leads => {
+                return self.hand_over(who, to.clone(), Why::Requested(Some(call)));
             }
             CandidateRequest::Prefer { priority, .. } if leads => {
-                return self.prefer(who, call, *priority);
+                return self.prefer(who, *priority, Why::Preferred(call));
+            }
+            CandidateRequest::Take(request) if leads => {
+                let request = request.clone();
+                return self.asked_for(who, call, request);
             }
             _ => return,
         }
-        let after = call.within.mul_f64(SPREAD * self.random.f64());
-        let life = self.candidates[who].life;
-        self.after(after, SimEvent::Moves { who, life, step: Step::Answer(call.clone()) });
+        let after = call.within.mul_f64(SPREAD * self.time.random.f64());
+        self.later(who, after, Inner::Moves(Step::Answer(call)));
+    }
+
+    fn is_meant(&self, who: usize, to: &Successor) -> bool {
+        match to {
+            Successor::Any => true,
+            Successor::Identity(to) => **to == *self.name(who),
+            Successor::Candidate(to) => *to == self.candidates[who].nonce(),
+            _ => false,
+        }
     }
 
     /// It answers with what it is at this moment.
     pub(super) fn answer(&mut self, who: usize, call: &Call, handover: Option<HandoverAnswer>) {
         let Some((caller, life)) = call.by else { return };
-        let draining = self.candidates[who].drain.until().is_some();
         let candidate = &self.candidates[who];
+        let draining = candidate.drain.until().is_some();
         let (Some(machine), Some(mover)) = (&candidate.machine, &candidate.mover) else { return };
         let settings = machine.settings();
         let mut info = CandidateInfo::new(settings.identity.clone(), settings.nonce);
@@ -170,25 +202,21 @@ impl World {
         info.priority = settings.priority;
         info.standing = mover.moves.standing();
         info.handover = handover;
-        if self.now < candidate.faults.cut_out_until {
+        info.load = self.process(who).member.as_ref().map(|member| member.share.load());
+        if self.time.now < self.process(who).faults.cut_out_until {
             return;
         }
-        for _ in 0..self.copies() {
-            if let Some(after) = self.passage(LOSS) {
-                let step = Step::Answered { call: call.id, info: info.clone() };
-                self.after(after, SimEvent::Moves { who: caller, life, step });
-            }
+        for after in self.time.passages(LOSS) {
+            let what = Inner::Moves(Step::Answered { call: call.id, info: info.clone() });
+            self.time.after(after, SimEvent::In { who: caller, life, what });
         }
     }
 
     /// An answer arrives. The last one of each candidate counts.
     pub(super) fn answered(&mut self, who: usize, call: u64, info: CandidateInfo) {
-        if self.now < self.candidates[who].faults.cut_in_until {
-            return;
-        }
         let Some(mover) = &mut self.candidates[who].mover else { return };
-        let Some(open) = mover.call.as_mut().filter(|open| open.id == call) else { return };
-        let settles = open.why.is_none() && info.handover.is_some();
+        let Some(open) = mover.calls.iter_mut().find(|open| open.id == call) else { return };
+        let settles = matches!(open.why, Why::Asks) && info.handover.is_some();
         match open.answers.iter_mut().find(|known| known.nonce == info.nonce) {
             Some(known) => *known = info,
             None => open.answers.push(info),
@@ -200,25 +228,24 @@ impl World {
 
     pub(super) fn call_is_over(&mut self, who: usize, call: u64, failed: bool) {
         let Some(mover) = &mut self.candidates[who].mover else { return };
-        let Some(InFlight { answers, why, .. }) = mover.call.take_if(|open| open.id == call) else {
-            return;
-        };
-        self.log(|| {
+        let Some(open) = mover.calls.iter().position(|open| open.id == call) else { return };
+        let InFlight { answers, why, .. } = mover.calls.remove(open);
+        self.time.log(|| {
             let told = answers.iter().map(|it| (&it.identity, it.role, it.standing, &it.handover));
             format!("c{who} has answers: {:?}", told.collect::<Vec<_>>())
         });
-        let Some(why) = why else {
-            if let Some((now, mover)) = self.mover(who) {
-                mover.moves.on_answer(now, &answers);
+        let heard = (!failed).then_some(&answers[..]);
+        match &why {
+            Why::Roll => self.member_has_roll(who, heard),
+            Why::Asks if self.process(who).member.is_some() => {
+                self.leader_answers_member(who, &answers);
             }
-            return;
-        };
-        self.roll_is_over(who, why, (!failed).then_some(answers));
-    }
-
-    /// A move of the candidate `who` comes to this point: a fault may wait for it there.
-    pub(super) fn move_comes_to(&mut self, step: MoveStep, who: usize, to: Option<Nonce>) {
-        let successor = to.and_then(|to| self.of_nonce(to));
-        self.crash_in_move(step, who, successor);
+            Why::Asks => {
+                if let Some((now, mover)) = self.mover(who) {
+                    mover.moves.on_answer(now, &answers);
+                }
+            }
+            why => self.roll_is_over(who, why, heard),
+        }
     }
 }

@@ -1,12 +1,10 @@
-//! What operators, programs and checks do, and what goes wrong in a move.
+//! What goes wrong in a move.
 
 use std::time::Duration;
 
-use incumbent::lock::{CandidateInfo, CandidateRequest, Nonce, Successor};
+use incumbent::lock::{CandidateInfo, CandidateRequest, Nonce};
 
-use super::Step;
 use crate::event::SimEvent;
-use crate::process_faults::millis;
 use crate::scenario::Fault;
 use crate::world::World;
 
@@ -58,7 +56,8 @@ pub enum MoveFault {
     ForgedAnswer {
         of: usize,
     },
-    /// Somebody asks in the place of a candidate that is to be preferred.
+    /// Somebody asks in the place of a candidate that is to be preferred, or of a member that leads
+    /// less.
     ForgedRequest {
         priority: u8,
     },
@@ -67,67 +66,32 @@ pub enum MoveFault {
 /// What waits for a move.
 #[derive(Debug, Default)]
 pub(crate) struct PendingFaults {
-    crash: Option<(MoveStep, bool, u16)>,
-    forged: Option<usize>,
+    pub crash: Option<(MoveStep, bool, u16)>,
+    pub forged: Option<usize>,
 }
 
 impl World {
-    pub(crate) fn inflict_on_moves(&mut self, fault: &MoveFault) {
-        let fleet = self.candidates.len();
-        match *fault {
-            MoveFault::HandOver { to } => {
-                let to = to.filter(|to| *to < fleet).map(|who| self.candidates[who].name(who));
-                let to = to.map_or(Successor::Any, |name| Successor::Identity(name.into()));
-                self.operator_calls(CandidateRequest::HandOver(to));
-            }
-            MoveFault::ProgramHandsOver => {
-                if let Some(who) = (0..fleet).find(|who| self.checker.is_leading(*who)) {
-                    self.later(who, Step::HandOver);
-                }
-            }
-            MoveFault::StandAside { who, aside } if who < fleet => {
-                self.later(who, Step::StandAside(aside));
-            }
-            MoveFault::Pause { for_ms } => {
-                let pause = self.pause_for(millis(for_ms));
-                self.operator_calls(CandidateRequest::Pause(pause));
-            }
-            MoveFault::Crash { step, successor, back_ms } => {
-                self.pending_faults.crash = Some((step, successor, back_ms));
-            }
-            MoveFault::ForgedAnswer { of } => self.pending_faults.forged = Some(of),
-            MoveFault::ForgedRequest { priority } => {
-                let by = Nonce(self.random.u64(..));
-                self.operator_calls(CandidateRequest::Prefer { by, priority });
-            }
-            MoveFault::Ill { .. } | MoveFault::StandAside { .. } => {}
-        }
-    }
-
-    fn later(&mut self, who: usize, step: Step) {
-        let life = self.candidates[who].life;
-        self.after(Duration::ZERO, SimEvent::Moves { who, life, step });
-    }
-
     pub(super) fn forged_answers(&mut self, request: &CandidateRequest) -> Vec<CandidateInfo> {
         if *request != CandidateRequest::Identify {
             return Vec::new();
         }
         let Some(of) = self.pending_faults.forged.take() else { return Vec::new() };
         let mut info = match self.candidates.get(of) {
-            Some(candidate) => CandidateInfo::new(candidate.name(of), candidate.nonce()),
-            None => CandidateInfo::new("nobody", Nonce(self.random.u64(..))),
+            Some(candidate) => CandidateInfo::new(self.name(of), candidate.nonce()),
+            None => CandidateInfo::new("nobody", Nonce(self.time.random.u64(..))),
         };
         info.priority = u8::MAX;
         vec![info]
     }
 
-    pub(super) fn crash_in_move(&mut self, at: MoveStep, who: usize, successor: Option<usize>) {
+    /// A move of the candidate `who` comes to this point: a fault may wait for it there.
+    pub(crate) fn move_comes_to(&mut self, at: MoveStep, who: usize, to: Option<Nonce>) {
         let Some((step, of_successor, back_ms)) = self.pending_faults.crash else { return };
-        let who = if of_successor { successor } else { Some(who) };
+        let who = if of_successor { to.and_then(|to| self.of_nonce(to)) } else { Some(who) };
         if let Some(who) = who.filter(|_| step == at) {
             self.pending_faults.crash = None;
-            self.after(Duration::ZERO, SimEvent::Fault(Fault::Crash { who, back_ms }));
+            let crash = Fault::Crash { who: self.candidates[who].process, back_ms };
+            self.time.after(Duration::ZERO, SimEvent::Fault(crash));
         }
     }
 }

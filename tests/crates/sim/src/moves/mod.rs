@@ -7,17 +7,19 @@ mod promises;
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, Pause, Standing, Successor,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, Standing, Successor, TakeRequest,
 };
-use incumbent::protocol::{Event, Health, MoveCall, MoveRole, MoveSettings, Moves};
+use incumbent::protocol::{Event, MoveCall, MoveRole, MoveSettings, Moves, Refusal};
 
-use crate::event::SimEvent;
-use crate::process_faults::millis;
+use crate::event::Inner;
+use crate::process::millis;
 use crate::world::World;
+pub(crate) use calls::Why;
 use calls::{Call, InFlight};
 pub(crate) use faults::PendingFaults;
 pub use faults::{MoveFault, MoveStep};
@@ -25,65 +27,43 @@ pub(crate) use promises::{Decision, Judge};
 
 /// As the driver waits.
 const ROLL_WITHIN: Duration = Duration::from_secs(1);
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// What wall clocks show when the world begins.
-pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
-/// Results of a check that change the health.
-const FAILURES: u32 = 2;
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// How the moves of one candidate are set up.
 #[derive(Debug, Clone)]
 pub struct MoveSetup {
     pub prefer_after_ms: Option<u16>,
-    /// It begins by standing aside.
+    /// Its process begins by standing aside.
     pub aside: bool,
-    /// How often its check runs, if it has one.
+    /// How often the check of its process runs, if there is one.
     pub check_ms: Option<u16>,
 }
 
-/// The same of one process.
+/// Its moves, in one process.
 #[derive(Debug)]
 pub struct Mover {
     pub moves: Moves,
-    health: Option<Health>,
-    aside: bool,
     /// Since when it leads.
-    began: Option<Instant>,
-    call: Option<InFlight>,
-}
-
-/// Why a leader calls the roll, and who waits for the outcome.
-#[derive(Debug)]
-pub(crate) enum Why {
-    /// Its own program, or an operator, wants it to hand over.
-    Requested,
-    /// It searches by itself: it is not ready, or one of higher priority has asked before.
-    Alone,
-    /// One of higher priority asks.
-    Preferred(Call),
+    pub began: Option<Instant>,
+    pub(crate) calls: Vec<InFlight>,
 }
 
 /// What happens to a candidate's moves.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// Its check ends.
+    /// The check of its process ends.
     Check,
     /// A call arrives.
     Called(Call),
     /// Its moment to answer has come.
     Answer(Call),
     /// An answer to its own call arrives.
-    Answered {
-        call: u64,
-        info: CandidateInfo,
-    },
+    Answered { call: u64, info: CandidateInfo },
     /// Its own call is over.
-    Over {
-        call: u64,
-        failed: bool,
-    },
+    Over { call: u64, failed: bool },
     /// Its program wants it to hand over.
     HandOver,
+    /// The same wants its process to stand aside, or not to.
     StandAside(bool),
 }
 
@@ -123,43 +103,17 @@ impl fmt::Display for Moved {
     }
 }
 
-impl MoveSetup {
-    fn health(&self) -> Option<Health> {
-        self.check_ms.and(FAILURES.try_into().ok()).map(Health::new)
-    }
-}
-
 impl Mover {
     /// Of a process that begins.
-    pub fn new(setup: &MoveSetup, settings: MoveSettings, now: Instant) -> Self {
-        let (health, aside) = (setup.health(), setup.aside);
-        let moves = Moves::new(settings, now, standing(health.as_ref(), aside));
-        Self { moves, health, aside, began: None, call: None }
-    }
-
-    /// It leads from now on, or no longer does.
-    pub fn leads(&mut self, began: Option<Instant>) {
-        self.began = began;
-    }
-}
-
-/// Milliseconds since the Unix epoch at the origin of a candidate's clock, by its wall clock.
-pub(crate) fn origin_unix_ms(origin: Duration, wall_ms: i16) -> u64 {
-    EPOCH_MS.saturating_add_signed(i64::from(wall_ms)) - origin.as_millis() as u64
-}
-
-fn standing(health: Option<&Health>, aside: bool) -> Standing {
-    match health {
-        Some(health) if !health.is_healthy() => Standing::Sick,
-        _ if aside => Standing::Aside,
-        _ => Standing::Ready,
+    pub fn new(settings: MoveSettings, now: Instant, standing: Standing) -> Self {
+        Self { moves: Moves::new(settings, now, standing), began: None, calls: Vec::new() }
     }
 }
 
 impl World {
     /// With the role that it has now.
-    fn mover(&mut self, who: usize) -> Option<(Instant, &mut Mover)> {
-        let now = self.candidates[who].local(self.now);
+    pub(crate) fn mover(&mut self, who: usize) -> Option<(Instant, &mut Mover)> {
+        let now = self.local(who);
         let candidate = &mut self.candidates[who];
         let (machine, mover) = (candidate.machine.as_ref()?, candidate.mover.as_deref_mut()?);
         let role = match mover.began {
@@ -170,51 +124,47 @@ impl World {
         Some((now, mover))
     }
 
-    /// A process begins.
-    pub(super) fn begin_moves(&mut self, who: usize) {
-        self.judge.forgets(who);
-        let checks =
-            self.candidates[who].setup.moves.as_ref().is_some_and(|it| it.check_ms.is_some());
-        if checks {
-            let (after, life) = (self.millis(0..100), self.candidates[who].life);
-            self.after(after, SimEvent::Moves { who, life, step: Step::Check });
-        }
-    }
-
     /// Does what is due.
     pub(super) fn advance_moves(&mut self, who: usize) {
         let Some((now, mover)) = self.mover(who) else { return };
         match mover.moves.advance(now) {
             Some(MoveCall::Ready) => self.call_ready(who, Why::Alone),
-            Some(MoveCall::Leader(request)) => self.call(who, request, ANSWER_WITHIN, None),
+            Some(MoveCall::Leader(request)) => self.call(who, request, ANSWER_WITHIN, Why::Asks),
             None => {}
         }
     }
 
     fn call_ready(&mut self, who: usize, why: Why) {
-        self.call(who, CandidateRequest::Identify, ROLL_WITHIN, Some(why));
+        let Some(mover) = &self.candidates[who].mover else { return };
+        let request = match why {
+            Why::Requested(_) | Why::Alone | Why::Preferred(_) if self.scenario.set.is_none() => {
+                CandidateRequest::Identify
+            }
+            _ => CandidateRequest::Succeed(mover.moves.wanted()),
+        };
+        self.call(who, request, ROLL_WITHIN, why);
         self.move_comes_to(MoveStep::Calls, who, None);
     }
 
-    pub(super) fn step_moves(&mut self, who: usize, life: u32, step: Step) {
-        let candidate = &self.candidates[who];
-        if candidate.life != life || candidate.machine.is_none() {
+    pub(super) fn step_moves(&mut self, who: usize, step: Step) {
+        if self.candidates[who].machine.is_none() {
             return;
         }
+        let deaf = self.time.now < self.process(who).faults.cut_in_until;
         match step {
             Step::Check => self.check(who),
+            Step::Called(_) | Step::Answered { .. } if deaf => {}
             // What was stuck as the faults ceased would move the leadership for a past reason.
-            Step::Called(call) if self.calm && call.stormy => {}
-            Step::Called(call) => self.called(who, &call),
+            Step::Called(call) if self.time.calm && call.stormy => {}
+            Step::Called(call) => self.called(who, call),
             Step::Answer(call) => self.answer(who, &call, None),
             Step::Answered { call, info } => self.answered(who, call, info),
             Step::Over { call, failed } => self.call_is_over(who, call, failed),
-            Step::HandOver => self.hand_over(who, Successor::Any, None),
+            Step::HandOver => self.hand_over(who, Successor::Any, Why::Requested(None)),
             Step::StandAside(aside) => {
-                if let Some((_, mover)) = self.mover(who) {
-                    mover.aside = aside;
-                }
-                self.update_standing(who);
+                let process = self.candidates[who].process;
+                self.processes[process].aside = aside;
+                self.update_standing(process);
             }
         }
         self.advance_moves(who);
@@ -222,27 +172,26 @@ impl World {
     }
 
     fn check(&mut self, who: usize) {
-        let fails = self.now < self.candidates[who].faults.ill_until;
-        let Some(every) = self.candidates[who].setup.moves.as_ref().and_then(|it| it.check_ms)
-        else {
-            return;
-        };
-        if let Some((_, Mover { health: Some(health), .. })) = self.mover(who) {
+        let setup = self.candidates[who].setup.moves.as_ref();
+        let Some(every) = setup.and_then(|setup| setup.check_ms) else { return };
+        let process = self.candidates[who].process;
+        let fails = self.time.now < self.processes[process].faults.ill_until;
+        if let Some(health) = &mut self.processes[process].health {
             health.record(if fails { Err("ill".into()) } else { Ok(()) });
         }
-        self.update_standing(who);
-        let life = self.candidates[who].life;
-        let after = millis(every);
-        self.after(after, SimEvent::Moves { who, life, step: Step::Check });
+        self.update_standing(process);
+        self.later(who, millis(every), Inner::Moves(Step::Check));
     }
 
-    fn update_standing(&mut self, who: usize) {
-        let Some((_, mover)) = self.mover(who) else { return };
-        let own = standing(mover.health.as_ref(), mover.aside);
-        let machine = self.candidates[who].machine.as_ref();
-        if machine.is_some_and(|machine| machine.settings().standing != own) {
-            self.feed(who, Event::Standing(own));
+    fn update_standing(&mut self, process: usize) {
+        let own = self.processes[process].standing();
+        for who in self.of_process(process) {
+            let machine = self.candidates[who].machine.as_ref();
+            if machine.is_some_and(|machine| machine.settings().standing != own) {
+                self.feed(who, Event::Standing(own));
+            }
         }
+        self.member_stands(process, own);
     }
 
     /// By its check, and by whether the lock refuses its writes.
@@ -252,67 +201,96 @@ impl World {
             && mover.moves.standing() != after
         {
             mover.moves.set_standing(now, after);
-            self.log(|| format!("c{who} is {}", after.as_str()));
+            self.time.log(|| format!("c{who} is {}", after.as_str()));
         }
     }
 
-    /// Its own program, or an operator, wants it to hand over. `call`: who waits for the outcome.
-    fn hand_over(&mut self, who: usize, to: Successor, call: Option<&Call>) {
+    /// Its own program, its member or an operator wants it to hand over.
+    pub(crate) fn hand_over(&mut self, who: usize, to: Successor, why: Why) {
         let Some((_, mover)) = self.mover(who) else { return };
         match mover.moves.request(to) {
-            Ok(()) => self.call_ready(who, Why::Requested),
-            Err(why) => self.refuse(who, call, &why),
+            Ok(()) => self.call_ready(who, why),
+            Err(refusal) => self.reply(who, &why, Err(refusal)),
         }
     }
 
     /// A candidate of this priority would rather lead.
-    fn prefer(&mut self, who: usize, call: &Call, priority: u8) {
+    fn prefer(&mut self, who: usize, priority: u8, why: Why) {
         let Some((now, mover)) = self.mover(who) else { return };
         match mover.moves.prefer(now, priority) {
-            Ok(()) => self.call_ready(who, Why::Preferred(call.clone())),
-            Err(why) => self.refuse(who, Some(call), &why),
+            Ok(()) => self.call_ready(who, why),
+            Err(refusal) => self.reply(who, &why, Err(refusal)),
         }
     }
 
-    fn refuse(&mut self, who: usize, call: Option<&Call>, why: &incumbent::protocol::Refusal) {
-        use incumbent::protocol::Refusal::{Paused, TooSoon};
-        self.moved.refused += u64::from(matches!(why, Paused | TooSoon));
-        self.log(|| format!("c{who} does not hand over: {why}"));
-        if let Some(call) = call {
-            let refused = HandoverAnswer::Refused(why.to_string().into());
-            self.answer(who, call, Some(refused));
+    /// A member that leads less asks for the term.
+    fn asked_for(&mut self, who: usize, call: Call, request: TakeRequest) {
+        let why = Why::Taken(call, request.clone());
+        if let Err(refusal) = self.member_gives(who, &request) {
+            return self.reply(who, &why, Err(refusal));
+        }
+        let Some((now, mover)) = self.mover(who) else { return };
+        match mover.moves.take(now, request.clone()) {
+            Ok(()) => {
+                self.judge_giver(who, &request);
+                self.call_ready(who, why);
+            }
+            Err(refusal) => {
+                self.member_keeps(who);
+                self.reply(who, &why, Err(refusal));
+            }
         }
     }
 
-    /// The leader has the answers to its call.
-    fn roll_is_over(&mut self, who: usize, why: Why, answers: Option<Vec<CandidateInfo>>) {
+    /// Whoever waits for the outcome of a move learns it.
+    fn reply(&mut self, who: usize, why: &Why, outcome: Result<Arc<str>, Refusal>) {
+        if let Err(refusal) = &outcome {
+            let awaited = matches!(refusal, Refusal::Paused | Refusal::TooSoon);
+            self.moved.refused += u64::from(awaited);
+            self.time.log(|| format!("c{who} does not hand over: {refusal}"));
+        }
+        match why {
+            Why::Requested(Some(call)) | Why::Preferred(call) | Why::Taken(call, _) => {
+                let answer = match outcome {
+                    Ok(to) => HandoverAnswer::To(to),
+                    Err(refusal) => HandoverAnswer::Refused(refusal.to_string().into()),
+                };
+                self.answer(who, call, Some(answer));
+            }
+            Why::GivesAway => self.member_has_given(who, outcome.is_ok()),
+            Why::Requested(None) | Why::Alone | Why::Asks | Why::Roll => {}
+        }
+    }
+
+    /// The leader has the answers to its call, unless that failed.
+    fn roll_is_over(&mut self, who: usize, why: &Why, answers: Option<&[CandidateInfo]>) {
         let lease = self.candidates[who].timing.lease();
-        let unix_ms = self.candidates[who].unix_ms(self.now);
+        let unix_ms = self.process(who).unix_ms(self.time.now);
         let stated = self.pause_stated_by(who);
         let priority = self.candidates[who].setup.priority;
         let Some((now, mover)) = self.mover(who) else { return };
         let (began, own) = (mover.began, mover.moves.standing());
-        let Some(answers) = answers else {
-            return mover.moves.on_roll_failed(now);
-        };
-        let chosen = mover.moves.on_roll(now, &answers);
-        let call = match &why {
-            Why::Preferred(call) => Some(call),
-            Why::Requested | Why::Alone => None,
+        let chosen = match answers {
+            Some(answers) => mover.moves.on_roll(now, answers),
+            None => {
+                mover.moves.on_roll_failed(now);
+                Err(Refusal::NotLeading)
+            }
         };
         match chosen {
-            Err(refusal) => self.refuse(who, call, &refusal),
+            Err(refusal) => {
+                if self.candidates[who].drain.until().is_none() {
+                    self.member_keeps(who);
+                }
+                self.reply(who, why, Err(refusal));
+            }
             Ok(chosen) => {
                 let to = chosen.nonce;
                 let decision =
-                    Decision { to, why: &why, began, now, lease, own, priority, unix_ms, stated };
-                if let Err(wrong) = self.judge.decides(who, &decision, &answers) {
-                    self.checker.fail(format!("candidate {who} {wrong}"));
-                }
-                self.log(|| format!("c{who} hands over to {} ({why:?})", chosen.identity));
-                if let Some(call) = call {
-                    self.answer(who, call, Some(HandoverAnswer::To(chosen.identity.clone())));
-                }
+                    Decision { to, why, began, now, lease, own, priority, unix_ms, stated };
+                self.judge_decision(who, &decision, answers.unwrap_or_default());
+                self.time.log(|| format!("c{who} hands over to {} ({why:?})", chosen.identity));
+                self.reply(who, why, Ok(chosen.identity.clone()));
                 self.move_comes_to(MoveStep::Chooses, who, Some(to));
                 self.feed(who, Event::HandOver { to, identity: chosen.identity });
             }
@@ -322,10 +300,5 @@ impl World {
     /// The candidate of this nonce, if it lives.
     pub(super) fn of_nonce(&self, nonce: Nonce) -> Option<usize> {
         self.candidates.iter().position(|it| it.machine.is_some() && it.nonce() == nonce)
-    }
-
-    /// A pause that begins now, as an operator's wall clock shows.
-    fn pause_for(&self, span: Duration) -> Pause {
-        Pause { until_unix_ms: EPOCH_MS + (self.now + span).as_millis() as u64 }
     }
 }

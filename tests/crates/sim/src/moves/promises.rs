@@ -10,7 +10,8 @@ use incumbent::lock::{
 
 use incumbent::protocol::Health;
 
-use super::{MoveStep, Moved, Mover, Why};
+use super::{MoveStep, Mover, Why};
+use crate::candidate::Candidate;
 use crate::server::Time;
 use crate::world::World;
 
@@ -78,20 +79,22 @@ impl Judge {
         answers: &[CandidateInfo],
     ) -> Result<(), String> {
         let seat = &mut self.seats[who];
-        let voluntary = !matches!(decision.why, Why::Requested);
+        let voluntary = decision.why.is_voluntary();
         let ordered = seat.chosen.last().is_some_and(|(_, voluntary)| !voluntary);
         seat.chosen.push((decision.to, voluntary));
         let suits = |info: &&CandidateInfo| {
             let ready = info.standing == Standing::Ready;
             let standing = match decision.why {
                 // Where it was named; who that is, is not known in here.
-                Why::Requested => ready || info.standing == Standing::Aside,
+                Why::Requested(_) | Why::GivesAway => ready || info.standing == Standing::Aside,
                 // A ready one searches since one of higher priority has asked.
                 Why::Alone if decision.own == Standing::Ready => {
                     ready && info.priority > decision.priority
                 }
                 Why::Alone => info.standing < decision.own,
                 Why::Preferred(_) => ready,
+                Why::Taken(_, request) => ready && request.by == decision.to,
+                Why::Asks | Why::Roll => false,
             };
             standing && info.nonce == decision.to && info.role == Role::Standby
         };
@@ -116,35 +119,65 @@ impl Judge {
 }
 
 impl World {
-    /// A term begins or has ended.
-    pub(crate) fn term_of_mover(&mut self, who: usize, began: Option<Instant>) {
-        let nonce = self.candidates[who].nonce();
+    /// The judge of a candidate's election, and its seat there.
+    fn judge(&mut self, who: usize) -> (&mut Judge, usize) {
+        let Candidate { process, key, .. } = self.candidates[who];
+        (&mut self.judges[key], process)
+    }
+
+    /// An operator's pause reaches the holder.
+    pub(super) fn judge_pauses(&mut self, who: usize, pause: Pause) {
+        let (judge, seat) = self.judge(who);
+        judge.pauses(seat, pause);
+    }
+
+    pub(super) fn judge_decision(
+        &mut self,
+        who: usize,
+        decision: &Decision<'_>,
+        answers: &[CandidateInfo],
+    ) {
+        let (judge, seat) = self.judge(who);
+        if let Err(wrong) = judge.decides(seat, decision, answers) {
+            self.checker.fail(format!("candidate {who} {wrong}"));
+        }
+    }
+
+    pub(crate) fn term_begins(&mut self, who: usize) {
+        let (now, nonce) = (self.local(who), self.candidates[who].nonce());
         let Some(mover) = &mut self.candidates[who].mover else { return };
-        mover.leads(began);
-        if began.is_some() {
-            self.judge.seats[who].chosen.clear();
-            self.judge.seats[who].pause = None;
-            let Some((to, surely)) = self.judge.handed.take() else { return };
-            self.moved.succeeded += u64::from(to == nonce);
-            if surely && to != nonce && self.may_succeed(to) {
-                self.checker.fail(format!("candidate {who} leads in the place of {to}"));
-            }
+        mover.began = Some(now);
+        let (judge, seat) = self.judge(who);
+        judge.seats[seat] = Seat::default();
+        let Some((to, surely)) = judge.handed.take() else { return };
+        self.moved.succeeded += u64::from(to == nonce);
+        if surely && to != nonce && self.may_succeed(to) {
+            self.checker.fail(format!("candidate {who} leads in the place of {to}"));
+        }
+    }
+
+    pub(crate) fn term_ends(&mut self, who: usize) {
+        if let Some(mover) = &mut self.candidates[who].mover {
+            mover.began = None;
         }
     }
 
     /// Its term ends, as it hands over.
     pub(crate) fn hands_over(&mut self, who: usize) {
-        let chosen = self.judge.seats[who].chosen.last().copied();
+        let (judge, seat) = self.judge(who);
+        let chosen = judge.seats[seat].chosen.last().copied();
         let Some((to, voluntary)) = chosen else {
             return self.checker.fail(format!("candidate {who} hands over to nobody"));
         };
         self.moved.handovers += 1;
-        self.judge.handed = Some((to, self.is_calm_for(SETTLES) && self.may_succeed(to)));
+        let surely = self.is_calm_for(SETTLES) && self.may_succeed(to);
+        let now = self.time.now;
+        self.judge(who).0.handed = Some((to, surely));
         if voluntary {
             self.moved.voluntary += 1;
             let lease = self.candidates[who].timing.lease().mul_f64(DRIFT);
-            let last = self.judge.last_voluntary.replace(self.now);
-            if last.is_some_and(|last| self.now < last + lease) {
+            let last = self.judge(who).0.last_voluntary.replace(now);
+            if last.is_some_and(|last| now < last + lease) {
                 self.checker.fail("two voluntary moves within a lease".to_owned());
             }
         }
@@ -156,7 +189,8 @@ impl World {
         if self.candidates[who].mover.is_none() {
             return;
         }
-        let chosen = &self.judge.seats[who].chosen;
+        let (judge, seat) = self.judge(who);
+        let chosen = &judge.seats[seat].chosen;
         let hands_over = release.cause == "handed_over";
         let wrong = match release.to {
             None if hands_over => Some("hands over, and names nobody"),
@@ -174,7 +208,8 @@ impl World {
 
     /// The pause in the stored entry, if it is of this candidate.
     pub(super) fn pause_stated_by(&self, who: usize) -> Option<Pause> {
-        let Content::Held(entry) = &self.server.last.as_ref()?.record.content else { return None };
+        let server = &self.servers[self.candidates[who].key];
+        let Content::Held(entry) = &server.last.as_ref()?.record.content else { return None };
         let mark = entry.mark.as_ref()?;
         (mark.write.nonce == self.candidates[who].nonce()).then_some(mark.moves.pause)?
     }
@@ -190,7 +225,7 @@ impl World {
             Some(Content::Vacant(Tombstone::Released { pause, .. })) => *pause,
             _ => None,
         };
-        let unix_ms = self.candidates[who].unix_ms(self.now);
+        let unix_ms = self.process(who).unix_ms(self.time.now);
         let Some(stated) = stated.filter(|pause| pause.until_unix_ms > unix_ms) else { return };
         self.moved.carried += 1;
         if write.mark.moves.pause != Some(stated) {
@@ -205,7 +240,12 @@ impl World {
         let sick = |mover: &Mover| mover.moves.standing() == Standing::Sick;
         matches!(candidate.setup.coverage, Coverage::Sampled | Coverage::Full)
             && !candidate.mover.as_deref().is_none_or(sick)
-            && candidate.stopping_since.is_none()
+            && self.process(who).stopping_since.is_none()
+    }
+
+    /// Who leads in an election.
+    pub(crate) fn leader_of(&self, key: usize) -> Option<usize> {
+        self.of_election(key).find(|who| self.checker.is_leading(*who))
     }
 
     fn movers(&self) -> impl Iterator<Item = (usize, &Mover)> {
@@ -215,7 +255,7 @@ impl World {
     }
 
     fn leading_mover(&self) -> Option<(usize, &Mover)> {
-        let who = (0..self.candidates.len()).find(|who| self.checker.is_leading(*who))?;
+        let who = self.leader_of(0)?;
         Some((who, self.candidates[who].mover.as_deref()?))
     }
 
@@ -251,14 +291,10 @@ impl World {
 
     /// Whether nobody is sick but by its check, or since the lock refuses its writes to this day.
     pub fn accepted_writers_are_not_sick(&self) -> Result<(), String> {
-        let accepted = |who: usize| self.now >= self.candidates[who].faults.denied_until;
+        let accepted = |who: usize| self.time.now >= self.process(who).faults.denied_until;
         let is_sick = |mover: &Mover| mover.moves.standing() == Standing::Sick;
-        let healthy = |mover: &Mover| mover.health.as_ref().is_none_or(Health::is_healthy);
-        let wrong = self.movers().find(|(who, it)| accepted(*who) && is_sick(it) && healthy(it));
+        let healthy = |who| self.process(who).health.as_ref().is_none_or(Health::is_healthy);
+        let wrong = self.movers().find(|(who, it)| accepted(*who) && is_sick(it) && healthy(*who));
         wrong.map_or(Ok(()), |(who, _)| Err(format!("candidate {who} stays sick")))
-    }
-
-    pub fn moved(&self) -> Moved {
-        self.moved
     }
 }

@@ -13,7 +13,7 @@ use super::known::{Before, Election, Known};
 use super::store::{Body, Object, Said, Store, Version};
 use super::vimeo_timing::VimeoTiming;
 use crate::candidate::Candidate;
-use crate::event::SimEvent;
+use crate::event::{Inner, SimEvent};
 use crate::server::{Time, failed, failure};
 use crate::trace;
 use crate::world::World;
@@ -61,11 +61,11 @@ impl World {
     }
 
     fn wall(&self, who: usize) -> Duration {
-        Store::wall(self.now, self.candidates[who].setup.wall_ms)
+        Store::wall(self.time.now, self.candidates[who].setup.wall_ms)
     }
 
     pub(crate) fn room_asks(&mut self, who: usize, id: u64, request: Request, timeout: Duration) {
-        let by = self.now + timeout;
+        let by = self.time.now + timeout;
         let room = Arc::clone(&self.candidates[who].room);
         let exchange = Exchange {
             id,
@@ -89,7 +89,7 @@ impl World {
 
     /// Writes over `known`, if that is what the campaign expects.
     fn room_puts(&mut self, who: usize, known: Option<Known<Version>>) {
-        let (now, wall) = (self.now, self.wall(who));
+        let (now, wall) = (self.time.now, self.wall(who));
         let terms = self.store().terms;
         let candidate = &mut self.candidates[who];
         let room = Arc::clone(&candidate.room);
@@ -108,17 +108,15 @@ impl World {
 
     /// Sends the HTTP request that is next.
     pub(crate) fn room_sends(&mut self, who: usize) {
-        let cut = self.now < self.candidates[who].faults.cut_out_until;
-        let life = self.candidates[who].life;
+        let cut = self.time.now < self.process(who).faults.cut_out_until;
+        let life = self.life(who);
         let Some(exchange) = &mut self.candidates[who].exchange else { return };
         exchange.attempt += 1;
         let (id, attempt, asked) = (exchange.id, exchange.attempt, exchange.asked.clone());
         // A proxy in between may send it twice.
-        for _ in 0..self.copies() {
-            if let Some(after) = self.passage(0.05).filter(|_| !cut) {
-                let asked = asked.clone();
-                self.after(after, SimEvent::Asked { who, life, id, attempt, asked });
-            }
+        for after in self.time.passages(0.05).filter(|_| !cut) {
+            let asked = asked.clone();
+            self.time.after(after, SimEvent::Asked { who, life, id, attempt, asked });
         }
     }
 
@@ -131,18 +129,18 @@ impl World {
         attempt: u32,
         asked: Asked,
     ) {
-        let now = self.now;
-        if !self.server.is_up(now) {
+        let now = self.time.now;
+        if !self.servers[0].is_up(now) {
             return;
         }
-        let denied = now < self.candidates[who].faults.denied_until;
+        let denied = now < self.process(who).faults.denied_until;
         let (busy_until, status, retry_after) = self.store().busy;
         let conflicts = now < busy_until && status == 409;
         let busy = now < busy_until && !conflicts;
         // A store that is too busy may have done it all the same; one that gets too many requests
         // has not.
-        let applies = !busy || (status == 503 && self.random.bool());
-        let raced = !self.calm && self.random.u8(..) < 3;
+        let applies = !busy || (status == 503 && self.time.random.bool());
+        let raced = !self.time.calm && self.time.random.u8(..) < 3;
         let mut reply = match &asked {
             Asked::Get => Reply::Found(self.store().object.clone()),
             Asked::Put { .. } if denied => Reply::Denied,
@@ -162,9 +160,10 @@ impl World {
         if busy {
             reply = Reply::Busy { status, retry_after };
         }
-        self.log(|| format!("store: c{who}'s #{id}, {asked}: {reply}"));
-        if let Some(after) = self.passage(0.08) {
-            self.after(after, SimEvent::Replied { who, life, id, attempt, reply });
+        self.time.log(|| format!("store: c{who}'s #{id}, {asked}: {reply}"));
+        if let Some(after) = self.time.passage(0.08) {
+            let what = Inner::Replied { id, attempt, reply };
+            self.time.after(after, SimEvent::In { who, life, what });
         }
     }
 
@@ -177,14 +176,14 @@ impl World {
         newest: Option<Revision>,
         sent: Time,
     ) {
-        let now = self.now;
+        let now = self.time.now;
         if let Some(until) = self.store().excuses(now, who, sent) {
-            self.log(|| format!("c{who} knows nothing of what was lost"));
+            self.time.log(|| format!("c{who} knows nothing of what was lost"));
             self.checker.excuse(until);
         }
         let Said::Held(_, mark, _) = &body.said else { return };
         let number = mark.write.number;
-        if self.candidates[who].life == life {
+        if self.life(who) == life {
             self.candidates[who].applied(number);
         }
         if mark.token.is_none() {
@@ -193,23 +192,14 @@ impl World {
     }
 
     /// A reply arrives.
-    pub(crate) fn room_receives(
-        &mut self,
-        who: usize,
-        life: u32,
-        id: u64,
-        attempt: u32,
-        reply: Reply,
-    ) {
+    pub(crate) fn room_receives(&mut self, who: usize, id: u64, attempt: u32, reply: Reply) {
         let candidate = &self.candidates[who];
-        let awaited = candidate.request == Some(id)
-            && candidate.exchange.as_ref().is_some_and(|it| it.id == id && it.attempt == attempt);
-        if candidate.life != life || self.now < candidate.faults.cut_in_until || !awaited {
+        if !candidate.awaits(id, attempt) {
             return;
         }
         let room = Arc::clone(&candidate.room);
         let (terms, wall) = (self.store().terms, self.wall(who));
-        let (now, hashed) = (self.now, self.store().hashed);
+        let (now, hashed) = (self.time.now, self.store().hashed);
         let Some(exchange) = &mut self.candidates[who].exchange else { return };
         let reads = matches!(exchange.request, Request::Read { .. });
         match reply {
@@ -271,7 +261,7 @@ impl World {
                 match pause {
                     Some(pause) => {
                         let pause = pause.max(Duration::from_millis(100));
-                        self.after(pause, SimEvent::AskAgain { who, life, id, attempt });
+                        self.later(who, pause, Inner::AskAgain { id, attempt });
                     }
                     None if ambiguous && !reads => {
                         self.room_fails(
@@ -289,20 +279,15 @@ impl World {
     }
 
     /// The delay that the store requested is over.
-    pub(crate) fn room_asks_again(&mut self, who: usize, life: u32, id: u64, attempt: u32) {
-        let candidate = &self.candidates[who];
-        let current = candidate.exchange.as_ref();
-        if candidate.life == life
-            && candidate.request == Some(id)
-            && current.is_some_and(|it| it.id == id && it.attempt == attempt)
-        {
+    pub(crate) fn room_asks_again(&mut self, who: usize, id: u64, attempt: u32) {
+        if self.candidates[who].awaits(id, attempt) {
             self.room_sends(who);
         }
     }
 
     /// Writes what must be refused.
     fn room_tries(&mut self, who: usize, over: Option<Version>) {
-        let (now, wall) = (self.now, self.wall(who));
+        let (now, wall) = (self.time.now, self.wall(who));
         let terms = self.store().terms;
         let expiry = wall + terms.expiry(terms.longest.saturating_mul(2));
         let Some(exchange) = &mut self.candidates[who].exchange else { return };
@@ -341,8 +326,16 @@ impl World {
         let Some(exchange) = self.candidates[who].exchange.take() else { return };
         self.candidates[who].request = None;
         let id = exchange.id;
-        self.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
+        self.time.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
         self.feed(who, Event::Response { id, response: answer });
+    }
+}
+
+impl Candidate {
+    /// Whether it still waits for what this HTTP request brings.
+    fn awaits(&self, id: u64, attempt: u32) -> bool {
+        let current = self.exchange.as_ref();
+        self.request == Some(id) && current.is_some_and(|it| it.id == id && it.attempt == attempt)
     }
 }
 

@@ -12,14 +12,14 @@ use crate::world::World;
 impl World {
     /// The store, while it can be reached.
     fn living_store(&mut self) -> Option<&mut Store> {
-        let (now, up) = (self.now, self.server.is_up(self.now));
+        let (now, up) = (self.time.now, self.servers[0].is_up(self.time.now));
         let store = self.store.as_mut().filter(|_| up)?;
         store.touched = now;
         Some(store)
     }
 
     pub(crate) fn store_is_busy(&mut self, status: u16, after: Option<Duration>, lasts: Duration) {
-        let until = self.now + lasts;
+        let until = self.time.now + lasts;
         if let Some(store) = &mut self.store {
             store.busy = (until, status, after);
         }
@@ -33,7 +33,7 @@ impl World {
 
     /// Overwritten with another name; `numbered`: and with a number that follows the last one.
     pub(crate) fn object_is_overwritten(&mut self, numbered: bool) {
-        let wall = Store::wall(self.now, 0);
+        let wall = Store::wall(self.time.now, 0);
         if let Some(store) = self.living_store() {
             let number = if numbered { store.last_number() } else { 0 };
             let expiry = wall + store.terms.longest;
@@ -43,7 +43,7 @@ impl World {
 
     /// The leader is evicted, as an operator does.
     pub(crate) fn object_is_evicted(&mut self) {
-        let wall = Store::wall(self.now, 0);
+        let wall = Store::wall(self.time.now, 0);
         let Some(store) = self.living_store() else { return };
         let Some(object) = store.object.clone() else { return };
         let Some(content) = object.body.content(store.terms, wall) else { return };
@@ -59,12 +59,12 @@ impl World {
     pub(crate) fn object_is_spoiled(&mut self, for_how_long: Duration, restored: bool) {
         let Some(store) = self.living_store() else { return };
         store.overwrite(Body { number: 0, expiry: Duration::ZERO, said: Said::Junk });
-        self.after(for_how_long, SimEvent::Mended { restored });
+        self.time.after(for_how_long, SimEvent::Mended { restored });
     }
 
     /// Junk is deleted, or the content before it is put back.
     pub(crate) fn object_is_mended(&mut self, restored: bool) {
-        let (now, fleet) = (self.now, &self.candidates);
+        let (now, fleet) = (self.time.now, &self.candidates);
         if let Some(store) = self.store.as_mut().filter(|store| store.is_junk()) {
             store.touched = now;
             let unaware = |version, to| Self::unaware(fleet, version, to);
@@ -72,12 +72,12 @@ impl World {
                 store.delete();
             }
         }
-        self.log(|| "the object is mended".to_owned());
+        self.time.log(|| "the object is mended".to_owned());
     }
 
     pub(crate) fn object_is_set_back(&mut self, by: u8) {
-        let (now, fleet) = (self.now, &self.candidates);
-        if let Some(store) = self.store.as_mut().filter(|_| self.server.is_up(now)) {
+        let (now, fleet) = (self.time.now, &self.candidates);
+        if let Some(store) = self.store.as_mut().filter(|_| self.servers[0].is_up(now)) {
             store.touched = now;
             store.set_back(now, usize::from(by), |version, to| Self::unaware(fleet, version, to));
         }

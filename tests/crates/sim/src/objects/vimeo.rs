@@ -94,14 +94,14 @@ impl World {
 
     fn vimeo_later(&mut self, which: usize, after: Duration, step: Step) {
         let life = self.vimeos[which].life;
-        self.after(after, SimEvent::Vimeo { which, life, step });
+        self.time.after(after, SimEvent::Vimeo { which, life, step });
     }
 
     fn vimeo_sends(&mut self, which: usize, timeout: Duration, step: impl FnOnce(u64) -> Step) {
         self.vimeos[which].request += 1;
         let request = self.vimeos[which].request;
-        let cut = self.now < self.vimeos[which].cut_until;
-        if let Some(after) = self.passage(0.05).filter(|_| !cut) {
+        let cut = self.time.now < self.vimeos[which].cut_until;
+        if let Some(after) = self.time.passage(0.05).filter(|_| !cut) {
             self.vimeo_later(which, after, step(request));
         }
         self.vimeo_later(which, timeout, Step::Late { request });
@@ -109,15 +109,15 @@ impl World {
 
     fn vimeo_stops(&mut self, which: usize) {
         self.vimeos[which].leads = false;
-        self.log(|| format!("vimeo-{which} leads no more"));
-        self.checker.peer(which, false, self.now);
+        self.time.log(|| format!("vimeo-{which} leads no more"));
+        self.checker.peer(which, false, self.time.now);
     }
 
     /// A candidate waits until another's term is over.
     fn vimeo_waits(&mut self, which: usize) {
         let (term, skew) = self.go_terms();
-        let left = self.vimeos[which].left(self.now);
-        let jitter = (term / 10).mul_f64(self.random.f64());
+        let left = self.vimeos[which].left(self.time.now);
+        let jitter = (term / 10).mul_f64(self.time.random.f64());
         let sleeps = match self.vimeos[which].last {
             Some(_) => left + skew + jitter,
             None => jitter,
@@ -127,21 +127,21 @@ impl World {
     }
 
     pub(crate) fn step_vimeo(&mut self, which: usize, life: u32, step: Step) {
-        let now = self.now;
+        let now = self.time.now;
         let arrives = matches!(step, Step::Put { .. });
         if self.vimeos[which].life != life && !arrives {
             return;
         }
         let (term, skew) = self.go_terms();
         let Some(store) = &mut self.store else { return };
-        let served = self.server.is_up(now) && now >= store.busy.0;
+        let served = self.servers[0].is_up(now) && now >= store.busy.0;
         let go = &mut self.vimeos[which];
         let cut = now < go.cut_until;
         match step {
             Step::Look => self.vimeo_sends(which, READ, |request| Step::Read { request }),
             Step::Read { request } if served => {
                 let object = store.object.clone();
-                if let Some(after) = self.passage(0.05) {
+                if let Some(after) = self.time.passage(0.05) {
                     self.vimeo_later(which, after, Step::Seen { request, object });
                 }
             }
@@ -166,8 +166,9 @@ impl World {
             Step::Put { request, over, body } if served => {
                 let answer = store.put(over, &body);
                 let number = body.number;
-                self.log(|| format!("store: vimeo-{which}'s {number} over {over:?}: {answer:?}"));
-                if let Some(after) = self.passage(0.05)
+                self.time
+                    .log(|| format!("store: vimeo-{which}'s {number} over {over:?}: {answer:?}"));
+                if let Some(after) = self.time.passage(0.05)
                     && self.vimeos[which].life == life
                 {
                     self.vimeo_later(which, after, Step::Written { request, body, answer });
@@ -181,7 +182,7 @@ impl World {
                         let (left, began) = (go.left(now), !go.leads);
                         if began {
                             go.leads = true;
-                            self.log(|| format!("vimeo-{which} LEADS"));
+                            self.time.log(|| format!("vimeo-{which} LEADS"));
                             self.checker.peer(which, true, now);
                         }
                         // A winner writes once more at once.

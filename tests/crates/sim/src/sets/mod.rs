@@ -1,22 +1,22 @@
 //! A set: elections of many shards, and members that share them evenly.
 //!
-//! One world has a lock, a checker and a history of its own for each shard. Its members are
-//! processes that stand in all of these elections, with one clock and one link each.
+//! Each shard is an election with a lock of its own. Each process has a candidate in all of them,
+//! with one clock and one link, and a member that decides for which it stands.
 
-mod calls;
-mod faults;
 mod member;
-mod moves;
-mod network;
 mod promises;
 mod run;
-mod terms;
-mod world;
 
 use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use incumbent::lock::Coverage;
+
+use crate::candidate::CandidateSetup;
+use crate::moves::MoveSetup;
+
+pub use member::Member;
 pub(crate) use run::run;
 
 /// The set of a scenario.
@@ -49,6 +49,25 @@ pub struct MemberSetup {
     pub unruly: u8,
     /// It answers no call, as a program that knows of none.
     pub mute: bool,
+}
+
+impl SetSetup {
+    /// How the candidates of each member are set up.
+    pub(super) fn candidates(&self) -> Vec<CandidateSetup> {
+        let candidate = |member: &MemberSetup| CandidateSetup {
+            ppm: member.ppm,
+            wall_ms: member.wall_ms,
+            unruly: member.unruly,
+            drain_ms: self.drain_ms,
+            moves: Some(MoveSetup {
+                prefer_after_ms: None,
+                aside: member.aside,
+                check_ms: member.check_ms,
+            }),
+            ..CandidateSetup::new(Coverage::Full)
+        };
+        self.members.iter().map(candidate).collect()
+    }
 }
 
 /// What was seen, so that nothing can pass by not happening.

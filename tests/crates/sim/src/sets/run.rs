@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::SetSetup;
-use super::world::SetWorld;
-use crate::process_faults::millis;
-use crate::run::{Report, Violation, bound};
+use crate::process::millis;
+use crate::run::{Report, bound};
 use crate::scenario::{STORM, Scenario};
 use crate::server::Time;
+use crate::world::World;
 
 const STEP: Duration = Duration::from_millis(100);
 
@@ -37,19 +37,19 @@ fn even_within(scenario: &Scenario, set: &SetSetup) -> Duration {
 }
 
 pub(crate) fn run(scenario: &Scenario, set: &SetSetup, with_history: bool) -> Report {
-    let mut world = SetWorld::new(scenario, set, with_history);
+    let mut world = World::new(scenario, with_history);
     world.run(STORM);
-    let terms = world.checkers.iter().map(|checker| checker.terms).sum();
+    let terms = world.checker.terms;
     let led = until(&mut world, led_within(scenario, set), Duration::ZERO, |world| {
         match world.all_are_up() {
             true => world.all_are_led(),
             false => Err("a member is not there again".to_owned()),
         }
     });
-    let recovered = world.now.saturating_sub(STORM);
+    let recovered = world.now().saturating_sub(STORM);
     if led {
         // Checks pass again, and what was decided in the storm has happened.
-        let settles = world.now.max(STORM + Duration::from_secs(5));
+        let settles = world.now().max(STORM + Duration::from_secs(5));
         world.run(settles);
         let within = led_within(scenario, set);
         until(&mut world, within, Duration::ZERO, |world| match world.nothing_moves() {
@@ -58,12 +58,10 @@ pub(crate) fn run(scenario: &Scenario, set: &SetSetup, with_history: bool) -> Re
         });
         balance(&mut world, scenario, set);
     }
-    let violation = world.violation.take();
-    let violation =
-        violation.map(|what| Violation { what, at: world.now, history: world.history() });
+    let violation = world.violation();
     Report {
         terms,
-        simulated: world.now,
+        simulated: world.now(),
         recovered: led.then_some(recovered),
         sets: world.figures,
         violation,
@@ -73,33 +71,35 @@ pub(crate) fn run(scenario: &Scenario, set: &SetSetup, with_history: bool) -> Re
 
 /// Runs until this has been so for `lasting`, or fails.
 fn until(
-    world: &mut SetWorld,
+    world: &mut World,
     within: Duration,
     lasting: Duration,
-    mut holds: impl FnMut(&SetWorld) -> Result<(), String>,
+    mut holds: impl FnMut(&World) -> Result<(), String>,
 ) -> bool {
-    let end = world.now + within;
+    let end = world.now() + within;
     let mut since: Option<Time> = None;
-    while world.violation.is_none() {
+    while world.checker.violation.is_none() {
         match holds(world) {
             Ok(()) => {
-                let since = *since.get_or_insert(world.now);
-                if world.now >= since + lasting {
+                let since = *since.get_or_insert(world.now());
+                if world.now() >= since + lasting {
                     return true;
                 }
             }
-            Err(why) if world.now >= end => world.fail(format!("{why}, after {within:?}")),
+            Err(why) if world.now() >= end => {
+                world.checker.fail(format!("{why}, after {within:?}"))
+            }
             Err(_) => since = None,
         }
-        world.run(world.now + STEP);
+        world.run(world.now() + STEP);
     }
     false
 }
 
-fn balance(world: &mut SetWorld, scenario: &Scenario, set: &SetSetup) {
+fn balance(world: &mut World, scenario: &Scenario, set: &SetSetup) {
     let lease = scenario.bucket_ttl;
     let before = world.loads();
-    let (other_ends, from) = (world.other_ends, world.now);
+    let (other_ends, from) = (world.other_ends, world.now());
     world.figures.moves = 0;
     // What is being moved arrives, and is led.
     let lasting = millis(set.drain_ms) + lease * 2;
@@ -109,22 +109,23 @@ fn balance(world: &mut SetWorld, scenario: &Scenario, set: &SetSetup) {
     if !even {
         return;
     }
-    world.figures.even_after = world.now - lasting - from;
+    world.figures.even_after = world.now() - lasting - from;
     let after = world.loads();
     let gone = before.iter().zip(&after).map(|(before, after)| before.saturating_sub(*after));
     let least = gone.map(u64::from).sum::<u64>();
     let moves = world.figures.moves;
     world.figures.least = least;
     if world.other_ends == other_ends && moves > 2 * least + 3 {
-        world.fail(format!("{moves} moves from {before:?} to {after:?}, where {least} would do"));
+        world
+            .checker
+            .fail(format!("{moves} moves from {before:?} to {after:?}, where {least} would do"));
     }
-    let terms = |world: &SetWorld| world.checkers.iter().map(|it| it.terms).sum::<u64>();
-    let (terms_before, ends_before) = (terms(world), world.other_ends);
-    world.run(world.now + lease * 25);
+    let (terms, ends) = (world.checker.terms, world.other_ends);
+    world.run(world.now() + lease * 25);
     // A create that comes late from the time of the faults may begin a term, which is given back.
-    let moved = (terms(world) - terms_before).saturating_sub(world.other_ends - ends_before);
+    let moved = (world.checker.terms - terms).saturating_sub(world.other_ends - ends);
     if moved > 0 || world.loads() != after {
         let now = world.loads();
-        world.fail(format!("shards move though all is well, from {after:?} to {now:?}"));
+        world.checker.fail(format!("shards move though all is well, from {after:?} to {now:?}"));
     }
 }
