@@ -81,7 +81,9 @@ END $$;
 
 -- Makes a change by hand a write as well: it gets a revision of its own, and loses the candidate's mark, which belongs to
 -- another write. Numbers a write above all that may have been lost.
-CREATE OR REPLACE FUNCTION incumbent_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+-- No trigger finds functions by the search_path of the session: whoever may create one in a schema there, as everybody may in
+-- `public` before PostgreSQL 15, would have it run with the rights of candidates.
+CREATE OR REPLACE FUNCTION incumbent_guard() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     history  text;
     timeline bigint;
@@ -142,7 +144,7 @@ BEGIN
 END $$;
 
 -- A notification is a reason to read the row: any role that may connect can send one.
-CREATE OR REPLACE FUNCTION incumbent_tell() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION incumbent_tell() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_notify('incumbent.' || TG_TABLE_SCHEMA, json_build_object('name', NEW.name)::text);
     RETURN NULL;
@@ -165,7 +167,7 @@ BEGIN
     RETURN elections;
 END $$;
 
-CREATE OR REPLACE FUNCTION incumbent_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION incumbent_refuse() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'elections are not truncated, since their tokens must never go back: delete rows instead';
 END $$;

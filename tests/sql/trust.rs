@@ -122,6 +122,26 @@ async fn roles_with_different_server_views_see_the_same_row() {
     assert!(matches!(found(&told).await, Content::Held(_)));
 }
 
+/// Nobody else's function runs with the rights of a candidate, also where others may create one in
+/// a schema of its `search_path`, as everybody may in `public` before PostgreSQL 15.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_function_of_a_stranger_runs_in_no_write() {
+    let env = TestEnv::new(LEASE).await;
+    let lock = env.postgres_lock().await;
+    let stranger = format!("stranger_{}", env.database);
+    env.admin(&format!("CREATE ROLE {stranger} LOGIN")).await;
+    env.admin(&format!("GRANT CREATE ON SCHEMA public TO {stranger}")).await;
+    let url = env.server.url_as(&stranger, &env.database);
+    for (signature, result) in
+        [("json_build_object(text, text)", "json"), ("format(text, name)", "text")]
+    {
+        let body = "BEGIN RAISE 'by a stranger'; END";
+        let function = format!("FUNCTION {signature} RETURNS {result} LANGUAGE plpgsql");
+        run(&url, &format!("CREATE {function} AS $${body}$$")).await;
+    }
+    lock.write("my_app", write(LEASE, 1, None, None)).await.expect("none of them ran");
+}
+
 /// An observer needs no right to write, after a failover neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_observer_needs_no_right_to_write_after_a_failover() {

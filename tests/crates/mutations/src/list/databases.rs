@@ -82,6 +82,15 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
+        name: "PostgreSQL: a write runs the functions of strangers",
+        edits: &[edit(
+            "deploy/postgres.sql",
+            "incumbent_tell() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp",
+            "incumbent_tell() RETURNS trigger LANGUAGE plpgsql",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
         name: "PostgreSQL: each role sees the server by its own rights",
         edits: &[edit("deploy/postgres.sql", "SECURITY DEFINER", "SECURITY INVOKER")],
         noticed_by: &[Databases],
