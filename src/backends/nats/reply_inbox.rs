@@ -5,6 +5,7 @@
 //! campaigns in many elections and outlives many restarts of servers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -40,12 +41,15 @@ impl Drop for Inbox {
 struct Requests {
     /// The subject of responses, without the last token.
     subject: String,
+    /// What the last token is computed with: others may read this inbox, and have the server send
+    /// an acknowledgement of their own write there. They cannot know where one is awaited.
+    key: RandomState,
     in_flight: Mutex<InFlight>,
     /// Notified when there are requests to send.
     queued: Notify,
 }
 
-/// By the last token of the reply subject.
+/// By number.
 #[derive(Debug, Default)]
 struct InFlight {
     waiting: HashMap<u64, oneshot::Sender<Result<Message, PublishError>>>,
@@ -108,7 +112,8 @@ impl Inbox {
         let subject = client.new_inbox();
         let answers = client.subscribe(format!("{subject}.*")).await?;
         let (in_flight, queued) = (Mutex::default(), Notify::new());
-        let requests = Arc::new(Requests { subject, in_flight, queued });
+        let requests = Requests { subject, key: RandomState::new(), in_flight, queued };
+        let requests = Arc::new(requests);
         let task = tokio::spawn(Arc::clone(&requests).exchange(client.clone(), answers));
         Ok(Self { requests, task })
     }
@@ -149,10 +154,16 @@ impl Requests {
         locked(&self.in_flight).waiting.clear();
     }
 
+    /// The last token of the reply subject of a request.
+    fn token(&self, number: u64) -> String {
+        format!("{number}-{:016x}", self.key.hash_one(number))
+    }
+
     fn dispatch(&self, answer: Message) {
-        let number = answer.subject.rsplit('.').next().and_then(|token| token.parse().ok());
-        let request =
-            number.and_then(|number: u64| locked(&self.in_flight).waiting.remove(&number));
+        let token = answer.subject.rsplit('.').next().unwrap_or_default();
+        let number = token.split_once('-').and_then(|(number, _)| number.parse().ok());
+        let Some(number) = number.filter(|number| self.token(*number) == token) else { return };
+        let request = locked(&self.in_flight).waiting.remove(&number);
         if let Some(request) = request {
             let _ = request.send(Ok(answer)); // an error means that the request was dropped
         }
@@ -165,7 +176,7 @@ impl Requests {
                 return;
             };
             let Request { subject, headers, payload } = *request;
-            let reply = format!("{}.{number}", self.subject);
+            let reply = format!("{}.{}", self.subject, self.token(number));
             let sent = match headers {
                 Some(headers) => {
                     client.publish_with_reply_and_headers(subject, reply, headers, payload).await

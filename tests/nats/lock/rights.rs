@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use incumbent::lock::{Coverage, Lock, LockErrorKind, Reading};
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
-use incumbent_test_support::{Proxy, Server, ServerBuilder};
+use incumbent_test_support::{Proxy, Request, Server, ServerBuilder};
 
 use super::*;
+use crate::conformance::leads;
+use crate::env::{BUCKET, TestEnv};
 
 const BRIEF: Duration = Duration::from_millis(600);
 
@@ -189,4 +192,43 @@ async fn a_bucket_without_the_right_to_its_info_is_denied() {
     let denied = Bucket::open(connection, "B").await.unwrap_err();
     assert_eq!(denied.kind(), BucketErrorKind::Denied);
     assert!(denied.to_string().contains("grant it"), "{denied}");
+}
+
+/// Who may read the inbox of a candidate, and write a key of its own, has the server send the
+/// acknowledgement of that write to the request that comes next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledgement_of_anothers_write_extends_no_term() {
+    fn is_renewal(request: &Request) -> bool {
+        request.subject == format!("$KV.{BUCKET}.my_app")
+            && request.header("Incumbent-Token").is_some()
+    }
+    let env = TestEnv::with_ttl(Duration::from_secs(6)).await;
+    let client = async_nats::connect(env.server.url()).await.expect("a connection");
+    let mut answers = client.subscribe("_INBOX.>").await.expect("a subscription");
+    client.flush().await.expect("the server has it");
+    let proxy = Proxy::start(env.server.address());
+    let election = env.start_at(&proxy.url(), "leader").await;
+    let leadership = leads(&election).await;
+    let mut held = proxy.hold_request(is_renewal);
+    held.sprung().await;
+    let deadline = leadership.deadline();
+    let mut last = None;
+    while let Ok(Some(answer)) =
+        tokio::time::timeout(Duration::from_millis(200), answers.next()).await
+    {
+        last = Some(answer.subject.to_string());
+    }
+    let last = last.expect("it was answered before");
+    let (inbox, token) = last.rsplit_once('.').expect("its last token");
+    let digits = token.find(|c: char| !c.is_ascii_digit()).unwrap_or(token.len());
+    let (number, rest) = token.split_at(digits);
+    let number: u64 = number.parse().expect("a number");
+    for next in number + 1..number + 10 {
+        let (key, reply) = (format!("$KV.{BUCKET}.other"), format!("{inbox}.{next}{rest}"));
+        client.publish_with_reply(key, reply, "x".into()).await.expect("a connection");
+    }
+    client.flush().await.expect("the server has them");
+    let extended = leadership.renewed(deadline);
+    let extended = tokio::time::timeout(Duration::from_millis(500), extended).await;
+    assert!(extended.is_err(), "a renewal that the server never had: {extended:?}");
 }

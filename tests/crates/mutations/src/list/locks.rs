@@ -23,6 +23,11 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
+        name: "NATS: an answer is told by a number that others can guess",
+        edits: &[edit("src/backends/nats/reply_inbox.rs", "self.key.hash_one(number)", "0")],
+        noticed_by: &[Locks],
+    },
+    Mutation {
         name: "a NATS create waits by the TTL that was known before an eviction",
         edits: &[edit(
             "src/backends/nats/lock.rs",
