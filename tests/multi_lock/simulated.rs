@@ -2,17 +2,15 @@
 //! buckets, or on a bucket and a Lease. Processes crash, their clocks run at rates of their own,
 //! and work may go on until its deadline.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use incumbent::clock::Instant;
 use incumbent::lock::{
     Capabilities, Coverage, Hint, LockErrorKind, Need, Nonce, Record, Request, Revision,
 };
 use incumbent::protocol::{
     Action, Elector, Event, MultiElector, Response, Settings, Timing, TimingOptions,
 };
-use incumbent_sim::{Keeping, Server, Time, failed, failure};
+use incumbent_sim::{Drifting, Keeping, Server, Time, Timeline, failed, failure};
 
 const LEASE: Duration = Duration::from_secs(4);
 const WORLD: Duration = Duration::from_secs(120);
@@ -48,8 +46,7 @@ struct Candidate {
     /// Which process it is; what was to happen to an earlier one does not.
     life: u64,
     crashed: bool,
-    /// How fast its clock runs, in parts per million more than time.
-    ppm: i64,
+    clock: Drifting,
     /// Of each lock, until when it cannot be reached.
     cut_until: [Time; 2],
     paused_until: Time,
@@ -62,29 +59,12 @@ struct Candidate {
 }
 
 struct World {
-    now: Time,
-    random: fastrand::Rng,
+    /// To whom something happens, in which of its lives, and what.
+    time: Timeline<(usize, u64, Happens)>,
     servers: [Server; 2],
     fleet: Vec<Candidate>,
-    /// To whom, in which of its lives, and what.
-    queue: BTreeMap<(Time, u64), (usize, u64, Happens)>,
-    number: u64,
     /// For how long any candidate has worked, in all.
     led: Duration,
-}
-
-impl Candidate {
-    fn rate(&self) -> f64 {
-        1.0 + self.ppm as f64 / 1e6
-    }
-
-    fn local(&self, now: Time) -> Instant {
-        Instant::from_origin(Duration::from_secs(1000) + now.mul_f64(self.rate()))
-    }
-
-    fn time(&self, at: Instant) -> Time {
-        at.since_origin().saturating_sub(Duration::from_secs(1000)).div_f64(self.rate())
-    }
 }
 
 /// `keeping`: what each lock does with an entry.
@@ -108,7 +88,8 @@ fn machine(kind: Kind, keeping: [Keeping; 2], who: u64, seed: u64) -> MultiElect
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut random = fastrand::Rng::with_seed(seed);
+        let mut time = Timeline::new(seed, false);
+        let random = &mut time.random;
         // The second lock may be a Lease, which frees nothing by itself.
         let keeping =
             [Keeping::LeavesMarkers, [Keeping::LeavesMarkers, Keeping::Forever][random.usize(..2)]];
@@ -118,7 +99,7 @@ impl World {
             machine: machine(kind, keeping, who, seed),
             life: 0,
             crashed: false,
-            ppm,
+            clock: Drifting { origin: Duration::from_secs(1000), ppm, lost: Duration::ZERO },
             cut_until: [Time::ZERO; 2],
             paused_until: Time::ZERO,
             wake: None,
@@ -132,19 +113,17 @@ impl World {
             campaign(who, kind, random.u64(..), ppm)
         });
         let fleet = fleet.collect::<Vec<_>>();
-        let (servers, queue) = (keeping.map(server), BTreeMap::new());
-        Self { now: Time::ZERO, random, servers, fleet, queue, number: 0, led: Duration::ZERO }
+        Self { time, servers: keeping.map(server), fleet, led: Duration::ZERO }
     }
 
     fn later(&mut self, delay: Duration, who: usize, happens: Happens) {
-        self.number += 1;
         let life = self.fleet[who].life;
-        self.queue.insert((self.now + delay, self.number), (who, life, happens));
+        self.time.after(delay, (who, life, happens));
     }
 
     fn latency(&mut self) -> Duration {
-        let longest = if self.random.u8(..20) == 0 { 400 } else { 20 };
-        MS * self.random.u32(1..longest)
+        let longest = if self.time.random.u8(..20) == 0 { 400 } else { 20 };
+        MS * self.time.random.u32(1..longest)
     }
 
     fn run(&mut self) {
@@ -152,13 +131,12 @@ impl World {
             self.start(who);
         }
         self.later(Duration::from_secs(1), 0, Happens::Fault);
-        while let Some(((at, _), (who, life, happens))) = self.queue.pop_first() {
-            if at > WORLD {
-                return;
-            }
+        loop {
+            let before = self.time.now;
+            let Some((who, life, happens)) = self.time.next(WORLD) else { return };
+            let at = self.time.now;
             let is_led = self.fleet.iter().any(|it| it.works_until.is_some_and(|until| at < until));
-            self.led += if is_led { at - self.now } else { Duration::ZERO };
-            self.now = at;
+            self.led += if is_led { at - before } else { Duration::ZERO };
             for index in 0..2 {
                 if self.servers[index].expire(at) {
                     self.publish(index);
@@ -178,7 +156,7 @@ impl World {
 
     /// The process dies, and another one starts later.
     fn crash(&mut self, who: usize) {
-        let seed = self.random.u64(..);
+        let seed = self.time.random.u64(..);
         let keeping = [self.servers[0].keeping, self.servers[1].keeping];
         let standing = &mut self.fleet[who];
         standing.machine = machine(standing.kind, keeping, who as u64, seed);
@@ -186,7 +164,7 @@ impl World {
         (standing.crashed, standing.ending) = (true, false);
         (standing.wake, standing.works_until) = (None, None);
         standing.paused_until = Time::ZERO;
-        let back = MS * self.random.u32(10..5000);
+        let back = MS * self.time.random.u32(10..5000);
         self.later(back, who, Happens::Back);
     }
 
@@ -197,15 +175,15 @@ impl World {
         if of_process && is_gone {
             return;
         }
-        if of_process && paused_until > self.now {
-            return self.later(paused_until - self.now, who, happens);
+        if of_process && paused_until > self.time.now {
+            return self.later(paused_until - self.time.now, who, happens);
         }
         match happens {
-            Happens::Wake if self.fleet[who].wake.is_none_or(|at| at > self.now) => {}
+            Happens::Wake if self.fleet[who].wake.is_none_or(|at| at > self.time.now) => {}
             Happens::Wake => self.deliver(who, 0, Event::Wake),
             Happens::Arrives { part, id, request, reply_lost } => {
                 let index = self.fleet[who].kind[part].0;
-                let (answer, stored) = self.servers[index].apply(self.now, &request);
+                let (answer, stored) = self.servers[index].apply(self.time.now, &request);
                 if stored {
                     self.publish(index);
                 }
@@ -250,7 +228,7 @@ impl World {
     fn spread(&mut self, index: usize, hint: &Hint) {
         for who in 0..self.fleet.len() {
             let kind = self.fleet[who].kind;
-            if self.fleet[who].cut_until[index] > self.now {
+            if self.fleet[who].cut_until[index] > self.time.now {
                 continue;
             }
             for part in (0..kind.len()).filter(|part| kind[*part].0 == index) {
@@ -261,12 +239,12 @@ impl World {
     }
 
     fn fault(&mut self) {
-        let who = self.random.usize(..self.fleet.len());
-        let index = self.random.usize(..2);
-        let long = MS * self.random.u32(50..9000);
-        match self.random.u8(..11) {
+        let who = self.time.random.usize(..self.fleet.len());
+        let index = self.time.random.usize(..2);
+        let long = MS * self.time.random.u32(50..9000);
+        match self.time.random.u8(..11) {
             0..3 => {
-                self.fleet[who].cut_until[index] = self.now + long;
+                self.fleet[who].cut_until[index] = self.time.now + long;
                 let kind = self.fleet[who].kind;
                 for part in (0..kind.len()).filter(|part| kind[*part].0 == index) {
                     for (delay, coverage) in [(MS, Coverage::None), (long, Coverage::Full)] {
@@ -275,25 +253,25 @@ impl World {
                     }
                 }
             }
-            3..5 => self.fleet[who].paused_until = self.now + long,
+            3..5 => self.fleet[who].paused_until = self.time.now + long,
             5..7 => {
-                self.servers[index].delete(self.now);
+                self.servers[index].delete(self.time.now);
                 self.publish(index);
             }
             7 => self.deliver(who, 0, Event::WorkEnded { panicked: false }),
             8 if !self.fleet[who].crashed => self.crash(who),
             _ => self.deliver(who, 0, Event::Resign),
         }
-        let next = MS * self.random.u32(200..6000);
+        let next = MS * self.time.random.u32(200..6000);
         self.later(next, 0, Happens::Fault);
     }
 
     fn deliver(&mut self, who: usize, part: usize, event: Event) {
-        if self.fleet[who].paused_until > self.now || self.fleet[who].crashed {
+        if self.fleet[who].paused_until > self.time.now || self.fleet[who].crashed {
             return;
         }
-        let now = self.now;
-        let local = self.fleet[who].local(now);
+        let now = self.time.now;
+        let local = self.fleet[who].clock.local(now);
         self.fleet[who].machine.handle(local, part, event);
         let mut actions = 0;
         while let Some((part, action)) = self.fleet[who].machine.poll_action() {
@@ -305,19 +283,19 @@ impl World {
                     let standing = &mut self.fleet[who];
                     let works = standing.works_until.is_some_and(|until| now < until);
                     assert!(!works, "a term begins within a term");
-                    standing.works_until = Some(standing.time(deadline));
+                    standing.works_until = Some(standing.clock.real(deadline));
                     standing.terms += 1;
                 }
                 Action::Extend { deadline } => {
-                    self.fleet[who].works_until = Some(self.fleet[who].time(deadline));
+                    self.fleet[who].works_until = Some(self.fleet[who].clock.real(deadline));
                 }
                 Action::End { by, .. } => {
                     let standing = &mut self.fleet[who];
                     assert!(standing.works_until.is_some() && !standing.ending);
                     standing.ending = true;
-                    let left = standing.time(by).saturating_sub(now);
-                    let work_stopped = self.random.u8(..8) > 0;
-                    let part = if work_stopped { self.random.f64() } else { 1.0 };
+                    let left = standing.clock.real(by).saturating_sub(now);
+                    let work_stopped = self.time.random.u8(..8) > 0;
+                    let part = if work_stopped { self.time.random.f64() } else { 1.0 };
                     let stops = left.mul_f64(part);
                     self.later(stops, who, Happens::Ended { work_stopped });
                 }
@@ -325,7 +303,7 @@ impl World {
             }
         }
         let next = self.fleet[who].machine.next_wake();
-        let next = next.map(|at| self.fleet[who].time(at).max(now + MS));
+        let next = next.map(|at| self.fleet[who].clock.real(at).max(now + MS));
         self.fleet[who].wake = next;
         if let Some(next) = next {
             self.later(next - now, who, Happens::Wake);
@@ -335,14 +313,15 @@ impl World {
     fn request(&mut self, who: usize, part: usize, id: u64, request: Request) {
         let index = self.fleet[who].kind[part].0;
         let delay = self.latency();
-        let lost = self.fleet[who].cut_until[index] > self.now || self.random.u8(..40) == 0;
+        let lost =
+            self.fleet[who].cut_until[index] > self.time.now || self.time.random.u8(..40) == 0;
         if !lost {
             let arrives = Happens::Arrives { part, id, request, reply_lost: false };
             return self.later(delay, who, arrives);
         }
         let kind = LockErrorKind::OutcomeUnknown;
         let answer = failed(&request, failure(kind, "lost"));
-        if self.random.bool() {
+        if self.time.random.bool() {
             self.later(delay, who, Happens::Arrives { part, id, request, reply_lost: true });
         }
         self.later(Duration::from_millis(500), who, Happens::Answered { part, id, answer });
@@ -350,12 +329,16 @@ impl World {
 
     /// No two that require one and the same lock work at once.
     fn judge(&self) {
-        let works = |s: &&Candidate| s.works_until.is_some_and(|until| self.now < until);
+        let works = |s: &&Candidate| s.works_until.is_some_and(|until| self.time.now < until);
         let at_work: Vec<&Candidate> = self.fleet.iter().filter(works).collect();
         let requires = |s: &Candidate, lock| s.kind.contains(&(lock, Need::Required));
         for lock in 0..2 {
             let together = at_work.iter().filter(|s| requires(s, lock)).count();
-            assert!(together <= 1, "{together} work at {:?} who require lock {lock}", self.now);
+            assert!(
+                together <= 1,
+                "{together} work at {:?} who require lock {lock}",
+                self.time.now
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ mod faults;
 mod process;
 mod slow;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use incumbent::clock::Instant;
 use incumbent::lock::{Coverage, Hint, Reading, Release, Request};
 use incumbent::peer::quorum::{Operation, Outcome, VoterAction, VoterEvent};
 use incumbent::protocol::{Action, Event, Response};
+use incumbent_sim::{Time, Timeline};
 use serde_json::Value;
 
 use process::{Kind, Process, answer_of};
@@ -50,8 +51,6 @@ pub struct Tally {
     pub left_without: u32,
 }
 
-type Time = Duration;
-
 enum Due {
     Wake(usize, u64),
     Datagram { to: usize, from: usize, id: String, message: Value },
@@ -60,10 +59,7 @@ enum Due {
 }
 
 struct World {
-    random: fastrand::Rng,
-    now: Time,
-    queue: BTreeMap<(Time, u64), Due>,
-    order: u64,
+    time: Timeline<Due>,
     processes: Vec<Process>,
     sides: Vec<u8>,
     lost: u8,
@@ -78,7 +74,6 @@ struct World {
     size: usize,
     /// Voters have names, and may be replaced while they run.
     named: bool,
-    calm: bool,
     /// When a candidate last got a right to lead.
     led: Time,
 }
@@ -89,12 +84,10 @@ fn address(index: usize) -> SocketAddr {
 
 impl World {
     fn new(seed: u64, broken: Broken, named: bool) -> Self {
-        let mut random = fastrand::Rng::with_seed(seed);
+        let mut time = Timeline::new(seed, false);
+        let random = &mut time.random;
         let size = [3, 3, 5][random.usize(..3)];
         let mut world = Self {
-            now: Duration::ZERO,
-            queue: BTreeMap::new(),
-            order: 0,
             processes: Vec::new(),
             sides: vec![0; if named { size * 2 } else { size }],
             lost: random.u8(0..30),
@@ -107,9 +100,8 @@ impl World {
             wipes: random.bool(),
             size,
             named,
-            calm: false,
             led: Duration::ZERO,
-            random,
+            time,
         };
         for index in 0..world.sides.len() {
             let mut process = world.process(index % size, 1);
@@ -120,14 +112,14 @@ impl World {
         for index in 0..size {
             world.begin(index);
         }
-        world.push(Duration::from_millis(500), Due::Fault);
+        world.time.at(Duration::from_millis(500), Due::Fault);
         world
     }
 
     fn process(&mut self, seat: usize, life: u64) -> Process {
         let size = u32::try_from(self.size).expect("few");
         let size = if self.broken.small_majority { 1 } else { size };
-        Process::new(&mut self.random, size, seat, life, self.named)
+        Process::new(&mut self.time.random, size, seat, life, self.named)
     }
 
     /// A process begins in the place of whatever has run there.
@@ -137,14 +129,9 @@ impl World {
         self.begin(index);
     }
 
-    fn push(&mut self, at: Time, due: Due) {
-        self.order += 1;
-        self.queue.insert((at, self.order), due);
-    }
-
     fn begin(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        let now = process.local(self.now);
+        let now = process.clock.local(self.time.now);
         let began = if self.broken.votes_at_once { now - LEASE * 10 } else { now };
         process.voter.handle(began, VoterEvent::Start);
         process.campaign.handle(now, Event::Start);
@@ -153,9 +140,9 @@ impl World {
     }
 
     fn run(mut self) -> Tally {
-        while let Some(((at, _), due)) = self.queue.pop_first() {
-            self.now = at;
-            if at > LENGTH && !self.calm {
+        while let Some(due) = self.time.next(Time::MAX) {
+            let at = self.time.now;
+            if at > LENGTH && !self.time.calm {
                 self.calm_down();
             }
             if at > LENGTH + RECOVERY {
@@ -171,11 +158,11 @@ impl World {
                     if process.paused_until > at {
                         let until = process.paused_until;
                         process.wakes = until;
-                        self.push(until, Due::Wake(index, life));
+                        self.time.at(until, Due::Wake(index, life));
                         continue;
                     }
                     process.wakes = Duration::MAX;
-                    let now = process.local(at);
+                    let now = process.clock.local(at);
                     process.voter.handle(now, VoterEvent::Wake);
                     if process.campaign.next_wake().is_some_and(|wake| wake <= now) {
                         process.campaign.handle(now, Event::Wake);
@@ -189,10 +176,10 @@ impl World {
                     }
                     if process.paused_until > at {
                         let until = process.paused_until;
-                        self.push(until, Due::Datagram { to, from, id, message });
+                        self.time.at(until, Due::Datagram { to, from, id, message });
                         continue;
                     }
-                    let now = process.local(at);
+                    let now = process.clock.local(at);
                     let heard =
                         VoterEvent::Received { id: &id, from: address(from), message: &message };
                     process.voter.handle(now, heard);
@@ -202,7 +189,7 @@ impl World {
                     self.tally.restarts += 1;
                     self.replace(index, self.processes[index].seat);
                 }
-                Due::Fault if self.calm => {}
+                Due::Fault if self.time.calm => {}
                 Due::Fault => self.fault(),
             }
         }
@@ -212,7 +199,7 @@ impl World {
     /// Does what a process wants done, until it wants nothing.
     fn settle(&mut self, index: usize) {
         loop {
-            let now = self.processes[index].local(self.now);
+            let now = self.processes[index].clock.local(self.time.now);
             if let Some(action) = self.processes[index].campaign.poll_action() {
                 self.act(index, now, action);
             } else if let Some(action) = self.processes[index].voter.poll_action() {
@@ -224,11 +211,11 @@ impl World {
         let process = &mut self.processes[index];
         let wakes = [process.voter.next_wake(), process.campaign.next_wake()];
         if let Some(wake) = wakes.into_iter().flatten().min() {
-            let at = process.real(wake).max(self.now + Duration::from_micros(10));
+            let at = process.clock.real(wake).max(self.time.now + Duration::from_micros(10));
             if at < process.wakes {
                 process.wakes = at;
                 let life = process.life;
-                self.push(at, Due::Wake(index, life));
+                self.time.at(at, Due::Wake(index, life));
             }
         }
     }
@@ -280,7 +267,7 @@ impl World {
 
     fn lead_until(&mut self, index: usize, deadline: Instant) {
         self.processes[index].deadline = Some(deadline);
-        let at = self.now;
+        let at = self.time.now;
         if !self.processes[index].leads(at) {
             return;
         }
@@ -326,20 +313,20 @@ impl World {
         if self.processes[from].id == self.processes[to].id {
             return; // a member takes it for its own
         }
-        if self.sides[from] != self.sides[to] || self.random.u8(0..100) < self.lost {
+        if self.sides[from] != self.sides[to] || self.time.random.u8(0..100) < self.lost {
             return;
         }
-        let copies = 1 + usize::from(self.random.u8(0..100) < self.doubled);
+        let copies = 1 + usize::from(self.time.random.u8(0..100) < self.doubled);
         for _ in 0..copies {
             let mut late = self.late;
             if !self.steady {
-                late = late.mul_f64(self.random.f64());
+                late = late.mul_f64(self.time.random.f64());
             }
-            if !self.calm && self.random.u8(0..200) == 0 {
-                late += LEASE.mul_f64(3.0 * self.random.f64()); // somewhere it lay for long
+            if !self.time.calm && self.time.random.u8(0..200) == 0 {
+                late += LEASE.mul_f64(3.0 * self.time.random.f64()); // somewhere it lay for long
             }
             let (id, message) = (self.processes[from].id.clone(), message.clone());
-            self.push(self.now + late, Due::Datagram { to, from, id, message });
+            self.time.at(self.time.now + late, Due::Datagram { to, from, id, message });
         }
     }
 }

@@ -10,12 +10,12 @@ use super::{Due, EVICTION, LEASE, NAME, World};
 
 impl World {
     pub fn fault(&mut self) {
-        let index = self.random.usize(..self.processes.len());
-        match self.random.u8(0..if self.named { 18 } else { 13 }) {
+        let index = self.time.random.usize(..self.processes.len());
+        match self.time.random.u8(0..if self.named { 18 } else { 13 }) {
             13.. => self.namesake(),
             12 => {
                 // The leader is cut off, and all others forget.
-                let at = self.now;
+                let at = self.time.now;
                 let leader = self.processes.iter().position(|process| process.leads(at));
                 let alone = |index| u8::from(Some(index) == leader);
                 self.sides = (0..self.sides.len()).map(alone).collect();
@@ -25,26 +25,26 @@ impl World {
             0..=2 => self.crash(index),
             3 if self.wipes => (0..self.processes.len()).for_each(|index| self.crash(index)),
             4 | 5 => {
-                let pause = Duration::from_millis(self.random.u64(50..3_000));
-                self.processes[index].paused_until = self.now + pause;
+                let pause = Duration::from_millis(self.time.random.u64(50..3_000));
+                self.processes[index].paused_until = self.time.now + pause;
             }
             6 | 7 => {
                 let sides = self.sides.len();
-                self.sides = (0..sides).map(|_| self.random.u8(0..2)).collect();
+                self.sides = (0..sides).map(|_| self.time.random.u8(0..2)).collect();
             }
             8 | 9 => self.sides.fill(0),
             10 => {
-                let now = self.processes[index].local(self.now);
+                let now = self.processes[index].clock.local(self.time.now);
                 let process = &mut self.processes[index];
-                if process.up && process.paused_until <= self.now {
+                if process.up && process.paused_until <= self.time.now {
                     process.campaign.handle(now, Event::Resign);
                     self.settle(index);
                 }
             }
             _ => {
                 let process = &mut self.processes[index];
-                if process.up && process.paused_until <= self.now {
-                    let now = process.local(self.now);
+                if process.up && process.paused_until <= self.time.now {
+                    let now = process.clock.local(self.time.now);
                     let evict = VoterEvent::Propose {
                         ticket: EVICTION,
                         name: NAME.into(),
@@ -56,18 +56,18 @@ impl World {
                 }
             }
         }
-        let next = self.now + Duration::from_millis(self.random.u64(100..1_500));
-        self.push(next, Due::Fault);
+        let next = self.time.now + Duration::from_millis(self.time.random.u64(100..1_500));
+        self.time.at(next, Due::Fault);
     }
 
     /// No more faults; replaced members have ended.
     pub fn calm_down(&mut self) {
-        self.calm = true;
+        self.time.calm = true;
         self.sides.fill(0);
         (self.lost, self.doubled) = (0, 0);
         self.late = self.late.min(LEASE / 40); // a quarter of the lease is longer than a round trip, by far
         for index in 0..self.processes.len() {
-            self.processes[index].paused_until = self.now;
+            self.processes[index].paused_until = self.time.now;
             self.processes[index].up &= !self.processes[index].replaced;
         }
     }
@@ -75,8 +75,8 @@ impl World {
     /// Its memory is lost. It comes back a little later.
     fn crash(&mut self, index: usize) {
         if std::mem::take(&mut self.processes[index].up) && !self.processes[index].replaced {
-            let back = self.now + Duration::from_millis(self.random.u64(1..1_500));
-            self.push(back, Due::Restart(index));
+            let back = self.time.now + Duration::from_millis(self.time.random.u64(1..1_500));
+            self.time.at(back, Due::Restart(index));
         }
     }
 
@@ -85,7 +85,7 @@ impl World {
     fn namesake(&mut self) {
         let run_on = self.processes.iter().filter(|process| process.up && process.replaced).count();
         let most = (self.size - 1) / 2;
-        let index = self.random.usize(..self.processes.len());
+        let index = self.time.random.usize(..self.processes.len());
         let Process { up, replaced, seat, .. } = self.processes[index];
         let spare = self.processes.iter().position(|process| !process.up && process.replaced);
         if let Some(spare) = spare
@@ -96,7 +96,7 @@ impl World {
             self.tally.namesakes += 1;
             self.processes[index].replaced = true;
             self.replace(spare, seat);
-            self.sides[spare] = self.random.u8(0..2);
+            self.sides[spare] = self.time.random.u8(0..2);
         }
     }
 }

@@ -10,7 +10,9 @@ use incumbent::protocol::{
     CoolDown, Elector, LockFailure, Response, Settings, Timing, TimingOptions,
 };
 
-use super::{LEASE, Time};
+use incumbent_sim::{Drifting, Time};
+
+use super::LEASE;
 
 pub struct Process {
     pub voter: Voter,
@@ -20,8 +22,7 @@ pub struct Process {
     pub seat: usize,
     /// Counts its starts: what belongs to an earlier one is void.
     pub life: u64,
-    origin: Duration,
-    ppm: i64,
+    pub clock: Drifting,
     /// The requests of its campaign under way, by their tickets.
     pub tickets: BTreeMap<u64, (u64, Kind)>,
     pub next_ticket: u64,
@@ -83,8 +84,7 @@ impl Process {
             id,
             seat,
             life,
-            origin,
-            ppm: random.i64(-900..=900),
+            clock: Drifting { origin, ppm: random.i64(-900..=900), lost: Duration::ZERO },
             tickets: BTreeMap::new(),
             next_ticket: 0,
             deadline: None,
@@ -95,25 +95,8 @@ impl Process {
         }
     }
 
-    /// The reading of its clock.
-    pub fn local(&self, now: Time) -> Instant {
-        let nanos = i128::try_from(now.as_nanos()).expect("small");
-        let local = nanos + nanos * i128::from(self.ppm) / 1_000_000;
-        Instant::from_origin(
-            self.origin + Duration::from_nanos(u64::try_from(local).expect("small")),
-        )
-    }
-
-    /// The true time of a reading of its clock.
-    pub fn real(&self, local: Instant) -> Time {
-        let nanos = local.since_origin().saturating_sub(self.origin).as_nanos();
-        let nanos = i128::try_from(nanos.min(1 << 62)).expect("small");
-        let real = nanos * 1_000_000 / (1_000_000 + i128::from(self.ppm));
-        Duration::from_nanos(u64::try_from(real).expect("small") + 2)
-    }
-
     pub fn leads(&self, now: Time) -> bool {
-        self.up && self.deadline.is_some_and(|deadline| self.local(now) < deadline)
+        self.up && self.deadline.is_some_and(|deadline| self.clock.local(now) < deadline)
     }
 }
 

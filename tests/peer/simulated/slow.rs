@@ -107,7 +107,7 @@ fn a_leader_is_elected_where_four_messages_take_nearly_as_long_as_a_request_may(
     for seed in 0..20 {
         let mut world = World::new(seed, Broken::default(), seed % 2 == 0);
         (world.lost, world.doubled, world.steady) = (0, 0, true);
-        (world.late, world.calm) = (LEASE / 17, true);
+        (world.late, world.time.calm) = (LEASE / 17, true);
         world.led = LENGTH;
         let tally = world.run();
         assert_eq!((tally.overlaps, tally.left_without), (0, 0), "{seed}: {tally:?}");

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, Revision};
 
-use crate::event::SimEvent;
+use crate::peers::Link;
 use crate::server::Time;
-use crate::world::World;
 
 /// How long a request may hang (nats.go's default).
-pub const HANG: Duration = Duration::from_secs(5);
+const HANG: Duration = Duration::from_secs(5);
 /// How long after its first renewal a winner reports "won".
-pub const SETTLE: Duration = Duration::from_millis(200);
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// How often it campaigns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,53 +26,57 @@ pub enum Pace {
     BackOff,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Choria {
-    /// Which process this is.
-    pub life: u32,
-    pub revision: Option<Revision>,
-    pub won: bool,
-    pub cut_until: Time,
+    pace: Pace,
+    revision: Option<Revision>,
+    won: bool,
     /// When its last campaign began.
-    pub ticked: Time,
-    pub campaigns: u64,
+    ticked: Time,
+    campaigns: u64,
     /// The campaigns under way.
-    pub unanswered: Vec<u64>,
+    unanswered: Vec<u64>,
 }
 
 /// What happens to it.
 #[derive(Debug, Clone)]
 pub enum Step {
+    /// Its next campaign begins.
     Tick,
     /// Its write arrives at the server.
-    Arrive {
-        campaign: u64,
-        expected: Option<Revision>,
-    },
-    Answer {
-        campaign: u64,
-        answer: Option<Revision>,
-    },
+    Arrive { campaign: u64, expected: Option<Revision> },
+    /// The answer to its write arrives, or its timeout.
+    Answer { campaign: u64, answer: Option<Revision> },
+    /// It reports that it has won.
     Win,
 }
 
 impl Choria {
-    pub fn interval(
-        &self,
-        pace: Pace,
-        bucket_ttl: Duration,
-        random: &mut fastrand::Rng,
-    ) -> Duration {
-        match pace {
-            Pace::Interval => bucket_ttl * 3 / 4,
-            Pace::BackOff if self.revision.is_some() => Duration::from_millis(random.u64(250..750)),
-            Pace::BackOff => Duration::from_millis(random.u64(250..7500)),
+    pub fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            revision: None,
+            won: false,
+            ticked: Time::ZERO,
+            campaigns: 0,
+            unanswered: Vec::new(),
         }
+    }
+
+    /// A new process.
+    pub fn crash(&mut self) {
+        self.unanswered.clear();
+        self.lose();
+    }
+
+    fn lose(&mut self) {
+        self.revision = None;
+        self.won = false;
     }
 
     /// Takes in an answer; `None` is any error. Returns whether it is about to report that it has
     /// won.
-    pub fn answer(&mut self, answer: Option<Revision>) -> bool {
+    fn answer(&mut self, answer: Option<Revision>) -> bool {
         let Some(revision) = answer else {
             self.lose();
             return false;
@@ -82,92 +85,72 @@ impl Choria {
         renewed && !self.won
     }
 
-    pub fn lose(&mut self) {
-        self.revision = None;
-        self.won = false;
-    }
-
-    pub fn crash(&mut self) {
-        self.life += 1;
-        self.unanswered.clear();
-        self.lose();
-    }
-}
-
-impl World {
     /// Its ticker runs on while a request hangs, and its back-off begins with the answer.
-    fn next_campaign(&mut self, which: usize) {
-        let Some(pace) = self.scenario.chorias else { return };
-        let (choria, ttl) = (&self.chorias[which], self.servers[0].bucket_ttl);
-        let life = choria.life;
-        let from = if pace == Pace::Interval { choria.ticked } else { self.time.now };
-        let at = from + choria.interval(pace, ttl, &mut self.time.random);
-        self.time.after(
-            at.saturating_sub(self.time.now),
-            SimEvent::Choria { which, life, step: Step::Tick },
-        );
+    fn next_campaign(&self, link: &mut Link<'_>) {
+        let (now, ttl) = (link.now(), link.server().bucket_ttl);
+        let random = &mut link.world.time.random;
+        let at = match self.pace {
+            Pace::Interval => self.ticked + ttl * 3 / 4,
+            Pace::BackOff if self.revision.is_some() => {
+                now + Duration::from_millis(random.u64(250..750))
+            }
+            Pace::BackOff => now + Duration::from_millis(random.u64(250..7500)),
+        };
+        link.later(at.saturating_sub(now), Step::Tick);
     }
 
-    pub(super) fn step_choria(&mut self, which: usize, life: u32, step: Step) {
-        if self.chorias[which].life != life {
+    pub fn react(&mut self, link: &mut Link<'_>, step: Step) {
+        if !link.is_current {
             return;
         }
-        let cut = self.time.now < self.chorias[which].cut_until;
-        let again = |step| SimEvent::Choria { which, life, step };
         match step {
             Step::Tick => {
-                self.chorias[which].ticked = self.time.now;
-                let held = self.chorias[which].revision;
-                let vacant = self.servers[0]
-                    .last
-                    .as_ref()
-                    .is_none_or(|last| matches!(last.record.content, Content::Vacant(_)));
-                if held.is_none() && !vacant {
+                self.ticked = link.now();
+                let last = link.server().last.as_ref();
+                let vacant =
+                    last.is_none_or(|last| matches!(last.record.content, Content::Vacant(_)));
+                if self.revision.is_none() && !vacant {
                     // Refused, as a create is.
-                    return self.next_campaign(which);
+                    return self.next_campaign(link);
                 }
-                let choria = &mut self.chorias[which];
-                choria.campaigns += 1;
-                let campaign = choria.campaigns;
-                choria.unanswered.push(campaign);
-                let expected = held.or(self.servers[0].last_revision());
-                if let Some(after) = self.time.passage(0.05).filter(|_| !cut) {
-                    self.time.after(after, again(Step::Arrive { campaign, expected }));
-                }
-                self.time.after(HANG, again(Step::Answer { campaign, answer: None }));
+                self.campaigns += 1;
+                let campaign = self.campaigns;
+                self.unanswered.push(campaign);
+                let expected = self.revision.or(link.server().last_revision());
+                link.sends(Step::Arrive { campaign, expected });
+                link.later(HANG, Step::Answer { campaign, answer: None });
             }
             Step::Arrive { campaign, expected } => {
-                if !self.servers[0].is_up(self.time.now) {
+                let (now, which) = (link.now(), link.which);
+                if !link.server().is_up(now) {
                     return;
                 }
-                let applied = self.servers[0].last_revision() == expected;
+                let applied = link.server().last_revision() == expected;
                 if applied {
-                    self.time.log(|| format!("server: of choria {which} over {expected:?}"));
-                    self.stores_plainly(0, "choria");
+                    link.log(|| format!("server: of choria {which} over {expected:?}"));
+                    link.world.stores_plainly(0, "choria");
                 }
-                let answer = self.servers[0].last_revision().filter(|_| applied);
-                if let Some(after) = self.time.passage(0.08) {
-                    self.time.after(after, again(Step::Answer { campaign, answer }));
-                }
+                let answer = link.server().last_revision().filter(|_| applied);
+                link.answers(0.08, Step::Answer { campaign, answer });
             }
             Step::Answer { campaign, answer } => {
-                let choria = &mut self.chorias[which];
-                let known = choria.unanswered.iter().position(|open| *open == campaign);
-                let Some(known) = known.filter(|_| !(cut && answer.is_some())) else { return };
-                choria.unanswered.remove(known);
-                if choria.answer(answer) {
-                    self.time.after(SETTLE, again(Step::Win));
+                let known = self.unanswered.iter().position(|open| *open == campaign);
+                let Some(known) = known.filter(|_| !(link.cut && answer.is_some())) else { return };
+                self.unanswered.remove(known);
+                if self.answer(answer) {
+                    link.later(SETTLE, Step::Win);
                 }
-                if !self.chorias[which].won {
-                    self.checker.peer(which, false, self.time.now);
+                if !self.won {
+                    link.leads(false);
                 }
-                self.next_campaign(which);
+                self.next_campaign(link);
             }
             Step::Win => {
-                if self.chorias[which].revision.is_some() && !self.chorias[which].won {
-                    self.chorias[which].won = true;
-                    self.time.log(|| format!("choria {which} LEADS"));
-                    self.checker.peer(which, true, self.time.now);
+                if self.revision.is_some() && !self.won {
+                    self.won = true;
+                    let which = link.which;
+                    link.log(|| format!("choria {which} LEADS"));
+                    link.leads(true);
                 }
             }
         }

@@ -3,10 +3,9 @@
 use incumbent::lock::{Hint, Request};
 use incumbent::protocol::{Event, Response};
 
-use crate::choria;
-use crate::clientgo;
 use crate::moves;
-use crate::objects::{self, Asked, Reply};
+use crate::objects::{Asked, Reply};
+use crate::peers;
 use crate::scenario::Fault;
 use crate::sentinel;
 
@@ -14,62 +13,26 @@ use crate::sentinel;
 #[derive(Debug, Clone)]
 pub(super) enum SimEvent {
     /// A process starts.
-    Start {
-        process: usize,
-    },
+    Start { process: usize },
     /// Something happens to a candidate, in this process of it.
-    In {
-        who: usize,
-        life: u32,
-        what: Inner,
-    },
+    In { who: usize, life: u32, what: Inner },
     /// A request arrives at the server.
-    Request {
-        who: usize,
-        life: u32,
-        id: u64,
-        request: Request,
-    },
+    Request { who: usize, life: u32, id: u64, request: Request },
     /// What is stored under this key may have outlived its life.
-    Expire {
-        key: usize,
-    },
+    Expire { key: usize },
     /// The bucket is there again.
     Remade,
+    /// Something goes wrong.
     Fault(Fault),
-    Choria {
-        which: usize,
-        life: u32,
-        step: choria::Step,
-    },
-    ClientGo {
-        which: usize,
-        life: u32,
-        step: clientgo::Step,
-    },
+    /// Something happens to a candidate of another program.
+    Peer { which: usize, life: u32, step: peers::Step },
     /// A request of the lock arrives at the store.
-    Asked {
-        who: usize,
-        life: u32,
-        id: u64,
-        attempt: u32,
-        asked: Asked,
-    },
+    Asked { who: usize, life: u32, id: u64, attempt: u32, asked: Asked },
     /// An administrator repairs an unreadable object.
-    Mended {
-        restored: bool,
-    },
-    Vimeo {
-        which: usize,
-        life: u32,
-        step: objects::Step,
-    },
+    Mended { restored: bool },
     /// Something happens to a sentinel.
-    Sentinel {
-        at: usize,
-        life: u32,
-        step: sentinel::Step,
-    },
+    Sentinel { at: usize, life: u32, step: sentinel::Step },
+    /// All faults cease.
     Calm,
 }
 

@@ -5,14 +5,10 @@ use std::time::Duration;
 use incumbent::lock::{CandidateRequest, Hint, MemberLoad, Nonce, Pause, Successor, TakeRequest};
 use incumbent::protocol::Event;
 
-use crate::choria;
-use crate::clientgo;
 use crate::event::{Inner, SimEvent};
 use crate::moves::{self, MoveFault, PendingFaults};
-use crate::objects;
 use crate::process::{EPOCH_MS, millis};
 use crate::scenario::Fault;
-use crate::server::Time;
 use crate::world::World;
 
 impl World {
@@ -143,20 +139,12 @@ impl World {
             Fault::Spoil { for_ms, restored } => self.object_is_spoiled(millis(for_ms), restored),
             Fault::SetBack { by } => self.object_is_set_back(by),
             Fault::PeerCut { which, for_ms } => {
-                if let Some(until) = self.cut_until(which) {
-                    *until = now + millis(for_ms);
+                if let Some(peer) = self.peers.get_mut(which) {
+                    peer.cut_until = now + millis(for_ms);
                 }
             }
-            Fault::PeerCrash { which } => {
-                if let Some(again) = self.crash_peer(which) {
-                    self.checker.peer(which, false, now);
-                    self.time.after(millis(500), again);
-                }
-            }
-            Fault::PeerStop { which } if which < self.client_gos.len() => {
-                self.go_stops(which);
-                self.inflict(&Fault::PeerCrash { which });
-            }
+            Fault::PeerCrash { which } => self.crash_peer(which),
+            Fault::PeerStop { which } => self.stop_peer(which),
             Fault::Move(ref fault) => self.inflict_on_moves(fault, key),
             Fault::SentinelDown { who, for_ms } => self.sentinel_is_killed(who, millis(for_ms)),
             Fault::SentinelPause { who, for_ms } => {
@@ -217,30 +205,6 @@ impl World {
         }
     }
 
-    /// Of whichever kind there are. Answers how the next process of it begins.
-    fn crash_peer(&mut self, which: usize) -> Option<SimEvent> {
-        if let Some(vimeo) = self.vimeos.get_mut(which) {
-            vimeo.crash();
-            let step = objects::Step::Look;
-            return Some(SimEvent::Vimeo { which, life: vimeo.life, step });
-        }
-        if let Some(choria) = self.chorias.get_mut(which) {
-            choria.crash();
-            return Some(SimEvent::Choria { which, life: choria.life, step: choria::Step::Tick });
-        }
-        let go = self.client_gos.get_mut(which)?;
-        go.crash();
-        Some(SimEvent::ClientGo { which, life: go.life, step: clientgo::Step::Try })
-    }
-
-    /// Until when a peer is cut off, of whichever kind there are.
-    fn cut_until(&mut self, which: usize) -> Option<&mut Time> {
-        let vimeo = self.vimeos.get_mut(which).map(|vimeo| &mut vimeo.cut_until);
-        let choria = self.chorias.get_mut(which).map(|choria| &mut choria.cut_until);
-        let go = self.client_gos.get_mut(which).map(|go| &mut go.cut_until);
-        vimeo.or(choria).or(go)
-    }
-
     /// All faults cease.
     pub(super) fn calm_down(&mut self) {
         self.time.calm = true;
@@ -255,9 +219,7 @@ impl World {
         if self.scenario.set.is_none() {
             (0..self.candidates.len()).for_each(|who| self.end_drain(who));
         }
-        self.chorias.iter_mut().for_each(|it| it.cut_until = now);
-        self.client_gos.iter_mut().for_each(|it| it.cut_until = now);
-        self.vimeos.iter_mut().for_each(|it| it.cut_until = now);
+        self.peers.iter_mut().for_each(|it| it.cut_until = now);
         self.sentinels.iter_mut().for_each(|it| it.recover(now));
         self.pending_faults = PendingFaults::default();
         self.store_recovers();

@@ -6,19 +6,20 @@
 //! out and checks at each step what must hold whatever happens; [`Schedule::shrink`] finds a
 //! smaller one that fails as well.
 
-mod actions;
 mod candidate;
 mod checker;
 mod choria;
 mod clientgo;
-mod drain;
+mod driver;
 mod event;
 mod faults;
+mod figures;
 mod fleet;
 mod many;
 mod moves;
 mod network;
 mod objects;
+mod peers;
 mod polling;
 mod process;
 mod run;
@@ -36,15 +37,17 @@ mod world;
 use incumbent::lock;
 
 pub use candidate::CandidateSetup;
+pub use figures::{Moved, Releases, Report, SetFigures, Violation};
 pub use fleet::Fleet;
 pub use many::{ManyElections, Played};
-pub use moves::{MoveFault, MoveSetup, MoveStep, Moved};
+pub use moves::{MoveFault, MoveSetup, MoveStep};
 pub use objects::LoneLock;
 pub use polling::Polling;
-pub use run::{Report, Violation, bound, run};
+pub use process::Drifting;
+pub use run::{bound, run};
 pub use scenario::{Fault, STORM, Scenario};
 pub use schedule::{ParseScheduleError, Schedule};
-pub use sentinel::Releases;
 pub use server::{Keeping, Server, Stored, Time, failed, failure};
-pub use sets::{MemberSetup, SetFigures, SetSetup};
+pub use sets::{MemberSetup, SetSetup};
+pub use timeline::Timeline;
 pub use world::World;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use incumbent_sim::{Fleet, Moved, Releases, Report, Schedule, SetFigures, bound, run};
+use incumbent_sim::{Fleet, Report, Schedule, bound, run};
 
 /// Plays out random schedules of faults around production campaigns until one breaks a promise, or
 /// until stopped.
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn fleets(wanted: Option<&str>) -> Result<Vec<Fleet>, String> {
-    let Some(name) = wanted else { return Ok(Fleet::ALL.to_vec()) };
+    let Some(name) = wanted else { return Ok(Fleet::all().collect()) };
     let schedule: Result<Schedule, _> = format!("{name}:0").parse();
     schedule.map(|schedule| vec![schedule.fleet]).map_err(|error| error.to_string())
 }
@@ -62,8 +62,8 @@ fn replay(schedule: Schedule) -> ExitCode {
     let recovered = recovered.unwrap_or_default().as_secs_f64();
     println!("{scenario:#?}");
     println!(
-        "{schedule} keeps every promise: {terms} terms, {peer_terms} of others; a leader {recovered:.1} s after the last \
-         fault, at most {:.1} s",
+        "{schedule} keeps every promise: {terms} terms, {peer_terms} of others; a leader \
+         {recovered:.1} s after the last fault, at most {:.1} s",
         bound(&scenario).as_secs_f64()
     );
     if scenario.sentinels {
@@ -94,65 +94,40 @@ fn report_failure(schedule: Schedule) -> bool {
 /// What all threads have seen together.
 #[derive(Default)]
 struct Tally {
-    schedules: AtomicU64,
-    terms: AtomicU64,
-    peer_terms: AtomicU64,
-    releases: Mutex<Releases>,
-    moved: Mutex<Moved>,
-    sets: Mutex<SetFigures>,
-    simulated_s: AtomicU64,
-    /// The longest time without a leader after the last fault, in milliseconds, and in which
-    /// schedule.
-    slowest: Mutex<(u64, Option<Schedule>)>,
+    schedules: u64,
+    sum: Report,
+    /// In which schedule there was no leader for longest after the last fault.
+    slowest: Option<Schedule>,
 }
 
 impl Tally {
-    fn add(&self, schedule: Schedule, report: &Report) {
-        self.schedules.fetch_add(1, Ordering::Relaxed);
-        self.terms.fetch_add(report.terms, Ordering::Relaxed);
-        self.peer_terms.fetch_add(report.peer_terms, Ordering::Relaxed);
-        self.simulated_s.fetch_add(report.simulated.as_secs(), Ordering::Relaxed);
-        if let Ok(mut releases) = self.releases.lock() {
-            *releases += report.releases;
+    fn add(&mut self, schedule: Schedule, report: &Report) {
+        self.schedules += 1;
+        if report.recovered > self.sum.recovered {
+            self.slowest = Some(schedule);
         }
-        if let Ok(mut moved) = self.moved.lock() {
-            *moved += report.moved;
-        }
-        if let Ok(mut sets) = self.sets.lock() {
-            *sets += report.sets;
-        }
-        let recovered = report.recovered.map_or(0, |recovered| recovered.as_millis() as u64);
-        if let Ok(mut slowest) = self.slowest.lock()
-            && recovered > slowest.0
-        {
-            *slowest = (recovered, Some(schedule));
-        }
+        self.sum += report;
     }
 
     fn print_progress(&self, began: Instant) {
-        let hours = self.simulated_s.load(Ordering::Relaxed) as f64 / 3600.0;
+        let Report { terms, peer_terms, releases, moved, sets, simulated, recovered, .. } =
+            &self.sum;
+        let hours = simulated.as_secs_f64() / 3600.0;
         let minutes = began.elapsed().as_secs_f64() / 60.0;
-        let slowest = self.slowest.lock().map_or((0, None), |slowest| *slowest);
         println!(
-            "{:>6.1} min: {} schedules, {hours:.0} simulated hours ({:.0} a minute), {} terms, {} of others, no promise broken; \
-             slowest recovery {:.1} s{}",
-            minutes,
-            self.schedules.load(Ordering::Relaxed),
+            "{minutes:>6.1} min: {} schedules, {hours:.0} simulated hours ({:.0} a minute), {terms} \
+             terms, {peer_terms} of others, no promise broken; slowest recovery {:.1} s{}",
+            self.schedules,
             hours / minutes,
-            self.terms.load(Ordering::Relaxed),
-            self.peer_terms.load(Ordering::Relaxed),
-            slowest.0 as f64 / 1000.0,
-            slowest.1.map_or_else(String::new, |schedule| format!(" in {schedule}")),
+            recovered.unwrap_or_default().as_secs_f64(),
+            self.slowest.map_or_else(String::new, |schedule| format!(" in {schedule}")),
         );
-        let releases = self.releases.lock().map_or(Releases::default(), |releases| *releases);
         if releases.stored > 0 {
             println!("            sentinels: {releases}");
         }
-        let moved = self.moved.lock().map_or(Moved::default(), |moved| *moved);
         if moved.handovers > 0 {
             println!("            moves: {moved}");
         }
-        let sets = self.sets.lock().map_or(SetFigures::default(), |sets| *sets);
         if sets.asked > 0 {
             println!("            sets: {sets}");
         }
@@ -166,7 +141,8 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
     let began = Instant::now();
     let last = args.minutes.map(|minutes| began + Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let count = fleets.len() as u64;
-    let (next, ended, tally) = (AtomicU64::new(0), AtomicBool::new(false), Tally::default());
+    let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let tally = Mutex::new(Tally::default());
     let (failures, failed) = mpsc::channel();
     println!("seeds from {from}; Ctrl-C ends it");
     let failed = thread::scope(|scope| {
@@ -186,7 +162,7 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
                     }
                     let schedule = Schedule { fleet, seed: from.wrapping_add(number / count) };
                     let report = schedule.run();
-                    tally.add(schedule, &report);
+                    tally.lock().expect("no thread panics").add(schedule, &report);
                     if report.violation.is_some() {
                         // The receiver is gone if another one was first.
                         let _ = failures.send(schedule);
@@ -202,15 +178,18 @@ fn search(args: &Args, fleets: &[Fleet]) -> ExitCode {
                     ended.store(true, Ordering::Relaxed);
                     return Some(schedule);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => tally.print_progress(began),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    tally.lock().expect("no thread panics").print_progress(began);
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return None,
             }
         }
     });
+    let tally = tally.into_inner().expect("no thread panics");
     match failed {
         Some(schedule) => {
-            let schedules = tally.schedules.load(Ordering::Relaxed);
-            println!("found after {schedules} schedules, {:.1} s", began.elapsed().as_secs_f64());
+            let (schedules, elapsed) = (tally.schedules, began.elapsed().as_secs_f64());
+            println!("found after {schedules} schedules, {elapsed:.1} s");
             report_failure(schedule);
             ExitCode::FAILURE
         }

@@ -11,7 +11,8 @@ use fastrand::Rng;
 use incumbent::lock::Coverage;
 
 use crate::candidate::CandidateSetup;
-use crate::run::{Report, bound, play_out};
+use crate::figures::Report;
+use crate::run::{bound, play_out};
 use crate::scenario::{Fault, STORM, Scenario};
 use crate::server::Keeping;
 use crate::world::{GROUPS, SMALL, World};

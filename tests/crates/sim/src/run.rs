@@ -1,16 +1,14 @@
 //! Plays a scenario out: a storm of faults, then calm, in which a candidate must become leader and
 //! stay.
 
-use std::fmt;
 use std::time::Duration;
 
 use incumbent::protocol::CoolDown;
 
-use crate::moves::Moved;
+use crate::figures::{Report, Violation};
 use crate::scenario::{STORM, Scenario};
-use crate::sentinel::Releases;
 use crate::server::Time;
-use crate::sets::{self, SetFigures};
+use crate::sets;
 use crate::world::World;
 
 /// How long after the last fault there must be a leader, at the latest.
@@ -80,43 +78,6 @@ fn run_moves(world: &mut World, scenario: &Scenario, from: Time) -> Time {
     settled
 }
 
-/// What was seen, so that nothing can pass by not happening.
-#[derive(Debug, Default, Clone)]
-pub struct Report {
-    /// Terms of ours during the storm.
-    pub terms: u64,
-    /// Terms of candidates that are not of this library during the storm.
-    pub peer_terms: u64,
-    /// Drains that ended with the work, rather than with the term.
-    pub drains: u64,
-    /// Moves during the storm.
-    pub moved: Moved,
-    /// What the members of a set did.
-    pub sets: SetFigures,
-    /// What sentinels did.
-    pub releases: Releases,
-    /// How long the world went on.
-    pub simulated: Duration,
-    /// How long after the last fault there was a leader.
-    pub recovered: Option<Duration>,
-    pub violation: Option<Violation>,
-}
-
-/// What must not happen, and did.
-#[derive(Debug, Clone)]
-pub struct Violation {
-    pub what: String,
-    pub at: Time,
-    /// The events before it, one per line, if requested.
-    pub history: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nat {:.6} s: {}", self.history, self.at.as_secs_f64(), self.what)
-    }
-}
-
 impl World {
     /// What must not happen, and did since the last call.
     pub(crate) fn violation(&mut self) -> Option<Violation> {
@@ -168,17 +129,15 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
             world.checker.fail(format!("candidate {who} does not come to its end"));
         }
     }
-    let violation = world.violation();
-    let (releases, drains) = (world.releases, world.checker.drains);
     Report {
         terms,
         peer_terms,
-        drains,
+        drains: world.checker.drains,
         moved,
-        sets: SetFigures::default(),
-        releases,
+        releases: world.releases,
         simulated: world.now(),
         recovered,
-        violation,
+        violation: world.violation(),
+        ..Report::default()
     }
 }

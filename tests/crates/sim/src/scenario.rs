@@ -13,101 +13,53 @@ use crate::sets::SetSetup;
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// The process dies, and another one starts later.
-    Crash {
-        who: usize,
-        back_ms: u16,
-    },
+    Crash { who: usize, back_ms: u16 },
     /// The same of the one that leads; `writing`: when it has sent its next write.
-    CrashLeader {
-        back_ms: u16,
-        writing: bool,
-    },
+    CrashLeader { back_ms: u16, writing: bool },
     /// The same of the next one that waits before it leads; `stopping`: it has begun to stop.
-    CrashWinner {
-        back_ms: u16,
-        stopping: bool,
-    },
+    CrashWinner { back_ms: u16, stopping: bool },
     /// The process is stopped, and goes on later.
-    Pause {
-        who: usize,
-        for_ms: u16,
-    },
+    Pause { who: usize, for_ms: u16 },
     /// The same, and its clock is stopped meanwhile.
-    Freeze {
-        who: usize,
-        for_ms: u16,
-    },
+    Freeze { who: usize, for_ms: u16 },
     /// What it sends, what it should receive, or both is lost.
-    Cut {
-        who: usize,
-        out: bool,
-        back: bool,
-        for_ms: u16,
-    },
+    Cut { who: usize, out: bool, back: bool, for_ms: u16 },
     /// The machine sleeps, and its connections are dead when it wakes.
-    Suspend {
-        who: usize,
-        for_ms: u16,
-    },
+    Suspend { who: usize, for_ms: u16 },
     /// A graceful stop; a new process starts once it has finished.
-    Stop {
-        who: usize,
-    },
+    Stop { who: usize },
     /// A graceful stop of each in turn.
-    RollingRestart {
-        every_ms: u16,
-    },
-    Resign {
-        who: usize,
-    },
-    WorkEnds {
-        who: usize,
-        panicked: bool,
-    },
+    RollingRestart { every_ms: u16 },
+    /// A candidate resigns, if it leads.
+    Resign { who: usize },
+    /// Its work ends by itself, if it leads.
+    WorkEnds { who: usize, panicked: bool },
     /// The server refuses it every write for so long, or for good.
-    Denied {
-        who: usize,
-        for_ms: Option<u16>,
-    },
-    HintCoverage {
-        who: usize,
-        coverage: Coverage,
-    },
-    Look {
-        who: usize,
-    },
+    Denied { who: usize, for_ms: Option<u16> },
+    /// From now on it receives hints so.
+    HintCoverage { who: usize, coverage: Coverage },
+    /// It is told to look at the entry.
+    Look { who: usize },
+    /// An administrator deletes the entry.
     AdminDelete,
+    /// Another program writes over the entry.
     AdminPut,
     /// The bucket is deleted, and another program recreates it.
-    Remade {
-        after_ms: u16,
-    },
-    Outage {
-        for_ms: u16,
-    },
+    Remade { after_ms: u16 },
+    /// The server is down.
+    Outage { for_ms: u16 },
     /// An operator changes the bucket's TTL to so many times what it was at first, and to no less
     /// than the leases of all processes that run.
-    ChangeTtl {
-        factor: u8,
-    },
+    ChangeTtl { factor: u8 },
     /// The server's wall clock is stepped.
-    ClockStep {
-        by_ms: i16,
-    },
+    ClockStep { by_ms: i16 },
     /// The server forgets its last writes, which it had acknowledged.
-    Forget {
-        writes: u8,
-    },
+    Forget { writes: u8 },
     /// Another server takes over, which lacks the last writes.
-    Failover {
-        loses: u8,
-        for_ms: u16,
-    },
+    Failover { loses: u8, for_ms: u16 },
     /// The synchronous replica does not answer: writes are stored and visible, and not
     /// acknowledged.
-    ReplicaAway {
-        for_ms: u16,
-    },
+    ReplicaAway { for_ms: u16 },
     /// An object store answers 429 or 503 for a while; or 409 to every write, without a competing
     /// one.
     Busy {
@@ -124,41 +76,23 @@ pub enum Fault {
     Evict,
     /// The object is overwritten with unreadable content, until an administrator deletes it, or
     /// puts the last content back.
-    Spoil {
-        for_ms: u16,
-        restored: bool,
-    },
+    Spoil { for_ms: u16, restored: bool },
     /// The object's content of so many writes before is put back, in the place of the last one or
     /// of none.
-    SetBack {
-        by: u8,
-    },
+    SetBack { by: u8 },
     /// Of a candidate that is not of this library.
-    PeerCrash {
-        which: usize,
-    },
+    PeerCrash { which: usize },
     /// The same, after it has released what it holds.
-    PeerStop {
-        which: usize,
-    },
-    PeerCut {
-        which: usize,
-        for_ms: u16,
-    },
+    PeerStop { which: usize },
+    /// The same is cut off.
+    PeerCut { which: usize, for_ms: u16 },
     /// A sentinel is killed, and forgets everything; another one starts later.
-    SentinelDown {
-        who: usize,
-        for_ms: u16,
-    },
-    SentinelPause {
-        who: usize,
-        for_ms: u16,
-    },
+    SentinelDown { who: usize, for_ms: u16 },
+    /// It is stopped, and goes on later.
+    SentinelPause { who: usize, for_ms: u16 },
     /// What it sends and what it should receive is lost.
-    SentinelCut {
-        who: usize,
-        for_ms: u16,
-    },
+    SentinelCut { who: usize, for_ms: u16 },
+    /// Something goes wrong with a move.
     Move(MoveFault),
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::figures::Report;
 use crate::fleet::{Fleet, scenario};
-use crate::run::{Report, run};
+use crate::run::run;
 use crate::scenario::Scenario;
 
 /// One generated scenario, by name: `plain:17`.
@@ -71,7 +72,7 @@ pub struct ParseScheduleError(String);
 
 impl fmt::Display for ParseScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fleets: Vec<_> = Fleet::ALL.iter().map(Fleet::to_string).collect();
+        let fleets: Vec<_> = Fleet::all().map(|fleet| fleet.to_string()).collect();
         let fleets = fleets.join(", ");
         write!(f, "{:?} names no schedule: say FLEET:NUMBER, FLEET one of {fleets}", self.0)
     }
@@ -85,7 +86,7 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
             let (fleet, seed) = text.split_once(':')?;
-            let fleet = *Fleet::ALL.iter().find(|known| known.to_string() == fleet)?;
+            let fleet = Fleet::all().find(|known| known.to_string() == fleet)?;
             Some(Self { fleet, seed: seed.parse().ok()? })
         };
         parse().ok_or_else(|| ParseScheduleError(text.to_owned()))

@@ -6,8 +6,6 @@
 //! release one term.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::ops::AddAssign;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
@@ -56,58 +54,6 @@ pub struct Run {
     /// Whether the server has stored its release.
     released: bool,
     over: bool,
-}
-
-/// What sentinels did, so that nothing can pass by not happening.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Releases {
-    /// Entries that were released.
-    pub stored: u64,
-    /// The same, after a release that was refused.
-    pub after_conflict: u64,
-    /// Releases that were refused.
-    pub conflicts: u64,
-    /// The same, where the entry was of the term no more.
-    pub late: u64,
-    /// The same, where another candidate led.
-    pub beside_leader: u64,
-    /// Entries that were not of the term any more when they were read.
-    pub not_held: u64,
-    /// Writes of a dead process that were refused, as its entry had been released.
-    pub late_writes: u64,
-    /// Attempts that were given up.
-    pub failed: u64,
-}
-
-impl AddAssign for Releases {
-    fn add_assign(&mut self, other: Self) {
-        self.stored += other.stored;
-        self.after_conflict += other.after_conflict;
-        self.conflicts += other.conflicts;
-        self.late += other.late;
-        self.beside_leader += other.beside_leader;
-        self.not_held += other.not_held;
-        self.late_writes += other.late_writes;
-        self.failed += other.failed;
-    }
-}
-
-impl fmt::Display for Releases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} releases, {} of them after a conflict; {} refused, {} of them too late, {} beside a \
-             leader; {} times not held, {} given up; {} late writes of dead processes refused",
-            self.stored,
-            self.after_conflict,
-            self.conflicts,
-            self.late,
-            self.beside_leader,
-            self.not_held,
-            self.failed,
-            self.late_writes
-        )
-    }
 }
 
 /// What happens to a sentinel.

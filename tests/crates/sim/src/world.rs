@@ -8,20 +8,21 @@ use std::time::Duration;
 use fastrand::Rng;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading};
-use incumbent::protocol::{Event, Response, State};
+use incumbent::protocol::{Event, Response};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
-use crate::choria::{self, Choria};
-use crate::clientgo::{self, ClientGo};
+use crate::choria::Choria;
+use crate::clientgo::ClientGo;
 use crate::event::{Inner, SimEvent};
-use crate::moves::{Judge, Moved, PendingFaults};
-use crate::objects::{self, Room, Store, Vimeo};
+use crate::figures::{Moved, Releases, SetFigures};
+use crate::moves::{Judge, PendingFaults};
+use crate::objects::{Room, Store, Vimeo};
+use crate::peers::{Peer, Program};
 use crate::process::Process;
 use crate::scenario::{STORM, Scenario};
-use crate::sentinel::{Releases, Run, Sentinel};
+use crate::sentinel::{Run, Sentinel};
 use crate::server::{Keeping, Server, Time};
-use crate::sets::SetFigures;
 use crate::tampering::{answered_revision, hinted_revision};
 use crate::timeline::Timeline;
 use crate::trace;
@@ -44,9 +45,7 @@ pub struct World {
     pub processes: Vec<Process>,
     /// Of each process one for each election.
     pub candidates: Vec<Candidate>,
-    pub(super) chorias: Vec<Choria>,
-    pub(super) client_gos: Vec<ClientGo>,
-    pub(super) vimeos: Vec<Vimeo>,
+    pub(super) peers: Vec<Peer>,
     /// Beside each candidate, if any.
     pub(super) sentinels: Vec<Sentinel>,
     /// The releases that they have begun.
@@ -87,15 +86,15 @@ impl World {
                 candidates.push(Candidate::new((who, key), setup.clone(), ttl, with_choria));
             }
         }
-        let chorias = (0..if with_choria { 2 } else { 0 }).map(|_| Choria::default());
-        let chorias: Vec<_> = chorias.collect();
-        let client_gos = 0..scenario.client_gos;
-        let client_gos: Vec<_> =
-            client_gos.map(|_| ClientGo::new(time.random.i64(-1000..=1000))).collect();
         let skew = ttl.as_millis() as i16 / 4;
-        let vimeos = (0..scenario.vimeos).map(|_| Vimeo::new(time.random.i16(-skew..=skew)));
-        let vimeos: Vec<_> = vimeos.collect();
-        let peers = chorias.len() + client_gos.len() + vimeos.len();
+        let chorias = scenario.chorias.into_iter().flat_map(|pace| [pace; 2]);
+        let mut peers: Vec<_> = chorias.map(|pace| Program::Choria(Choria::new(pace))).collect();
+        for _ in 0..scenario.client_gos {
+            peers.push(Program::ClientGo(ClientGo::new(time.random.i64(-1000..=1000))));
+        }
+        for _ in 0..scenario.vimeos {
+            peers.push(Program::Vimeo(Vimeo::new(time.random.i16(-skew..=skew))));
+        }
         let store = match scenario.keeping {
             Keeping::Objects { hashed } => Some(Store::new(hashed, ttl)),
             _ => None,
@@ -107,7 +106,7 @@ impl World {
             process_random: scenario.further_elections.map(Rng::with_seed),
             servers: (0..elections).map(|_| scenario.server()).collect(),
             judges: (0..elections).map(|_| Judge::new(processes.len())).collect(),
-            checker: Checker::new(keys, peers, !scenario.forgets()),
+            checker: Checker::new(keys, peers.len(), !scenario.forgets()),
             sentinels: (0..sentinels).map(|_| Sentinel::default()).collect(),
             runs: Vec::new(),
             moved: Moved::default(),
@@ -119,36 +118,28 @@ impl World {
             winner_crashes: None,
             processes,
             candidates,
-            chorias,
-            client_gos,
-            vimeos,
+            peers: Vec::new(),
             store,
             shared: Arc::default(),
             tampered_until: Time::ZERO,
             groups: if scenario.candidates.len() > SMALL { GROUPS } else { FEW_GROUPS },
             scenario: scenario.clone(),
         };
-        world.schedule();
+        world.schedule(peers);
         world
     }
 
     /// Everybody begins, and what is to go wrong will.
-    fn schedule(&mut self) {
+    fn schedule(&mut self, peers: Vec<Program>) {
         for process in 0..self.processes.len() {
             let after = self.time.millis(0..200);
             self.time.after(after, SimEvent::Start { process });
         }
-        for which in 0..self.chorias.len() {
-            let (after, step) = (self.time.millis(0..5000), choria::Step::Tick);
-            self.time.after(after, SimEvent::Choria { which, life: 0, step });
-        }
-        for which in 0..self.client_gos.len() {
-            let (after, step) = (self.time.millis(0..2000), clientgo::Step::Try);
-            self.time.after(after, SimEvent::ClientGo { which, life: 0, step });
-        }
-        for which in 0..self.vimeos.len() {
-            let (after, step) = (self.time.millis(0..2000), objects::Step::Look);
-            self.time.after(after, SimEvent::Vimeo { which, life: 0, step });
+        for (which, program) in peers.into_iter().enumerate() {
+            let (step, within_ms) = program.begins();
+            let after = self.time.millis(0..within_ms);
+            self.time.after(after, SimEvent::Peer { which, life: 0, step });
+            self.add_peer(program);
         }
         for (at, fault) in &self.scenario.faults {
             let at = Duration::from_millis(u64::from(*at));
@@ -259,13 +250,11 @@ impl World {
                 self.time.log(|| format!("*** {fault:?}"));
                 self.inflict(&fault);
             }
-            SimEvent::Choria { which, life, step } => self.step_choria(which, life, step),
-            SimEvent::ClientGo { which, life, step } => self.step_client_go(which, life, step),
+            SimEvent::Peer { which, life, step } => self.step_peer(which, life, step),
             SimEvent::Asked { who, life, id, attempt, asked } => {
                 self.store_serves(who, life, id, attempt, asked);
             }
             SimEvent::Mended { restored } => self.object_is_mended(restored),
-            SimEvent::Vimeo { which, life, step } => self.step_vimeo(which, life, step),
             SimEvent::Sentinel { at, life, step } => self.step_sentinel(at, life, step),
             SimEvent::Calm => self.calm_down(),
         }
@@ -386,59 +375,5 @@ impl World {
             }
         }
         self.poke_member(process);
-    }
-
-    /// Hands a machine an event, and does what it answers.
-    pub(super) fn feed(&mut self, who: usize, event: Event) {
-        let events = self.drained(who, event);
-        if !events.is_empty() {
-            self.feed_now(who, events);
-        }
-    }
-
-    /// The same, whatever drains.
-    fn feed_now(&mut self, who: usize, events: Vec<Event>) {
-        let now = self.local(who);
-        let Some(machine) = &mut self.candidates[who].machine else { return };
-        for event in events {
-            machine.handle(now, event);
-        }
-        let mut actions = Vec::new();
-        while let Some(action) = machine.poll_action() {
-            actions.push(action);
-        }
-        let state = machine.state();
-        self.subscribe(who);
-        for action in actions {
-            self.perform(who, action);
-        }
-        if (state == State::Leader) != self.checker.is_leading(who) {
-            self.checker.fail(format!("c{who} says {state} against what it told"));
-        }
-        self.register(who);
-        self.standing_of_machine(who);
-        self.advance_moves(who);
-        self.poke_member(self.candidates[who].process);
-        self.set_wake(who);
-    }
-
-    /// Wakes it when there is something to do at the latest.
-    pub(super) fn set_wake(&mut self, who: usize) {
-        let candidate = &mut self.candidates[who];
-        let of_machine = candidate.machine.as_ref().and_then(|machine| machine.next_wake());
-        let of_moves = candidate.mover.as_ref().and_then(|mover| mover.moves.next_wake());
-        let wakes = [of_machine, candidate.drain.until(), of_moves];
-        candidate.wake += 1;
-        let wake = candidate.wake;
-        if let Some(at) = wakes.into_iter().flatten().min() {
-            let after = self.until_timer(who, at);
-            self.later(who, after, Inner::Wake { wake });
-        }
-    }
-
-    /// How long a timer takes that is to go off then.
-    pub(super) fn until_timer(&mut self, who: usize, at: Instant) -> Duration {
-        let late = self.time.lateness();
-        self.process(who).clock.real(at).saturating_sub(self.time.now) + late
     }
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::lock::Coverage;
 use incumbent_sim::{
-    CandidateSetup, Fleet, Moved, Releases, STORM, Scenario, Schedule, SetFigures, World, bound,
+    CandidateSetup, Fleet, Moved, Releases, Report, STORM, Scenario, Schedule, SetFigures, World,
+    bound,
 };
 
 /// The number of schedules of each fleet, unless `SCHEDULES` is set.
@@ -17,8 +18,7 @@ fn check(fleet: Fleet) {
     let fixed = count * 7 / 10;
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let seeds = (0..fixed).chain(fresh..fresh + count - fixed);
-    let (mut terms, mut peer_terms, mut releases) = (0, 0, Releases::default());
-    let (mut drains, mut moved, mut sets) = (0, Moved::default(), SetFigures::default());
+    let mut sum = Report::default();
     for schedule in seeds.map(|seed| Schedule { fleet, seed }) {
         let report = schedule.run();
         if report.violation.is_some() {
@@ -26,13 +26,9 @@ fn check(fleet: Fleet) {
             let violation = report.violation.unwrap();
             panic!("{scenario:#?}\n{violation}\nreplay: make sim SEED={schedule}");
         }
-        terms += report.terms;
-        peer_terms += report.peer_terms;
-        drains += report.drains;
-        moved += report.moved;
-        sets += report.sets;
-        releases += report.releases;
+        sum += &report;
     }
+    let Report { terms, peer_terms, drains, moved, sets, releases, .. } = sum;
     println!("{fleet}: {count} schedules, {terms} terms, {peer_terms} of others, {drains} drained");
     let least = fleet.least_terms() * count;
     assert!(terms >= least, "{terms} terms: too few to show anything");

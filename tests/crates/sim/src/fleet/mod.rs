@@ -73,43 +73,44 @@ pub enum Fleet {
 }
 
 impl Fleet {
-    pub const ALL: [Self; 22] = [
-        Self::Plain,
-        Self::Mixed,
-        Self::ChangedTtl,
-        Self::Choria,
-        Self::ChoriaBackOff,
-        Self::SteppedClock,
-        Self::Judged,
-        Self::Rows,
-        Self::SteppedRows,
-        Self::Forgetful,
-        Self::ClientGo,
-        Self::Objects,
-        Self::Vimeo,
-        Self::Failover,
-        Self::Synchronous,
-        Self::Tampered,
-        Self::Frozen,
-        Self::Sentinel,
-        Self::Drains,
-        Self::Moves,
-        Self::Refused,
-        Self::Sets,
+    /// The name of each, and its terms in a storm at the least, on the average: fewer would show
+    /// little.
+    const TABLE: [(Self, &str, u64); 22] = [
+        (Self::Plain, "plain", 5),
+        (Self::Mixed, "mixed", 5),
+        (Self::ChangedTtl, "changed-ttl", 5),
+        (Self::Choria, "choria", 1),
+        (Self::ChoriaBackOff, "choria-back-off", 1),
+        (Self::SteppedClock, "stepped-clock", 5),
+        (Self::Judged, "judged", 5),
+        (Self::Rows, "rows", 5),
+        (Self::SteppedRows, "stepped-rows", 5),
+        (Self::Forgetful, "forgetful", 1),
+        (Self::ClientGo, "client-go", 1),
+        (Self::Objects, "objects", 5),
+        (Self::Vimeo, "vimeo", 3),
+        (Self::Failover, "failover", 5),
+        (Self::Synchronous, "synchronous", 3),
+        (Self::Tampered, "tampered", 5),
+        (Self::Frozen, "frozen", 5),
+        (Self::Sentinel, "sentinel", 5),
+        (Self::Drains, "drains", 5),
+        (Self::Moves, "moves", 5),
+        (Self::Refused, "refused", 5),
+        (Self::Sets, "sets", 20),
     ];
 
-    /// Terms in a storm, at the least on the average: fewer would show little.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.into_iter().map(|(fleet, ..)| fleet)
+    }
+
+    fn row(self) -> (Self, &'static str, u64) {
+        let row = Self::TABLE.into_iter().find(|(fleet, ..)| *fleet == self);
+        row.expect("the table has a row for each fleet")
+    }
+
     pub fn least_terms(self) -> u64 {
-        match self {
-            Self::Plain | Self::Mixed | Self::ChangedTtl | Self::SteppedClock => 5,
-            Self::Judged | Self::Rows | Self::SteppedRows | Self::Objects => 5,
-            Self::Choria | Self::ChoriaBackOff | Self::Forgetful | Self::ClientGo => 1,
-            Self::Vimeo => 3,
-            Self::Failover | Self::Tampered | Self::Frozen | Self::Sentinel => 5,
-            Self::Drains | Self::Moves | Self::Refused => 5,
-            Self::Sets => 20,
-            Self::Synchronous => 3,
-        }
+        self.row().2
     }
 
     /// Of so many schedules of the other fleets one is of this fleet: it has many elections.
@@ -153,30 +154,7 @@ impl Fleet {
 
 impl fmt::Display for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Mixed => "mixed",
-            Self::ChangedTtl => "changed-ttl",
-            Self::Choria => "choria",
-            Self::ChoriaBackOff => "choria-back-off",
-            Self::SteppedClock => "stepped-clock",
-            Self::Judged => "judged",
-            Self::ClientGo => "client-go",
-            Self::Rows => "rows",
-            Self::SteppedRows => "stepped-rows",
-            Self::Forgetful => "forgetful",
-            Self::Objects => "objects",
-            Self::Vimeo => "vimeo",
-            Self::Failover => "failover",
-            Self::Synchronous => "synchronous",
-            Self::Tampered => "tampered",
-            Self::Frozen => "frozen",
-            Self::Sentinel => "sentinel",
-            Self::Drains => "drains",
-            Self::Moves => "moves",
-            Self::Refused => "refused",
-            Self::Sets => "sets",
-        })
+        f.write_str(self.row().1)
     }
 }
 

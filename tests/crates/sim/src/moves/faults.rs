@@ -27,40 +27,23 @@ pub enum MoveStep {
 #[derive(Debug, Clone)]
 pub enum MoveFault {
     /// An operator wants the leader to hand over: to this one, or any.
-    HandOver {
-        to: Option<usize>,
-    },
+    HandOver { to: Option<usize> },
     /// The leader's program wants it to.
     ProgramHandsOver,
     /// The check of a candidate fails for so long, or for good.
-    Ill {
-        who: usize,
-        for_ms: Option<u16>,
-    },
-    StandAside {
-        who: usize,
-        aside: bool,
-    },
+    Ill { who: usize, for_ms: Option<u16> },
+    /// A process stands aside, or no longer does.
+    StandAside { who: usize, aside: bool },
     /// An operator pauses the election, or ends a pause.
-    Pause {
-        for_ms: u16,
-    },
+    Pause { for_ms: u16 },
     /// In the next move the leader or its successor crashes at this point.
-    Crash {
-        step: MoveStep,
-        successor: bool,
-        back_ms: u16,
-    },
+    Crash { step: MoveStep, successor: bool, back_ms: u16 },
     /// Somebody answers the next call of a candidate: that this one is ready, or one that nobody
     /// is.
-    ForgedAnswer {
-        of: usize,
-    },
+    ForgedAnswer { of: usize },
     /// Somebody asks in the place of a candidate that is to be preferred, or of a member that leads
     /// less.
-    ForgedRequest {
-        priority: u8,
-    },
+    ForgedRequest { priority: u8 },
 }
 
 /// What waits for a move.

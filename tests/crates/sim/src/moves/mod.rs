@@ -5,8 +5,6 @@ mod calls;
 mod faults;
 mod promises;
 
-use std::fmt;
-use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,42 +63,6 @@ pub(crate) enum Step {
     HandOver,
     /// The same wants its process to stand aside, or not to.
     StandAside(bool),
-}
-
-/// What was seen, so that nothing can pass by not happening.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Moved {
-    /// Terms that were handed over.
-    pub handovers: u64,
-    /// The same, which nobody had ordered.
-    pub voluntary: u64,
-    /// Handovers after which the named successor led next.
-    pub succeeded: u64,
-    /// Creates that had a pause to carry on.
-    pub carried: u64,
-    /// Handovers that a pause, or the age of the term, kept from happening.
-    pub refused: u64,
-}
-
-impl AddAssign for Moved {
-    fn add_assign(&mut self, other: Self) {
-        self.handovers += other.handovers;
-        self.voluntary += other.voluntary;
-        self.succeeded += other.succeeded;
-        self.carried += other.carried;
-        self.refused += other.refused;
-    }
-}
-
-impl fmt::Display for Moved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { handovers, voluntary, succeeded, carried, refused } = self;
-        write!(
-            f,
-            "{handovers} handovers, {voluntary} of them voluntary, {succeeded} to the one that led \
-             next; {refused} refused since it was too soon or paused; {carried} pauses carried on"
-        )
-    }
 }
 
 impl Mover {

@@ -17,15 +17,14 @@ pub enum Asked {
 
 #[derive(Debug, Clone)]
 pub enum Reply {
+    /// What a read finds.
     Found(Option<Object>),
+    /// 200.
     Stored(Version),
     /// 412, 409.
     Refused,
     /// 429, 503.
-    Busy {
-        status: u16,
-        retry_after: Option<Duration>,
-    },
+    Busy { status: u16, retry_after: Option<Duration> },
     /// 403.
     Denied,
 }

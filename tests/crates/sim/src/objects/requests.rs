@@ -56,7 +56,7 @@ impl World {
         (0..fleet.len()).filter(|who| cannot_tell(&fleet[*who])).collect()
     }
 
-    fn store(&mut self) -> &mut Store {
+    pub(super) fn store(&mut self) -> &mut Store {
         self.store.as_mut().expect("only worlds with a store have rooms")
     }
 

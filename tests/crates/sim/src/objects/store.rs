@@ -32,7 +32,9 @@ pub struct Body {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
+    /// By a candidate of this library.
     Held(Arc<str>, Mark, Option<Arc<Advertisement>>),
+    /// What such a one leaves behind.
     Released {
         by: Nonce,
         left: Duration,
@@ -42,6 +44,7 @@ pub enum Said {
     },
     /// By a candidate of vimeo's, or by hand.
     Named(Arc<str>),
+    /// Nobody holds it.
     Nobody,
     /// Nothing that can be read.
     Junk,

@@ -7,10 +7,6 @@ mod member;
 mod promises;
 mod run;
 
-use std::fmt;
-use std::ops::AddAssign;
-use std::time::Duration;
-
 use incumbent::lock::Coverage;
 
 use crate::candidate::CandidateSetup;
@@ -67,47 +63,5 @@ impl SetSetup {
             ..CandidateSetup::new(Coverage::Full)
         };
         self.members.iter().map(candidate).collect()
-    }
-}
-
-/// What was seen, so that nothing can pass by not happening.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct SetFigures {
-    /// Terms that were handed over.
-    pub handovers: u64,
-    /// Requests for a shard, and how many of them were accepted.
-    pub asked: u64,
-    pub accepted: u64,
-    /// Terms that were given back, as the member led as much as it may.
-    pub given_back: u64,
-    /// Handovers after the last fault, and the least that would have done.
-    pub moves: u64,
-    pub least: u64,
-    /// How long it took until the load was even, from when each shard was led.
-    pub even_after: Duration,
-}
-
-impl AddAssign for SetFigures {
-    fn add_assign(&mut self, other: Self) {
-        self.handovers += other.handovers;
-        self.asked += other.asked;
-        self.accepted += other.accepted;
-        self.given_back += other.given_back;
-        self.moves += other.moves;
-        self.least += other.least;
-        self.even_after = self.even_after.max(other.even_after);
-    }
-}
-
-impl fmt::Display for SetFigures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { handovers, asked, accepted, given_back, moves, least, even_after } = self;
-        write!(
-            f,
-            "{handovers} handovers in storms, {asked} requests, {accepted} accepted; {given_back} \
-             terms given back; {moves} moves after the last faults where {least} are the least; \
-             even after {:.1} s at most",
-            even_after.as_secs_f64()
-        )
     }
 }

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::SetSetup;
+use crate::figures::Report;
 use crate::process::millis;
-use crate::run::{Report, bound};
+use crate::run::bound;
 use crate::scenario::{STORM, Scenario};
 use crate::server::Time;
 use crate::world::World;
