@@ -47,7 +47,7 @@ differential: rust tools ## Play random operations on a store and on its model (
 soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CANDIDATES=20), or a set whose members are attacked (SETS=nats, nats-cluster or postgres)
 	@scripts/install-nats.sh 2.15.1
 	@$(if $(filter postgres,$(SETS)),scripts/install-postgres.sh)
-	$(CARGO) run --release --package incumbent-soak -- $(if $(SETS),sets --store $(SETS),run) $(if $(MINUTES),--minutes $(MINUTES)) \
+	$(CARGO) run --release --package incumbent-attack -- $(if $(SETS),sets --store $(SETS),soak) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CANDIDATES),--candidates $(CANDIDATES))
 
 # CI breaks an eighth of the rules, another one with each commit: all of them take more than an hour.
@@ -102,8 +102,8 @@ model: rust ## Explore every schedule of small elections (CANDIDATES=2, or 3, MI
 chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and print the results
 	@scripts/install-nats.sh 2.15.1
 	@tests/programs/nats-with-clock/build.sh .tools/clocknats-2.15.1/nats-server
-	$(CARGO) build --release --package incumbent-chaos --package incumbent-cli
-	"$(CARGO_TARGET_DIR)/release/incumbent-chaos" run --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+	$(CARGO) build --release --package incumbent-attack --package incumbent-cli
+	"$(CARGO_TARGET_DIR)/release/incumbent-attack" chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 doc: rust ## Build the documentation and print its path
 	$(CARGO) doc --package incumbent --all-features --no-deps

@@ -1,0 +1,131 @@
+//! The command line.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::load::{candidate, choria_like, many};
+use crate::plans::{chaos, sets, soak};
+use crate::record::history::{self, Difference, Replayed};
+
+/// Attacks elections and sets on real servers, and checks that at most one candidate leads at any
+/// instant. Ends with 1 if a promise was broken, with 2 if something else failed.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// One fault after the other strikes an election on a cluster.
+    Chaos(chaos::Options),
+    /// Lists the faults of `chaos`.
+    List,
+    /// Replays histories of a run that was kept. Ends with 1 if one differs.
+    Replay {
+        /// The files: `history-…`.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Thousands of candidates run on a cluster whose servers are restarted.
+    Soak(soak::Options),
+    /// The members of a set are killed, stopped, paused, partitioned and added.
+    Sets(sets::Options),
+    /// Says by its exit code whether a host answers, be it with a refusal.
+    #[command(hide = true)]
+    Reach { host: SocketAddr },
+    /// Campaigns in an election of `chaos`.
+    #[command(hide = true)]
+    Candidate(candidate::Options),
+    /// Campaigns there as Choria's candidates do.
+    #[command(hide = true)]
+    ChoriaLike(candidate::Options),
+    /// Campaigns in all elections of `soak`.
+    #[command(hide = true)]
+    Worker(many::Options),
+    /// Takes part in the set of `sets`.
+    #[command(hide = true)]
+    Member(many::Options),
+}
+
+/// Runs the command that was typed.
+pub async fn run() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let done = match Cli::parse().command {
+        Command::List => {
+            chaos::list();
+            return ExitCode::SUCCESS;
+        }
+        Command::Reach { host } => return reach(host),
+        Command::Replay { files } => return replay(&files),
+        Command::Candidate(options) => {
+            candidate::run(options).await;
+            return ExitCode::SUCCESS;
+        }
+        Command::ChoriaLike(options) => {
+            choria_like::run(options).await;
+            return ExitCode::SUCCESS;
+        }
+        Command::Worker(options) => many::work(options).await.map(|()| ExitCode::SUCCESS),
+        Command::Member(options) => many::be_member(options).await.map(|()| ExitCode::SUCCESS),
+        plan => attack(&plan).await.map_err(Into::into),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        ExitCode::from(2)
+    })
+}
+
+async fn attack(plan: &Command) -> std::io::Result<ExitCode> {
+    let program = std::env::current_exe()?;
+    let attack = async {
+        match plan {
+            Command::Chaos(options) => chaos::run(options, &program).await,
+            Command::Soak(options) => soak::run(options, &program).await,
+            Command::Sets(options) => sets::run(options, &program).await,
+            _ => Ok(ExitCode::SUCCESS),
+        }
+    };
+    let mut terminate = signal(SignalKind::terminate())?;
+    // Dropped in the middle it ends every process and removes every namespace.
+    tokio::select! {
+        code = attack => return code,
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    eprintln!("interrupted");
+    Ok(ExitCode::from(130))
+}
+
+fn reach(host: SocketAddr) -> ExitCode {
+    match TcpStream::connect_timeout(&host, Duration::from_secs(2)) {
+        Err(error) if error.kind() != ErrorKind::ConnectionRefused => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn replay(files: &[PathBuf]) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for file in files {
+        let what = match history::replay_file(file) {
+            Ok(Ok(Replayed { events, actions, end, .. })) => {
+                println!("{}: {events} events, {actions} actions, {end:?}", file.display());
+                continue;
+            }
+            Ok(Err(Difference { line, error, .. })) => format!("line {line}: {error}"),
+            Err(error) => error.to_string(),
+        };
+        eprintln!("{}: {what}", file.display());
+        code = ExitCode::FAILURE;
+    }
+    code
+}
