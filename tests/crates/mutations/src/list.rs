@@ -1,32 +1,20 @@
 //! The ways to break a rule.
 
 mod databases;
-mod drains;
-mod guards;
-mod histories;
+mod elections;
 mod kubernetes;
 mod locks;
-mod models;
-mod moves;
 mod programs;
-mod sampling;
 mod sentinels;
-mod sets;
 mod tampering;
 
 use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
 use databases::OF_DATABASES;
-use drains::OF_DRAINS;
-use guards::OF_GUARDS;
-use histories::OF_HISTORIES;
+use elections::OF_ELECTIONS;
 use kubernetes::OF_KUBERNETES;
 use locks::OF_LOCKS;
-use models::OF_MODELS;
-use moves::OF_MOVES;
 use programs::OF_PROGRAMS;
-use sampling::OF_SAMPLING;
 use sentinels::OF_SENTINELS;
-use sets::OF_SETS;
 use tampering::OF_TAMPERING;
 
 /// A rule broken: every text of `edits` occurs in its file exactly once, and is replaced.
@@ -55,14 +43,8 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_KUBERNETES)
         .chain(OF_LOCKS)
         .chain(OF_DATABASES)
-        .chain(OF_GUARDS)
-        .chain(OF_HISTORIES)
-        .chain(OF_MODELS)
+        .chain(OF_ELECTIONS)
         .chain(OF_SENTINELS)
-        .chain(OF_DRAINS)
-        .chain(OF_MOVES)
-        .chain(OF_SAMPLING)
-        .chain(OF_SETS)
         .chain(OF_TAMPERING)
         .chain(OF_PROGRAMS)
 }

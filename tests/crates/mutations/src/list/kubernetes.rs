@@ -23,42 +23,6 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Records],
     },
     Mutation {
-        name: "Lease: a holder that was seen to renew is waited for from when it was first seen",
-        edits: &[edit(
-            "src/protocol/evidence.rs",
-            "Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,",
-            "Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,\n            Some(seen) if !expires => SeenEntry { revision, entry, ..seen },",
-        )],
-        noticed_by: &[Scenarios, Simulation],
-    },
-    Mutation {
-        name: "Lease: each read of a record counts as a change of it",
-        edits: &[edit(
-            "src/protocol/evidence.rs",
-            "Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,",
-            "Some(seen) if seen.is_of(&entry) && expires => seen,",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "Lease: a record that has expired is reported as a new leader each time it is read",
-        edits: &[edit(
-            "src/protocol/context.rs",
-            "|| !self.has_outlived(at) {",
-            "|| at >= Instant::ORIGIN {",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "a read that succeeds shows that the write which failed before, and comes next, would too",
-        edits: &[edit(
-            "src/protocol/lock_health.rs",
-            "acquires || matches!(failure.kind",
-            "(acquires && failure.message.is_empty()) || matches!(failure.kind",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
         name: "Lease: a holder of client-go is waited for half as long as its record states",
         edits: &[edit(
             "src/lock/types.rs",
@@ -66,24 +30,6 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "None if !lock_expires => self.ttl / 2,",
         )],
         noticed_by: &[Simulation, Scenarios],
-    },
-    Mutation {
-        name: "Lease: a late own create is adopted as if no holder had come before it",
-        edits: &[edit(
-            "src/protocol/evidence.rs",
-            "if !created || mark.write.number > self.last_over_nothing {",
-            "if !created || mark.write.number > 0 {",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "Lease: a leader leads on by a create of its own that lands late",
-        edits: &[edit(
-            "src/protocol/holding.rs",
-            "if mark.token.is_none() {",
-            "if mark.token.is_none() && self.began && !self.began {",
-        )],
-        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "Lease: a refused write is repeated unconditionally",
@@ -104,15 +50,6 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Objects],
     },
     Mutation {
-        name: "Lease: a renewal does not name its object",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "codec::write(self.place, &mut object, &record, mark.clone());",
-            "if let Some(metadata) = object.get_mut(\"metadata\").and_then(Value::as_object_mut) {\n                metadata.remove(\"uid\");\n                metadata.remove(\"resourceVersion\");\n            }\n            codec::write(self.place, &mut object, &record, mark.clone());",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
         name: "Lease: a write that an admission webhook changed counts as it was sent",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
@@ -120,15 +57,6 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
             "let Some(field) = changed.filter(String::is_empty) else { return Ok(known) };",
         )],
         noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "Lease: the writer of a changed write is waited for as the change states",
-        edits: &[edit(
-            "src/backends/kubernetes/codec.rs",
-            "ttl: found.ttl.max(lease)",
-            "ttl: found.ttl.max(lease * 0)",
-        )],
-        noticed_by: &[Records],
     },
     Mutation {
         name: "an entry is written over before its holder's lease has ended",
@@ -149,101 +77,11 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
-        name: "Lease: a write that its watch did not report shows a leader nothing",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "election.record_response(known.revision);\n                    let Some(field)",
-            "let Some(field)",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "a standby retries once or twice a second, whatever its back-off",
-        edits: &[edit(
-            "src/protocol/standby.rs",
-            "delay = delay.max(delay_of(&mut *cx.settings.backoff, attempt, random));",
-            "let _ = (attempt, random);",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "all standbys read an outlived entry at one instant",
-        edits: &[edit(
-            "src/protocol/standby.rs",
-            "            Plan::Read if self.sees_outlived(cx, now) => self.overwrite(cx, now, true),\n",
-            "",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "for life: a bookmark does not show that a watch lives",
-        edits: &[edit(
-            "src/backends/kubernetes/life/watches.rs",
-            "EventKind::Nothing => watch.silent_at = silent_at(self.poll),",
-            "EventKind::Nothing => {}",
-        )],
-        noticed_by: &[Records],
-    },
-    Mutation {
-        name: "Lease: a release keeps the holder",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "holder_identity: if keep { holder } else { String::new() },",
-            "holder_identity: holder,",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
         name: "Lease: an eviction empties the holder, so client-go's candidates lead at once",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
             "holder_identity: if keep { holder } else { String::new() },",
             "holder_identity: if keep && !evicts { holder } else { String::new() },",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "Lease: an eviction keeps the holder, so a leader of client-go's renews it",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "let holder = if evicts { evicted } else { old.holder_identity };",
-            "let holder = if evicts && evicted.is_empty() { evicted } else { old.holder_identity };",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "Lease: a release keeps the duration",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "if keep { whole_seconds(left) } else { RELEASED_SECONDS },",
-            "if keep { whole_seconds(left) } else { old.lease_duration_seconds },",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "Lease: the first term of all is a transition",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "let begins_anew = begins && old.is_some() && !again;",
-            "let begins_anew = begins && !again;",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "Lease: a renewal is a transition",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "let begins_anew = begins && old.is_some() && !again;",
-            "let begins_anew = old.is_some() && !again;",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "Lease: one whose holder the API server chooses is stood for",
-        edits: &[edit(
-            "src/backends/kubernetes/store.rs",
-            "if found.record.strategy.is_some() {",
-            "if found.record.strategy.is_some() && name.is_empty() {",
         )],
         noticed_by: &[Objects],
     },
@@ -266,33 +104,6 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Records],
     },
     Mutation {
-        name: "Lease: a release of client-go's is waited for by our lease, not by its holder's",
-        edits: &[edit(
-            "src/backends/kubernetes/known.rs",
-            "Some((_, lease)) => *left = lease.max(*left),",
-            "Some((_, lease)) => *left = lease.min(*left),",
-        )],
-        noticed_by: &[Records],
-    },
-    Mutation {
-        name: "Lease: a holder is waited for as long as it states, without a limit",
-        edits: &[edit(
-            "src/backends/kubernetes/record.rs",
-            "(seconds > 0).then(|| Duration::from_secs(seconds).min(MAX_DURATION))",
-            "(seconds > 0).then(|| Duration::from_secs(seconds).max(MAX_DURATION / 9999))",
-        )],
-        noticed_by: &[Records],
-    },
-    Mutation {
-        name: "Lease: one that is declared new counts as new to a candidate that saw its holder",
-        edits: &[edit(
-            "src/backends/kubernetes/known.rs",
-            "state.has_past |= !is_unused;",
-            "state.has_past |= is_unused && !is_unused;",
-        )],
-        noticed_by: &[Records],
-    },
-    Mutation {
         name: "Lease: one that is declared new counts as new whatever its record shows",
         edits: &[edit(
             "src/backends/kubernetes/codec.rs",
@@ -302,47 +113,11 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Records],
     },
     Mutation {
-        name: "Lease: a create found later had no holder before it, as was proven before it",
-        edits: &[edit(
-            "src/protocol/evidence.rs",
-            "if !(in_doubt && capabilities.empty_is_proof) {",
-            "if !in_doubt {",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
         name: "Lease: any 404 proves that there is no such object",
         edits: &[edit(
             "src/backends/kubernetes/api.rs",
             "Err(failure) if failure.is_absence_of(name) => Ok(None),",
             "Err(failure) if failure.is_absence_of(name) || failure.code() == 404 => Ok(None),",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "Lease: a mark counts for any record beside it",
-        edits: &[edit(
-            "src/backends/kubernetes/codec.rs",
-            "Some(Annotation { mark, of, .. }) if *of == record => decode(mark, &record, default_lease),",
-            "Some(Annotation { mark, of, .. }) if *of == record || of.is_held() => decode(mark, &record, default_lease),",
-        )],
-        noticed_by: &[Records],
-    },
-    Mutation {
-        name: "Lease: a token that is refused is not read again",
-        edits: &[edit(
-            "src/backends/kubernetes/api_client.rs",
-            "if *known == now || known.server != now.server {",
-            "if *known == now || known.server != now.server || current.number == 0 {",
-        )],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "for life: a pod takes the lock of one with its name for its own",
-        edits: &[edit(
-            "src/backends/kubernetes/life/candidate.rs",
-            "if matches!(&*owners, [owner] if owner.uid == ours) {",
-            "if matches!(&*owners, [owner] if owner.name == self.pod) {",
         )],
         noticed_by: &[Objects],
     },
@@ -360,15 +135,6 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
                 "owners.iter() {",
             ),
         ],
-        noticed_by: &[Objects],
-    },
-    Mutation {
-        name: "for life: a stuck lock is deleted whatever has become of it",
-        edits: &[edit(
-            "src/backends/kubernetes/life/candidate.rs",
-            "match self.locks.delete(&self.name, uid, Some(version), by()).await {",
-            "match self.locks.delete(&self.name, uid, Some(version).filter(|_| false), by()).await {",
-        )],
         noticed_by: &[Objects],
     },
     Mutation {

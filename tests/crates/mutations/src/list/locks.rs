@@ -73,43 +73,11 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Voters],
     },
     Mutation {
-        name: "quorum: what was accepted is forgotten before a lease is over",
-        edits: &[edit(
-            "src/backends/peer/quorum/acceptor.rs",
-            "accepted.at + self.lease < now",
-            "accepted.at + self.lease / 4 < now",
-        )],
-        noticed_by: &[Voters],
-    },
-    Mutation {
         name: "quorum: a write may rest on a vote of a start that was replaced",
         edits: &[edit(
             "src/backends/peer/quorum/seats.rs",
             ".all(|(name, stamp)| self.names.contains(name) && self.is_latest(name, *stamp));",
             ".all(|(name, stamp)| self.names.contains(name) && stamp.round > 0);",
-        )],
-        noticed_by: &[Voters],
-    },
-    Mutation {
-        name: "quorum: a replacement needs the grant of one voter only",
-        edits: &[edit(
-            "src/backends/peer/quorum/seats.rs",
-            "(size / 2 + 1).min(size.saturating_sub(1))",
-            "1.min(size)",
-        )],
-        noticed_by: &[Voters],
-    },
-    Mutation {
-        name: "quorum: a word for a seat counts for whatever start of its name",
-        edits: &[edit("src/backends/peer/quorum/seats.rs", "|| to != self.stamp ", "")],
-        noticed_by: &[Voters],
-    },
-    Mutation {
-        name: "quorum: a round waits no longer on a slow network",
-        edits: &[edit(
-            "src/backends/peer/quorum/voter/proposing.rs",
-            "let least = (self.resend_interval() * 4).max(now.saturating_since(proposal.began) * 2);\n        let grown = least.saturating_mul(1 << proposal.abandoned.min(MAX_DOUBLINGS));",
-            "let grown = self.resend_interval() * 4;",
         )],
         noticed_by: &[Voters],
     },
@@ -121,33 +89,6 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "let new = known.window.take(parts.number) || parts.number > 0;",
         )],
         noticed_by: &[Voters],
-    },
-    Mutation {
-        name: "quorum: a voter that cannot remember an election is silent",
-        edits: &[edit(
-            "src/backends/peer/quorum/acceptor.rs",
-            "return Some(Body::Full { ballot });",
-            "return None;",
-        )],
-        noticed_by: &[Voters],
-    },
-    Mutation {
-        name: "quorum: a replacement votes at once when it has its seat",
-        edits: &[edit(
-            "src/backends/peer/quorum/voter/seating.rs",
-            "self.acceptor.set_votes_from(now + silence(self.settings.lease));",
-            "self.acceptor.set_votes_from(now);",
-        )],
-        noticed_by: &[Voters],
-    },
-    Mutation {
-        name: "object store: what a slow store has shown of its conditions is forgotten",
-        edits: &[edit(
-            "src/backends/object_storage/lock.rs",
-            "            if refused.load(Ordering::Relaxed) {\n                continue;\n            }\n",
-            "",
-        )],
-        noticed_by: &[Stores],
     },
     Mutation {
         name: "object store: each address is taken for a cloud's own",
@@ -175,42 +116,6 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "let _ = terms;",
         )],
         noticed_by: &[Simulation, Stores],
-    },
-    Mutation {
-        name: "object store: an object is distinguished from an older one by its number, not by its version",
-        edits: &[edit(
-            "src/backends/object_storage/known.rs",
-            "if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {",
-            "if let Some(known) = state.known.as_ref().filter(|known| known.number == number) {",
-        )],
-        noticed_by: &[Simulation],
-    },
-    Mutation {
-        name: "object store: an answer from before another candidate's write counts as put back",
-        edits: &[edit(
-            "src/backends/object_storage/known.rs",
-            "if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {",
-            "if let Some(known) = before.known.as_ref().filter(|known| known.number == u64::MAX) {",
-        )],
-        noticed_by: &[Simulation],
-    },
-    Mutation {
-        name: "object store: numbers continue from the current object only",
-        edits: &[edit(
-            "src/backends/object_storage/known.rs",
-            "next.max(self.newest().map_or(0, |newest| newest.0)).max(clock)",
-            "next.max(clock)",
-        )],
-        noticed_by: &[Simulation],
-    },
-    Mutation {
-        name: "object store: the expiry for Go's candidates has no allowance for skew",
-        edits: &[edit(
-            "src/backends/object_storage/vimeo_timing.rs",
-            "life => life.saturating_add(self.skew),",
-            "life => life,",
-        )],
-        noticed_by: &[Simulation],
     },
     Mutation {
         name: "object store: a Go leader is waited for one term",
