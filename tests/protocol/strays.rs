@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::lock::{Content, Hint, LockErrorKind, Request, Tombstone};
-use incumbent::protocol::Event;
+use incumbent::lock::{Capabilities, Content, Hint, LockErrorKind, Reading, Request, Tombstone};
+use incumbent::protocol::{Event, Response};
+use incumbent_sim::{Keeping, Server};
 
-use super::harness::{Harness, LEASE, ME, capabilities};
+use super::harness::{Harness, LEASE, ME, capabilities, of_other, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -31,6 +32,28 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
     assert!(harness.server.apply(harness.now, hangs).1, "it lands");
     harness.event(Event::Hint(Hint::Recheck));
     harness.now
+}
+
+/// Whatever came and went before a create in doubt landed left no trace: its candidate led at once,
+/// as nothing had been there when it was sent.
+#[test]
+fn a_create_in_doubt_that_is_found_waits_for_a_possible_holder_before_it() {
+    let lock = Capabilities { expires_entries: false, ..capabilities() };
+    let mut harness = Harness::new(settings(), lock);
+    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.event(Event::Start);
+    harness.holds = true;
+    assert!(matches!(harness.next_request(), Request::Read { .. }));
+    harness.answer(Response::Read(Ok(Reading::Empty { proof: true })));
+    let hangs = Request::Write(harness.next_write());
+    harness.fail(LockErrorKind::OutcomeUnknown);
+    harness.server.store(harness.now, of_other(LEASE), LEASE);
+    let landed = lands(&mut harness, &hangs);
+    harness.holds = false;
+    harness.serve();
+    harness.run(LEASE * 3);
+    let begins = harness.begins();
+    assert!(begins.first().is_some_and(|begin| *begin >= landed + LEASE), "{begins:?}");
 }
 
 /// A create hung, was repeated and won. When that term was over, and another holder had been

@@ -5,6 +5,15 @@ use crate::instrument::Instrument::{Decisions, Records, Scenarios, Simulation};
 
 pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
+        name: "a create in doubt that is found had no holder before it, as was proven before it",
+        edits: &[edit(
+            "src/protocol/evidence.rs",
+            "if !(in_doubt && capabilities.empty_is_proof) {",
+            "if !in_doubt {",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "a leader takes the writes of its twin for its own",
         edits: &[edit(
             "src/protocol/requests.rs",
