@@ -14,6 +14,7 @@ mod election_pause;
 mod election_watch;
 mod exit_codes;
 mod extreme_values;
+mod golden;
 mod hostile_names;
 mod kubernetes;
 mod kv_buckets;

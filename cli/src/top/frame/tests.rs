@@ -1,9 +1,10 @@
-//! Frames of a scene at several sizes. `INCUMBENT_SNAPSHOTS=write` writes the expected ones.
+//! Frames of a scene at several sizes. `UPDATE_EXPECT=1` writes the expected ones.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent};
+use expect_test::expect_file;
 use incumbent::CandidateInfo;
 use incumbent::lock::{Nonce, Role, Standing};
 use ratatui::Terminal;
@@ -108,13 +109,7 @@ fn check(name: &str, state: &mut State, now: Moment) {
         let drawn = lines.join("\n") + "\n";
         assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{drawn:?}");
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/top/frame/snapshots");
-        let file = directory.join(format!("{name}-{}x{}.txt", size.0, size.1));
-        if std::env::var_os("INCUMBENT_SNAPSHOTS").is_some_and(|value| value == "write") {
-            std::fs::create_dir_all(directory).expect("a directory");
-            std::fs::write(&file, &drawn).expect("a file");
-        }
-        let expected = std::fs::read_to_string(&file).expect("a snapshot");
-        assert!(drawn == expected, "{}:\n{drawn}\nis not\n{expected}", file.display());
+        expect_file![directory.join(format!("{name}-{}x{}.txt", size.0, size.1))].assert_eq(&drawn);
     }
 }
 

@@ -14,3 +14,5 @@ mod rights;
 mod sentinel;
 mod top;
 mod ui;
+
+pub use env::{SERVE, TestEnv};
