@@ -59,16 +59,6 @@ async fn doctor_detects_chorias_candidates() {
     );
 }
 
-#[tokio::test]
-async fn bucket_of_this_library_shows_no_trace_of_choria() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    let mut leader = shell.start(&["campaign", "my_app"]);
-    leader.line_with("won");
-    let report = doctor(&shell, &[], 0);
-    expect_line(&report, "ok       choria ", "no trace of Choria's candidates");
-}
-
 /// Without `with_choria`, the library warns of an entry without a mark.
 #[tokio::test]
 async fn candidate_with_choria_does_not_warn_of_its_entries() {

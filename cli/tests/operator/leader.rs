@@ -1,47 +1,12 @@
 //! `incumbent leader`.
 
 use incumbent_test_support::Server;
-use serde_json::Value;
 
 use crate::shell::{CommandOutput, Shell};
 
 /// The output of a run that is no failure: standard output, standard error and the exit code.
 fn parts(output: &CommandOutput) -> (&str, &str, Option<i32>) {
     (&output.stdout, &output.stderr, output.code)
-}
-
-#[tokio::test]
-async fn exit_code_tells_whether_this_host_leads() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    let mut leader = shell.start(&["campaign", "my_app", "--identity", "c1.example.net"]);
-    leader.line_with("won");
-    let ask = |more: &[&str]| shell.run(&[&["leader", "my_app"], more].concat());
-    let output = ask(&["--identity", "c1.example.net"]);
-    assert_eq!(parts(&output), ("c1.example.net\n", "", Some(0)));
-    for other in [&["--identity", "c1"][..], &[]] {
-        assert_eq!(parts(&ask(other)), ("c1.example.net\n", "", Some(3)), "{other:?}");
-    }
-    let info = shell.json(&["election", "info", "my_app", "-o", "json"]);
-    let mut json = shell.json(&["leader", "my_app", "--identity=c1.example.net", "-o", "json"]);
-    assert_eq!(json["mine"], true);
-    let fields = json.as_object_mut().expect("an object");
-    fields.remove("mine");
-    for fields in [fields, &mut info["elections"][0].as_object().expect("one").clone()] {
-        fields.remove("renewed"); // a renewal may come in between
-        fields.remove("revision");
-        assert_eq!(fields["leader"], "c1.example.net");
-        assert_eq!(fields.len(), 11, "{fields:?}");
-    }
-
-    leader.end_with("TERM");
-    let line = "incumbent: election my_app: no leader (stopped)\n";
-    assert_eq!(parts(&ask(&["--identity", "c1.example.net"])), ("", line, Some(3)));
-    assert_eq!(parts(&ask(&["--quiet"])), ("", "", Some(3)));
-    let output = ask(&["-o", "json"]);
-    let json: Value = serde_json::from_str(&output.stdout).expect("JSON");
-    assert_eq!((&json["leader"], &json["mine"]), (&Value::Null, &false.into()));
-    assert_eq!((&*output.stderr, output.code), ("", Some(3)));
 }
 
 /// Candidates without `--identity` and this command have the same default.

@@ -1,45 +1,8 @@
 //! `--lock URL`.
 
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::Server;
 
 use crate::shell::Shell;
-
-const LOCK: [&str; 2] = ["--lock", "sqlite:elections.db"];
-
-#[tokio::test]
-async fn file_carries_elections_without_a_server() {
-    let shell = Shell::bare();
-    let campaign = |identity| {
-        let flags = ["campaign", "my_app", "--identity", identity, "--lease", "2s"];
-        let advertisement = ["--advertise", "c1.example.net:80"];
-        shell.start(&[&flags[..], &LOCK, &advertisement].concat())
-    };
-    let mut first = campaign("first");
-    first.line_with("won: leading with token ");
-    let mut second = campaign("second");
-    second.line_with("leader: first");
-    let output = shell.out(&[&["election", "info", "my_app"][..], &LOCK].concat());
-    assert!(output.starts_with("Lock sqlite:elections.db\n"), "{output}");
-    let json = shell.json(&[&["election", "info", "-o", "json"][..], &LOCK].concat());
-    let election = &json["elections"][0];
-    assert_eq!((&election["leader"], &election["election"]), (&"first".into(), &"my_app".into()));
-    assert_eq!(election["address"], "c1.example.net:80");
-
-    let mut watch = shell.start(&[&["election", "watch", "my_app"][..], &LOCK].concat());
-    watch.line_with("first leads");
-    let output = shell.out(&[&["election", "evict", "my_app", "--force"][..], &LOCK].concat());
-    assert!(output.starts_with("evicted first from my_app\n"), "{output}");
-    assert!(output.contains(" holds the entry after "), "{output}");
-    first.line_with("lost: ");
-    watch.line_with("leads with token ");
-    second.end_with("TERM");
-    first.end_with("TERM");
-    eventually("no leader", async || {
-        let output = shell.out(&[&["election", "list"][..], &LOCK].concat());
-        output.ends_with("my_app    none (stopped)\n").then_some(())
-    })
-    .await;
-}
 
 #[tokio::test]
 async fn bucket_is_named_by_url_or_variable() {
