@@ -7,7 +7,7 @@ use crate::shell::Shell;
 
 #[test]
 fn advertised_address_with_a_blank_is_refused() {
-    let campaign = ["campaign", "other", "--advertise", "a b"];
+    let campaign = ["campaign", "other", "--advertise", "a b", "--lock", "sqlite:elections.db"];
     let text = "the address has a blank or a control character";
     Shell::bare().expect_refusal(&campaign, text, 2);
 }
