@@ -1,5 +1,5 @@
-//! Candidates of other programs. Each program says how a process of it reacts to what happens to it;
-//! what all of them have is here.
+//! Candidates of other programs. Each program says how a process of it reacts to what happens to
+//! it; what all of them have is here.
 
 use std::time::Duration;
 
