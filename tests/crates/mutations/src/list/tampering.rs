@@ -118,15 +118,6 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
         noticed_by: &[Scenarios],
     },
     Mutation {
-        name: "a late response to a read hides a renewal that was received before it",
-        edits: &[edit(
-            "src/protocol/stepping_down.rs",
-            "if !(is_older && learned_at >= sent) {",
-            "if !(is_older && learned_at < sent) {",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
         name: "work that would not stop is forgotten over an empty key",
         edits: &[edit(
             "src/protocol/evidence.rs",
