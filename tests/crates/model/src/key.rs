@@ -239,7 +239,12 @@ impl Names {
             Word::Nonce(nonce) => {
                 let first = self.nonces.partition_point(|other| other >> 8 < nonce >> 8) as u64;
                 let rank = rank(self.nonces.binary_search(&nonce)) - first;
-                (2, place[(nonce >> 8) as usize - 1] << 8 | rank)
+                let candidate = (nonce >> 8).checked_sub(1);
+                let known = candidate.and_then(|at| place.get(usize::try_from(at).ok()?));
+                // One that was drawn since, as its candidate took an entry for a twin's, has no
+                // place: such states are told apart, though some may be alike.
+                let place = known.copied().unwrap_or(1 << 40 | first);
+                (2, place << 8 | rank)
             }
             Word::Write(nonce, number) => {
                 let first = self.writes.partition_point(|(other, _)| *other < nonce) as u64;
