@@ -333,6 +333,7 @@ impl Driver {
         let is_refused = self.machine.is_refused();
         let paused_until = self.machine.pause(now).map(|pause| pause.until_unix_ms);
         let (mut lock_fails, mut paused) = (false, false);
+        self.shared().set_nonce(self.machine.settings().nonce);
         self.shared().status.send_if_modified(|status| {
             lock_fails = status.lock_failure.is_some();
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {

@@ -1,5 +1,6 @@
 //! The state that the driver of a candidate and its handles share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
@@ -21,7 +22,8 @@ const CHANGES_KEPT: usize = 64;
 pub(crate) struct Shared {
     pub name: Arc<str>,
     pub identity: Arc<str>,
-    pub nonce: Nonce,
+    /// See [`nonce`](Self::nonce).
+    nonce: AtomicU64,
     pub started: Instant,
     pub clock: Arc<dyn Clock>,
     /// The lock, or the one that is made of several.
@@ -72,7 +74,7 @@ impl Shared {
         Arc::new(Self {
             name,
             identity,
-            nonce,
+            nonce: AtomicU64::new(nonce.0),
             started: clock.now(),
             clock,
             lock,
@@ -132,6 +134,16 @@ impl Shared {
         *locked(&self.changes) = ChangeSender::Closed;
     }
 
+    /// The candidate's nonce: another one once it has found a twin.
+    pub fn nonce(&self) -> Nonce {
+        Nonce(self.nonce.load(Ordering::Relaxed))
+    }
+
+    /// The candidate may have found a twin.
+    pub fn set_nonce(&self, nonce: Nonce) {
+        self.nonce.store(nonce.0, Ordering::Relaxed);
+    }
+
     pub fn update(&self, change: impl FnOnce(&mut Status)) {
         self.status.send_modify(change);
     }
@@ -141,7 +153,7 @@ impl Shared {
     fn is_own_renewal(&self, hint: &Hint) -> bool {
         let Hint::Stored { record, .. } = hint else { return false };
         let Content::Held(Entry { mark: Some(mark), .. }) = &record.content else { return false };
-        mark.write.nonce == self.nonce && mark.token.is_some() && self.leads()
+        mark.write.nonce == self.nonce() && mark.token.is_some() && self.leads()
     }
 
     /// For the hints of one of the election's locks.

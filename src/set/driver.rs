@@ -189,7 +189,7 @@ impl Driver {
                 debug!(shard, load = load.load, "asking for a shard");
                 let identity = Arc::clone(&election.identity);
                 let request =
-                    CandidateRequest::Take(TakeRequest { by: election.nonce, identity, load });
+                    CandidateRequest::Take(TakeRequest { by: election.nonce(), identity, load });
                 self.calls.push(Box::pin(async move {
                     let answers =
                         election.lock.call_roll(&election.name, request, ANSWER_WITHIN).await;

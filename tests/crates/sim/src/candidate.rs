@@ -206,7 +206,8 @@ impl Candidate {
 
     /// Of the last process.
     pub fn nonce(&self) -> Nonce {
-        self.nonce
+        // Another one since it has found a twin.
+        self.machine.as_ref().map_or(self.nonce, |machine| machine.settings().nonce)
     }
 
     /// Its process is gone.
