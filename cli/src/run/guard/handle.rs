@@ -43,6 +43,8 @@ pub struct GuardHandle {
     cgroup: Option<Cgroup>,
     /// What the guard releases if this process dies.
     terms: Option<Terms>,
+    /// A change of the terms is sent, and not acknowledged.
+    term_is_sent: bool,
     /// Requests without acknowledgement, the oldest first.
     unacknowledged: VecDeque<GuardRequest>,
     /// The acknowledged schedule of the guard.
@@ -141,31 +143,22 @@ impl GuardHandle {
             interrupted: None,
             stopped_by: None,
             terms,
+            term_is_sent: false,
             empty: false,
             reaper_has_ended: false,
             give_up_at: None,
         };
         if let (true, Some(args)) = (handle.terms.is_some(), arguments()) {
             handle.request(GuardRequest::Sentinel(args));
-            handle.send_terms();
         }
         Ok(handle)
     }
 
-    fn send_terms(&mut self) {
-        let Some(terms) = &mut self.terms else { return };
-        let terms = serde_json::to_string(&*terms.borrow_and_update());
-        if let Ok(terms) = terms {
-            self.request(GuardRequest::Terms(terms));
-        }
-    }
-
     /// Sends a request. If the guard is gone, its last event reports it.
     pub fn request(&mut self, request: GuardRequest) {
-        let sent = self.requests.write(&encode(&request));
-        match sent.map_err(|error| error.kind()) {
-            Err(ErrorKind::WouldBlock) => self.channel_full = true,
-            _ => self.unacknowledged.push_back(request),
+        match send_all(&self.requests, &encode(&request)) {
+            true => self.unacknowledged.push_back(request),
+            false => self.channel_full = true,
         }
     }
 
@@ -181,8 +174,12 @@ impl GuardHandle {
             let line = tokio::select! {
                 biased;
                 line = self.events.next_line() => line.ok().flatten(),
-                () = changed(&mut self.terms) => {
-                    self.send_terms();
+                // One at a time: a guard that reads is not flooded.
+                () = differ(&mut self.terms), if !self.term_is_sent => {
+                    if let Some(change) = self.terms.as_mut().and_then(Terms::next_change) {
+                        self.term_is_sent = true;
+                        self.request(GuardRequest::Term(change));
+                    }
                     continue;
                 }
                 () = missed => {
@@ -233,11 +230,11 @@ impl GuardHandle {
             }
             GuardEvent::Expired => self.stopped_by = Some(CommandEvent::Expired),
             GuardEvent::Empty => self.empty = true,
-            GuardEvent::Received => {
-                if let Some(GuardRequest::RunUntil(until)) = self.unacknowledged.pop_front() {
-                    self.until = Some(until);
-                }
-            }
+            GuardEvent::Received => match self.unacknowledged.pop_front() {
+                Some(GuardRequest::RunUntil(until)) => self.until = Some(until),
+                Some(GuardRequest::Term(_)) => self.term_is_sent = false,
+                _ => {}
+            },
             GuardEvent::Left(left) => self.left = Some(left),
         }
         None
@@ -343,11 +340,20 @@ impl GuardHandle {
     }
 }
 
-/// Waits until the terms change. Cancel safe.
-async fn changed(terms: &mut Option<Terms>) {
+/// Waits until the terms have a change to send. Cancel safe.
+async fn differ(terms: &mut Option<Terms>) {
     match terms {
-        Some(terms) if terms.has_changed().is_ok() => drop(terms.changed().await),
-        _ => pending().await, // no more changes
+        Some(terms) => terms.differ().await,
+        None => pending().await,
+    }
+}
+
+/// Writes without waiting. Returns whether the guard can read the whole message; a part of one
+/// makes the rest of the channel unreadable. A guard that is gone is no failure here.
+fn send_all(mut requests: &StdStream, message: &[u8]) -> bool {
+    match requests.write(message) {
+        Ok(written) => written == message.len(),
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
     }
 }
 
@@ -366,5 +372,21 @@ async fn missed(channel_full: bool, until: Option<StopTimes>, stops: bool) {
         Some(until) if stops => sleep_until(until.kill_at + GUARD_MARGIN).await,
         Some(until) => sleep_until(until.ask_at + GUARD_MARGIN).await,
         None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_of_a_message_counts_as_a_full_channel() {
+        let (ours, guard) = StdStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        assert!(send_all(&ours, b"a small message\n"));
+        assert!(!send_all(&ours, &vec![b'x'; 8 << 20]), "more than a channel can take");
+        assert!(!send_all(&ours, b"another one\n"));
+        drop(guard);
+        assert!(send_all(&ours, b"to nobody\n"));
     }
 }

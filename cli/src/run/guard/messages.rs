@@ -1,6 +1,7 @@
 //! The messages between candidate and guard, one per line, as JSON.
 
 use incumbent::clock::Instant;
+use incumbent::sentinel::SentinelMessage;
 use serde::{Deserialize, Serialize};
 
 /// When the tree is stopped without a later request: by the stop signal, and by SIGKILL.
@@ -31,9 +32,8 @@ pub enum GuardRequest {
     PassOn(i32),
     /// Be the sentinel of the candidate, which has these arguments, as JSON.
     Sentinel(String),
-    /// The candidate's terms to release if it dies, as JSON. They replace those of earlier
-    /// requests.
-    Terms(String),
+    /// A term to release if the candidate dies began, or one is over.
+    Term(SentinelMessage),
     /// Stop the command's process group until the reaper continues it, as a terminal does.
     Suspend,
 }

@@ -252,9 +252,9 @@ impl Guard {
             Ok(GuardRequest::Sentinel(args)) => {
                 self.sentinel = GuardSentinel::start(&args, self.parse);
             }
-            Ok(GuardRequest::Terms(terms)) => {
-                if let Some(sentinel) = &mut self.sentinel {
-                    sentinel.set_terms(&terms);
+            Ok(GuardRequest::Term(change)) => {
+                if let Some(sentinel) = &self.sentinel {
+                    sentinel.on_change(&change);
                 }
             }
             Ok(GuardRequest::Suspend) => {

@@ -51,26 +51,22 @@ impl GuardSentinel {
         Some(Self { registry: Arc::new(registry), runtime, _thread: thread })
     }
 
-    /// Replaces the terms, given as JSON.
-    pub fn set_terms(&mut self, terms: &str) {
-        let Ok(messages) = serde_json::from_str::<Vec<SentinelMessage>>(terms) else { return };
-        self.registry.take(CANDIDATE);
-        for message in &messages {
-            let Ok(Some((election, term))) = self.registry.on_message(CANDIDATE, message) else {
-                continue;
-            };
-            let registry = Arc::clone(&self.registry);
-            let check = async move {
-                // It also connects.
-                if let Err(reason) = registry.check(CANDIDATE, &election, term).await {
-                    eprintln!(
-                        "incumbent: {election} cannot be released if this process is killed: \
-                         {reason}; its lease decides then"
-                    );
-                }
-            };
-            self.runtime.spawn(check);
-        }
+    /// Takes a term that began, or is over.
+    pub fn on_change(&self, change: &SentinelMessage) {
+        let Ok(Some((election, term))) = self.registry.on_message(CANDIDATE, change) else {
+            return;
+        };
+        let registry = Arc::clone(&self.registry);
+        let check = async move {
+            // It also connects.
+            if let Err(reason) = registry.check(CANDIDATE, &election, term).await {
+                eprintln!(
+                    "incumbent: {election} cannot be released if this process is killed: {reason}; \
+                     its lease decides then"
+                );
+            }
+        };
+        self.runtime.spawn(check);
     }
 
     /// Releases all terms. The candidate and everything that the guard started must be dead.
