@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,8 +20,9 @@ use tower::ServiceExt;
 
 use crate::background::BackgroundTask;
 
-/// The maximum number of connections. One more closes the oldest, so that a probe is served
-/// although other clients keep theirs open.
+/// The maximum number of connections. One more closes the oldest of the client that has the most, so
+/// that a probe is served although another client keeps many open, and that client closes no
+/// connection but its own.
 const MAX_CONNECTIONS: usize = 64;
 
 /// The timeout for the head of a request.
@@ -54,17 +56,36 @@ async fn end_of(mut extent: watch::Receiver<Instant>) {
     }
 }
 
-/// Serves for as long as it is polled.
-pub async fn serve(mut socket: impl Listener, routes: Router) {
-    let mut connections: VecDeque<BackgroundTask> = VecDeque::with_capacity(MAX_CONNECTIONS);
+/// A connection that is served, and its client; `None` at a Unix socket.
+struct Connection {
+    client: Option<IpAddr>,
+    task: BackgroundTask,
+}
+
+/// Serves for as long as it is polled. `client`: whose connection it is.
+pub async fn serve<L: Listener>(
+    mut socket: L,
+    client: impl Fn(&L::Addr) -> Option<IpAddr>,
+    routes: Router,
+) {
+    let mut connections: VecDeque<Connection> = VecDeque::with_capacity(MAX_CONNECTIONS);
     loop {
-        let (stream, _) = socket.accept().await; // pauses after an error
-        connections.retain(|connection| !connection.0.is_finished());
+        let (stream, address) = socket.accept().await; // pauses after an error
+        connections.retain(|connection| !connection.task.0.is_finished());
         if connections.len() >= MAX_CONNECTIONS {
-            connections.pop_front();
+            let clients: Vec<_> = connections.iter().map(|connection| connection.client).collect();
+            drop(connections.remove(oldest_of_busiest(&clients)));
         }
-        connections.push_back(BackgroundTask(tokio::spawn(answer(stream, routes.clone()))));
+        let task = BackgroundTask(tokio::spawn(answer(stream, routes.clone())));
+        connections.push_back(Connection { client: client(&address), task });
     }
+}
+
+/// The position of the oldest connection of the client that has the most.
+fn oldest_of_busiest(clients: &[Option<IpAddr>]) -> usize {
+    let count = |client| clients.iter().filter(|other| *other == client).count();
+    // Of equal ones `max_by_key` returns the last.
+    (0..clients.len()).rev().max_by_key(|at| count(&clients[*at])).unwrap_or_default()
 }
 
 /// Serves one request. The routes bound its body.
@@ -96,6 +117,15 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn busiest_client_loses_its_oldest_connection() {
+        let address = |last| Some(IpAddr::from([127, 0, 0, last]));
+        let (probe, busy) = (address(1), address(2));
+        assert_eq!(oldest_of_busiest(&[probe, busy, busy, probe, busy]), 1);
+        assert_eq!(oldest_of_busiest(&[probe, busy]), 0);
+        assert_eq!(oldest_of_busiest(&[None, None, None]), 0);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn connection_ends_in_time_unless_its_request_waits() {

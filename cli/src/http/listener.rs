@@ -102,9 +102,12 @@ impl HttpListener {
     pub fn serve(self, routes: GuardedRoutes) -> ServedHttp {
         let routes = routes.into_router();
         let (serves, file) = match self.socket {
-            Socket::Tcp(socket) => (tokio::spawn(connections::serve(socket, routes)), None),
+            Socket::Tcp(socket) => {
+                let client = |address: &SocketAddr| Some(address.ip());
+                (tokio::spawn(connections::serve(socket, client, routes)), None)
+            }
             Socket::Unix(socket, file) => {
-                (tokio::spawn(connections::serve(socket, routes)), Some(file))
+                (tokio::spawn(connections::serve(socket, |_| None, routes)), Some(file))
             }
         };
         ServedHttp { _serves: BackgroundTask(serves), _file: file }
