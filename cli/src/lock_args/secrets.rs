@@ -77,7 +77,8 @@ fn secrets(lock: &str, is_nats: bool, value: impl Fn(&str) -> String) -> Vec<&'s
         }
     }
     for (scheme, of_it) in OF_URLS {
-        if lock.split_whitespace().any(|url| url.starts_with(scheme)) {
+        // A scheme may be written in capitals.
+        if lock.split_whitespace().any(|url| url.to_ascii_lowercase().starts_with(scheme)) {
             names.extend(of_it);
         }
     }
@@ -95,7 +96,9 @@ mod tests {
         assert_eq!(secrets("sqlite:/x", false, none), [""; 0]);
         let two = secrets("sqlite:/x postgres://u@h/d", false, none);
         assert_eq!(two, ["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]);
-        assert!(secrets("s3://bucket/x", false, none).contains(&"AWS_SECRET_ACCESS_KEY"));
+        for url in ["s3://bucket/x", "S3://bucket/x"] {
+            assert!(secrets(url, false, none).contains(&"AWS_SECRET_ACCESS_KEY"), "{url}");
+        }
     }
 
     #[test]
