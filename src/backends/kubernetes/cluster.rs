@@ -130,6 +130,13 @@ impl Cluster {
     }
 
     fn with_config(mut config: Config, reload: Reload) -> Result<Self, ClusterError> {
+        if config.root_cert.is_some() && config.cluster_url.scheme_str() != Some("https") {
+            return Err(ClusterError::new(
+                "the kubeconfig has a certificate authority, but its server is no https:// URL, so \
+                 credentials would be sent in clear: use https://, or remove the authority",
+                "a certificate authority without TLS",
+            ));
+        }
         config.default_retry = false; // the elector retries, within its deadline
         let access = ApiClient::with(config, reload).map_err(|error| {
             ClusterError::new("the API server's settings cannot be used", without_password(error))
@@ -235,6 +242,34 @@ impl ClusterError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A self-signed certificate.
+    const CA: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJjakNDQVJlZ0F3SUJBZ0lVRUhEUDNLbCtEK2VDMVVx\
+        NFZLR2c5eEtoQlJNd0NnWUlLb1pJemowRUF3SXcKRFRFTE1Ba0dBMVVFQXd3Q1kyRXdJQmNOTWpZeE1USTFN\
+        VFV6TXpReFdoZ1BNakV5TmpFeE1ERXhOVE16TkRGYQpNQTB4Q3pBSkJnTlZCQU1NQW1OaE1Ga3dFd1lIS29a\
+        SXpqMENBUVlJS29aSXpqMERBUWNEUWdBRXUvejRZeHFiCnBaV2Z5ZW5UZzJwaXU4U2lldzV1SS8rS0w5VmRy\
+        ZjRzOVhVMkNGMzh3UGtzaml4YU1tME5TZ2VXamwzeHo0aWsKRDVIZEVvYjFuZ1dsU2FOVE1GRXdIUVlEVlIw\
+        T0JCWUVGR0NKLzNxaC9BNFFTN3NiL040cURLRmJvb0hUTUI4RwpBMVVkSXdRWU1CYUFGR0NKLzNxaC9BNFFT\
+        N3NiL040cURLRmJvb0hUTUE4R0ExVWRFd0VCL3dRRk1BTUJBZjh3CkNnWUlLb1pJemowRUF3SURTUUF3UmdJ\
+        aEFOZGZkMytjSTFFdVBsejBhaGJRS0FPYld2NEYvY2dqTlZIQm9EL2YKYk9FQkFpRUEvbUh4YlJQd0xDTnhI\
+        c3lwWEhEK3ZNVGNvTVJEQmhreHIvSzgzdExIZVRrPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
+
+    #[tokio::test]
+    async fn certificate_authority_requires_tls() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (scheme, is_refused) in [("http", true), ("https", false)] {
+            let text = format!(
+                "{{apiVersion: v1, kind: Config, current-context: c, \
+                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+                 clusters: [{{name: c, cluster: {{server: '{scheme}://127.0.0.1:1', \
+                 certificate-authority-data: {CA}}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
+            );
+            std::fs::write(&file, text).unwrap();
+            let cluster = Cluster::from_kubeconfig(&file, None).await;
+            let message = cluster.err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(message.contains("in clear"), is_refused, "{message}");
+        }
+    }
 
     #[tokio::test]
     async fn content_of_an_unreadable_kubeconfig_is_not_repeated() {
