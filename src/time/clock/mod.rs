@@ -126,27 +126,36 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The clock of this machine: `CLOCK_BOOTTIME` on Linux and Android.
+/// The clock of this machine, which goes on while it is suspended: `CLOCK_BOOTTIME` on Linux,
+/// Android and OpenBSD, `CLOCK_MONOTONIC` on macOS and iOS, and [`std::time::Instant`] on Windows.
 ///
-/// Elsewhere it is [`std::time::Instant`], which goes on through suspension on Windows, and stops
-/// on macOS and the BSDs: there a leader that was suspended may believe for up to a lease after it
-/// wakes that it still leads, so fence its writes with the token.
+/// On other systems, such as FreeBSD and NetBSD, it is [`std::time::Instant`], which may stop in
+/// suspension: there a leader that was suspended may believe for up to a lease after it wakes that
+/// it still leads, so fence its writes with the token.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 
 impl Clock for BootClock {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "openbsd"))]
     fn now(&self) -> Instant {
         use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
         let now = clock_gettime_dynamic(DynamicClockId::Boottime)
             .unwrap_or_else(|_| clock_gettime(ClockId::Monotonic)); // kernels before 2.6.39
-        Instant::from_origin(Duration::new(
-            u64::try_from(now.tv_sec).unwrap_or(0),
-            u32::try_from(now.tv_nsec).unwrap_or(0),
-        ))
+        since_origin(now)
     }
 
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    // `std` reads `CLOCK_UPTIME_RAW` there, which stops in suspension.
+    #[cfg(target_vendor = "apple")]
+    fn now(&self) -> Instant {
+        since_origin(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+    }
+
+    #[cfg(not(any(
+        target_os = "linux",
+        target_os = "android",
+        target_os = "openbsd",
+        target_vendor = "apple"
+    )))]
     fn now(&self) -> Instant {
         use std::sync::LazyLock;
         static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
@@ -156,6 +165,19 @@ impl Clock for BootClock {
     fn timers(&self) -> Timers {
         Timers::Boot
     }
+}
+
+#[cfg(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "openbsd",
+    target_vendor = "apple"
+))]
+fn since_origin(now: rustix::time::Timespec) -> Instant {
+    Instant::from_origin(Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    ))
 }
 
 /// A clock that follows tokio's, and so stops while tokio's time is paused.

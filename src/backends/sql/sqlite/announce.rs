@@ -1,19 +1,32 @@
 //! Announces a write to the processes that watch the file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 use tracing::trace;
 
 /// Announces that a write is visible: sets the modification time of the log, which has just been
-/// written to. The log is not opened, as closing a file ends the locks that SQLite holds on it for
-/// the process.
+/// written to.
 pub(super) fn announce_write(path: &Path) {
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let times = Timestamps { last_access: now, last_modification: now };
-    if let Err(error) = utimensat(CWD, log_path(path), &times, AtFlags::empty()) {
+    if let Err(error) = touch(&log_path(path)) {
         trace!(%error, path = %path.display(), "write not announced; watchers find it by polling");
     }
+}
+
+/// Does not open the file: closing it would end the locks that SQLite holds on it for the process.
+#[cfg(unix)]
+fn touch(path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    Ok(utimensat(CWD, path, &times, AtFlags::empty())?)
+}
+
+/// Locks belong to a handle there, and not to the process.
+#[cfg(not(unix))]
+fn touch(path: &Path) -> io::Result<()> {
+    let log = std::fs::File::options().write(true).open(path)?;
+    log.set_modified(std::time::SystemTime::now())
 }
 
 /// Returns the log of a file, which SQLite writes to first.
