@@ -1,6 +1,8 @@
 //! The command line of incumbent.
 // An optimised build computes the layout of futures that are nested more than 128 deep.
 #![recursion_limit = "256"]
+// Much is used by the commands for Linux alone.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 
 mod background;
 mod campaign;
@@ -13,6 +15,8 @@ mod history;
 mod http;
 mod kv;
 mod leader;
+#[cfg(not(target_os = "linux"))]
+mod linux_only;
 mod lock_args;
 mod nats;
 mod output;
@@ -26,10 +30,12 @@ mod run;
 #[cfg(target_os = "linux")]
 mod sentinel;
 mod set;
+mod signals;
 mod text;
 mod time_format;
 mod top;
 mod ui;
+#[cfg(unix)]
 mod unix_socket;
 mod view;
 
@@ -67,6 +73,12 @@ enum Command {
     Life(run::Life),
     #[cfg(target_os = "linux")]
     Sentinel(sentinel::Sentinel),
+    #[cfg(not(target_os = "linux"))]
+    Run(linux_only::LinuxOnly),
+    #[cfg(not(target_os = "linux"))]
+    Life(linux_only::LinuxOnly),
+    #[cfg(not(target_os = "linux"))]
+    Sentinel(linux_only::LinuxOnly),
     Set(set::Set),
     Election(election::Election),
     Top(top::Top),
@@ -143,6 +155,12 @@ async fn start() -> ExitCode {
         Command::Life(command) => command.run().await,
         #[cfg(target_os = "linux")]
         Command::Sentinel(command) => command.run().await,
+        #[cfg(not(target_os = "linux"))]
+        Command::Run(_) => Err(linux_only::LinuxOnly::refuse("run")),
+        #[cfg(not(target_os = "linux"))]
+        Command::Life(_) => Err(linux_only::LinuxOnly::refuse("life")),
+        #[cfg(not(target_os = "linux"))]
+        Command::Sentinel(_) => Err(linux_only::LinuxOnly::refuse("sentinel")),
     };
     match result {
         Ok(code) => code,

@@ -6,12 +6,11 @@ use clap::Args;
 use incumbent::{Change, Election, Standing, WaitReason};
 use serde_json::json;
 
-use crate::candidate::{
-    CandidateArgs, MoveArgs, StopSignals, cool_down, cooling_down, describe, standing,
-};
+use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, standing};
 use crate::error::{CliError, EXIT_CODES};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
+use crate::signals::StopSignals;
 use crate::text::printable;
 use crate::view::millis;
 

@@ -9,7 +9,6 @@ mod leader_wait;
 mod moves;
 mod reach;
 mod refusals;
-mod signals;
 mod status_line;
 pub mod systemd;
 
@@ -32,7 +31,6 @@ pub use http_metrics::metrics;
 pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;
-pub use signals::{StopSignals, received};
 pub use status_line::{StatusLine, cool_down, cooling_down, describe, standing};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use incumbent::clock::{BootClock, Clock};
 use incumbent::{Election, Leader, Standing, State, Status, WaitReason};
-use rustix::termios::tcgetwinsize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::text;
@@ -49,8 +48,10 @@ impl StatusLine {
         if self.updates.is_none() {
             return;
         }
-        let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        let columns = if columns == 0 { 80 } else { columns }; // 0: unknown
+        let columns = match columns() {
+            0 => 80, // unknown
+            columns => usize::from(columns),
+        };
         let text: String = text::printable(text).chars().take(columns.saturating_sub(1)).collect();
         self.write(&format!("\r\x1b[K{text}"));
         self.shown = true;
@@ -178,6 +179,17 @@ pub fn cooling_down(left: Duration, reason: impl Display) -> String {
 fn name(leader: &Leader) -> String {
     let name: String = leader.identity.chars().take(MAX_NAME_LEN).collect();
     text::printable(&name)
+}
+
+/// The width of the terminal at standard error; 0 if it is unknown.
+#[cfg(unix)]
+fn columns() -> u16 {
+    rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col)
+}
+
+#[cfg(not(unix))]
+fn columns() -> u16 {
+    crossterm::terminal::size().map_or(0, |(columns, _)| columns)
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! Notifications to systemd, for a service of `Type=notify`.
 //!
-//! Without systemd (`NOTIFY_SOCKET` is not set) nothing is sent.
+//! Without systemd (`NOTIFY_SOCKET` is not set, or another system than Linux) nothing is sent.
 
 use std::time::Duration;
-
-use sd_notify::{NotifyState, notify};
 
 /// The variable with the socket. A command that is run does not inherit it: it would speak for this
 /// service.
@@ -15,33 +13,52 @@ pub struct ServiceStatus(String);
 
 /// The candidate campaigns.
 pub fn ready(status: String) -> ServiceStatus {
-    send(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    send(&[State::Ready, State::Status(&status)]);
     ServiceStatus(status)
 }
 
 /// The candidate stops.
 pub fn stopping() {
-    send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+    send(&[State::Stopping, State::Status("stopping")]);
 }
 
 /// The candidate stops, and needs up to so long for it.
 pub fn draining(left: Duration) {
     let micros = u32::try_from(left.as_micros()).unwrap_or(u32::MAX);
-    send(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros)]);
+    send(&[State::Stopping, State::ExtendTimeoutUsec(micros)]);
 }
 
 impl ServiceStatus {
     /// The current leader. It must be one line: systemd parses each line.
     pub fn update(&mut self, status: String) {
         if status != self.0 {
-            send(&[NotifyState::Status(&status)]);
+            send(&[State::Status(&status)]);
             self.0 = status;
         }
     }
 }
 
-fn send(states: &[NotifyState<'_>]) {
-    if let Err(error) = notify(states) {
+/// A part of a notification.
+enum State<'a> {
+    Ready,
+    Stopping,
+    Status(&'a str),
+    ExtendTimeoutUsec(u32),
+}
+
+#[cfg(target_os = "linux")]
+fn send(states: &[State<'_>]) {
+    use sd_notify::NotifyState;
+    let states = states.iter().map(|state| match *state {
+        State::Ready => NotifyState::Ready,
+        State::Stopping => NotifyState::Stopping,
+        State::Status(status) => NotifyState::Status(status),
+        State::ExtendTimeoutUsec(micros) => NotifyState::ExtendTimeoutUsec(micros),
+    });
+    if let Err(error) = sd_notify::notify(&states.collect::<Vec<_>>()) {
         tracing::debug!(%error, "cannot notify systemd");
     }
 }
+
+#[cfg(not(target_os = "linux"))]
+fn send(_states: &[State<'_>]) {}

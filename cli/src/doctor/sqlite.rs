@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use incumbent::protocol::TimingOptions;
 use incumbent::sql::{Sqlite, SqliteFacts, TableSetup};
-use rustix::fs::statvfs;
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
@@ -126,8 +125,8 @@ fn place(facts: &SqliteFacts, report: &mut Report) {
 
 fn room(directory: &Path, report: &mut Report) {
     const CHECK: &str = "room";
-    let free = match statvfs(directory) {
-        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+    let free = match free_bytes(directory) {
+        Ok(free) => free,
         Err(why) => return report.unknown(CHECK, format!("{}: {why}", directory.display())),
     };
     let left = format!("{} free on its disk", time_format::size(free));
@@ -137,6 +136,18 @@ fn room(directory: &Path, report: &mut Report) {
         TOO_LITTLE..LITTLE => report.warning(CHECK, format!("{left}: {fix}")),
         LITTLE.. => report.ok(CHECK, left),
     }
+}
+
+/// The space that this user may still use on the disk.
+#[cfg(unix)]
+fn free_bytes(directory: &Path) -> std::io::Result<u64> {
+    let disk = rustix::fs::statvfs(directory)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_directory: &Path) -> std::io::Result<u64> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 fn directory_of(path: &Path) -> PathBuf {

@@ -8,9 +8,10 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::candidate::{CandidateArgs, StopSignals};
+use crate::candidate::CandidateArgs;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, check_name};
+use crate::signals::StopSignals;
 use crate::text;
 use crate::{output, time_format};
 

@@ -9,7 +9,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -240,9 +239,13 @@ impl Permission {
         };
         let cannot = |error: io::Error| failed(one_line(&error));
         let file = File::open(path).map_err(cannot)?;
-        let mode = file.metadata().map_err(cannot)?.permissions().mode();
-        if mode & 0o007 != 0 {
-            return Err(failed("all users may access it: `chmod o= FILE`".to_owned()));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = file.metadata().map_err(cannot)?.permissions().mode();
+            if mode & 0o007 != 0 {
+                return Err(failed("all users may access it: `chmod o= FILE`".to_owned()));
+            }
         }
         let mut token = String::new();
         file.take(MAX_TOKEN).read_to_string(&mut token).map_err(cannot)?;

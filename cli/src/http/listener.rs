@@ -2,15 +2,20 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(unix)]
+use std::path::PathBuf;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
+#[cfg(unix)]
+use tokio::net::UnixListener;
 
 use super::connections;
 use super::guard::{Guard, GuardedRoutes, Permission};
 use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
 use crate::text::one_line;
+#[cfg(unix)]
 use crate::unix_socket::{self, SocketFile};
 
 /// The flags that select a listener, for errors.
@@ -24,12 +29,14 @@ pub struct Flags {
 #[derive(Debug, PartialEq, Eq)]
 enum Address {
     Tcp(SocketAddr),
+    #[cfg(unix)]
     Unix(PathBuf),
 }
 
 /// A socket that listens.
 enum Socket {
     Tcp(TcpListener),
+    #[cfg(unix)]
     Unix(UnixListener, SocketFile),
 }
 
@@ -42,6 +49,7 @@ pub struct HttpListener {
 /// It serves until it is dropped.
 pub struct ServedHttp {
     _serves: BackgroundTask,
+    #[cfg(unix)]
     _file: Option<SocketFile>,
 }
 
@@ -57,7 +65,9 @@ impl HttpListener {
         let permission = match (&address, token_file) {
             (Address::Tcp(_), None) => Permission::Nobody,
             (Address::Tcp(_), Some(file)) => Permission::of_file(flags.token_file, file)?,
+            #[cfg(unix)]
             (Address::Unix(_), None) => Permission::Everybody,
+            #[cfg(unix)]
             (Address::Unix(_), Some(_)) => {
                 let Flags { address, token_file } = flags;
                 let message =
@@ -73,6 +83,7 @@ impl HttpListener {
             Address::Tcp(address) => {
                 Socket::Tcp(TcpListener::bind(address).await.map_err(|error| cannot(&error))?)
             }
+            #[cfg(unix)]
             Address::Unix(path) => {
                 let socket = unix_socket::bind(path, "process")?;
                 let file = SocketFile(path.clone());
@@ -80,7 +91,11 @@ impl HttpListener {
                 Socket::Unix(UnixListener::from_std(socket)?, file)
             }
         };
-        let is_exposed = matches!(address, Address::Tcp(address) if !address.ip().is_loopback());
+        let is_exposed = match address {
+            Address::Tcp(address) => !address.ip().is_loopback(),
+            #[cfg(unix)]
+            Address::Unix(_) => false,
+        };
         let listener = Self { socket, guard: Guard::new(permission, is_exposed, advertised) };
         match listener.port() {
             // The port that was chosen, if it was 0.
@@ -94,6 +109,7 @@ impl HttpListener {
     pub fn port(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(socket) => socket.local_addr().ok(),
+            #[cfg(unix)]
             Socket::Unix(..) => None,
         }
     }
@@ -101,22 +117,29 @@ impl HttpListener {
     /// Serves these routes.
     pub fn serve(self, routes: GuardedRoutes) -> ServedHttp {
         let routes = routes.into_router();
-        let (serves, file) = match self.socket {
+        match self.socket {
             Socket::Tcp(socket) => {
                 let client = |address: &SocketAddr| Some(address.ip());
-                (tokio::spawn(connections::serve(socket, client, routes)), None)
+                let serves = tokio::spawn(connections::serve(socket, client, routes));
+                ServedHttp {
+                    _serves: BackgroundTask(serves),
+                    #[cfg(unix)]
+                    _file: None,
+                }
             }
+            #[cfg(unix)]
             Socket::Unix(socket, file) => {
-                (tokio::spawn(connections::serve(socket, |_| None, routes)), Some(file))
+                let serves = tokio::spawn(connections::serve(socket, |_| None, routes));
+                ServedHttp { _serves: BackgroundTask(serves), _file: Some(file) }
             }
-        };
-        ServedHttp { _serves: BackgroundTask(serves), _file: file }
+        }
     }
 }
 
 impl Address {
     /// A bare port is bound to the loopback address; any other address must be given.
     fn parse(flag: &str, text: &str) -> Result<Self, CliError> {
+        #[cfg(unix)]
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }
@@ -133,6 +156,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
+            #[cfg(unix)]
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -1,9 +1,8 @@
 //! Files that commands write.
 
 use std::fmt::Display;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -14,10 +13,14 @@ use crate::error::{CliError, Code};
 /// dropped.
 pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    tempfile::Builder::new()
-        .prefix(".incumbent-")
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".incumbent-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o644));
+    }
+    builder.tempfile_in(directory.unwrap_or(Path::new(".")))
 }
 
 /// Replaces a file: a reader sees what it was before, or all that `write` writes. If that fails,

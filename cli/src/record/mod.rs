@@ -12,12 +12,12 @@ use futures_util::FutureExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::recorder::Recorder;
-use crate::candidate::StopSignals;
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
 use crate::history::Writer;
 use crate::lock_args::LockArgs;
 use crate::output;
+use crate::signals::StopSignals;
 use crate::view::{Feed, Transition};
 
 /// How often the recorder looks whether something is to be written.

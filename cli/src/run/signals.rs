@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::candidate::received;
 use crate::process::is_in;
+use crate::signals::received;
 
 pub struct Signals {
     terminate: Option<Stream>,

@@ -17,9 +17,9 @@ use tracing::info;
 
 use self::connection::Shared;
 use self::server::Server;
-use crate::candidate::StopSignals;
 use crate::error::CliError;
 use crate::lock_args::{LockArgs, SelectedLock, not_for_life};
+use crate::signals::StopSignals;
 use crate::unix_socket::{self, SocketFile};
 
 pub use self::locks::SentinelLocks;

@@ -46,6 +46,8 @@ pub struct Set {
 enum Verb {
     #[cfg(target_os = "linux")]
     Run(Box<args::SetRun>),
+    #[cfg(not(target_os = "linux"))]
+    Run(crate::linux_only::LinuxOnly),
     Info(info::SetInfo),
 }
 
@@ -59,6 +61,8 @@ impl Set {
         match self.verb {
             #[cfg(target_os = "linux")]
             Verb::Run(verb) => verb.run(self.lock).await,
+            #[cfg(not(target_os = "linux"))]
+            Verb::Run(_) => Err(crate::linux_only::LinuxOnly::refuse("set run")),
             Verb::Info(verb) => verb.run(&self.lock).await.map(|()| ExitCode::SUCCESS),
         }
     }

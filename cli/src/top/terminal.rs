@@ -46,9 +46,10 @@ impl FullScreen {
         ACTIVE.load(Ordering::Acquire)
     }
 
-    /// Restores the terminal and stops this process until it is continued.
+    /// Restores the terminal and stops this process until it is continued; on Windows, draws again.
     pub fn suspend(&mut self) -> Result<(), CliError> {
         restore();
+        #[cfg(unix)]
         signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
         self.resume()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+#[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -51,7 +52,9 @@ pub async fn run<'a>(
         tokio::select! {
             signal = signals.next() => match signal {
                 Received::End(number) => return Err(CliError::Signal(number)),
+                #[cfg(unix)]
                 Received::Stop => screen.suspend()?,
+                #[cfg(unix)]
                 Received::Continue => screen.resume()?,
             },
             event = events.next() => match event {
@@ -104,9 +107,13 @@ pub async fn run<'a>(
 /// that of a connection that hangs.
 async fn end_if_stuck(mut signals: Signals) {
     loop {
-        if let Received::End(signal) = signals.next().await {
-            sleep(END_WITHIN).await;
-            terminal::end_stuck(signal);
+        match signals.next().await {
+            Received::End(signal) => {
+                sleep(END_WITHIN).await;
+                terminal::end_stuck(signal);
+            }
+            #[cfg(unix)]
+            Received::Stop | Received::Continue => {}
         }
     }
 }
@@ -125,6 +132,7 @@ fn lost_terminal() -> CliError {
 }
 
 /// The signals that concern the terminal.
+#[cfg(unix)]
 struct Signals {
     ends: Vec<(i32, Signal)>,
     stop: Signal,
@@ -133,10 +141,29 @@ struct Signals {
 
 enum Received {
     End(i32),
+    #[cfg(unix)]
     Stop,
+    #[cfg(unix)]
     Continue,
 }
 
+/// Those that end the view: a console has no others.
+#[cfg(windows)]
+struct Signals(crate::signals::StopSignals);
+
+#[cfg(windows)]
+impl Signals {
+    fn listen() -> Result<Self, CliError> {
+        Ok(Self(crate::signals::StopSignals::listen()?))
+    }
+
+    /// Cancel safe.
+    async fn next(&mut self) -> Received {
+        Received::End(self.0.next().await)
+    }
+}
+
+#[cfg(unix)]
 impl Signals {
     fn listen() -> Result<Self, CliError> {
         use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};

@@ -11,7 +11,6 @@ mod updates;
 use std::path::PathBuf;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use self::about::Page;
@@ -23,6 +22,7 @@ use crate::history::Recording;
 use crate::http::{Flags, GuardedRoutes, HttpListener, Permission};
 use crate::lock_args::LockArgs;
 use crate::output;
+use crate::signals::StopSignals;
 use crate::view::Source;
 
 /// The flags of the server.
@@ -91,8 +91,9 @@ impl Ui {
         let _serves = listener.serve(routes);
         let mut follows = BackgroundTask(follows);
         output::line(format!("{lock}: serving the elections at {at}"))?;
+        let mut signals = StopSignals::listen()?;
         tokio::select! {
-            signal = end() => Err(CliError::Signal(signal?)),
+            signal = signals.next() => Err(CliError::Signal(signal)),
             // It ends by a panic only, which was reported.
             _ = &mut follows.0 => Err(CliError::Silent(Code::Failed)),
         }
@@ -130,16 +131,4 @@ fn check_exposure(listener: &HttpListener, flags: Flags) -> Result<(), CliError>
         }
         _ => Ok(()),
     }
-}
-
-/// Waits for a signal that ends the program.
-async fn end() -> Result<i32, CliError> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => signal_hook::consts::SIGTERM,
-        _ = interrupt.recv() => signal_hook::consts::SIGINT,
-        _ = hangup.recv() => signal_hook::consts::SIGHUP,
-    })
 }

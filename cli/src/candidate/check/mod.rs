@@ -1,24 +1,34 @@
 //! `--check`: whether this process can do the work of a leader, by a command or a URL.
 
+#[cfg(target_os = "linux")]
 mod command;
 mod fetch;
 mod output;
+#[cfg(target_os = "linux")]
 mod processes;
-
-use std::sync::Arc;
 
 use incumbent::HealthCheck;
 
-use self::command::CheckCommand;
 use self::fetch::Fetch;
 use crate::error::CliError;
-use crate::process::hide_credentials;
 
+#[cfg(target_os = "linux")]
 pub use self::processes::CheckProcesses;
+
+/// Commands are checked on Linux, where all that they start can be ended.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug, Clone, Default)]
+pub struct CheckProcesses;
+
+#[cfg(not(target_os = "linux"))]
+impl CheckProcesses {
+    pub fn close(&self) {}
+}
 
 /// What is checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
+    #[cfg(target_os = "linux")]
     Command(String),
     Url(axum::http::Uri),
 }
@@ -30,7 +40,10 @@ impl Check {
             return Err("write a command, or a URL".to_owned());
         }
         if !text.starts_with("http://") && !text.starts_with("https://") {
+            #[cfg(target_os = "linux")]
             return Ok(Self::Command(text.to_owned()));
+            #[cfg(not(target_os = "linux"))]
+            return Err("a command is checked on Linux only: write a URL".to_owned());
         }
         let url: axum::http::Uri = text.parse().map_err(|error| format!("{error}"))?;
         match url.authority() {
@@ -42,15 +55,18 @@ impl Check {
     }
 
     /// The check, as an election runs it. `withheld`: variables that the command does not inherit.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub fn start(
         &self,
         withheld: Vec<String>,
         processes: &CheckProcesses,
     ) -> Result<HealthCheck, CliError> {
         Ok(match self {
+            #[cfg(target_os = "linux")]
             Self::Command(text) => {
-                hide_credentials();
-                let command = CheckCommand::new(text, withheld, processes.clone());
+                use std::sync::Arc;
+                crate::process::hide_credentials();
+                let command = command::CheckCommand::new(text, withheld, processes.clone());
                 let command = Arc::new(command);
                 HealthCheck::new(move || {
                     let command = Arc::clone(&command);

@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sqlx::{AssertSqlSafe, Connection, Error, SqliteConnection};
@@ -274,13 +273,23 @@ fn lock(path: &Path) -> Result<File, CliError> {
 /// Opens a file for writing. A new one is of this user alone.
 fn private() -> OpenOptions {
     let mut options = File::options();
-    options.write(true).mode(0o600);
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
 }
 
+#[cfg(unix)]
 fn id(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
     let found = std::fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
+}
+
+/// On Windows an open file cannot be replaced.
+#[cfg(not(unix))]
+fn id(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|_| (0, 0))
 }
 
 async fn create(connection: &mut SqliteConnection) -> Result<(), Error> {

@@ -44,6 +44,8 @@ const CRATES: [Layers; 2] = [
             "error",
             "output",
             "process",
+            "signals",
+            "linux_only",
             "prompt",
             "time_format",
             "background",
