@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Checks that library and program compile on Windows and macOS, with every feature. Nothing is linked or run.
+#
+#     check-targets.sh [TARGET...]
+#
+# Where rustup has the target, its standard library is used; else Debian's rustc builds the one of its package rust-web-src.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+[ $# -gt 0 ] || set -- x86_64-pc-windows-gnu aarch64-apple-darwin
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}/targets
+
+# C code is compiled too: by mingw, and by zig for Apple, whose names of targets are others.
+wrapper=$CARGO_TARGET_DIR/zig-cc
+mkdir -p "$CARGO_TARGET_DIR"
+compile_c_for() {
+    case $1 in
+    *-windows-gnu)
+        command -v x86_64-w64-mingw32-gcc >/dev/null ||
+            scripts/install-packages.sh "check another target" gcc-mingw-w64-x86-64
+        ;;
+    *-apple-darwin)
+        cat >"$wrapper" <<END
+#!/usr/bin/env bash
+set -euo pipefail
+args=()
+while [ \$# -gt 0 ]; do
+    case \$1 in
+    --target=*) ;;
+    -arch) shift ;;
+    *) args+=("\$1") ;;
+    esac
+    shift
+done
+exec "$(scripts/install-zig.sh)" cc -target aarch64-macos "\${args[@]}"
+END
+        chmod +x "$wrapper"
+        local name=${1//-/_}
+        export "CC_$name=$wrapper" "CARGO_TARGET_${name^^}_LINKER=$wrapper"
+        ;;
+    esac
+}
+
+for target in "$@"; do
+    compile_c_for "$target"
+    std=()
+    if ! [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ]; then
+        [ -x /usr/bin/rustc ] && [ -d /usr/lib/rustlib/src/rust/library ] ||
+            scripts/install-packages.sh "run rustup target add $target" rustc-web rust-web-src
+        export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
+        std=(-Zbuild-std=std,panic_abort)
+    fi
+    echo "target $target"
+    "${CARGO:-cargo}" check --quiet --locked "${std[@]}" --target "$target" --package incumbent --lib --all-features
+    "${CARGO:-cargo}" check --quiet --locked "${std[@]}" --target "$target" --package incumbent-cli --bins
+done
