@@ -63,6 +63,7 @@
 //! blocks its thread: the token is for that. `docs/protocol.md` in the repository states where the
 //! promise ends.
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 #[macro_use]
