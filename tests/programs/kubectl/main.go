@@ -1,4 +1,4 @@
-// Command kubectl is kubectl of the version of the API server that the tests run, with its kustomize.
+// Command kubectl is kubectl with its kustomize, of the libraries that Helm has, for scripts/check-chart.sh.
 package main
 
 import (

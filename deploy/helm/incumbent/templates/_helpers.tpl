@@ -10,8 +10,7 @@
 {{- with .Values.selectorLabels -}}
 {{- toYaml . -}}
 {{- else -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- toYaml (dict "app.kubernetes.io/name" .Chart.Name "app.kubernetes.io/instance" .Release.Name) -}}
 {{- end -}}
 {{- end }}
 
