@@ -8,6 +8,7 @@ container's command of the stored Deployment on this host, with a token of the c
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -149,7 +150,16 @@ def set_up(cluster):
     for name in ("servicemonitors", "prometheusrules"):
         file = f"{os.environ['CUSTOM_RESOURCES']}/monitoring.coreos.com_{name}.yaml"
         cluster.kubectl("create", "--filename", file)
-        cluster.kubectl("wait", "--for=condition=established", f"crd/{name}.monitoring.coreos.com")
+        # `kubectl wait` fails on one that has no condition yet.
+        await_established(cluster, f"{name}.monitoring.coreos.com")
+
+
+def await_established(cluster, name):
+    def ask():
+        conditions = cluster.get("crd", name).get("status", {}).get("conditions") or []
+        return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
+
+    eventually(f"{name} are served", ask)
 
 
 def validate(cluster):
@@ -170,12 +180,19 @@ def validate(cluster):
         run(os.environ["KUBECTL"], "apply", "--dry-run=server", "--validate=strict", "--filename", file, env=cluster.env)
     accepted = cluster.validate(None, "--kustomize", "deploy/kustomize")
     expect(len(accepted) == 5, f"the kustomize base has other objects: {accepted}")
-    print("the API server accepts the manifests and the kustomize base")
+    documented = Path("docs/kubernetes.md").read_text().split("\n## Install with kustomize\n")[1].split("```")[1]
+    overlay = cluster.directory / "overlay"
+    overlay.mkdir()
+    base = os.path.relpath("deploy/kustomize", overlay.resolve())
+    (overlay / "kustomization.yaml").write_text(re.sub(r"https://\S*//deploy/kustomize\S*", base, documented.removeprefix("yaml\n")))
+    accepted = cluster.validate(None, "--kustomize", overlay)
+    expect(len(accepted) == 5, f"the documented overlay has other objects: {accepted}")
+    print("the API server accepts the manifests, the kustomize base and the documented overlay")
 
 
 def holder(cluster):
     spec = cluster.get("lease", "my-app")["spec"]
-    return spec["holderIdentity"], spec["leaseTransitions"]
+    return spec.get("holderIdentity"), spec.get("leaseTransitions")
 
 
 def take_part(cluster):
@@ -232,6 +249,7 @@ def take_part(cluster):
         cluster.helm("rollback", "my-app", "1")
         cluster.helm("uninstall", "my-app")
         cluster.helm("install", "my-app", CHART, "--values", file)
+        cluster.environment_of("my-app")  # the account is another one now, and `incumbent` reads the new token when the old one is refused
         expect(holder(cluster) == before, f"the leader changed: {before}, {holder(cluster)}")
         expect(first.process.poll() is None, f"the leader ended:\n{first.said()}")
         expect(first.said().count("works with ") == 1, f"the work began anew:\n{first.said()}")
@@ -267,6 +285,30 @@ def live(cluster):
     print("`incumbent life` of the Deployment leads with the chart's service account")
 
 
+def take_part_on_nats(cluster):
+    """The same with a bucket as the lock, and without rights on the API server."""
+    port = free_port()
+    store = cluster.directory / "nats"
+    command = [os.environ["NATS_SERVER"], "--jetstream", "--store_dir", store, "--addr", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        nats = ["lock.url=nats", f"lock.nats.server=nats://127.0.0.1:{port}", "lock.nats.bucket=elections", f"http.port={free_port()}"]
+        work = ["mode=run", "app.image=a", "app.command={sh,-c,echo works; exec sleep 600}", "election.lease=2s"]
+        values = [arg for value in [*nats, *work] for arg in ("--set", value)]
+        cluster.helm("install", "on-nats", CHART, *values)
+        absent = cluster.kubectl("get", "role,rolebinding,lease", "--selector=app.kubernetes.io/instance=on-nats", "--output=name")
+        expect(not absent, f"there are objects that no lock on NATS needs: {absent}")
+        container = cluster.deployed("on-nats")
+        env = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+        with Candidate(container, "pod-1", {"PATH": os.environ["PATH"], **env}) as leader:
+            leader.says("works")
+        cluster.helm("uninstall", "on-nats")
+    finally:
+        server.terminate()
+        server.wait(TIMEOUT)
+    print("`incumbent run` of the Deployment leads with a NATS bucket, and no rights in the cluster")
+
+
 def main():
     os.chdir(Path(__file__).parents[1])
     with tempfile.TemporaryDirectory(prefix="check-chart-", ignore_cleanup_errors=True) as directory, contextlib.ExitStack() as stack:
@@ -274,7 +316,7 @@ def main():
         cluster = None
         try:
             cluster = Cluster(Path(directory), log)
-            for step in (set_up, validate, take_part, live):
+            for step in (set_up, validate, take_part, live, take_part_on_nats):
                 step(cluster)
         except (Failed, subprocess.TimeoutExpired, OSError) as error:
             print(f"check-chart: failed: {error}", file=sys.stderr)

@@ -2,7 +2,8 @@
 # Checks the Helm chart deploy/helm/incumbent and the kustomize base: lint, schema, what they render, and what a real API server says to
 # it. Then `incumbent` takes part with the rights that the chart gives. No kubelet runs: the images and the pods are not tested.
 #
-# INCUMBENT names a built program; else it is built. HELM names a program; else scripts/install-helm.sh builds it.
+# INCUMBENT names a built program; else it is built. HELM names a program; else scripts/install-helm.sh builds it. NATS_SERVER as in
+# scripts/install-nats.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/go.sh
@@ -43,6 +44,8 @@ if [ -z "${INCUMBENT:-}" ]; then
     part "incumbent is built" 1800 "${CARGO:-cargo}" build --quiet --package incumbent-cli
     INCUMBENT=${CARGO_TARGET_DIR:-target}/debug/incumbent
 fi
+part "nats-server is there" 300 scripts/install-nats.sh 2.15.1
+export NATS_SERVER=${NATS_SERVER:-$(command -v nats-server || echo .tools/nats-server-2.15.1/nats-server)}
 export KUBECTL KUBESERVER CUSTOM_RESOURCES INCUMBENT
 
 version=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -60,13 +63,15 @@ done
 echo "the chart is free of lint, with each set of values"
 
 # Each line: the place that the schema must name (/: the whole), and values that it must refuse.
-run=mode=run,app.image=a,app.command={a}
+run="mode=run,app.image=a,app.command={a}"
 refused=0
 while read -r place values; do
     if "$HELM" template x "$chart" --set "$values" >"$log" 2>&1; then
         failed "the schema accepts $values"
     fi
-    grep -q "values don't meet the specifications of the schema" "$log" && grep -qF "at '${place%/}'" "$log" || failed "the schema does not refuse $place of $values"
+    if ! grep -q "values don't meet the specifications of the schema" "$log" || ! grep -qF "at '${place%/}'" "$log"; then
+        failed "the schema does not refuse $place of $values"
+    fi
     refused=$((refused + 1))
 done <<END
 /mode mode=follow
@@ -98,6 +103,17 @@ grep -q "lock.url names the namespace b" "$log" || failed "a lock in another nam
 "$HELM" template x "$chart" --namespace a --set lock.url=kubernetes:b,rbac.create=false,lock.createLease=false >"$log" 2>&1 ||
     failed "the chart refuses a lock in another namespace, without a Role"
 echo "the chart refuses a Role in another namespace than the lock"
+
+# As a release has it.
+package=$(mktemp -d)
+trap 'rm -rf "$log" "$package"' EXIT
+part "the chart is packaged" 60 "$HELM" package "$chart" --destination "$package"
+for form in "$chart" "$package/incumbent-$version.tgz"; do
+    "$HELM" template x "$form" --set prometheusRule.enabled=true >"$package/$(basename "$form").yaml" 2>"$log" || failed "$form does not render"
+done
+cmp "$package"/*.yaml >"$log" 2>&1 || failed "the package renders otherwise than its folder"
+tar --list --file "$package/incumbent-$version.tgz" >"$log"
+! grep -q "/ci/" "$log" || failed "the package has the values of the checks"
 
 timeout --foreground 300 scripts/check-chart.py || {
     code=$?
