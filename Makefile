@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams pictures tools clean rust
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams pictures tools clean rust chart manifests
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,12 @@ tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL
 clean: ## Remove what was built, and .tools
 	rm -rf .tools
 	$(CARGO) clean
+
+chart: rust ## Check the Helm chart and the kustomize base on a real API server (builds Helm and kubectl, once: minutes)
+	@scripts/check-chart.sh
+
+manifests: ## Write the manifests in deploy/ and the alerts of the chart from their sources
+	@scripts/render-manifests.sh
 
 rust:
 	@scripts/check-rust.sh

@@ -8,10 +8,21 @@ use crate::shell::Shell;
 
 const MANIFEST: &str = include_str!("../../../../deploy/kubernetes-sentinel.yaml");
 
+/// Those of a candidate of the election `my-daemon`.
 fn rules() -> Value {
-    json!([{
-        "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "watch", "create", "update"],
-    }])
+    let group = "coordination.k8s.io";
+    json!([
+        {
+            "apiGroups": [group], "resources": ["leases"], "resourceNames": ["my-daemon"],
+            "verbs": ["get", "update", "watch", "patch"],
+        },
+        { "apiGroups": [group], "resources": ["leases"], "verbs": ["create"] },
+        {
+            "apiGroups": [group], "resources": ["leases"], "resourceNames": ["my-daemon-roll-call"],
+            "verbs": ["get", "watch", "patch"],
+        },
+        { "apiGroups": [""], "resources": ["events"], "verbs": ["create"] },
+    ])
 }
 
 /// The server refuses fields that it does not know.
@@ -24,6 +35,7 @@ async fn sentinel_manifest_is_accepted() {
         ("/api/v1", "serviceaccounts"),
         (rbac, "roles"),
         (rbac, "rolebindings"),
+        ("/apis/coordination.k8s.io/v1", "leases"),
         ("/apis/apps/v1", "deployments"),
     ];
     assert_eq!(manifests.len(), paths.len());
@@ -43,7 +55,7 @@ async fn sentinel_manifest_is_accepted() {
 async fn rights_of_the_manifest_suffice_to_release() {
     let env = TestEnv::new().await;
     env.allow(OBSERVER, &rules()).await;
-    env.out(&["election", "create", "my-app"]);
+    env.out(&["election", "create", "my-daemon"]);
     let path = env.shell.home().join("own/socket").display().to_string();
     let user = Shell::bare().with("KUBECONFIG", env.config_of(OBSERVER));
     let _sentinel = user.start(&env.args(&["sentinel", "--listen", &path]));
@@ -51,7 +63,7 @@ async fn rights_of_the_manifest_suffice_to_release() {
         .with("KUBECONFIG", env.server.kubeconfig().display().to_string())
         .with("INCUMBENT_SENTINEL", &path);
     // A lease that no test waits for.
-    let campaign = ["campaign", "my-app", "--lease", "10m", "--identity"];
+    let campaign = ["campaign", "my-daemon", "--lease", "10m", "--identity"];
     let mut first = program.start(&env.args(&[&campaign[..], &["first"]].concat()));
     first.line_with("won");
     eventually("the term is registered, and can be released", async || {
