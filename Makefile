@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc book changelog cli-doc diagrams pictures tools clean rust
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc book workflows changelog cli-doc diagrams pictures tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ doc: rust ## Build the documentation and print its path
 
 book: rust ## Build the documentation site from docs/, and check its links (builds mdbook, once)
 	@scripts/book.sh
+
+workflows: ## Check .github/workflows: actionlint, zizmor, and that what they run is here
+	@scripts/check-workflows.sh
 
 changelog: ## Print a draft of the next section of CHANGELOG.md, from the commits since the last release
 	@scripts/changelog.sh
