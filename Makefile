@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc book workflows changelog cli-doc diagrams pictures tools clean rust
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams pictures tools clean rust
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,7 @@ doc: rust ## Build the documentation and print its path
 	$(CARGO) doc --package incumbent --all-features --no-deps
 	@echo "$(CARGO_TARGET_DIR)/doc/incumbent/index.html"
 
+.PHONY: book workflows changelog
 book: rust ## Build the documentation site from docs/, and check its links (builds mdbook, once)
 	@scripts/book.sh
 
