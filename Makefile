@@ -109,6 +109,16 @@ doc: rust ## Build the documentation and print its path
 	$(CARGO) doc --package incumbent --all-features --no-deps
 	@echo "$(CARGO_TARGET_DIR)/doc/incumbent/index.html"
 
+.PHONY: book workflows changelog
+book: rust ## Build the documentation site from docs/, and check its links (builds mdbook, once)
+	@scripts/book.sh
+
+workflows: ## Check .github/workflows: actionlint, zizmor, and that what they run is here
+	@scripts/check-workflows.sh
+
+changelog: ## Print a draft of the next section of CHANGELOG.md, from the commits since the last release
+	@scripts/changelog.sh
+
 api: rust ## Write docs/api.txt, the public items of the library
 	@scripts/api.sh > docs/api.txt.new
 	mv docs/api.txt.new docs/api.txt

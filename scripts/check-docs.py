@@ -16,7 +16,7 @@ QUOTED = re.compile(r"`((?:benches|cli|deploy|docker|docs|examples|scripts|src|t
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 MAX_LINE = 100
 # The pages whose lines are written by hand. A program writes docs/cli.md.
-PROSE = re.compile(r"(README|CONTRIBUTING|docs/(?!cli\.)[\w-]+)\.md")
+PROSE = re.compile(r"(README|CONTRIBUTING|RELEASING|SECURITY|CODE_OF_CONDUCT|docs/(?!cli\.)[\w-]+)\.md")
 # Markdown cannot break these lines: tables, images, and one link or URL that alone is too long.
 UNBREAKABLE = re.compile(r" *\||.*!\[|[^ ]* *[-*>]? *[^ ]*(https?://|\]\()[^ ]*$")
 # To wrap them: cargo +nightly fmt --all -- --config wrap_comments=true,comment_width=100

@@ -11,6 +11,8 @@ cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}/targets
 
+zig=ziglang==0.17.1
+
 # C code is compiled too: by mingw, and by zig for Apple, whose names of targets are others.
 wrapper=$CARGO_TARGET_DIR/zig-cc
 mkdir -p "$CARGO_TARGET_DIR"
@@ -33,7 +35,7 @@ while [ \$# -gt 0 ]; do
     esac
     shift
 done
-exec "$(scripts/install-zig.sh)" cc -target aarch64-macos "\${args[@]}"
+exec "$(scripts/install-wheel-tools.sh $zig)/$zig/ziglang/zig" cc -target aarch64-macos "\${args[@]}"
 END
         chmod +x "$wrapper"
         local name=${1//-/_}

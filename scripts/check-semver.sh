@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Checks that the version of the library says how its public items have changed since the last release: the last tag
+# `v*`, or the one named in the argument.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+last=${1:-$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD 2>/dev/null || true)}
+if [ -z "$last" ]; then
+    echo "not compared: there is no release yet"
+    exit 0
+fi
+semver=cargo-semver-checks@0.51.0
+tools=$(scripts/install-cargo-tools.sh $semver)
+# The features that are promised: one whose name begins with an underscore is not.
+features=$("${CARGO:-cargo}" metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+packages = json.load(sys.stdin)["packages"]
+features = next(package["features"] for package in packages if package["name"] == "incumbent")
+print(",".join(sorted(name for name in features if name != "default" and not name.startswith("_"))))
+')
+"$tools/$semver/bin/cargo-semver-checks" semver-checks --package incumbent --baseline-rev "$last" \
+    --only-explicit-features --features "$features"
