@@ -28,11 +28,11 @@ test: rust ## What everybody runs: lint, and every test that needs no server but
 	@scripts/install-nats.sh 2.15.1
 	@$(DEFAULT_SIGNALS) scripts/parts.sh "$(MAKE) --no-print-directory lint" "scripts/run-tests.sh quick"
 
-verify: rust tools ## All the rest: every other test and server, a part of the mutations (ALL=1: each), dependencies, the oldest Rust, the alerts and the dashboard
+verify: rust tools ## All the rest: every other test and server, a part of the mutations (ALL=1: each), dependencies, the oldest Rust, Windows and macOS, the alerts, the dashboard, the chart and the workflows
 	@$(DEFAULT_SIGNALS) scripts/parts.sh "scripts/run-tests.sh rest" \
 		"$(MAKE) --no-print-directory mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
 		"$(MAKE) --no-print-directory deps" scripts/check-features.sh "scripts/api.sh --check" scripts/check-msrv.sh \
-		scripts/check-dashboards.sh
+		scripts/check-dashboards.sh scripts/check-targets.sh scripts/check-chart.sh scripts/check-workflows.sh
 
 protocol: rust ## Test the rules of the protocol, within seconds of a change to src/protocol
 	$(CARGO) test --package incumbent --no-default-features --features _history --lib --test protocol
@@ -50,8 +50,8 @@ soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30
 	$(CARGO) run --release --package incumbent-attack -- $(if $(SETS),sets --store $(SETS),soak) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CANDIDATES),--candidates $(CANDIDATES))
 
-# CI breaks a quarter of the rules, another one with each commit: all of them take more than half an hour.
-PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1-4 | grep . || echo 0) % 4 + 1))/4)
+# CI breaks an eighth of the rules, another one with each commit: all of them take more than half an hour.
+PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1-4 | grep . || echo 0) % 8 + 1))/8)
 
 # Outside the checkout, and kept: what has not changed is not compiled again.
 mutations: rust tools ## Break each rule of the protocol in a copy, and check that the tests notice (ALL=1 runs each of them, PART=1/4, ONLY=text)
@@ -136,12 +136,14 @@ pictures: rust ## Draw docs/pictures/ from runs of the programs (ONLY=demo)
 	@scripts/install-chromium.sh
 	@scripts/pictures.sh $(ONLY)
 
-tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL, the object stores and Chromium, and build the Kubernetes API server (minutes, once)
+tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL, the object stores and Chromium, and build the Kubernetes API server, kubectl and Helm (minutes, once)
 	@scripts/install-nats.sh
 	@scripts/install-postgres.sh
 	@scripts/install-democracy.sh
 	@tests/programs/build.sh kube-apiserver
 	@tests/programs/build.sh clientgo
+	@tests/programs/build.sh kubectl
+	@scripts/install-helm.sh >/dev/null
 	@scripts/install-object-stores.sh
 	@scripts/install-chromium.sh
 

@@ -41,7 +41,8 @@ find_go
 part "the custom resources of Prometheus are there" 300 "$go" mod download -json "$operator"
 CUSTOM_RESOURCES=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' "$log")/example/prometheus-operator-crd
 if [ -z "${INCUMBENT:-}" ]; then
-    part "incumbent is built" 1800 "${CARGO:-cargo}" build --quiet --package incumbent-cli
+    # As the tests build it, so that it is not compiled again.
+    part "incumbent is built" 1800 "${CARGO:-cargo}" test --quiet --workspace --all-features --no-run --test operator
     INCUMBENT=${CARGO_TARGET_DIR:-target}/debug/incumbent
 fi
 part "nats-server is there" 300 scripts/install-nats.sh 2.15.1

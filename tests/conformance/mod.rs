@@ -90,6 +90,16 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Fails the test if `holds` has not become true in time.
+pub async fn becomes_true(what: &str, holds: impl AsyncFn() -> bool) {
+    soon(what, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
 /// A candidate whose work continues until it must stop.
 pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
     replayed(builder).on_won(|leadership| async move {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Reading, Revision};
 use incumbent::{Cause, Change, State, Stopped, new_election, observe};
-use incumbent_test_support::eventually;
 use tokio::sync::mpsc;
 
-use super::{ExclusionChecker, Process, Service, TIMEOUT, change, leads, lost, sees, soon};
+use super::{
+    ExclusionChecker, Process, Service, TIMEOUT, becomes_true, change, leads, lost, sees, soon,
+};
 
 /// Of ten candidates one leads, the others know it, and each of the ten leads in turn as its
 /// leaders stop.
@@ -150,10 +151,8 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
     let mut changes = election.changes();
     drop(leads(&election).await);
     // Where there is no server, others learn of it a little later than its leader.
-    eventually("it is listed", async || {
-        (lock.names(TIMEOUT).await.unwrap().len() == 1).then_some(())
-    })
-    .await;
+    let is_listed = async || lock.names(TIMEOUT).await.unwrap().len() == 1;
+    becomes_true("it is listed", is_listed).await;
     let revision = async || match lock.read("my_app", TIMEOUT).await.unwrap() {
         Reading::Found(record) => record.revision,
         Reading::Empty { .. } => panic!("it leads"),

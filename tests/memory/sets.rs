@@ -12,9 +12,8 @@ use incumbent::lock::{
 };
 use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
-use incumbent_test_support::eventually;
 
-use crate::conformance::LEASE;
+use crate::conformance::{LEASE, becomes_true};
 
 const SHARDS: u32 = 12;
 
@@ -151,7 +150,7 @@ async fn a_refused_member_takes_its_part_once_it_may_write() {
     let refusing = Refusing { lock: lock.clone(), refuses: Arc::clone(&refuses) };
     let second = member_on(refusing, &work, "second").start().unwrap();
     let becomes = async |standing: Standing| {
-        eventually(standing.as_str(), async || (second.standing() == standing).then_some(())).await;
+        becomes_true(standing.as_str(), async || second.standing() == standing).await;
     };
     becomes(Standing::Sick).await;
     lead(&[(&first, SHARDS as usize), (&second, 0)]).await;

@@ -20,9 +20,8 @@ use tower::ServiceExt;
 
 use crate::background::BackgroundTask;
 
-/// The maximum number of connections. One more closes the oldest of the client that has the most, so
-/// that a probe is served although another client keeps many open, and that client closes no
-/// connection but its own.
+/// The maximum number of connections. One more closes the oldest of the client that has the most:
+/// a probe is served although another client keeps many open, which closes none but its own.
 const MAX_CONNECTIONS: usize = 64;
 
 /// The timeout for the head of a request.
