@@ -41,7 +41,7 @@ rest)
 import json, sys
 targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
 print(*sorted({target["name"] for target in targets if "test" in target["kind"]} - set(sys.argv[1:])))
-' "${quick[@]}" nats sql operator sentinel schedules)
+' "${quick[@]}" nats sql operator sentinel schedules upgrade)
     steps=()
     for target in $targets; do
         steps+=("$tests --test $target")
@@ -54,6 +54,8 @@ print(*sorted({target["name"] for target in targets if "test" in target["kind"]}
         "$tests --test operator -- $older_servers $several_servers $other_locks $browser" \
         "$tests --test sentinel -- $sentinel_locks" \
         "$tests --test schedules" \
+        scripts/build-last-release.sh \
+        "RUST_TEST_THREADS=8 $tests --test upgrade" \
         "$tests --doc"
     ;;
 *)
