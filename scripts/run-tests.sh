@@ -54,8 +54,7 @@ print(*sorted({target["name"] for target in targets if "test" in target["kind"]}
         "$tests --test operator -- $older_servers $several_servers $other_locks $browser" \
         "$tests --test sentinel -- $sentinel_locks" \
         "$tests --test schedules" \
-        scripts/build-last-release.sh \
-        "RUST_TEST_THREADS=8 $tests --test upgrade" \
+        scripts/test-upgrade.sh \
         "$tests --doc"
     ;;
 *)

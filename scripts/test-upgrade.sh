@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs fleets of the last release and of this one in one election, on every lock (cli/tests/upgrade).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+history=$(git rev-parse --is-shallow-repository 2>/dev/null || echo none)
+if [ -z "${INCUMBENT_LAST_RELEASE:-}" ]; then
+    if [ "$history" != false ]; then
+        echo "not run beside the last release: this is no complete clone (git fetch --unshallow --tags)"
+        exit 0
+    fi
+    scripts/build-last-release.sh
+fi
+# They mostly wait.
+RUST_TEST_THREADS=8 "${CARGO:-cargo}" test --workspace --all-features --test upgrade
