@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Builds the program as it is given away, statically linked, and prints its path:
+#
+#     dist-program.sh TARGET     as x86_64-unknown-linux-musl or aarch64-unknown-linux-musl
+#
+# zig compiles what is in C, and links: it has the C library of both targets. The standard library is that of rustup's target.
+# Where rustup has none to give, it is compiled too, from the sources beside a compiler: rustc-web and rust-web-src of Debian.
+#
+# The program is the same wherever it is built from the same commit by the same compilers: paths of the machine are mapped away.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/wheels.sh
+
+target=${1:?name a target, as x86_64-unknown-linux-musl}
+zigbuild_version=0.24.1
+zig_version=0.17.1
+auditable=cargo-auditable@0.7.7
+
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent/zig-$zig_version-$zigbuild_version
+if [ ! -e "$tools/installed" ]; then
+    echo "installing zig into $tools" >&2
+    python3 -m venv "$tools" >&2
+    for one in "ziglang==$zig_version" "cargo-zigbuild==$zigbuild_version"; do
+        wheel "$one" "$tools/wheel.txt"
+        "$tools/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$tools/wheel.txt" >&2
+    done
+    touch "$tools/installed"
+fi
+
+has() { [ -e "$("$1" --print sysroot)/lib/rustlib/$2" ]; }
+
+rustc=$(command -v "${RUSTC:-rustc}")
+sources=src/rust/library/std/Cargo.toml
+if ! has "$rustc" "$target" && ! rustup --quiet target add "$target" 2>/dev/null; then
+    if ! has "$rustc" $sources; then
+        rustc=/usr/bin/rustc
+        { [ -x $rustc ] && has $rustc $sources; } ||
+            scripts/install-packages.sh "run: rustup target add $target" rustc-web rust-web-src >&2
+    fi
+    echo "rustup has no $target: compiling its standard library by $rustc" >&2
+    export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_unwind
+fi
+export RUSTC=$rustc
+
+# What builds it is compiled by the cargo of the machine, before the settings below.
+cargo_tools=$(env -u RUSTC -u RUSTC_BOOTSTRAP -u CARGO_UNSTABLE_BUILD_STD scripts/install-cargo-tools.sh $auditable)
+export PATH=$cargo_tools/$auditable/bin:$tools/bin:$PATH
+
+# Of several that fit the last counts.
+built=${CARGO_TARGET_DIR:-$PWD/target}
+prefixes=(
+    "${CARGO_HOME:-$HOME/.cargo}=/cargo"
+    "$("$rustc" --print sysroot)/lib/rustlib/src/rust=/rust"
+    "$PWD=/incumbent"
+    "$built=/target"
+)
+export RUSTFLAGS="${prefixes[*]/#/--remap-path-prefix=}"
+# No sanitizer, which zig adds to C that is not optimized.
+export CFLAGS="-g0 -fno-sanitize=all ${prefixes[*]/#/-ffile-prefix-map=}"
+
+${CARGO:-cargo} ${AUD-auditable} zigbuild ${QUIET---quiet} --locked --profile dist --package incumbent-cli --target "$target" >&2
+echo "$built/$target/dist/incumbent"

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Builds what a release gives away into dist/:
+#
+#     dist.sh [--check-reproducible] [TARGET...]     all targets by default
+#
+#   incumbent-VERSION-TARGET.tar.gz      the program, statically linked, manual pages, completions, the systemd unit
+#   incumbent_VERSION-1_ARCH.deb, .rpm   the same as packages
+#   incumbent-VERSION-….whl              the program as a Python wheel
+#   incumbent-VERSION-image.tar          a container image: an OCI layout, with a platform for each target
+#   incumbent-VERSION.cdx.json           what it is made of: a CycloneDX bill of materials
+#   SHA256SUMS
+#
+# The same commit and compilers give the same bytes; --check-reproducible builds all of it again, in a copy with another path,
+# and compares. Everything has the time of the commit.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/wheels.sh
+
+check=
+[ "${1:-}" != --check-reproducible ] || { check=1 && shift; }
+targets=("$@")
+[ $# -gt 0 ] || targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
+
+here=$(uname -m)-unknown-linux-musl
+[[ " ${targets[*]} " == *" $here "* ]] || {
+    echo "name $here too: the program writes its manual pages itself" >&2
+    exit 2
+}
+
+# An export of a commit has no history: who makes it gives both.
+export COMMIT=${COMMIT:-$(git rev-parse HEAD)}
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export LC_ALL=C TZ=UTC
+umask 022
+
+one() { cargo metadata --format-version 1 --locked --no-deps | python3 -c "
+import json, sys
+print(next(p['$1'] for p in json.load(sys.stdin)['packages'] if p['name'] == 'incumbent-cli') or '$2')"; }
+VERSION=$(one version "")
+REPOSITORY=$(one repository https://github.com/incumbent-rs/incumbent)
+export VERSION REPOSITORY
+export MAINTAINER="The incumbent authors <incumbent-rs@users.noreply.github.com>"
+TIME=$(date --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+export TIME
+
+nfpm=$(scripts/install-nfpm.sh)
+cyclonedx=cargo-cyclonedx@0.5.9
+cyclonedx=$(scripts/install-cargo-tools.sh $cyclonedx)/$cyclonedx/bin/cargo-cyclonedx
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+out=$work/dist
+mkdir "$out"
+
+# The authorities that TLS trusts in the image. Their list has a version and a hash, not that of the machine's.
+wheel certifi==2026.7.22 "$work/wheel.txt"
+python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" --require-hashes -r "$work/wheel.txt"
+python3 -m zipfile -e "$work"/certifi-*.whl "$work/certifi"
+export CA_CERTIFICATES=$work/certifi/certifi/cacert.pem
+
+# Sorted, without the owners of this machine, and with one time.
+pack() {
+    tar --create --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+        --directory "$1" "$2" | gzip -9 --no-name
+}
+
+declare -A programs
+for target in "${targets[@]}"; do
+    programs[$target]=$(scripts/dist-program.sh "$target")
+done
+run=${programs[$here]}
+
+platforms=()
+for target in "${targets[@]}"; do
+    machine=${target%%-*}
+    export STAGE=$work/$target
+    root=$STAGE/root
+    documents=$root/usr/share/doc/incumbent
+    mkdir -p "$root"/usr/{bin,lib/systemd/system,share/{bash-completion/completions,fish/vendor_completions.d,man}} \
+        "$documents/examples" "$STAGE/completions"
+    install "${programs[$target]}" "$root/usr/bin/incumbent"
+    install -m 644 deploy/systemd/incumbent@.service "$root/usr/lib/systemd/system"
+    install -m 644 deploy/systemd/example.env "$documents/examples"
+    "$run" --quiet man "$root/usr/share/man/man1"
+    "$run" completions bash >"$STAGE/completions/incumbent.bash"
+    "$run" completions zsh >"$STAGE/completions/_incumbent"
+    "$run" completions fish >"$STAGE/completions/incumbent.fish"
+    scripts/dist-files.py licenses "$target" "$STAGE/THIRD-PARTY-LICENSES.txt"
+
+    # The archive, before the packages have it their way.
+    name=incumbent-$VERSION-$target
+    mkdir "$STAGE/$name"
+    cp -R "$root/usr/bin/incumbent" "$STAGE/completions" "$root/usr/share/man" deploy/systemd LICENSE README.md \
+        "$STAGE/THIRD-PARTY-LICENSES.txt" "$STAGE/$name"
+    pack "$STAGE" "$name" >"$out/$name.tar.gz"
+
+    install -m 644 "$STAGE/completions/incumbent.bash" "$root/usr/share/bash-completion/completions/incumbent"
+    install -m 644 "$STAGE/completions/incumbent.fish" "$root/usr/share/fish/vendor_completions.d/incumbent.fish"
+    gzip -9 --no-name "$root"/usr/share/man/man1/*
+    gzip -9 --no-name --stdout "$STAGE/THIRD-PARTY-LICENSES.txt" >"$documents/THIRD-PARTY-LICENSES.txt.gz"
+    cat >"$STAGE/changelog.yaml" <<EOF
+- semver: $VERSION
+  date: $TIME
+  packager: $MAINTAINER
+  deb:
+    urgency: medium
+    distributions: [unstable]
+  changes:
+    - note: "Release $VERSION, see $REPOSITORY/releases"
+EOF
+    case $machine in x86_64) ARCH=amd64 ;; aarch64) ARCH=arm64 ;; esac
+    export ARCH
+    # nfpm puts variables into some of its settings alone.
+    python3 -c 'import os, string, sys; sys.stdout.write(string.Template(sys.stdin.read()).substitute(os.environ))' \
+        <deploy/packages/nfpm.yaml >"$STAGE/nfpm.yaml"
+    for packager in deb rpm; do
+        "$nfpm" package --config "$STAGE/nfpm.yaml" --packager $packager --target "$out" >&2
+    done
+    scripts/dist-files.py wheel "$VERSION" "$target" "$root" "$out"
+    platforms+=("$target=$root")
+done
+scripts/dist-files.py image "$VERSION" "$out/incumbent-$VERSION-image.tar" "${platforms[@]}"
+
+# Of the first target: the crates of the others are the same.
+bill=incumbent-$VERSION.cdx
+"$cyclonedx" cyclonedx --quiet --manifest-path cli/Cargo.toml --format json --spec-version 1.5 --target "${targets[0]}" \
+    --override-filename "$bill"
+find . -name "$bill.json" -not -path ./cli/"$bill.json" -not -path './dist/*' -delete
+mv "cli/$bill.json" "$out/$bill.json"
+
+(cd "$out" && sha256sum -- *) >"$work/sums"
+mv "$work/sums" "$out/SHA256SUMS"
+rm -rf dist
+mv "$out" dist
+cat dist/SHA256SUMS
+
+if [ -n "$check" ]; then
+    git diff --quiet HEAD || echo "comparing with the commit, without the changes that are not committed" >&2
+    again=$work/again
+    mkdir -p "$again"
+    git archive "$COMMIT" | tar --extract --directory "$again"
+    CARGO_TARGET_DIR=$work/again-target "$again/scripts/dist.sh" "${targets[@]}" >/dev/null
+    diff -u dist/SHA256SUMS "$again/dist/SHA256SUMS" >&2 || {
+        echo "not reproducible: the files above differ between two builds" >&2
+        exit 1
+    }
+    echo "reproducible: two builds are the same"
+fi
