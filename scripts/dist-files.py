@@ -2,8 +2,8 @@
 """Writes the parts of a release that no packager writes, the same bytes from the same files:
 
     dist-files.py licenses TARGET FILE              the licenses of what is linked, from the sources of the crates
-    dist-files.py wheel VERSION TARGET ROOT FOLDER  a Python wheel with the programs of ROOT/usr/bin
-    dist-files.py image VERSION FILE TARGET=ROOT... an OCI image layout with one platform for each TARGET, as a tar archive
+    dist-files.py wheel VERSION TARGET FROM FOLDER  a Python wheel with the program in the folder FROM, written into FOLDER
+    dist-files.py image VERSION FILE TARGET=FROM... an OCI image layout with a platform for each TARGET, as a tar archive
 
 SOURCE_DATE_EPOCH is the time of everything in them. `image` reads the certificates from the file in CA_CERTIFICATES, and the
 address of the project and its commit from REPOSITORY and COMMIT.
@@ -67,20 +67,15 @@ def licenses(target, out):
     Path(out).write_text("\n".join(parts) + "\n")
 
 
-def wheel(version, target, root, folder):
+def wheel(version, target, source, folder):
     """The program is static: it runs with every C library, and is the same for every Python."""
     machine = target.split("-")[0]
     tags = [f"py3-none-{system}_{machine}" for system in ("manylinux_2_17", "manylinux2014", "musllinux_1_1")]
     info = f"incumbent-{version}.dist-info"
     readme = Path("README.md").read_text()
-    files = {
-        f"incumbent-{version}.data/scripts/{program.name}": program.read_bytes()
-        for program in sorted(Path(root, "usr/bin").iterdir())
-    }
-    files[f"{info}/licenses/LICENSE"] = Path("LICENSE").read_bytes()
-    files[f"{info}/licenses/THIRD-PARTY-LICENSES.txt"] = gzip.decompress(
-        Path(root, "usr/share/doc/incumbent/THIRD-PARTY-LICENSES.txt.gz").read_bytes()
-    )
+    files = {f"incumbent-{version}.data/scripts/incumbent": Path(source, "incumbent").read_bytes()}
+    for name in ("LICENSE", "THIRD-PARTY-LICENSES.txt"):
+        files[f"{info}/licenses/{name}"] = Path(source, name).read_bytes()
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.4\nName: incumbent\nVersion: {version}\nSummary: {SUMMARY}\n"
         f"License-Expression: Apache-2.0\nLicense-File: LICENSE\nLicense-File: THIRD-PARTY-LICENSES.txt\n"
@@ -106,11 +101,10 @@ def wheel(version, target, root, folder):
             archive.writestr(entry, data)
 
 
-def layer(root):
+def layer(source):
     """What is in the image, as a tar archive: the program, the authorities that TLS trusts, and a user."""
     with Path(os.environ["CA_CERTIFICATES"]).open("rb") as file:
         certificates = file.read()
-    documents = Path(root, "usr/share/doc/incumbent")
     content = {
         "etc": None,
         "etc/group": b"root:x:0:\nnobody:x:65534:\n",
@@ -118,10 +112,10 @@ def layer(root):
         "etc/ssl": None,
         "etc/ssl/certs": None,
         "etc/ssl/certs/ca-certificates.crt": certificates,
-        "incumbent": Path(root, "usr/bin/incumbent").read_bytes(),
+        "incumbent": Path(source, "incumbent").read_bytes(),
         "licenses": None,
-        "licenses/LICENSE": Path("LICENSE").read_bytes(),
-        "licenses/THIRD-PARTY-LICENSES.txt.gz": (documents / "THIRD-PARTY-LICENSES.txt.gz").read_bytes(),
+        "licenses/LICENSE": Path(source, "LICENSE").read_bytes(),
+        "licenses/THIRD-PARTY-LICENSES.txt": Path(source, "THIRD-PARTY-LICENSES.txt").read_bytes(),
         "tmp": None,
     }
     out = io.BytesIO()
@@ -164,9 +158,9 @@ def image(version, out, *platforms):
     }
     manifests = []
     for platform in platforms:
-        target, root = platform.split("=", 1)
+        target, source = platform.split("=", 1)
         of = {"architecture": ARCHITECTURES[target.split("-")[0]], "os": "linux"}
-        unpacked = layer(root)
+        unpacked = layer(source)
         packed = add(gzip.compress(unpacked, 9, mtime=0), "layer.v1.tar+gzip")
         config = {
             "created": created,

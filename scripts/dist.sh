@@ -40,10 +40,14 @@ VERSION=$(one version "")
 REPOSITORY=$(one repository https://github.com/incumbent-rs/incumbent)
 export VERSION REPOSITORY
 export MAINTAINER="The incumbent authors <incumbent-rs@users.noreply.github.com>"
-TIME=$(date --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
-export TIME
+DATE=$(date --date="@$SOURCE_DATE_EPOCH" --rfc-email)
+export DATE
+# What packs them is the distributions' own.
+missing=()
+command -v dpkg-deb >/dev/null || missing+=(dpkg)
+command -v rpmbuild >/dev/null || missing+=(rpm)
+[ ${#missing[@]} = 0 ] || scripts/install-packages.sh "put dpkg-deb and rpmbuild on PATH" "${missing[@]}" >&2
 
-nfpm=$(scripts/install-nfpm.sh)
 cyclonedx=cargo-cyclonedx@0.5.9
 cyclonedx=$(scripts/install-cargo-tools.sh $cyclonedx)/$cyclonedx/bin/cargo-cyclonedx
 
@@ -70,54 +74,75 @@ for target in "${targets[@]}"; do
 done
 run=${programs[$here]}
 
+# Puts variables of the environment into a file.
+fill() { python3 -c 'import os, string, sys; sys.stdout.write(string.Template(sys.stdin.read()).substitute(os.environ))' <"$1"; }
+
+# The deb of the files in the folder $1, for the architecture $2.
+deb() {
+    local root=$1 documents=$1/usr/share/doc/incumbent
+    install -m 644 -D "$STAGE/completions/_incumbent" "$root/usr/share/zsh/vendor-completions/_incumbent"
+    install -m 644 -D deploy/packages/deb/lintian-overrides "$root/usr/share/lintian/overrides/incumbent"
+    install -m 644 -D deploy/systemd/example.env "$documents/examples/example.env"
+    install -m 644 deploy/packages/deb/copyright "$documents"
+    install -m 644 "$STAGE/THIRD-PARTY-LICENSES.txt.gz" "$documents"
+    fill deploy/packages/deb/changelog | gzip -9 --no-name >"$documents/changelog.Debian.gz"
+    local files
+    files=$(cd "$root" && find . -type f | sed 's|^\./||' | sort)
+    mkdir "$root/DEBIAN"
+    (cd "$root" && xargs -d '\n' md5sum <<<"$files") >"$root/DEBIAN/md5sums"
+    SIZE=$(cd "$root" && xargs -d '\n' stat --format=%s <<<"$files" | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')
+    export SIZE DEB_ARCH=$2
+    fill deploy/packages/deb/control >"$root/DEBIAN/control"
+    install deploy/packages/deb/{postinst,prerm,postrm} "$root/DEBIAN"
+    dpkg-deb --root-owner-group -Zxz --build "$root" "$out/incumbent_$VERSION-1_$2.deb" >&2
+}
+
+# The rpm of the files in the folder $1, for the architecture $2.
+rpm() {
+    local root=$1
+    install -m 644 -D "$STAGE/completions/_incumbent" "$root/usr/share/zsh/site-functions/_incumbent"
+    install -m 644 -D LICENSE "$root/usr/share/licenses/incumbent/LICENSE"
+    install -m 644 "$STAGE/THIRD-PARTY-LICENSES.txt.gz" "$root/usr/share/licenses/incumbent"
+    install -m 644 -D README.md "$root/usr/share/doc/incumbent/README.md"
+    install -m 644 deploy/systemd/example.env "$root/usr/share/doc/incumbent"
+    rpmbuild --quiet -bb --target "$2" --define "_topdir $STAGE/rpmbuild" --define "stage $root" \
+        --define "version $VERSION" --define "repository $REPOSITORY" --define "maintainer $MAINTAINER" \
+        --define "day $(date --date="@$SOURCE_DATE_EPOCH" '+%a %b %d %Y')" --define "epoch_of_commit $SOURCE_DATE_EPOCH" \
+        deploy/packages/incumbent.spec >&2
+    mv "$STAGE/rpmbuild/RPMS/$2/incumbent-$VERSION-1.$2.rpm" "$out"
+}
+
 platforms=()
 for target in "${targets[@]}"; do
     machine=${target%%-*}
-    export STAGE=$work/$target
-    root=$STAGE/root
-    documents=$root/usr/share/doc/incumbent
-    mkdir -p "$root"/usr/{bin,lib/systemd/system,share/{bash-completion/completions,fish/vendor_completions.d,man}} \
-        "$documents/examples" "$STAGE/completions"
-    install "${programs[$target]}" "$root/usr/bin/incumbent"
-    install -m 644 deploy/systemd/incumbent@.service "$root/usr/lib/systemd/system"
-    install -m 644 deploy/systemd/example.env "$documents/examples"
-    "$run" --quiet man "$root/usr/share/man/man1"
+    STAGE=$work/$target
+    name=incumbent-$VERSION-$target
+    archive=$STAGE/$name
+    mkdir -p "$archive" "$STAGE/completions"
+    install "${programs[$target]}" "$archive/incumbent"
+    "$run" --quiet man "$archive/man/man1"
     "$run" completions bash >"$STAGE/completions/incumbent.bash"
     "$run" completions zsh >"$STAGE/completions/_incumbent"
     "$run" completions fish >"$STAGE/completions/incumbent.fish"
-    scripts/dist-files.py licenses "$target" "$STAGE/THIRD-PARTY-LICENSES.txt"
-
-    # The archive, before the packages have it their way.
-    name=incumbent-$VERSION-$target
-    mkdir "$STAGE/$name"
-    cp -R "$root/usr/bin/incumbent" "$STAGE/completions" "$root/usr/share/man" deploy/systemd LICENSE README.md \
-        "$STAGE/THIRD-PARTY-LICENSES.txt" "$STAGE/$name"
+    scripts/dist-files.py licenses "$target" "$archive/THIRD-PARTY-LICENSES.txt"
+    cp -R "$STAGE/completions" deploy/systemd LICENSE README.md "$archive"
     pack "$STAGE" "$name" >"$out/$name.tar.gz"
 
+    root=$STAGE/root
+    mkdir -p "$root"/{etc/incumbent,usr/{bin,lib/systemd/system,share/{bash-completion/completions,fish/vendor_completions.d}}}
+    install "$archive/incumbent" "$root/usr/bin/incumbent"
+    install -m 644 deploy/systemd/incumbent@.service "$root/usr/lib/systemd/system"
     install -m 644 "$STAGE/completions/incumbent.bash" "$root/usr/share/bash-completion/completions/incumbent"
     install -m 644 "$STAGE/completions/incumbent.fish" "$root/usr/share/fish/vendor_completions.d/incumbent.fish"
+    cp -R "$archive/man" "$root/usr/share/man"
     gzip -9 --no-name "$root"/usr/share/man/man1/*
-    gzip -9 --no-name --stdout "$STAGE/THIRD-PARTY-LICENSES.txt" >"$documents/THIRD-PARTY-LICENSES.txt.gz"
-    cat >"$STAGE/changelog.yaml" <<EOF
-- semver: $VERSION
-  date: $TIME
-  packager: $MAINTAINER
-  deb:
-    urgency: medium
-    distributions: [unstable]
-  changes:
-    - note: "Release $VERSION, see $REPOSITORY/releases"
-EOF
-    case $machine in x86_64) ARCH=amd64 ;; aarch64) ARCH=arm64 ;; esac
-    export ARCH
-    # nfpm puts variables into some of its settings alone.
-    python3 -c 'import os, string, sys; sys.stdout.write(string.Template(sys.stdin.read()).substitute(os.environ))' \
-        <deploy/packages/nfpm.yaml >"$STAGE/nfpm.yaml"
-    for packager in deb rpm; do
-        "$nfpm" package --config "$STAGE/nfpm.yaml" --packager $packager --target "$out" >&2
-    done
-    scripts/dist-files.py wheel "$VERSION" "$target" "$root" "$out"
-    platforms+=("$target=$root")
+    gzip -9 --no-name --stdout "$archive/THIRD-PARTY-LICENSES.txt" >"$STAGE/THIRD-PARTY-LICENSES.txt.gz"
+    cp -R "$root" "$STAGE/deb"
+    cp -R "$root" "$STAGE/rpm"
+    case $machine in x86_64) deb "$STAGE/deb" amd64 ;; aarch64) deb "$STAGE/deb" arm64 ;; esac
+    rpm "$STAGE/rpm" "$machine"
+    scripts/dist-files.py wheel "$VERSION" "$target" "$archive" "$out"
+    platforms+=("$target=$archive")
 done
 scripts/dist-files.py image "$VERSION" "$out/incumbent-$VERSION-image.tar" "${platforms[@]}"
 
