@@ -151,7 +151,9 @@ bill=incumbent-$VERSION.cdx
 "$cyclonedx" cyclonedx --quiet --manifest-path cli/Cargo.toml --format json --spec-version 1.5 --target "${targets[0]}" \
     --override-filename "$bill"
 find . -name "$bill.json" -not -path ./cli/"$bill.json" -not -path './dist/*' -delete
-mv "cli/$bill.json" "$out/$bill.json"
+# It names the packages of the workspace by their path.
+sed "s|file://$PWD|file:///incumbent|g" "cli/$bill.json" >"$out/$bill.json"
+rm "cli/$bill.json"
 
 (cd "$out" && sha256sum -- *) >"$work/sums"
 mv "$work/sums" "$out/SHA256SUMS"
