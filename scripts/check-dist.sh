@@ -10,7 +10,7 @@ most=16000000
 exposure=20
 
 [ "$(id -u)" = 0 ] || { echo "run it as root: it makes clean roots" >&2; exit 1; }
-needed=(binutils debootstrap lintian rpm rpmlint systemd)
+needed=(binutils debootstrap lintian rpm rpmlint systemd systemd-container)
 targets=()
 for archive in dist/incumbent-*-unknown-linux-musl.tar.gz; do
     [[ $archive =~ ^dist/incumbent-(.*)-([^-]*)-unknown-linux-musl.tar.gz$ ]] || { echo "run make dist first" >&2; exit 1; }
@@ -95,12 +95,12 @@ for package in dist/*.rpm; do
 done
 echo "clean"
 
-# A clean root of this distribution, kept for the next time.
+# A clean root of this distribution with systemd, kept for the next time.
 suite=$(source /etc/os-release && echo "$VERSION_CODENAME")
 base=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent/root-$suite.tar
 if [ ! -e "$base" ]; then
     echo "making a clean root of $suite" >&2
-    debootstrap --variant=minbase "$suite" "$work/base" >"$work/log" 2>&1 || fail "debootstrap: $(tail -n 5 "$work/log")"
+    debootstrap --variant=minbase --include=procps,systemd "$suite" "$work/base" >"$work/log" 2>&1 || fail "debootstrap: $(tail -n 5 "$work/log")"
     tar --create --file "$base.new" --directory "$work/base" .
     mv "$base.new" "$base"
     rm -rf "$work/base"
@@ -113,7 +113,7 @@ clean_root() {
 inside() {
     local root=$1
     shift
-    unshare --fork --pid --kill-child --mount --ipc --uts --mount-proc="$root/proc" --root="$root" -- \
+    unshare --fork --pid --kill-child --mount --ipc --uts --mount-proc --root="$root" -- \
         env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 files() { (cd "$1" && find . -not -path './proc/*' -not -path './tmp/*' -not -path './var/*' | sort); }
@@ -135,8 +135,60 @@ systemd-analyze security --no-pager --offline=true --threshold=$exposure --root=
     fail "$(tail -n 1 "$work/log")"
 grep -o 'Overall.*: [0-9.]* [A-Z]*' "$work/log"
 
+# systemd runs in the root, starts an instance, and sees the package go while it runs.
+step "unit under systemd"
+cat >"$root/etc/incumbent/check.env" <<'EOF'
+INCUMBENT_LOCK=sqlite:/var/lib/incumbent/check/lock.db
+INCUMBENT_OPTIONS=--lease 3s
+COMMAND=/usr/bin/check-worker "two words"
+EOF
+chmod 600 "$root/etc/incumbent/check.env"
+cat >"$root/usr/bin/check-worker" <<'EOF'
+#!/bin/sh
+trap 'echo stopped >>work; exit 0' TERM
+# Of the numbers that systemd has for users that exist while a service runs.
+[ "$(id -u)" -ge 61184 ] || echo "is user $(id -u)" >work
+echo "leads with token $INCUMBENT_TOKEN: $1" >>work
+cat /etc/incumbent/check.env 2>/dev/null && echo "reads the settings" >>work
+touch /usr/bin/new 2>/dev/null && echo "writes into /usr" >>work
+while :; do sleep 0.1; done
+EOF
+cat >"$root/usr/bin/check-unit" <<'EOF'
+#!/bin/bash
+set -x
+systemctl start incumbent@check || { journalctl --no-pager --unit incumbent@check; exit 1; }
+work=/var/lib/private/incumbent/check/work
+for _ in {1..100}; do [ ! -e $work ] || break; sleep 0.1; done
+systemctl is-active incumbent@check
+systemctl show --property StatusText incumbent@check
+dpkg --purge incumbent
+! systemctl is-active incumbent@check || exit 1
+cat $work
+EOF
+chmod +x "$root"/usr/bin/check-{unit,worker}
+cat >"$root/etc/systemd/system/check.service" <<'EOF'
+[Unit]
+After=multi-user.target
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+[Service]
+Type=oneshot
+TimeoutStartSec=60s
+ExecStart=/usr/bin/check-unit
+StandardOutput=file:/var/check.log
+StandardError=file:/var/check.log
+EOF
+ln -s ../check.service "$root/etc/systemd/system/multi-user.target.wants/check.service"
+timeout --kill-after=5s 120s systemd-nspawn --quiet --register=no --keep-unit --private-network --machine=incumbent-check \
+    --boot --directory="$root" >"$work/log" 2>&1 </dev/null || fail "$(tail -n 20 "$work/log" "$root/var/check.log")"
+# All that the command wrote, after the command that prints it.
+said=$(sed '1,/^+ cat /d' "$root/var/check.log")
+[[ $said =~ ^leads\ with\ token\ [0-9]+:\ two\ words$'\n'stopped$ ]] || fail "$(cat "$root/var/check.log")"
+grep StatusText= "$root/var/check.log"
+
 step "deb removed"
-inside "$root" dpkg --purge incumbent >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+rm "$root"/usr/bin/check-{unit,worker} "$root"/etc/systemd/system/{multi-user.target.wants/,}check.service
+rm -rf "$root"/etc/incumbent
 files "$root" | diff "$work/before" - || fail "the files above remain"
 echo "nothing remains"
 
@@ -169,7 +221,7 @@ entry=$(scripts/check-image.py "dist/incumbent-$version-image.tar" "$(native)" "
 mkdir "$root/proc"
 # As its user, in a root without anything else.
 user() {
-    unshare --fork --pid --kill-child --mount --ipc --uts --net --mount-proc="$root/proc" --root="$root" \
+    unshare --fork --pid --kill-child --mount --ipc --uts --net --mount-proc --root="$root" \
         --setgid 65534 --setuid 65534 -- "$@"
 }
 elects /incumbent user

@@ -58,5 +58,5 @@ export RUSTFLAGS="${prefixes[*]/#/--remap-path-prefix=}"
 # No sanitizer, which zig adds to C that is not optimized.
 export CFLAGS="-g0 -fno-sanitize=all ${prefixes[*]/#/-ffile-prefix-map=}"
 
-${CARGO:-cargo} ${AUD-auditable} zigbuild ${QUIET---quiet} --locked --profile dist --package incumbent-cli --target "$target" >&2
+${CARGO:-cargo} auditable zigbuild --quiet --locked --profile dist --package incumbent-cli --target "$target" >&2
 echo "$built/$target/dist/incumbent"
