@@ -162,7 +162,7 @@ for _ in {1..100}; do [ ! -e $work ] || break; sleep 0.1; done
 systemctl is-active incumbent@check
 systemctl show --property StatusText incumbent@check
 dpkg --purge incumbent
-! systemctl is-active incumbent@check || exit 1
+[ "$(systemctl is-active incumbent@check)" = inactive ] || exit 1
 cat $work
 EOF
 chmod +x "$root"/usr/bin/check-{unit,worker}
