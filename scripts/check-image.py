@@ -52,7 +52,9 @@ def main(path, architecture, folder):
             found = config["config"]
             for layer in layers:
                 with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
-                    archive.extractall(folder, filter="tar")
+                    # As they are: Python's filters take rights away, as from /tmp.
+                    archive.extraction_filter = lambda member, _: member
+                    archive.extractall(folder)
     require(used == files.keys(), f"unused: {files.keys() - used}")
     require(found, f"no platform {architecture}")
     print(found["User"], *found["Entrypoint"])
