@@ -116,7 +116,7 @@ inside() {
     unshare --fork --pid --kill-child --mount --ipc --uts --mount-proc --root="$root" -- \
         env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
-files() { (cd "$1" && find . -not -path './proc/*' -not -path './tmp/*' -not -path './var/*' | sort); }
+files() { (cd "$1" && find . -not -type d -not -path './proc/*' -not -path './tmp/*' -not -path './var/*' | sort); }
 native() { case $(uname -m) in x86_64) echo amd64 ;; aarch64) echo arm64 ;; esac; }
 
 root=$work/deb-root
@@ -197,11 +197,12 @@ root=$work/rpm-root
 clean_root "$root"
 files "$root" >"$work/before"
 # The base is not rpm's: what the scripts need is there, without a package that says so.
-rpm --root="$root" --install --nodeps "dist/incumbent-$version-1.$(uname -m).rpm"
-rpm --root="$root" --verify --nodeps incumbent
+rpms() { rpm --root="$root" --dbpath=/var/lib/rpm --nodeps "$@" 2>"$work/log" || fail "$(cat "$work/log")"; }
+rpms --install "dist/incumbent-$version-1.$(uname -m).rpm"
+rpms --verify incumbent
 elects /usr/bin/incumbent inside "$root"
 step "rpm removed"
-rpm --root="$root" --erase --nodeps incumbent
+rpms --erase incumbent
 files "$root" | diff "$work/before" - || fail "the files above remain"
 echo "nothing remains"
 
@@ -218,7 +219,9 @@ step "image"
 root=$work/image-root
 entry=$(scripts/check-image.py "dist/incumbent-$version-image.tar" "$(native)" "$root")
 [ "$entry" = "65534:65534 /incumbent" ] || fail "it runs $entry"
-mkdir "$root/proc"
+# What every runtime adds.
+mkdir "$root"/{dev,proc}
+mknod --mode=666 "$root/dev/null" c 1 3
 # As its user, in a root without anything else.
 user() {
     unshare --fork --pid --kill-child --mount --ipc --uts --net --mount-proc --root="$root" \
