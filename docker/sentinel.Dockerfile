@@ -5,7 +5,8 @@
 #   docker build --file docker/sentinel.Dockerfile --tag my-daemon DIRECTORY
 #
 # Give the container the lock of the program: --env NATS_URL=…, or --env INCUMBENT_LOCK=….
-FROM incumbent AS incumbent
+ARG INCUMBENT=incumbent:latest
+FROM ${INCUMBENT} AS incumbent
 
 FROM debian:13-slim
 COPY --from=incumbent /incumbent /usr/bin/incumbent

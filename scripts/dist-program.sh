@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Builds the program as it is given away, statically linked, and prints its path:
+#
+#     dist-program.sh TARGET     as x86_64-unknown-linux-musl or aarch64-unknown-linux-musl
+#
+# zig compiles what is in C, and links: it has the C library of both targets. The standard library is that of rustup's target.
+# Where rustup has none to give, it is compiled too, from the sources beside a compiler: rustc-web and rust-web-src of Debian.
+#
+# The program is the same wherever it is built from the same commit by the same compilers: paths of the machine are mapped away.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${1:?name a target, as x86_64-unknown-linux-musl}
+zig=ziglang==0.17.1
+zigbuild=cargo-zigbuild==0.24.1
+auditable=cargo-auditable@0.7.7
+
+tools=$(scripts/install-wheel-tools.sh $zig $zigbuild)
+export CARGO_ZIGBUILD_ZIG_PATH=$tools/$zig/ziglang/zig
+
+has() { [ -e "$("$1" --print sysroot)/lib/rustlib/$2" ]; }
+
+rustc=$(command -v "${RUSTC:-rustc}")
+sources=src/rust/library/std/Cargo.toml
+if ! has "$rustc" "$target" && ! rustup --quiet target add "$target" 2>/dev/null; then
+    if ! has "$rustc" $sources; then
+        rustc=/usr/bin/rustc
+        { [ -x $rustc ] && has $rustc $sources; } ||
+            scripts/install-packages.sh "run: rustup target add $target" rustc-web rust-web-src >&2
+    fi
+    echo "rustup has no $target: compiling its standard library by $rustc" >&2
+    export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_unwind
+fi
+export RUSTC=$rustc
+
+# What builds it is compiled by the cargo of the machine, before the settings below.
+cargo_tools=$(env -u RUSTC -u RUSTC_BOOTSTRAP -u CARGO_UNSTABLE_BUILD_STD scripts/install-cargo-tools.sh $auditable)
+export PATH=$cargo_tools/$auditable/bin:$tools/$zigbuild/bin:$PATH
+
+# Of several that fit the last counts.
+built=${CARGO_TARGET_DIR:-$PWD/target}
+prefixes=(
+    "${CARGO_HOME:-$HOME/.cargo}=/cargo"
+    "$("$rustc" --print sysroot)/lib/rustlib/src/rust=/rust"
+    "$PWD=/incumbent"
+    "$built=/target"
+)
+export RUSTFLAGS="${prefixes[*]/#/--remap-path-prefix=}"
+# No sanitizer, which zig adds to C that is not optimized.
+export CFLAGS="-g0 -fno-sanitize=all ${prefixes[*]/#/-ffile-prefix-map=}"
+# Of SQLite, without what only queries of others use: a third of a megabyte.
+export LIBSQLITE3_FLAGS="-USQLITE_ENABLE_DBSTAT_VTAB -USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS \
+    -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_STAT4"
+
+${CARGO:-cargo} auditable zigbuild --quiet --locked --profile dist --package incumbent-cli --target "$target" >&2
+echo "$built/$target/dist/incumbent"
