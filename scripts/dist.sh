@@ -7,6 +7,7 @@
 #   incumbent_VERSION-1_ARCH.deb, .rpm   the same as packages
 #   incumbent-VERSION-….whl              the program as a Python wheel
 #   incumbent-VERSION-image.tar          a container image: an OCI layout, with a platform for each target
+#   incumbent-chart-VERSION.tgz          the Helm chart
 #   incumbent-VERSION.cdx.json           what it is made of: a CycloneDX bill of materials
 #   SHA256SUMS
 #
@@ -145,6 +146,11 @@ for target in "${targets[@]}"; do
     platforms+=("$target=$archive")
 done
 scripts/dist-files.py image "$VERSION" "$out/incumbent-$VERSION-image.tar" "${platforms[@]}"
+
+# Helm gives its files the time of the day.
+"$(scripts/install-helm.sh)" package deploy/helm/incumbent --destination "$work/chart" >&2
+tar --extract --touch --file "$work/chart/incumbent-$VERSION.tgz" --directory "$work/chart"
+pack "$work/chart" incumbent >"$out/incumbent-chart-$VERSION.tgz"
 
 # Of the first target: the crates of the others are the same.
 bill=incumbent-$VERSION.cdx
