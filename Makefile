@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL
 	@scripts/install-helm.sh >/dev/null
 	@scripts/install-object-stores.sh
 	@scripts/install-chromium.sh
+
+wine: rust ## Run the tests that need no server as Windows programs, on wine (builds them, once: minutes)
+	@scripts/test-on-wine.sh
 
 dist: rust ## Build what a release gives away into dist/ (TARGETS=x86_64-unknown-linux-musl; REPRODUCIBLE=1 builds it twice and compares)
 	@scripts/dist.sh $(if $(REPRODUCIBLE),--check-reproducible) $(TARGETS)

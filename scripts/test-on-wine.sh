@@ -20,6 +20,18 @@ if ! [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ]; the
 fi
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$wine WINEDEBUG=${WINEDEBUG:--all}
 export WINEPREFIX=$CARGO_TARGET_DIR/wine
+
+# Rust's standard library takes random numbers from a library that wine 8 lacks.
+dlls=$CARGO_TARGET_DIR/wine-dlls
+mkdir -p "$dlls"
+cat >"$dlls/prng.c" <<'END'
+#include <windows.h>
+#include <ntsecapi.h>
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T length) { return RtlGenRandom(data, length); }
+END
+x86_64-w64-mingw32-gcc -shared -o "$dlls/bcryptprimitives.dll" "$dlls/prng.c" -ladvapi32
+export WINEPATH=Z:${dlls//\//\\}
+
 # Without the locks in databases and on Kubernetes, whose tests need servers.
 "${CARGO:-cargo}" test --locked "${std[@]}" --target "$target" --package incumbent --no-default-features \
     --features nats,url,peer,_history --lib --test protocol --test memory

@@ -7,5 +7,7 @@ cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 set -x
 "$cargo" build --locked --package incumbent --package incumbent-cli --all-features
-"$cargo" test --locked --package incumbent --all-features --lib --test protocol --test memory
+# As scripts/test-on-wine.sh.
+"$cargo" test --locked --package incumbent --no-default-features --features nats,url,peer,_history \
+    --lib --test protocol --test memory
 "$cargo" run --locked --package incumbent-cli --all-features -- --version
