@@ -30,6 +30,7 @@ fi
 has() { [ -e "$("$1" --print sysroot)/lib/rustlib/$2" ]; }
 
 rustc=$(command -v "${RUSTC:-rustc}")
+flags=
 sources=src/rust/library/std/Cargo.toml
 if ! has "$rustc" "$target" && ! rustup --quiet target add "$target" 2>/dev/null; then
     if ! has "$rustc" $sources; then
@@ -39,6 +40,8 @@ if ! has "$rustc" "$target" && ! rustup --quiet target add "$target" 2>/dev/null
     fi
     echo "rustup has no $target: compiling its standard library by $rustc" >&2
     export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_unwind
+    # The C library and the unwinder are those of zig: this compiler has none for the target.
+    flags="-C link-self-contained=no "
 fi
 export RUSTC=$rustc
 
@@ -54,7 +57,7 @@ prefixes=(
     "$PWD=/incumbent"
     "$built=/target"
 )
-export RUSTFLAGS="${prefixes[*]/#/--remap-path-prefix=}"
+export RUSTFLAGS="$flags${prefixes[*]/#/--remap-path-prefix=}"
 # No sanitizer, which zig adds to C that is not optimized.
 export CFLAGS="-g0 -fno-sanitize=all ${prefixes[*]/#/-ffile-prefix-map=}"
 # Of SQLite, without what only queries of others use: a third of a megabyte.
