@@ -60,7 +60,7 @@ prefixes=(
 export RUSTFLAGS="$flags${prefixes[*]/#/--remap-path-prefix=}"
 # No sanitizer, which zig adds to C that is not optimized.
 export CFLAGS="-g0 -fno-sanitize=all ${prefixes[*]/#/-ffile-prefix-map=}"
-# Of SQLite, without what only queries of others use: a third of a megabyte.
+# SQLite without searches of texts and maps, and statistics, which nothing here uses.
 export LIBSQLITE3_FLAGS="-USQLITE_ENABLE_DBSTAT_VTAB -USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS \
     -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_STAT4"
 
