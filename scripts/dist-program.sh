@@ -21,6 +21,7 @@ export CARGO_ZIGBUILD_ZIG_PATH=$tools/$zig/ziglang/zig
 has() { [ -e "$("$1" --print sysroot)/lib/rustlib/$2" ]; }
 
 rustc=$(command -v "${RUSTC:-rustc}")
+flags=
 sources=src/rust/library/std/Cargo.toml
 if ! has "$rustc" "$target" && ! rustup --quiet target add "$target" 2>/dev/null; then
     if ! has "$rustc" $sources; then
@@ -30,6 +31,8 @@ if ! has "$rustc" "$target" && ! rustup --quiet target add "$target" 2>/dev/null
     fi
     echo "rustup has no $target: compiling its standard library by $rustc" >&2
     export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_unwind
+    # The C library and the unwinder are those of zig: this compiler has none for the target.
+    flags="-C link-self-contained=no "
 fi
 export RUSTC=$rustc
 
@@ -45,10 +48,10 @@ prefixes=(
     "$PWD=/incumbent"
     "$built=/target"
 )
-export RUSTFLAGS="${prefixes[*]/#/--remap-path-prefix=}"
+export RUSTFLAGS="$flags${prefixes[*]/#/--remap-path-prefix=}"
 # No sanitizer, which zig adds to C that is not optimized.
 export CFLAGS="-g0 -fno-sanitize=all ${prefixes[*]/#/-ffile-prefix-map=}"
-# Of SQLite, without what only queries of others use: a third of a megabyte.
+# SQLite without searches of texts and maps, and statistics, which nothing here uses.
 export LIBSQLITE3_FLAGS="-USQLITE_ENABLE_DBSTAT_VTAB -USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS \
     -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_STAT4"
 
