@@ -32,7 +32,8 @@ verify: rust tools ## All the rest: every other test and server, a part of the m
 	@$(DEFAULT_SIGNALS) scripts/parts.sh "scripts/run-tests.sh rest" \
 		"$(MAKE) --no-print-directory mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
 		"$(MAKE) --no-print-directory deps" scripts/check-features.sh "scripts/api.sh --check" scripts/check-msrv.sh \
-		scripts/check-dashboards.sh scripts/check-targets.sh scripts/check-chart.sh scripts/check-workflows.sh
+		scripts/check-dashboards.sh scripts/check-targets.sh scripts/check-chart.sh scripts/check-workflows.sh \
+		scripts/check-dockerfiles.sh
 
 protocol: rust ## Test the rules of the protocol, within seconds of a change to src/protocol
 	$(CARGO) test --package incumbent --no-default-features --features _history --lib --test protocol

@@ -47,7 +47,8 @@ END
 for target in "$@"; do
     compile_c_for "$target"
     std=()
-    if ! [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ]; then
+    if ! [ -d "$(rustc --print target-libdir --target "$target")" ] &&
+        ! timeout 120 rustup --quiet target add "$target" 2>/dev/null; then
         [ -x /usr/bin/rustc ] && [ -d /usr/lib/rustlib/src/rust/library ] ||
             scripts/install-packages.sh "run rustup target add $target" rustc-web rust-web-src
         export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1

@@ -12,7 +12,8 @@ if [ -z "$wine" ] || ! command -v x86_64-w64-mingw32-gcc >/dev/null; then
     wine=$(command -v wine || command -v wine64 || ls /usr/lib/wine/wine64)
 fi
 std=()
-if ! [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ]; then
+if ! [ -d "$(rustc --print target-libdir --target "$target")" ] &&
+    ! timeout 120 rustup --quiet target add "$target" 2>/dev/null; then
     [ -x /usr/bin/rustc ] && [ -d /usr/lib/rustlib/src/rust/library ] ||
         scripts/install-packages.sh "run rustup target add $target" rustc-web rust-web-src
     export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
