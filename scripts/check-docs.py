@@ -60,6 +60,8 @@ def long_lines(page):
     """The lines of prose that are longer than `MAX_LINE` characters."""
     fenced = False
     for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+            yield f"{number}: a conflict of a merge: resolve it"
         if line.lstrip().startswith("```"):
             fenced = not fenced
         elif not fenced and len(line) > MAX_LINE and not UNBREAKABLE.match(line):

@@ -48,6 +48,8 @@ check() {
             grep -Eq "^$key: \"?${version//./\\.}\"?( |$)" "$file" || give_up "$file: $key is not $version"
         done
     done
+    ! grep -q "^## ${version//./\\.} (not yet released)" CHANGELOG.md ||
+        give_up "CHANGELOG.md: $version is marked as not yet released"
     [ -n "$(notes)" ] || give_up "CHANGELOG.md has no section \`## $version\`, or an empty one"
     git branch --remotes --contains HEAD --format '%(refname:lstrip=3)' | grep -Eqx 'main|release-[0-9]+\.[0-9]+' ||
         give_up "the commit of $tag is on neither main nor a branch release-X.Y: push it there first"
@@ -88,10 +90,7 @@ push_image() {
 push_chart() {
     local charts
     charts=$(registry)/charts
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    helm package deploy/helm/incumbent --destination "$work"
-    send helm push "$work/incumbent-$version.tgz" "oci://$charts"
+    send helm push "dist/incumbent-chart-$version.tgz" "oci://$charts"
 }
 
 make_release() {
