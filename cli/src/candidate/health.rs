@@ -62,6 +62,27 @@ impl Health {
         }
     }
 
+    /// One line: whether this process leads, and takes new requests: until its deadline, or until
+    /// it begins to drain. By the clock, at this moment.
+    pub fn leads(&self, election: &Election) -> Result<String, String> {
+        let ready = self.is_ready(election);
+        let drains = election.watch().current().drain_ends.is_some();
+        match (election.is_leader(), ready) {
+            (true, _) if drains => Err("leading, and draining".to_owned()),
+            (true, _) => Ok(format!("ok: {}", status_line::who(election))),
+            (false, Ok(line)) => Err(line.trim_start_matches("ok: ").to_owned()),
+            (false, Err(problem)) => Err(problem),
+        }
+    }
+
+    /// One line: whether this process takes part, and does not lead.
+    pub fn stands_by(&self, election: &Election) -> Result<String, String> {
+        match election.is_leader() {
+            true => Err(status_line::who(election)),
+            false => self.is_ready(election),
+        }
+    }
+
     /// One line: the state of the election, or the problem.
     pub fn health(&self, election: &Election) -> Result<String, String> {
         let alive = self.is_alive(election)?;

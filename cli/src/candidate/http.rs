@@ -37,6 +37,8 @@ pub struct Server {
 #[derive(Clone)]
 struct HttpState {
     started: Started,
+    /// What `/readyz` reports.
+    ready_when_leading: bool,
 }
 
 impl Server {
@@ -47,17 +49,20 @@ impl Server {
         token_file: Option<&Path>,
         advertised: Option<&str>,
         page: Option<&LockArgs>,
+        ready_when_leading: bool,
     ) -> Result<Self, CliError> {
         let listener = HttpListener::bind(HTTP, address, token_file, advertised).await?;
         let started = Started::default();
         let (metrics, upkeep) = metrics()?;
-        let state = HttpState { started: Arc::clone(&started) };
+        let state = HttpState { started: Arc::clone(&started), ready_when_leading };
         let leader = Router::new().route("/leader", get(leader)).with_state(state.clone());
         let probes = Router::new()
             .route("/redirect/{*path}", any(redirect))
             .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/healthz", get(healthz))
+            .route("/leading", get(leading).options(leading))
+            .route("/standby", get(standby).options(standby))
             .with_state(state);
         let guard = &listener.guard;
         let mut routes = GuardedRoutes::default()
@@ -146,24 +151,38 @@ pub fn respond(health: Result<String, String>) -> (StatusCode, String) {
 
 /// Whether the process works. An unreachable lock is not a reason to restart it.
 async fn livez(State(state): State<HttpState>) -> (StatusCode, String) {
-    respond(match state.started.get() {
-        None => Ok("ok: connecting to the lock".to_owned()),
-        Some(StartedElection { election, health }) => health.is_alive(election),
-    })
+    match state.started.get() {
+        None => respond(Ok("ok: connecting to the lock".to_owned())),
+        Some(_) => probe(&state, Health::is_alive),
+    }
 }
 
-/// Whether the candidate takes part: it could become leader.
+/// Whether the candidate takes part: it could become leader. With the flag, whether it leads.
 async fn readyz(State(state): State<HttpState>) -> (StatusCode, String) {
-    respond(match state.started.get() {
-        None => Err("connecting to the lock".to_owned()),
-        Some(StartedElection { election, health }) => health.is_ready(election),
-    })
+    probe(&state, if state.ready_when_leading { Health::leads } else { Health::is_ready })
 }
 
 /// Both, without waiting for the lock's first response.
 async fn healthz(State(state): State<HttpState>) -> (StatusCode, String) {
+    probe(&state, Health::health)
+}
+
+/// Whether requests for the leader are for this process.
+async fn leading(State(state): State<HttpState>) -> (StatusCode, String) {
+    probe(&state, Health::leads)
+}
+
+/// Whether requests for a standby are for this process.
+async fn standby(State(state): State<HttpState>) -> (StatusCode, String) {
+    probe(&state, Health::stands_by)
+}
+
+fn probe(
+    state: &HttpState,
+    probe: fn(&Health, &Election) -> Result<String, String>,
+) -> (StatusCode, String) {
     respond(match state.started.get() {
         None => Err("connecting to the lock".to_owned()),
-        Some(StartedElection { election, health }) => health.health(election),
+        Some(StartedElection { election, health }) => probe(health, election),
     })
 }

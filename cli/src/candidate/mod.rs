@@ -56,14 +56,16 @@ pub struct CandidateArgs {
     /// reachable or not; 503 once a deadline has passed without notice. GET /readyz: 200 while the
     /// candidate takes part; 503 before the lock's first response, once the lock was unreachable
     /// for longer than a lease, and while --check fails. GET /healthz: 503 if /livez returns it,
-    /// or the lock was unreachable for longer than a lease. These return one line with the reason.
+    /// or the lock was unreachable for longer than a lease. GET, HEAD or OPTIONS /leading: 200
+    /// while this process leads and does not drain, by the clock; else 503. /standby: 200 while it
+    /// takes part and does not lead; else 503. These return one line with the reason.
     /// GET /metrics: for Prometheus. One request per connection, of at most 16 KiB without a body.
     ///
     /// A request of a page of another site is refused (403), and one by a name that is not of this
     /// host: an IP address, localhost, the name of the host and that of --advertise are, and at an
     /// address that is not a loopback address also names without a dot and those in the search
-    /// domains of the host, .svc, .cluster.local and .internal. /livez, /readyz, /healthz and
-    /// /redirect answer every request.
+    /// domains of the host, .svc, .cluster.local and .internal. /livez, /readyz, /healthz,
+    /// /leading, /standby and /redirect answer every request.
     ///
     /// POST /resign, /move, /move?to=IDENTITY, /move?site=SITE, /stand-aside and /stand-ready act
     /// on this candidate, and return one line: 409 if it does not lead, or refuses to move. They
@@ -84,6 +86,13 @@ pub struct CandidateArgs {
     /// also allows to act on this candidate. Without a token every user of this host may read.
     #[arg(long, requires = "http")]
     http_ui: bool,
+    /// Have /readyz of --http return 200 on the leader only.
+    ///
+    /// For a Service of Kubernetes that is to send requests to the leader alone. A rolling update
+    /// waits until new pods are ready, which a standby then never is: use strategy Recreate, or
+    /// maxUnavailable 100%.
+    #[arg(long, requires = "http")]
+    ready_when_leading: bool,
     /// The address of this process while it leads, for clients: `host:port` or a URL.
     ///
     /// It is written with every entry, readable by everyone who may read the lock: do not put a
@@ -186,7 +195,10 @@ impl CandidateArgs {
             Some(address) => {
                 let (token, page) = (self.http_token_file.as_deref(), self.http_ui.then_some(lock));
                 let advertised = self.advertise.as_deref();
-                Some(http::Server::start(address, token, advertised, page).await?)
+                Some(
+                    http::Server::start(address, token, advertised, page, self.ready_when_leading)
+                        .await?,
+                )
             }
             None => None,
         };

@@ -27,7 +27,7 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r#""worst": "(ok|unknown)""#, r#""worst": OK"#),
         (r"\S*/incumbent-shell-\w+", "HOME"),
         (r"20\d\d-\d\d-\d\dT[\d:.]+Z", "TIME"),
-        (r"(\d+(ns|us|µs|ms|s|m|h|days?|months?|years?)\s?)+ ago", "SPAN ago"),
+        (r"(\d+ ?(ns|us|µs|ms|s|m|h|days?|months?|years?)\s?)+ ago", "SPAN ago"),
         (r"cooling down for [\d.a-zµ ]+:", "cooling down for SPAN:"),
         (r"[\d.]+[nuµm]?s (off the|\(median|\(longest)", "SPAN $1"),
         (r"(nats-server|SQLite|PostgreSQL|Kubernetes) v?[\d.]+( \([^)]*\))?", "$1 VERSION"),
@@ -216,7 +216,11 @@ impl Golden {
         self.text += &format!("$ incumbent campaign beta\n{}\n", holder.line);
         if self.calls {
             self.info_with("beta", "left_ms").await;
+            let from = self.text.len();
             self.show("beta");
+            if !self.watch_calls {
+                self.hide_tokens(from);
+            }
         }
         if self.watch_calls {
             let mut named = self.watch(&["beta"]);
@@ -229,6 +233,15 @@ impl Golden {
         self.run(&["election", "evict", "beta", "--force", "--wait", "0s"]);
         watch.until(["second was evicted", r#""cause":"evicted""#]);
         self.show("beta");
+    }
+
+    /// A Lease shows no token from a roll call until its next renewal, which may come at any time.
+    fn hide_tokens(&mut self, from: usize) {
+        let shown = self.text.split_off(from);
+        let [column, field] = [r"(second .*? ago +)(-|\d+)", r#"("token": )(null|\d+)"#]
+            .map(|pattern| Regex::new(pattern).expect("a pattern"));
+        let shown = column.replace_all(&shown, "${1}TOKEN-OR-NONE");
+        self.text += &field.replace_all(&shown, "${1}TOKEN-OR-NONE");
     }
 
     async fn show_held(&mut self, leader: &Candidate) {

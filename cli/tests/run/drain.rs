@@ -6,6 +6,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
 use crate::env::{Candidate, TestEnv, read_deadline};
+use crate::http::{free_port, get};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 /// Ends only by force.
@@ -50,6 +51,18 @@ async fn term_goes_on_until_the_command_has_drained() {
     assert_eq!(first.line().await, "drained");
     second.wait_for_line("up").await;
     assert_eq!(first.exit_code().await, Some(128 + 15));
+}
+
+#[tokio::test]
+async fn leader_that_drains_gets_no_new_requests() {
+    let env = TestEnv::start().await;
+    let (port, address) = free_port();
+    let mut run = env.run("my_app", &["--drain", "10m", "--http", &port], STUBBORN);
+    run.wait_for_line("up").await;
+    assert_eq!(get(&address, "/leading").map(|(status, _)| status), Some(200));
+    run.signal(Signal::TERM);
+    run.wait_for_line("draining").await;
+    assert_eq!(get(&address, "/leading"), Some((503, "leading, and draining\n".to_owned())));
 }
 
 #[tokio::test]

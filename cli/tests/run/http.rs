@@ -13,9 +13,14 @@ const SERVE: &str = "echo up; exec sleep 1000";
 
 /// The status and the body of a response. `None` if no process listens.
 pub fn get(address: &str, path: &str) -> Option<(u16, String)> {
+    request(address, "GET", path)
+}
+
+/// The same for another method.
+fn request(address: &str, method: &str, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     // Version 1.0 forbids the server to send the body in chunks.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("text");
     let (head, body) = response.split_once("\r\n\r\n").expect("a head");
@@ -77,6 +82,43 @@ async fn http_serves_leader_health_and_metrics() {
             .filter(|response| response["mine"] == true && response["leader"] == "c2.example.net")
     })
     .await;
+}
+
+/// A balancer that asks each candidate sends requests to the leader, or to the standbys.
+#[tokio::test]
+async fn leading_and_standby_are_answered_by_one_each() {
+    let env = TestEnv::start().await;
+    let ((port, first), (other_port, second)) = (free_port(), free_port());
+    let flags = ["--identity", "c1.example.net", "--http", &port];
+    let mut run = env.run("my_app", &flags, SERVE);
+    run.wait_for_line("up").await;
+    let flags = ["--identity", "c2.example.net", "--http", &other_port, "--ready-when-leading"];
+    let mut candidate = Candidate::start(env.campaign("my_app", &flags));
+    assert_eq!(candidate.line().await, "leader: c1.example.net");
+
+    let (_, leads) =
+        get(&first, "/leading").filter(|(status, _)| *status == 200).expect("it leads");
+    assert!(leads.starts_with("ok: leading with token "), "{leads}");
+    assert_eq!(get(&first, "/standby"), Some((503, leads.replacen("ok: ", "", 1))));
+    let stands_by = "c1.example.net leads\n".to_owned();
+    assert_eq!(get(&second, "/leading"), Some((503, stands_by.clone())));
+    assert_eq!(get(&second, "/readyz"), Some((503, stands_by.clone())));
+    assert_eq!(get(&second, "/standby"), Some((200, format!("ok: {stands_by}"))));
+    for (method, has_body) in [("HEAD", false), ("OPTIONS", true)] {
+        for (address, expected) in [(&first, 200), (&second, 503)] {
+            let (status, body) = request(address, method, "/leading").expect("it listens");
+            assert_eq!((status, !body.is_empty()), (expected, has_body), "{method}");
+        }
+    }
+
+    run.signal(Signal::TERM);
+    eventually("the other one leads", async || {
+        get(&second, "/leading").filter(|(status, _)| *status == 200)
+    })
+    .await;
+    assert_eq!(get(&second, "/standby").map(|(status, _)| status), Some(503));
+    assert_eq!(get(&second, "/readyz").map(|(status, _)| status), Some(200));
+    assert_eq!(get(&first, "/leading").map_or(503, |(status, _)| status), 503, "one leads");
 }
 
 /// Every candidate redirects its clients to the leader, also after a takeover.
