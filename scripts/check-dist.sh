@@ -52,8 +52,9 @@ for machine in "${targets[@]}"; do
     program=$work/$name/incumbent
 
     step "$machine program"
-    ! readelf --dynamic "$program" | grep NEEDED || fail "not static"
-    ! readelf --program-headers "$program" | grep INTERP || fail "not static"
+    # Into files: of a pipe that grep leaves early, only the failure would be seen.
+    readelf --dynamic --program-headers "$program" >"$work/headers"
+    ! grep -E 'NEEDED|INTERP' "$work/headers" || fail "not static"
     size=$(stat --format=%s "$program")
     [ "$size" -le $most ] || fail "$size bytes, more than $most"
     # The crates that it is made of, as cargo-auditable writes them.
@@ -62,7 +63,8 @@ for machine in "${targets[@]}"; do
 print(len(json.loads(zlib.decompress(open(sys.argv[1], "rb").read()))["packages"]))' "$work/crates")
     [ "$crates" -gt 100 ] || fail "lists $crates crates"
     # Paths of the machine that built it would be in no other build.
-    ! strings "$program" | grep --max-count=3 -F -e "$HOME/" -e "$PWD/" || fail "it has paths of this machine"
+    strings "$program" >"$work/strings"
+    ! grep --max-count=3 -F -e "$HOME/" -e "$PWD/" "$work/strings" || fail "it has paths of this machine"
     echo "static, $size bytes, lists $crates crates"
 
     step "$machine archive"
@@ -129,40 +131,40 @@ inside "$root" dpkg --verify incumbent
 elects /usr/bin/incumbent inside "$root"
 
 step "unit"
-systemd-analyze verify --man=no --root="$root" incumbent@check.service 2>"$work/log" || fail "$(cat "$work/log")"
+systemd-analyze verify --man=no --root="$root" incumbent@check-unit.service 2>"$work/log" || fail "$(cat "$work/log")"
 [ ! -s "$work/log" ] || fail "$(cat "$work/log")"
-systemd-analyze security --no-pager --offline=true --threshold=$exposure --root="$root" incumbent@check.service >"$work/log" ||
+systemd-analyze security --no-pager --offline=true --threshold=$exposure --root="$root" incumbent@check-unit.service >"$work/log" ||
     fail "$(tail -n 1 "$work/log")"
 grep -o 'Overall.*: [0-9.]* [A-Z]*' "$work/log"
 
 # systemd runs in the root, starts an instance, and sees the package go while it runs.
 step "unit under systemd"
-cat >"$root/etc/incumbent/check.env" <<'EOF'
+cat >"$root/etc/incumbent/check-unit.env" <<'EOF'
 INCUMBENT_LOCK=sqlite:/var/lib/incumbent/check/lock.db
 INCUMBENT_OPTIONS=--lease 3s
 COMMAND=/usr/bin/check-worker "two words"
 EOF
-chmod 600 "$root/etc/incumbent/check.env"
+chmod 600 "$root/etc/incumbent/check-unit.env"
 cat >"$root/usr/bin/check-worker" <<'EOF'
 #!/bin/sh
 trap 'echo stopped >>work; exit 0' TERM
 # Of the numbers that systemd has for users that exist while a service runs.
 [ "$(id -u)" -ge 61184 ] || echo "is user $(id -u)" >work
 echo "leads with token $INCUMBENT_TOKEN: $1" >>work
-cat /etc/incumbent/check.env 2>/dev/null && echo "reads the settings" >>work
+cat /etc/incumbent/check-unit.env 2>/dev/null && echo "reads the settings" >>work
 touch /usr/bin/new 2>/dev/null && echo "writes into /usr" >>work
 while :; do sleep 0.1; done
 EOF
 cat >"$root/usr/bin/check-unit" <<'EOF'
 #!/bin/bash
 set -x
-systemctl start incumbent@check || { journalctl --no-pager --unit incumbent@check; exit 1; }
+systemctl start incumbent@check-unit || { journalctl --no-pager --unit incumbent@check-unit; exit 1; }
 work=/var/lib/private/incumbent/check/work
 for _ in {1..100}; do [ ! -e $work ] || break; sleep 0.1; done
-systemctl is-active incumbent@check
-systemctl show --property StatusText incumbent@check
+systemctl is-active incumbent@check-unit
+systemctl show --property StatusText incumbent@check-unit
 dpkg --purge incumbent
-[ "$(systemctl is-active incumbent@check)" = inactive ] || exit 1
+[ "$(systemctl is-active incumbent@check-unit)" = inactive ] || exit 1
 cat $work
 EOF
 chmod +x "$root"/usr/bin/check-{unit,worker}
@@ -190,7 +192,7 @@ step "deb removed"
 rm "$root"/usr/bin/check-{unit,worker} "$root"/etc/systemd/system/{multi-user.target.wants/,}check.service
 rm -rf "$root"/etc/incumbent
 files "$root" | diff "$work/before" - || fail "the files above remain"
-echo "nothing remains"
+echo "nothing remains but /var and the settings"
 
 step "rpm in a clean root"
 root=$work/rpm-root
@@ -204,7 +206,7 @@ elects /usr/bin/incumbent inside "$root"
 step "rpm removed"
 rpms --erase incumbent
 files "$root" | diff "$work/before" - || fail "the files above remain"
-echo "nothing remains"
+echo "nothing remains but /var and the settings"
 
 step "wheel in a clean environment"
 python3 -m venv "$work/venv"

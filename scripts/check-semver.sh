@@ -4,7 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-last=${1:-$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD 2>/dev/null || true)}
+# A commit that is itself a release is compared with the one before it.
+but=(--exclude '*-*')
+for tag in $(git tag --points-at HEAD --list 'v[0-9]*'); do
+    but+=(--exclude "$tag")
+done
+last=${1:-$(git describe --tags --abbrev=0 --match 'v[0-9]*' "${but[@]}" HEAD 2>/dev/null || true)}
 if [ -z "$last" ]; then
     echo "not compared: there is no release yet"
     exit 0

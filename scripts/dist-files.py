@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -72,7 +73,10 @@ def wheel(version, target, source, folder):
     machine = target.split("-")[0]
     tags = [f"py3-none-{system}_{machine}" for system in ("manylinux_2_17", "manylinux2014", "musllinux_1_1")]
     info = f"incumbent-{version}.dist-info"
-    readme = Path("README.md").read_text()
+    # PyPI does not resolve links into the repository.
+    at = f"{os.environ['REPOSITORY']}"
+    readme = re.sub(r"!\[([^]]*)\]\((?!https?:)", rf"![\1]({at}/raw/v{version}/", Path("README.md").read_text())
+    readme = re.sub(r"(?<!!)\[([^]]*)\]\((?!https?:)", rf"[\1]({at}/blob/v{version}/", readme)
     files = {f"incumbent-{version}.data/scripts/incumbent": Path(source, "incumbent").read_bytes()}
     for name in ("LICENSE", "THIRD-PARTY-LICENSES.txt"):
         files[f"{info}/licenses/{name}"] = Path(source, name).read_bytes()

@@ -65,7 +65,7 @@ export CA_CERTIFICATES=$work/certifi/certifi/cacert.pem
 
 # Sorted, without the owners of this machine, and with one time.
 pack() {
-    tar --create --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+    tar --create --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --mtime="@$SOURCE_DATE_EPOCH" \
         --directory "$1" "$2" | gzip -9 --no-name
 }
 

@@ -42,6 +42,7 @@ registry() {
 check() {
     local tag=${1:?name the tag} file
     [ "$tag" = "v$version" ] || give_up "the tag $tag is not v$version, the version in Cargo.toml: tag the right commit"
+    [[ $version != *-* ]] || give_up "$version: packages and wheels have no names for such versions: use X.Y.Z"
     for file in deploy/helm/*/Chart.yaml; do
         [ -e "$file" ] || continue
         for key in version appVersion; do

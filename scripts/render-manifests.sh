@@ -40,7 +40,8 @@ mode=${1:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 put deploy/kubernetes.yaml manifest kubernetes my-app serviceaccount rbac lease deployment
-put deploy/kustomize/candidates.yaml cat deploy/kubernetes.yaml
+# Without the Lease, which states that no earlier leader is left: what restores objects continuously would state it again.
+put deploy/kustomize/candidates.yaml manifest kubernetes my-app serviceaccount rbac deployment
 put deploy/kubernetes-life.yaml manifest kubernetes-life my-app serviceaccount rbac deployment
 put deploy/kubernetes-sentinel.yaml manifest kubernetes-sentinel my-daemon serviceaccount rbac lease deployment
 put deploy/helm/incumbent/files/prometheus-alerts.yaml cat deploy/prometheus-alerts.yaml

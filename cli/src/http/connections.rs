@@ -80,6 +80,18 @@ pub async fn serve<L: Listener>(
     }
 }
 
+/// What counts as one client: an address, or the network of an IPv6 host, which has any number of
+/// addresses.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        v4 => v4,
+    }
+}
+
 /// The position of the oldest connection of the client that has the most.
 fn oldest_of_busiest(clients: &[Option<IpAddr>]) -> usize {
     let count = |client| clients.iter().filter(|other| *other == client).count();
@@ -124,6 +136,15 @@ mod tests {
         assert_eq!(oldest_of_busiest(&[probe, busy, busy, probe, busy]), 1);
         assert_eq!(oldest_of_busiest(&[probe, busy]), 0);
         assert_eq!(oldest_of_busiest(&[None, None, None]), 0);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_client() {
+        let network = |text: &str| network_of(text.parse().unwrap()).to_string();
+        assert_eq!(network("2001:db8:1:2:aaaa::1"), network("2001:db8:1:2:bbbb::2"));
+        assert_ne!(network("2001:db8:1:2::1"), network("2001:db8:1:3::1"));
+        assert_eq!(network("::ffff:10.0.0.1"), "10.0.0.1");
+        assert_ne!(network("10.0.0.1"), network("10.0.0.2"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -119,7 +119,7 @@ impl HttpListener {
         let routes = routes.into_router();
         match self.socket {
             Socket::Tcp(socket) => {
-                let client = |address: &SocketAddr| Some(address.ip());
+                let client = |address: &SocketAddr| Some(connections::network_of(address.ip()));
                 let serves = tokio::spawn(connections::serve(socket, client, routes));
                 ServedHttp {
                     _serves: BackgroundTask(serves),
