@@ -19,6 +19,7 @@ mod leader;
 mod linux_only;
 mod lock_args;
 mod nats;
+mod observe;
 mod output;
 #[cfg(target_os = "linux")]
 mod process;
@@ -84,6 +85,7 @@ enum Command {
     Top(top::Top),
     Ui(ui::Ui),
     Record(record::Record),
+    Observe(observe::Observe),
     Leader(leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -140,6 +142,7 @@ async fn start() -> ExitCode {
         Command::Top(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Ui(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Record(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Observe(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Leader(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().await,

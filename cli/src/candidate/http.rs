@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
-use incumbent::{Advertisement, Election};
+use incumbent::{Advertisement, Election, Leader};
 use serde_json::{Value, json};
 
 use super::health::Health;
@@ -94,7 +94,8 @@ async fn leader(
     let wait = LeaderWait::parse(query.as_deref());
     if let Some(wait) = wait.map_err(|line| (StatusCode::BAD_REQUEST, line))? {
         extent.extend(MAX_WAIT);
-        wait.over(&state.started).await;
+        let now = state.started.get().map(|started| started.election.watch().current());
+        wait.over(now, async || state.started.wait().await.election.watch()).await;
     }
     Ok(show(&state))
 }
@@ -102,36 +103,45 @@ async fn leader(
 fn show(state: &HttpState) -> Json<Value> {
     let election = state.started.get().map(|started| &started.election);
     let leader = election.and_then(Election::leader);
-    let leader = leader.as_ref();
+    let mine = election.is_some_and(Election::is_leader);
+    let fresh = election.is_some_and(|election| election.fresh_leader().is_some());
+    Json(leader_fields(leader.as_ref(), mine, fresh))
+}
+
+/// The fields of `/leader`.
+pub fn leader_fields(leader: Option<&Leader>, mine: bool, fresh: bool) -> Value {
     let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
-    let fresh = || election.is_some_and(|election| election.fresh_leader().is_some());
-    Json(json!({
+    json!({
         "leader": leader.map(|leader| &*leader.identity),
         "token": leader.and_then(|leader| leader.token).map(|token| token.0),
         "since": leader
             .and_then(|leader| leader.since_unix_ms)
             .and_then(time_format::from_unix_ms)
             .map(time_format::rfc3339),
-        "mine": election.is_some_and(Election::is_leader),
+        "mine": mine,
         "address": advertisement.map(Advertisement::address),
         "metadata": advertisement.map(Advertisement::metadata),
-        "fresh": leader.map(|_| fresh()),
-    }))
+        "fresh": leader.map(|_| fresh),
+    })
 }
 
 /// Redirects any method: 307 preserves the method and the body.
 async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
     let leader = state.started.get().and_then(|started| started.election.fresh_leader());
-    let advertisement = leader.as_ref().and_then(|leader| leader.advertisement.as_deref());
     let path = uri.path_and_query().map_or("", |path| path.as_str());
-    let path = path.strip_prefix("/redirect").unwrap_or_default();
+    redirect_to(leader.as_ref(), path.strip_prefix("/redirect").unwrap_or_default())
+}
+
+/// Redirects to this path at the address of a fresh leader.
+pub fn redirect_to(leader: Option<&Leader>, path: &str) -> Response {
+    let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
     let location = advertisement.map(|leader| HeaderValue::try_from(leader.location(path)));
     match location {
         Some(Ok(location)) => {
             (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response()
         }
         _ => {
-            let line = match &leader {
+            let line = match leader {
                 Some(_) => "the leader advertises no address to redirect to\n",
                 None => "no leader is known\n",
             };

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::{Advertisement, Status};
+use incumbent::{Advertisement, Status, StatusWatch};
 use tokio::time::{Instant, sleep_until};
-
-use super::health::{Started, StartedElection};
 
 /// The longest wait.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -43,22 +41,23 @@ impl LeaderWait {
         }
     }
 
-    /// Waits until the leader has changed, for `MAX_WAIT` at most.
-    pub async fn over(self, started: &Started) {
+    /// Waits until the leader has changed, for `MAX_WAIT` at most. `now`: the status, if the lock
+    /// was reached. `watch`: that of the election, once it was.
+    pub async fn over(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
         let end = Instant::now() + MAX_WAIT;
         tokio::select! {
-            () = self.changed(started) => {}
+            () = self.changed(now, watch) => {}
             () = sleep_until(end) => {}
         }
     }
 
-    async fn changed(self, started: &Started) {
+    async fn changed(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
         let mut first = match self {
             Self::TokenOtherThan(_) => None,
             // Nothing is known of a lock that was not reached.
-            Self::Change => Some(started.get().map_or_else(Default::default, current)),
+            Self::Change => Some(now.as_ref().map_or_else(Default::default, leading)),
         };
-        let mut watch = started.wait().await.election.watch();
+        let mut watch = watch().await;
         while let Some(status) = watch.next().await {
             let now = leading(&status);
             if let Self::TokenOtherThan(known) = self
@@ -71,10 +70,6 @@ impl LeaderWait {
             }
         }
     }
-}
-
-fn current(started: &StartedElection) -> Leading {
-    leading(&started.election.watch().current())
 }
 
 fn leading(status: &Status) -> Leading {

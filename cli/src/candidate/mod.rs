@@ -26,8 +26,9 @@ use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock};
 
 pub use check::CheckProcesses;
 pub use health::Health;
-pub use http::{HTTP, respond};
+pub use http::{HTTP, leader_fields, redirect_to, respond};
 pub use http_metrics::metrics;
+pub use leader_wait::{LeaderWait, MAX_WAIT};
 pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;

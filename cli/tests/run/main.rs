@@ -14,6 +14,7 @@ mod http_wait;
 mod inheritance;
 mod keep_running;
 mod moves;
+mod observe;
 mod root;
 mod sandbox;
 mod set;

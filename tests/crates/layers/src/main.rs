@@ -59,6 +59,7 @@ const CRATES: [Layers; 2] = [
             "ui",
             "candidate",
             "campaign",
+            "observe",
             "kv",
             "doctor",
             "sentinel",

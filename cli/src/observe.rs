@@ -1,0 +1,164 @@
+//! `incumbent observe`: who leads, over HTTP, from a process that is no candidate.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use axum::{Extension, Json, Router};
+use clap::Args;
+use incumbent::lock::Lock;
+use incumbent::{Observer, StartError};
+use tokio::sync::SetOnce;
+
+use crate::candidate::{LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond};
+use crate::error::{CliError, EXIT_CODES};
+use crate::http::{Access, Extent, Flags, GuardedRoutes, HttpListener};
+use crate::lock_args::LockArgs;
+use crate::output;
+use crate::signals::StopSignals;
+
+const FLAGS: Flags = Flags { address: "--http", token_file: "no flag" };
+
+/// Serve over HTTP who leads the elections NAME, from a process that is no candidate.
+///
+/// GET /NAME/leader, /NAME/leader?wait=TOKEN and /NAME/redirect/PATH answer as those of --http of
+/// `incumbent run`: `mine` is false, and `fresh` is whether the leader was seen to renew within its
+/// lease, by the clock of this process. GET /livez: 200. GET /readyz: 200 once the lock has
+/// responded for every election, and while it can be reached. Needs the rights of an observer, and
+/// creates nothing.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Observe {
+    /// The elections; with Kubernetes their objects.
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// Serve at this port of the loopback address, at this address and port, or at this Unix
+    /// socket.
+    #[arg(long, value_name = "[ADDRESS:]PORT|unix:PATH")]
+    http: String,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+/// The observed elections, once the lock was opened.
+type Observed = Arc<SetOnce<HashMap<String, Observer>>>;
+
+impl Observe {
+    pub async fn run(self) -> Result<(), CliError> {
+        let mut signals = StopSignals::listen()?;
+        let listener = HttpListener::bind(FLAGS, &self.http, None, None).await?;
+        let at = match listener.port() {
+            Some(address) => format!("http://{address}/"),
+            None => self.http.clone(),
+        };
+        let observed = Observed::default();
+        let reads =
+            Router::new().route("/{name}/leader", get(leader)).with_state(Arc::clone(&observed));
+        let public = Router::new()
+            .route("/{name}/redirect/{*path}", any(redirect))
+            .route("/livez", get(async || "ok\n"))
+            .route("/readyz", get(readyz))
+            .with_state(Arc::clone(&observed));
+        let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, public).with(
+            &listener.guard,
+            Access::Read,
+            reads,
+        );
+        let _serves = listener.serve(routes);
+        output::note(format!("serving the leaders at {at}"));
+        let observers = tokio::select! {
+            observers = self.open() => observers?,
+            signal = signals.next() => return Err(CliError::Signal(signal)),
+        };
+        let _ = observed.set(observers); // it is empty
+        Err(CliError::Signal(signals.next().await))
+    }
+
+    async fn open(&self) -> Result<HashMap<String, Observer>, CliError> {
+        let mut observers = HashMap::new();
+        let mut shared: Option<Arc<dyn Lock>> = None;
+        for name in &self.names {
+            let lock = match &shared {
+                Some(lock) => Arc::clone(lock),
+                None => {
+                    let on_retry = |why: &CliError| output::note(format!("incumbent: {why}"));
+                    self.lock.open_existing(name, None, on_retry).await?
+                }
+            };
+            if !self.lock.is_per_election() {
+                shared = Some(Arc::clone(&lock));
+            }
+            let observer = incumbent::observe(name, lock).map_err(|error: StartError| error)?;
+            observers.insert(name.clone(), observer);
+        }
+        Ok(observers)
+    }
+}
+
+/// The observer of this election, or the answer why there is none.
+fn find<'a>(observed: &'a Observed, name: &str) -> Result<&'a Observer, (StatusCode, String)> {
+    let Some(observers) = observed.get() else {
+        return Err((StatusCode::SERVICE_UNAVAILABLE, "connecting to the lock\n".to_owned()));
+    };
+    observers.get(name).ok_or_else(|| {
+        (StatusCode::NOT_FOUND, "this election is not observed: name it at the start\n".to_owned())
+    })
+}
+
+async fn leader(
+    State(observed): State<Observed>,
+    Extension(extent): Extension<Extent>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let observer = match find(&observed, &name) {
+        Ok(observer) => observer,
+        Err(refusal) => return refusal.into_response(),
+    };
+    match LeaderWait::parse(query.as_deref()) {
+        Err(line) => return (StatusCode::BAD_REQUEST, line).into_response(),
+        Ok(None) => {}
+        Ok(Some(wait)) => {
+            extent.extend(MAX_WAIT);
+            wait.over(Some(observer.watch().current()), async || observer.watch()).await;
+        }
+    }
+    let fresh = observer.fresh_leader().is_some();
+    Json(leader_fields(observer.leader().as_ref(), false, fresh)).into_response()
+}
+
+async fn redirect(
+    State(observed): State<Observed>,
+    Path((name, _)): Path<(String, String)>,
+    uri: Uri,
+) -> Response {
+    match find(&observed, &name) {
+        Ok(observer) => {
+            // The path as it was sent: its escapes are the leader's.
+            let path = uri.path_and_query().map_or("", |path| path.as_str());
+            let path = path.splitn(4, '/').nth(3).map(|path| format!("/{path}"));
+            redirect_to(observer.fresh_leader().as_ref(), &path.unwrap_or_default())
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn readyz(State(observed): State<Observed>) -> (StatusCode, String) {
+    respond(ready(&observed))
+}
+
+fn ready(observed: &Observed) -> Result<String, String> {
+    let observers = observed.get().ok_or("connecting to the lock")?;
+    for (name, observer) in observers {
+        if let Some(failure) = observer.lock_failure() {
+            return Err(format!("{name}: the lock cannot be reached: {}", failure.message));
+        }
+        if observer.state() == incumbent::State::Unknown {
+            return Err(format!("{name}: waiting for the first response of the lock"));
+        }
+    }
+    Ok("ok".to_owned())
+}

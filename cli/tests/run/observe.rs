@@ -1,0 +1,109 @@
+//! `incumbent observe`: the leader, as a process that is no candidate sees it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+
+use incumbent_test_support::eventually;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::env::{Candidate, TestEnv, incumbent};
+use crate::http::{free_port, get};
+
+const SERVE: &str = "echo up; exec sleep 1000";
+
+fn observe(env: &TestEnv, names: &[&str], port: &str) -> Candidate {
+    let mut command = incumbent();
+    command.arg("observe").args(names).args(["--http", port, "--server", &env.server.url()]);
+    Candidate::start(command)
+}
+
+fn leader(address: &str, path: &str) -> Option<Value> {
+    let (status, body) = get(address, path)?;
+    (status == 200).then(|| serde_json::from_str(&body).expect("JSON"))
+}
+
+fn location(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "PUT {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("text");
+    let line = response.lines().find_map(|line| line.strip_prefix("location: "));
+    line.map(str::to_owned)
+}
+
+#[tokio::test]
+async fn observer_names_the_leaders_of_many_elections() {
+    let env = TestEnv::start().await;
+    let (port, address) = free_port();
+    let flags = |identity, to| ["--identity", identity, "--advertise", to];
+    let mut first = env.run("my_app", &flags("c1", "10.0.0.1:80"), SERVE);
+    let mut other = env.run("other", &flags("c9", "10.0.0.9:80"), SERVE);
+    first.wait_for_line("up").await;
+    other.wait_for_line("up").await;
+    let mut observer = observe(&env, &["my_app", "other", "absent"], &port);
+    eventually("the lock has responded", async || {
+        get(&address, "/readyz").filter(|(status, _)| *status == 200)
+    })
+    .await;
+    for (name, identity) in [("my_app", "c1"), ("other", "c9")] {
+        let of = leader(&address, &format!("/{name}/leader")).expect("a leader");
+        let fields = ["leader", "mine", "fresh"].map(|field| of[field].clone());
+        assert_eq!(fields, [Value::from(identity), Value::from(false), Value::from(true)], "{of}");
+    }
+    assert_eq!(leader(&address, "/absent/leader").expect("it answers")["leader"], Value::Null);
+    let to = location(&address, "/my_app/redirect/a%2Fb?c=1");
+    assert_eq!(to.as_deref(), Some("http://10.0.0.1:80/a%2Fb?c=1"));
+    assert_eq!(get(&address, "/absent/redirect/a").map(|(status, _)| status), Some(503));
+    let (status, line) = get(&address, "/unknown/leader").expect("it listens");
+    assert_eq!((status, line.lines().count()), (404, 1), "{line}");
+
+    // The next leader is named without a poll.
+    let token = leader(&address, "/my_app/leader").expect("a leader")["token"].clone();
+    let mut second = env.run("my_app", &flags("c2", "10.0.0.2:80"), SERVE);
+    let waiting = {
+        let (address, path) = (address.clone(), format!("/my_app/leader?wait={token}"));
+        tokio::task::spawn_blocking(move || leader(&address, &path))
+    };
+    first.signal(Signal::TERM);
+    second.wait_for_line("up").await;
+    let changed = waiting.await.expect("an answer").expect("JSON");
+    assert_ne!(changed["token"], token, "{changed}");
+    eventually("the next leader is named", async || {
+        location(&address, "/my_app/redirect/jobs").filter(|to| to == "http://10.0.0.2:80/jobs")
+    })
+    .await;
+    observer.signal(Signal::TERM);
+    assert_eq!(observer.exit().await.signal(), Some(15));
+}
+
+/// By the clock of the observer, whatever the lock says.
+#[tokio::test]
+async fn leader_that_no_longer_renews_is_not_fresh() {
+    let env = TestEnv::start().await;
+    let (port, address) = free_port();
+    let flags = ["--advertise", "10.0.0.1:80", "--no-sentinel"];
+    let mut run = env.run("my_app", &flags, SERVE);
+    run.wait_for_line("up").await;
+    let _observer = observe(&env, &["my_app"], &port);
+    eventually("the leader is named", async || location(&address, "/my_app/redirect/jobs")).await;
+    run.signal(Signal::KILL);
+    eventually("nobody is redirected to it", async || {
+        let (status, line) = get(&address, "/my_app/redirect/jobs")?;
+        (status == 503 && line == "no leader is known\n").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_in_one_line() {
+    let env = TestEnv::start().await;
+    let (port, _) = free_port();
+    let mut no_address = observe(&env, &["my_app"], "nowhere");
+    assert_eq!(no_address.exit_code().await, Some(2));
+    assert!(no_address.stderr().contains("invalid --http \"nowhere\""));
+    let mut no_key = observe(&env, &["a name"], &port);
+    assert_eq!(no_key.exit_code().await, Some(2));
+    assert!(no_key.stderr().contains("a name"));
+}
