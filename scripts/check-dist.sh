@@ -140,7 +140,7 @@ grep -o 'Overall.*: [0-9.]* [A-Z]*' "$work/log"
 # systemd runs in the root, starts an instance, and sees the package go while it runs.
 step "unit under systemd"
 cat >"$root/etc/incumbent/check-unit.env" <<'EOF'
-INCUMBENT_LOCK=sqlite:/var/lib/incumbent/check/lock.db
+INCUMBENT_LOCK=sqlite:/var/lib/incumbent/check-unit/lock.db
 INCUMBENT_OPTIONS=--lease 3s
 COMMAND=/usr/bin/check-worker "two words"
 EOF
@@ -150,7 +150,7 @@ cat >"$root/usr/bin/check-worker" <<'EOF'
 trap 'echo stopped >>work; exit 0' TERM
 # Of the numbers that systemd has for users that exist while a service runs.
 [ "$(id -u)" -ge 61184 ] || echo "is user $(id -u)" >work
-echo "leads with token $INCUMBENT_TOKEN: $1" >>work
+echo "leads $INCUMBENT_ELECTION with token $INCUMBENT_TOKEN: $1" >>work
 cat /etc/incumbent/check-unit.env 2>/dev/null && echo "reads the settings" >>work
 touch /usr/bin/new 2>/dev/null && echo "writes into /usr" >>work
 while :; do sleep 0.1; done
@@ -159,7 +159,7 @@ cat >"$root/usr/bin/check-unit" <<'EOF'
 #!/bin/bash
 set -x
 systemctl start incumbent@check-unit || { journalctl --no-pager --unit incumbent@check-unit; exit 1; }
-work=/var/lib/private/incumbent/check/work
+work=/var/lib/private/incumbent/check-unit/work
 for _ in {1..100}; do [ ! -e $work ] || break; sleep 0.1; done
 systemctl is-active incumbent@check-unit
 systemctl show --property StatusText incumbent@check-unit
@@ -185,7 +185,7 @@ timeout --kill-after=5s 120s systemd-nspawn --quiet --register=no --keep-unit --
     --boot --directory="$root" >"$work/log" 2>&1 </dev/null || fail "$(tail -n 20 "$work/log" "$root/var/check.log")"
 # All that the command wrote, after the command that prints it.
 said=$(sed '1,/^+ cat /d' "$root/var/check.log")
-[[ $said =~ ^leads\ with\ token\ [0-9]+:\ two\ words$'\n'stopped$ ]] || fail "$(cat "$root/var/check.log")"
+[[ $said =~ ^leads\ check-unit\ with\ token\ [0-9]+:\ two\ words$'\n'stopped$ ]] || fail "$(cat "$root/var/check.log")"
 grep StatusText= "$root/var/check.log"
 
 step "deb removed"
