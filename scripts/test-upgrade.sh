@@ -3,9 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-history=$(git rev-parse --is-shallow-repository 2>/dev/null || echo none)
+# The last release, or what stands for it before the first tag.
+last() { git tag --list 'v[0-9]*' | head -n 1; git rev-parse --quiet --verify "$(cat cli/tests/upgrade/base)^{commit}"; }
+
 if [ -z "${INCUMBENT_LAST_RELEASE:-}" ]; then
-    if [ "$history" != false ]; then
+    if [ -z "$(last 2>/dev/null || true)" ]; then
         echo "not run beside the last release: this is no complete clone (git fetch --unshallow --tags)"
         [ -z "${GITHUB_ACTIONS:-}" ] # where the workflow is to fetch all
         exit
