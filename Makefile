@@ -31,7 +31,7 @@ test: rust ## What everybody runs: lint, and every test that needs no server but
 verify: rust tools ## All the rest: every other test and server, a part of the mutations (ALL=1: each), dependencies, the oldest Rust, Windows and macOS, the alerts, the dashboard, the chart and the workflows
 	@$(DEFAULT_SIGNALS) scripts/parts.sh "scripts/run-tests.sh rest" \
 		"$(MAKE) --no-print-directory mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
-		"$(MAKE) --no-print-directory deps" scripts/check-features.sh "scripts/api.sh --check" scripts/check-msrv.sh \
+		"$(MAKE) --no-print-directory deps" scripts/check-features.sh scripts/check-msrv.sh \
 		scripts/check-dashboards.sh scripts/check-targets.sh scripts/check-chart.sh scripts/check-workflows.sh \
 		scripts/check-dockerfiles.sh
 
@@ -120,9 +120,8 @@ workflows: ## Check .github/workflows: actionlint, zizmor, and that what they ru
 changelog: ## Print a draft of the next section of CHANGELOG.md, from the commits since the last release
 	@scripts/changelog.sh
 
-api: rust ## Write docs/api.txt, the public items of the library
-	@scripts/api.sh > docs/api.txt.new
-	mv docs/api.txt.new docs/api.txt
+api: rust ## Print the public items of the library, to compare two commits
+	@scripts/api.sh
 
 cli-doc: rust ## Write docs/cli.md from the reference of the program
 	$(CARGO) run --package incumbent-cli -- reference > docs/cli.md.new
