@@ -15,18 +15,10 @@ fail() {
     exit 1
 }
 
-# A commit that is itself a release is compared with the one before it. What is tagged v1.0.0-rc.1 is no release.
-last_release() {
-    local tag but=(--exclude '*-*')
-    for tag in $(git tag --points-at HEAD --list 'v[0-9]*'); do
-        but+=(--exclude "$tag")
-    done
-    git describe --tags --abbrev=0 --match 'v[0-9]*' "${but[@]}" 2>/dev/null || cat cli/tests/upgrade/base
-}
-
 [ "$(git rev-parse --show-toplevel 2>/dev/null || true)" = "$(pwd -P)" ] ||
     fail "$PWD is no clone of the repository: clone it, or set INCUMBENT_LAST_RELEASE to such a program"
-release=${1:-$(last_release)}
+release=${1:-$(scripts/last-release.sh)}
+release=${release:-$(cat cli/tests/upgrade/base)}
 commit=$(git rev-parse --quiet --verify "$release^{commit}") ||
     fail "this clone lacks $release: run \`git fetch --tags --unshallow\`, or \`git fetch --tags\` if it is complete"
 

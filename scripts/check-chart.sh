@@ -49,12 +49,8 @@ part "nats-server is there" 300 scripts/install-nats.sh 2.15.1
 export NATS_SERVER=${NATS_SERVER:-$(command -v nats-server || echo .tools/nats-server-2.15.1/nats-server)}
 export KUBECTL KUBESERVER CUSTOM_RESOURCES INCUMBENT
 
-version=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-for field in version appVersion; do
-    grep -q "^$field: \"\?$version\"\?\( \|$\)" "$chart/Chart.yaml" ||
-        failed "$chart/Chart.yaml: $field is not $version, the version of the workspace"
-done
-echo "the chart has the version of the workspace, $version"
+version=$(scripts/package-field.sh version)
+part "the chart has the version of the workspace, $version" 60 scripts/release.sh check-chart
 
 part "the manifests are as rendered" 60 scripts/render-manifests.sh --check
 

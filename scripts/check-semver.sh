@@ -4,12 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A commit that is itself a release is compared with the one before it.
-but=(--exclude '*-*')
-for tag in $(git tag --points-at HEAD --list 'v[0-9]*'); do
-    but+=(--exclude "$tag")
-done
-last=${1:-$(git describe --tags --abbrev=0 --match 'v[0-9]*' "${but[@]}" HEAD 2>/dev/null || true)}
+last=${1:-$(scripts/last-release.sh)}
 if [ -z "$last" ]; then
     echo "not compared: there is no release yet"
     exit 0

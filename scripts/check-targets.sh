@@ -2,10 +2,9 @@
 # Checks that library and program compile on Windows and macOS, with every feature. Nothing is linked or run.
 #
 #     check-targets.sh [TARGET...]
-#
-# Where rustup has the target, its standard library is used; else Debian's rustc builds the one of its package rust-web-src.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/std.sh
 
 [ $# -gt 0 ] || set -- x86_64-pc-windows-gnu aarch64-apple-darwin
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent
@@ -44,17 +43,14 @@ END
     esac
 }
 
+check() {
+    compile_c_for "$1"
+    find_std "$1" std,panic_abort
+    echo "target $1"
+    "${CARGO:-cargo}" check --quiet --locked --target "$1" --package incumbent --lib --all-features
+    "${CARGO:-cargo}" check --quiet --locked --target "$1" --package incumbent-cli --bins
+}
+
 for target in "$@"; do
-    compile_c_for "$target"
-    std=()
-    if ! [ -d "$(rustc --print target-libdir --target "$target")" ] &&
-        ! timeout 120 rustup --quiet target add "$target" 2>/dev/null; then
-        [ -x /usr/bin/rustc ] && [ -d /usr/lib/rustlib/src/rust/library ] ||
-            scripts/install-packages.sh "run rustup target add $target" rustc-web rust-web-src
-        export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
-        std=(-Zbuild-std=std,panic_abort)
-    fi
-    echo "target $target"
-    "${CARGO:-cargo}" check --quiet --locked "${std[@]}" --target "$target" --package incumbent --lib --all-features
-    "${CARGO:-cargo}" check --quiet --locked "${std[@]}" --target "$target" --package incumbent-cli --bins
+    (check "$target") # what it exports is for this target
 done

@@ -3,12 +3,12 @@
 #
 #     dist-program.sh TARGET     as x86_64-unknown-linux-musl or aarch64-unknown-linux-musl
 #
-# zig compiles what is in C, and links: it has the C library of both targets. The standard library is that of rustup's target.
-# Where rustup has none to give, it is compiled too, from the sources beside a compiler: rustc-web and rust-web-src of Debian.
+# zig compiles what is in C, and links: it has the C library of both targets. scripts/std.sh finds the standard library.
 #
 # The program is the same wherever it is built from the same commit by the same compilers: paths of the machine are mapped away.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/std.sh
 
 target=${1:?name a target, as x86_64-unknown-linux-musl}
 zig=ziglang==0.17.1
@@ -18,23 +18,10 @@ auditable=cargo-auditable@0.7.7
 tools=$(scripts/install-wheel-tools.sh $zig $zigbuild)
 export CARGO_ZIGBUILD_ZIG_PATH=$tools/$zig/ziglang/zig
 
-has() { [ -e "$("$1" --print sysroot)/lib/rustlib/$2" ]; }
-
-rustc=$(command -v "${RUSTC:-rustc}")
+find_std "$target" std,panic_unwind
 flags=
-sources=src/rust/library/std/Cargo.toml
-if ! has "$rustc" "$target" && ! rustup --quiet target add "$target" 2>/dev/null; then
-    if ! has "$rustc" $sources; then
-        rustc=/usr/bin/rustc
-        { [ -x $rustc ] && has $rustc $sources; } ||
-            scripts/install-packages.sh "run: rustup target add $target" rustc-web rust-web-src >&2
-    fi
-    echo "rustup has no $target: compiling its standard library by $rustc" >&2
-    export RUSTC_BOOTSTRAP=1 CARGO_UNSTABLE_BUILD_STD=std,panic_unwind
-    # The C library and the unwinder are those of zig: this compiler has none for the target.
-    flags="-C link-self-contained=no "
-fi
-export RUSTC=$rustc
+# The C library and the unwinder are those of zig: this compiler has none for the target.
+[ -z "$built_std" ] || flags="-C link-self-contained=no "
 
 # What builds it is compiled by the cargo of the machine, before the settings below.
 cargo_tools=$(env -u RUSTC -u RUSTC_BOOTSTRAP -u CARGO_UNSTABLE_BUILD_STD scripts/install-cargo-tools.sh $auditable)
@@ -44,7 +31,7 @@ export PATH=$cargo_tools/$auditable/bin:$tools/$zigbuild/bin:$PATH
 built=${CARGO_TARGET_DIR:-$PWD/target}
 prefixes=(
     "${CARGO_HOME:-$HOME/.cargo}=/cargo"
-    "$("$rustc" --print sysroot)/lib/rustlib/src/rust=/rust"
+    "$("$RUSTC" --print sysroot)/lib/rustlib/src/rust=/rust"
     "$PWD=/incumbent"
     "$built=/target"
 )

@@ -34,11 +34,8 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export LC_ALL=C TZ=UTC
 umask 022
 
-one() { cargo metadata --format-version 1 --locked --no-deps | python3 -c "
-import json, sys
-print(next(p['$1'] for p in json.load(sys.stdin)['packages'] if p['name'] == 'incumbent-cli') or '$2')"; }
-VERSION=$(one version "")
-REPOSITORY=$(one repository https://github.com/incumbent-rs/incumbent)
+VERSION=$(scripts/package-field.sh version)
+REPOSITORY=$(scripts/package-field.sh repository)
 export VERSION REPOSITORY
 export MAINTAINER="The incumbent authors <incumbent-rs@users.noreply.github.com>"
 DATE=$(date --date="@$SOURCE_DATE_EPOCH" --rfc-email)

@@ -2,10 +2,11 @@
 # The steps of a release, which .github/workflows/release.yml runs for a tag:
 #
 #     release.sh check TAG     the tag, the crates, the chart and the changelog agree, and the tag is on a branch of releases
+#     release.sh check-chart   the chart has the version of the crates
 #     release.sh notes         prints the section of the changelog
 #     release.sh crates        publishes what the registry does not have yet
 #     release.sh image         pushes the image of dist/, and names its digest to the workflow
-#     release.sh chart         packs and pushes the chart
+#     release.sh chart         pushes the chart of dist/
 #     release.sh github TAG    makes the release, with the files of dist/
 #
 # Each can be repeated when a later one failed. DRY_RUN=1: prints what would leave this machine, and sends nothing.
@@ -14,9 +15,7 @@ cd "$(dirname "$0")/.."
 
 cargo=${CARGO:-cargo}
 crates=(incumbent incumbent-cli)
-version=$("$cargo" metadata --no-deps --format-version 1 | python3 -c '
-import json, sys
-print(next(p["version"] for p in json.load(sys.stdin)["packages"] if p["name"] == "incumbent"))')
+version=$(scripts/package-field.sh version)
 
 give_up() {
     echo "$1" >&2
@@ -30,7 +29,7 @@ send() { if [ -n "${DRY_RUN:-}" ]; then printf 'would run: %s\n' "$*"; else "$@"
 is_latest() {
     local tags
     tags=$(git tag --list "v${1:-}*" | grep -E '^v[0-9.]+$' || true)
-    [[ $version != *-* ]] && [ "$(printf '%s\n' "v$version" $tags | sort -V | tail -n 1)" = "v$version" ]
+    [ "$(printf '%s\n' "v$version" $tags | sort -V | tail -n 1)" = "v$version" ]
 }
 
 # Where images and charts are, as in ghcr.io/incumbent-rs.
@@ -39,16 +38,18 @@ registry() {
     echo "ghcr.io/${owner,,}"
 }
 
+check_chart() {
+    local file=deploy/helm/incumbent/Chart.yaml key
+    for key in version appVersion; do
+        grep -Eq "^$key: \"?${version//./\\.}\"?( |$)" $file || give_up "$file: $key is not $version, as in Cargo.toml"
+    done
+}
+
 check() {
-    local tag=${1:?name the tag} file
+    local tag=${1:?name the tag}
     [ "$tag" = "v$version" ] || give_up "the tag $tag is not v$version, the version in Cargo.toml: tag the right commit"
     [[ $version != *-* ]] || give_up "$version: packages and wheels have no names for such versions: use X.Y.Z"
-    for file in deploy/helm/*/Chart.yaml; do
-        [ -e "$file" ] || continue
-        for key in version appVersion; do
-            grep -Eq "^$key: \"?${version//./\\.}\"?( |$)" "$file" || give_up "$file: $key is not $version"
-        done
-    done
+    check_chart
     ! grep -q "^## ${version//./\\.} (not yet released)" CHANGELOG.md ||
         give_up "CHANGELOG.md: $version is marked as not yet released"
     [ -n "$(notes)" ] || give_up "CHANGELOG.md has no section \`## $version\`, or an empty one"
@@ -100,7 +101,6 @@ make_release() {
         echo "the release $tag exists already"
         return
     fi
-    [[ $version != *-* ]] || flags+=(--prerelease)
     is_latest || flags+=(--latest=false)
     (cd dist && sha256sum --check --quiet SHA256SUMS)
     for file in dist/*; do
@@ -111,13 +111,14 @@ make_release() {
 
 case ${1:-} in
 check) check "${2:-}" ;;
+check-chart) check_chart ;;
 notes) notes ;;
 crates) publish_crates ;;
 image) push_image ;;
 chart) push_chart ;;
 github) make_release "${2:-}" ;;
 *)
-    sed -n '2,11s/^# \?//p' "$0" >&2
+    sed -n '2,12s/^# \?//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the library's tests that need no server as Windows programs, on wine: the parsers, the protocol, and elections on the lock in
-# memory. Where rustup has the target, its standard library is used; else Debian's rustc builds the one of its package rust-web-src.
+# memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/std.sh
 
 target=x86_64-pc-windows-gnu
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/incumbent/target}/targets
@@ -11,14 +12,7 @@ if [ -z "$wine" ] || ! command -v x86_64-w64-mingw32-gcc >/dev/null; then
     scripts/install-packages.sh "put wine and mingw on PATH" wine64 gcc-mingw-w64-x86-64
     wine=$(command -v wine || command -v wine64 || ls /usr/lib/wine/wine64)
 fi
-std=()
-if ! [ -d "$(rustc --print target-libdir --target "$target")" ] &&
-    ! timeout 120 rustup --quiet target add "$target" 2>/dev/null; then
-    [ -x /usr/bin/rustc ] && [ -d /usr/lib/rustlib/src/rust/library ] ||
-        scripts/install-packages.sh "run rustup target add $target" rustc-web rust-web-src
-    export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
-    std=(-Zbuild-std=std,panic_unwind,test)
-fi
+find_std $target std,panic_unwind,test
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$wine WINEDEBUG=${WINEDEBUG:--all}
 export WINEPREFIX=$CARGO_TARGET_DIR/wine
 
@@ -34,5 +28,5 @@ x86_64-w64-mingw32-gcc -shared -o "$dlls/bcryptprimitives.dll" "$dlls/prng.c" -l
 export WINEPATH=Z:${dlls//\//\\}
 
 # Without the locks in databases and on Kubernetes, whose tests need servers.
-"${CARGO:-cargo}" test --locked "${std[@]}" --target "$target" --package incumbent --no-default-features \
+"${CARGO:-cargo}" test --locked --target "$target" --package incumbent --no-default-features \
     --features nats,url,peer,_history --lib --test protocol --test memory

@@ -3,11 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The last release, or what stands for it before the first tag.
-last() { git tag --list 'v[0-9]*' | head -n 1; git rev-parse --quiet --verify "$(cat cli/tests/upgrade/base)^{commit}"; }
-
 if [ -z "${INCUMBENT_LAST_RELEASE:-}" ]; then
-    if [ -z "$(last 2>/dev/null || true)" ]; then
+    if [ -z "$(scripts/last-release.sh)" ] &&
+        ! git cat-file -e "$(cat cli/tests/upgrade/base)^{commit}" 2>/dev/null; then
         echo "not run beside the last release: this is no complete clone (git fetch --unshallow --tags)"
         [ -z "${GITHUB_ACTIONS:-}" ] # where the workflow is to fetch all
         exit
