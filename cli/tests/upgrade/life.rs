@@ -1,7 +1,5 @@
 //! Leaders for life: a pod leads for as long as it exists, in whichever release its container runs.
 
-use std::process::Command;
-
 use incumbent::kubernetes::Cluster;
 use incumbent_test_support::KubeServer;
 use rustix::process::Signal;
@@ -60,13 +58,10 @@ impl Pods {
     fn container(&self, release: Release, pod: &str) -> Candidate {
         let namespace = ["--namespace", "default", "--pod", pod, "--grace", "200ms", "--"];
         let words = [&["life", ELECTION][..], &namespace].concat();
-        let mut program = self.place.command(release, &words);
+        let merged = ["sh", "-c", r#"exec "$0" "$@" 2>&1"#];
+        let mut program = self.place.command_by(&merged, release, &words);
         worker::add(&mut program, &self.journal.path, 1, true);
-        let mut merged = Command::new("sh");
-        merged.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(program.get_program());
-        merged.args(program.get_args()).env_clear().current_dir(self.place.home());
-        merged.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        Candidate::start(merged)
+        Candidate::start(program)
     }
 
     /// Waits until this pod leads, and returns its token. Both programs then read its name.

@@ -83,8 +83,15 @@ impl Place {
 
     /// A program of this release, without settings of the user who runs the tests.
     pub fn command(&self, release: Release, words: &[&str]) -> Command {
-        let mut command = Command::new(release.program());
-        command.args(words).env_clear().env("HOME", self.home()).env("PATH", "/usr/bin:/bin");
+        self.command_by(&[], release, words)
+    }
+
+    /// The same, started by another program.
+    pub fn command_by(&self, by: &[&str], release: Release, words: &[&str]) -> Command {
+        let program = release.program();
+        let mut command = Command::new(by.first().map_or(program, Path::new));
+        command.args(by.iter().skip(1)).args((!by.is_empty()).then_some(program)).args(words);
+        command.env_clear().env("HOME", self.home()).env("PATH", "/usr/bin:/bin");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.home()).stdin(Stdio::null());
         command
@@ -104,13 +111,7 @@ impl Place {
 
     /// The same, with the lock among the words or without one.
     pub fn output_of(&self, release: Release, words: &[&str]) -> Output {
-        let program = self.command(release, words);
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(program.get_program()).args(program.get_args());
-        command
-            .env_clear()
-            .envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.current_dir(self.home()).stdin(Stdio::null());
+        let mut command = self.command_by(&["timeout", "60"], release, words);
         tokio::task::block_in_place(|| command.output()).expect("timeout and the program start")
     }
 
