@@ -126,7 +126,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The clock of this machine, which goes on while it is suspended: `CLOCK_BOOTTIME` on Linux,
+/// The clock of this machine, which continues while it is suspended: `CLOCK_BOOTTIME` on Linux,
 /// Android and OpenBSD, `CLOCK_MONOTONIC` on macOS and iOS, and [`std::time::Instant`] on Windows.
 ///
 /// On other systems, such as FreeBSD and NetBSD, it is [`std::time::Instant`], which may stop in
