@@ -5,30 +5,29 @@ use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
 use clap::Args;
 use incumbent::lock::Lock;
-use incumbent::{Observer, StartError};
+use incumbent::{Observer, State as ElectionState};
+use serde_json::Value;
 use tokio::sync::SetOnce;
 
-use crate::candidate::{LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond};
+use crate::candidate::{HTTP, LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond};
 use crate::error::{CliError, EXIT_CODES};
-use crate::http::{Access, Extent, Flags, GuardedRoutes, HttpListener};
+use crate::http::{Access, Extent, GuardedRoutes, HttpListener};
 use crate::lock_args::LockArgs;
 use crate::output;
 use crate::signals::StopSignals;
-
-const FLAGS: Flags = Flags { address: "--http", token_file: "no flag" };
 
 /// Serve over HTTP who leads the elections NAME, from a process that is no candidate.
 ///
 /// GET /NAME/leader, /NAME/leader?wait=TOKEN and /NAME/redirect/PATH answer as those of --http of
 /// `incumbent run`: `mine` is false, and `fresh` is whether the leader was seen to renew within its
 /// lease, by the clock of this process. GET /livez: 200. GET /readyz: 200 once the lock has
-/// responded for every election, and while it can be reached. Needs the rights of an observer, and
-/// creates nothing.
+/// responded for every election, and while it can be reached. Needs the permissions of an
+/// observer, and creates nothing.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Observe {
@@ -49,11 +48,8 @@ type Observed = Arc<SetOnce<HashMap<String, Observer>>>;
 impl Observe {
     pub async fn run(self) -> Result<(), CliError> {
         let mut signals = StopSignals::listen()?;
-        let listener = HttpListener::bind(FLAGS, &self.http, None, None).await?;
-        let at = match listener.port() {
-            Some(address) => format!("http://{address}/"),
-            None => self.http.clone(),
-        };
+        let listener = HttpListener::bind(HTTP, &self.http, None, None).await?;
+        let at = listener.url(&self.http);
         let observed = Observed::default();
         let reads =
             Router::new().route("/{name}/leader", get(leader)).with_state(Arc::clone(&observed));
@@ -68,12 +64,12 @@ impl Observe {
             reads,
         );
         let _serves = listener.serve(routes);
-        output::note(format!("serving the leaders at {at}"));
         let observers = tokio::select! {
             observers = self.open() => observers?,
             signal = signals.next() => return Err(CliError::Signal(signal)),
         };
         let _ = observed.set(observers); // it is empty
+        output::note(format!("serving the leaders at {at}"));
         Err(CliError::Signal(signals.next().await))
     }
 
@@ -91,15 +87,18 @@ impl Observe {
             if !self.lock.is_per_election() {
                 shared = Some(Arc::clone(&lock));
             }
-            let observer = incumbent::observe(name, lock).map_err(|error: StartError| error)?;
+            let observer = incumbent::observe(name, lock)?;
             observers.insert(name.clone(), observer);
         }
         Ok(observers)
     }
 }
 
-/// The observer of this election, or the answer why there is none.
-fn find<'a>(observed: &'a Observed, name: &str) -> Result<&'a Observer, (StatusCode, String)> {
+/// Why a request is not answered, in one line.
+type Refusal = (StatusCode, String);
+
+/// The observer of this election.
+fn find<'a>(observed: &'a Observed, name: &str) -> Result<&'a Observer, Refusal> {
     let Some(observers) = observed.get() else {
         return Err((StatusCode::SERVICE_UNAVAILABLE, "connecting to the lock\n".to_owned()));
     };
@@ -113,37 +112,27 @@ async fn leader(
     Extension(extent): Extension<Extent>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
-) -> Response {
-    let observer = match find(&observed, &name) {
-        Ok(observer) => observer,
-        Err(refusal) => return refusal.into_response(),
-    };
-    match LeaderWait::parse(query.as_deref()) {
-        Err(line) => return (StatusCode::BAD_REQUEST, line).into_response(),
-        Ok(None) => {}
-        Ok(Some(wait)) => {
-            extent.extend(MAX_WAIT);
-            wait.over(Some(observer.watch().current()), async || observer.watch()).await;
-        }
+) -> Result<Json<Value>, Refusal> {
+    let observer = find(&observed, &name)?;
+    let wait = LeaderWait::parse(query.as_deref());
+    if let Some(wait) = wait.map_err(|line| (StatusCode::BAD_REQUEST, line))? {
+        extent.extend(MAX_WAIT);
+        wait.over(Some(observer.watch().current()), async || observer.watch()).await;
     }
     let fresh = observer.fresh_leader().is_some();
-    Json(leader_fields(observer.leader().as_ref(), false, fresh)).into_response()
+    Ok(Json(leader_fields(observer.leader().as_ref(), false, fresh)))
 }
 
 async fn redirect(
     State(observed): State<Observed>,
     Path((name, _)): Path<(String, String)>,
     uri: Uri,
-) -> Response {
-    match find(&observed, &name) {
-        Ok(observer) => {
-            // The path as it was sent: its escapes are the leader's.
-            let path = uri.path_and_query().map_or("", |path| path.as_str());
-            let path = path.splitn(4, '/').nth(3).map(|path| format!("/{path}"));
-            redirect_to(observer.fresh_leader().as_ref(), &path.unwrap_or_default())
-        }
-        Err(refusal) => refusal.into_response(),
-    }
+) -> Result<Response, Refusal> {
+    let observer = find(&observed, &name)?;
+    // The path as it was sent: its escapes are the leader's.
+    let path = uri.path_and_query().map_or("", |path| path.as_str());
+    let path = path.splitn(4, '/').nth(3).map(|path| format!("/{path}"));
+    Ok(redirect_to(observer.fresh_leader().as_ref(), &path.unwrap_or_default()))
 }
 
 async fn readyz(State(observed): State<Observed>) -> (StatusCode, String) {
@@ -156,7 +145,7 @@ fn ready(observed: &Observed) -> Result<String, String> {
         if let Some(failure) = observer.lock_failure() {
             return Err(format!("{name}: the lock cannot be reached: {}", failure.message));
         }
-        if observer.state() == incumbent::State::Unknown {
+        if observer.state() == ElectionState::Unknown {
             return Err(format!("{name}: waiting for the first response of the lock"));
         }
     }

@@ -65,13 +65,13 @@ impl Health {
     /// One line: whether this process leads, and takes new requests: until its deadline, or until
     /// it begins to drain. By the clock, at this moment.
     pub fn leads(&self, election: &Election) -> Result<String, String> {
-        let ready = self.is_ready(election);
-        let drains = election.watch().current().drain_ends.is_some();
-        match (election.is_leader(), ready) {
-            (true, _) if drains => Err("leading, and draining".to_owned()),
-            (true, _) => Ok(format!("ok: {}", status_line::who(election))),
-            (false, Ok(line)) => Err(line.trim_start_matches("ok: ").to_owned()),
-            (false, Err(problem)) => Err(problem),
+        if !election.is_leader() {
+            self.is_ready(election)?;
+            return Err(status_line::who(election));
+        }
+        match election.watch().current().drain_ends {
+            Some(_) => Err("leading, and draining".to_owned()),
+            None => Ok(format!("ok: {}", status_line::who(election))),
         }
     }
 

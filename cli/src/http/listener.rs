@@ -114,6 +114,14 @@ impl HttpListener {
         }
     }
 
+    /// The URL of its port, or `address`, which names its Unix socket.
+    pub fn url(&self, address: &str) -> String {
+        match self.port() {
+            Some(address) => format!("http://{address}/"),
+            None => address.to_owned(),
+        }
+    }
+
     /// Serves these routes.
     pub fn serve(self, routes: GuardedRoutes) -> ServedHttp {
         let routes = routes.into_router();

@@ -81,10 +81,7 @@ impl Ui {
             Source::open(&elections, &self.names).await?.next().await?;
             elections.plain_title()
         };
-        let at = match listener.port() {
-            Some(address) => format!("http://{address}/"),
-            None => self.listen.clone(),
-        };
+        let at = listener.url(&self.listen);
         let page = Page { changes: self.allow_changes, recording: recording.is_some() };
         let (hub, follows) = start(self.lock, self.names, page);
         let routes = api::routes(hub, recording, &listener.guard);

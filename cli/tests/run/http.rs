@@ -18,14 +18,27 @@ pub fn get(address: &str, path: &str) -> Option<(u16, String)> {
 
 /// The same for another method.
 fn request(address: &str, method: &str, path: &str) -> Option<(u16, String)> {
+    let response = response(address, method, path)?;
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Some((status.expect("a status"), body.to_owned()))
+}
+
+/// Where a request is redirected to. `None` if it is not.
+pub fn location(address: &str, path: &str) -> Option<String> {
+    let response = response(address, "PUT", path)?;
+    response.starts_with("HTTP/1.0 307 ").then_some(())?;
+    let line = response.lines().find_map(|line| line.strip_prefix("location: "));
+    line.map(str::to_owned)
+}
+
+fn response(address: &str, method: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     // Version 1.0 forbids the server to send the body in chunks.
     write!(stream, "{method} {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
     let mut response = String::new();
     stream.read_to_string(&mut response).expect("text");
-    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    Some((status.expect("a status"), body.to_owned()))
+    Some(response)
 }
 
 fn get_leader(address: &str) -> Option<Value> {
@@ -128,15 +141,6 @@ async fn clients_are_redirected_to_the_leader() {
     let ((first_port, first), (second_port, second)) = (free_port(), free_port());
     let flags = |port: &str, address: &str| {
         ["--http", port, "--advertise", address, "--metadata", "zone=a=b"].map(str::to_owned)
-    };
-    let location = |address: &str, path: &str| {
-        let mut stream = TcpStream::connect(address).ok()?;
-        write!(stream, "PUT {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
-        let mut response = String::new();
-        stream.read_to_string(&mut response).expect("text");
-        response.starts_with("HTTP/1.0 307 ").then_some(())?;
-        let line = response.lines().find_map(|line| line.strip_prefix("location: "));
-        line.map(str::to_owned)
     };
     let first_flags = flags(&first_port, "10.0.0.1:80");
     let mut run = env.run("my_app", &first_flags.each_ref().map(String::as_str), SERVE);

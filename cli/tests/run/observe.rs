@@ -1,7 +1,5 @@
 //! `incumbent observe`: the leader, as a process that is no candidate sees it.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 
 use incumbent_test_support::eventually;
@@ -9,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::env::{Candidate, TestEnv, incumbent};
-use crate::http::{free_port, get};
+use crate::http::{free_port, get, location};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
@@ -22,15 +20,6 @@ fn observe(env: &TestEnv, names: &[&str], port: &str) -> Candidate {
 fn leader(address: &str, path: &str) -> Option<Value> {
     let (status, body) = get(address, path)?;
     (status == 200).then(|| serde_json::from_str(&body).expect("JSON"))
-}
-
-fn location(address: &str, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    write!(stream, "PUT {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("it listens");
-    let mut response = String::new();
-    stream.read_to_string(&mut response).expect("text");
-    let line = response.lines().find_map(|line| line.strip_prefix("location: "));
-    line.map(str::to_owned)
 }
 
 #[tokio::test]
@@ -105,5 +94,7 @@ async fn bad_input_is_refused_in_one_line() {
     assert!(no_address.stderr().contains("invalid --http \"nowhere\""));
     let mut no_key = observe(&env, &["a name"], &port);
     assert_eq!(no_key.exit_code().await, Some(2));
-    assert!(no_key.stderr().contains("a name"));
+    let refusal = no_key.stderr();
+    assert_eq!(refusal.trim_end().lines().count(), 1, "{refusal}");
+    assert!(refusal.contains("a name"));
 }
