@@ -1,6 +1,6 @@
 //! `incumbent run`: a command that runs while this process leads.
 //!
-//! Four processes take part. The candidate (`candidate`, `keep_running`) holds the election. The
+//! Four processes take part. The candidate (`candidate`) holds the election. The
 //! guard (`guard`) is the parent of the command, and stops its whole process tree in time even if
 //! the candidate cannot. Between both is a reaper (`process::reaper`), which ends what a killed
 //! guard leaves. `guard::exec` replaces itself by the command, tied to the guard. `for_life` is the
@@ -12,7 +12,6 @@ mod deadline;
 mod for_life;
 mod grace;
 mod guard;
-mod keep_running;
 mod prepare;
 mod restarts;
 mod signals;
@@ -99,7 +98,6 @@ impl Run {
         wait_limit.opened();
         let grace = grace(candidate.lease)?;
         let watchdog = Watchdog::start(candidate.election.clone());
-        let keep_running = self.keep_running;
         let mut running = CommandCandidate {
             candidate,
             signals,
@@ -112,10 +110,7 @@ impl Run {
             restarts: Restarts::default(),
             ending: None,
         };
-        let code = match keep_running {
-            true => running.run_always().await,
-            false => running.campaign().await,
-        };
+        let code = running.campaign().await;
         running.candidate.stop().await;
         code.map(ExitCode::from)
     }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use super::member::MemberOptions;
-use super::work::{Form, Naming, OnShardExit};
+use super::work::{Naming, OnShardExit};
 use crate::error::{CliError, Code};
 use crate::run::{OnExit, Run};
 
@@ -54,7 +54,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
         http,
         lease: run.candidate.lease.of_set()?,
         naming: Naming::Seats,
-        form: Form::PerShard(on_exit),
+        on_exit,
     };
     options.run().await
 }

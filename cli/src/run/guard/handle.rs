@@ -162,12 +162,6 @@ impl GuardHandle {
         }
     }
 
-    /// Whether the guard has acknowledged every request that concerns the command.
-    pub fn has_acknowledged_all(&self) -> bool {
-        let concerns_command = |request| !matches!(request, &GuardRequest::Term(_));
-        !self.channel_full && !self.unacknowledged.iter().any(concerns_command)
-    }
-
     /// Waits for an event that the candidate must act upon. Cancel safe.
     pub async fn event(&mut self) -> CommandEvent {
         loop {

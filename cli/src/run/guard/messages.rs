@@ -26,9 +26,7 @@ pub enum GuardRequest {
     },
     /// Send the stop signal now, and keep to the schedule.
     Drain,
-    /// Send this signal to the command once it has a handler.
-    Signal(i32),
-    /// The same for a signal that the candidate received.
+    /// Send this signal, which the candidate received, to the command once it has a handler.
     PassOn(i32),
     /// Be the sentinel of the candidate, which has these arguments, as JSON.
     Sentinel(String),

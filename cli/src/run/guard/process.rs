@@ -245,7 +245,6 @@ impl Guard {
             Ok(GuardRequest::RunUntil(until)) => self.config.until = Some(until),
             Ok(GuardRequest::Stop { kill_at }) => self.stop_tree(kill_at),
             Ok(GuardRequest::Drain) => self.drain_tree(),
-            Ok(GuardRequest::Signal(signal)) => self.pending.push(Signal::from_named_raw(signal)),
             Ok(GuardRequest::PassOn(signal)) => {
                 self.pending.pass_on(Signal::from_named_raw(signal))
             }
