@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
+use super::term::TermArgs;
 use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::lock_args::LockArgs;
@@ -68,6 +69,8 @@ pub struct Run {
     /// several variables.
     #[arg(long, value_name = "VARIABLE")]
     pub pass_env: Vec<String>,
+    #[command(flatten)]
+    pub term: TermArgs,
     #[command(flatten)]
     pub waiting: WaitArgs,
     #[command(flatten)]
