@@ -62,6 +62,7 @@ const CRATES: [Layers; 2] = [
             "observe",
             "kv",
             "doctor",
+            "traffic",
             "sentinel",
             "run",
             "set",

@@ -1,0 +1,3 @@
+//! Requests that follow the leader.
+
+pub mod address;
