@@ -61,6 +61,7 @@ const CRATES: [Layers; 2] = [
             "observe",
             "kv",
             "doctor",
+            "traffic",
             "sentinel",
             "traffic",
             "run",
