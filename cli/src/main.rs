@@ -35,6 +35,8 @@ mod signals;
 mod text;
 mod time_format;
 mod top;
+#[cfg(target_os = "linux")]
+mod traffic;
 mod ui;
 #[cfg(unix)]
 mod unix_socket;

@@ -195,11 +195,12 @@ impl ServiceFollowsLeader {
     async fn direct_now(&mut self, token: Token, until: Instant) -> Result<(), LockError> {
         let destination = self.destination(until).await?;
         if !destination.is_reachable() {
-            return Err(misconfigured(format!(
+            let message = format!(
                 "the {} has no address of a family of the {}: wait until status.podIPs has one, or set spec.ipFamilies of the Service",
                 self.pods.describe(&self.pod),
                 self.services.describe(&self.service)
-            )));
+            );
+            return Err(LockError::new(LockErrorKind::Unavailable, message));
         }
         let looked = BootClock.now();
         let directed = Directed { token, destination, is_certain: false, looked };

@@ -58,6 +58,7 @@ const CRATES: [Layers; 2] = [
             "history",
             "ui",
             "candidate",
+            "traffic",
             "campaign",
             "observe",
             "kv",

@@ -1,0 +1,3 @@
+//! What directs requests to the host of the leader.
+
+pub mod service;
