@@ -113,7 +113,7 @@ impl Neighbours {
                 (socket, Protocol::Discovery { address, interface: link.index, is_router })
             }
         };
-        let socket = AsyncFd::with_interest(socket, Interest::READABLE)?;
+        let socket = AsyncFd::try_with_interest(socket, Interest::READABLE)?;
         Ok(Self { socket, mac: link.mac, protocol })
     }
 
@@ -155,7 +155,7 @@ impl Neighbours {
     }
 
     /// Waits for the answer of another host. Cancel safe.
-    async fn answer(&self) -> io::Result<Mac> {
+    pub async fn answer(&self) -> io::Result<Mac> {
         let mut buffer = [0; 256];
         loop {
             let length = self

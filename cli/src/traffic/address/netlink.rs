@@ -157,6 +157,11 @@ impl Netlink {
 }
 
 impl Addresses {
+    #[cfg(test)]
+    pub fn is_absent(&self) -> bool {
+        self.ours.is_empty() && self.foreign.is_none()
+    }
+
     pub fn refuse_foreign(&self, ip: &VirtualIp) -> Result<(), String> {
         match self.foreign {
             Some(index) => Err(format!(
