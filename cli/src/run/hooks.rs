@@ -62,6 +62,7 @@ impl RunningHook {
             directory: None,
             until,
             withheld,
+            drops_network_rights: false,
         };
         let guard = GuardHandle::start(&command, environment, None, config, false)?;
         Ok(Self { flag, guard })

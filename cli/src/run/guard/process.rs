@@ -111,6 +111,7 @@ impl Guard {
         let child = child
             .arg0("incumbent")
             .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), cgroup, until])
+            .arg(flag_argument(config.drops_network_rights))
             .args(args)
             .stdin(Stdio::from(input))
             .spawn()?;

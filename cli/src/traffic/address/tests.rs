@@ -93,6 +93,8 @@ fn a_later_run_removes_what_was_left_but_nothing_else() {
     on_hosts("a stale virtual IP", async |hosts, ip| {
         let mut killed = AddressTarget::new(ip.clone());
         assert_eq!(killed.direct(1, soon()).await, Ok(()));
+        assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(()));
+        assert!(hosts.answers(&ip).await.is_some(), "the other process is alive");
         drop(killed);
         assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(()));
         assert_eq!(hosts.answers(&ip).await, None);
