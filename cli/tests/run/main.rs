@@ -23,4 +23,5 @@ mod systemd;
 mod terminal;
 mod terms;
 mod tree;
+mod virtual_ip;
 mod wait_limit;

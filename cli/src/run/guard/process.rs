@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::channel;
-use super::config::{GuardConfig, until_argument};
+use super::config::{GuardConfig, flag_argument, until_argument};
 use super::exec;
 use super::messages::{GuardEvent, GuardRequest};
 use super::sentinel::{GuardSentinel, ParseArgs};

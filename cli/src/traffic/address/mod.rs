@@ -57,10 +57,6 @@ impl AddressTarget {
         Self { ip, is_directed: false, claim: None, announcing: None }
     }
 
-    pub fn ip(&self) -> &VirtualIp {
-        &self.ip
-    }
-
     /// Refuses what cannot work: a missing interface, a missing permission, an address that is
     /// configured on this host.
     ///

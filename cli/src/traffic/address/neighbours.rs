@@ -84,6 +84,11 @@ enum Protocol {
     },
 }
 
+#[allow(deprecated, reason = "its successor is unsafe; an owned descriptor stays registered")]
+fn registered(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(socket, Interest::READABLE)
+}
+
 impl Neighbours {
     /// Fails without CAP_NET_RAW.
     pub fn open(link: &Link, address: IpAddr) -> io::Result<Self> {
@@ -113,8 +118,7 @@ impl Neighbours {
                 (socket, Protocol::Discovery { address, interface: link.index, is_router })
             }
         };
-        let socket = AsyncFd::try_with_interest(socket, Interest::READABLE)?;
-        Ok(Self { socket, mac: link.mac, protocol })
+        Ok(Self { socket: registered(socket)?, mac: link.mac, protocol })
     }
 
     /// The other host that answers for the address.

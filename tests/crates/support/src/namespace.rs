@@ -48,6 +48,16 @@ impl Namespace {
         setns(&self.0, CloneFlags::CLONE_NEWNET).expect("a namespace of the test");
     }
 
+    /// Its file, for programs that enter it, as `nsenter --net=PATH`.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", id(), self.0.as_raw_fd())
+    }
+
+    /// Moves the calling thread to the namespace of this file for good.
+    pub fn enter_path(path: &str) {
+        Self(File::open(path).expect("a namespace of the test")).enter();
+    }
+
     /// Runs `ip` with these words.
     pub fn ip(&self, words: &str) {
         let output = self.run(|| Command::new("ip").args(words.split(' ')).output());
@@ -58,7 +68,7 @@ impl Namespace {
 
     /// Lays a cable from an interface here to one of another namespace. Both are up.
     pub fn cable(&self, interface: &str, other: &Self, its_interface: &str) {
-        let there = format!("/proc/{}/fd/{}", id(), other.0.as_raw_fd());
+        let there = other.path();
         self.ip(&format!("link add {interface} type veth peer name {its_interface} netns {there}"));
         self.ip(&format!("link set {interface} up"));
         other.ip(&format!("link set {its_interface} up"));
