@@ -117,6 +117,29 @@ impl Network {
         self.hosts[number].candidate = Some(candidate);
     }
 
+    /// Starts keepalived for the address.
+    pub fn keepalived(&mut self, number: usize) {
+        let file = |name: &str| self.file(&format!("{name}{number}"));
+        let config = format!(
+            "vrrp_instance address {{
+                 state BACKUP
+                 interface eth0
+                 virtual_router_id 5
+                 priority 100
+                 advert_int 1
+                 nopreempt
+                 virtual_ipaddress {{
+                     {ADDRESS}/24 dev eth0
+                 }}
+             }}"
+        );
+        fs::write(file("config"), config).expect("a file");
+        let (config, pid, vrrp) = (file("config"), file("pid"), file("vrrp"));
+        let words = ["-n", "-l", "-P", "-f", &config, "-p", &pid, "-r", &vrrp];
+        let daemon = self.start(&self.hosts[number].namespace, "keepalived".as_ref(), &words);
+        self.hosts[number].candidate = Some(daemon);
+    }
+
     /// `incumbent election move`, which is not waited for.
     pub fn move_leader(&self) -> Process {
         let program = Path::new(env!("CARGO_BIN_EXE_incumbent"));
