@@ -76,8 +76,8 @@ impl AddressTarget {
         netlink.addresses(&self.ip).await?.refuse_foreign(&self.ip)
     }
 
-    /// Removes the address if an earlier run left it. One of another process that is alive stays: it
-    /// may lead.
+    /// Removes the address if an earlier run left it. One of another process that is alive stays:
+    /// it may lead.
     pub async fn clean(&mut self) -> Result<(), String> {
         let claim = self.claim();
         match claim.as_ref().map_err(io::Error::kind) {
