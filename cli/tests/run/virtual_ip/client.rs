@@ -1,7 +1,7 @@
 //! What a client of the address sees: who answers for it, and which leader takes its writes.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use nix::sys::socket::bind;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, eth, ipproto, recv, send, sendto,
-    socket_with,
+    socket_with, sockopt,
 };
 
 /// How often it asks.
@@ -23,11 +23,16 @@ pub const INTERVAL: Duration = Duration::from_millis(10);
 /// How long a connection may take to the leader: without one nothing refuses it.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// A hardware address.
+type Mac = [u8; 6];
+
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Who answered the last question, by its hardware address.
-    pub answering: Option<[u8; 6]>,
+    pub answering: Option<Mac>,
+    /// The same for the address of IPv6.
+    pub answering_v6: Option<Mac>,
     /// Questions with two answers.
     pub twice: Vec<String>,
     /// The greatest token.
@@ -49,12 +54,25 @@ pub struct Client {
 
 impl Client {
     /// Starts them on this host, which has an interface `eth0`.
-    pub fn start(host: &Namespace, address: Ipv4Addr, port: Option<u16>) -> Self {
+    pub fn start(
+        host: &Namespace,
+        address: Ipv4Addr,
+        address_v6: Ipv6Addr,
+        port: Option<u16>,
+    ) -> Self {
         let (seen, stop) = (Arc::default(), Arc::default());
         let mut client = Self { seen, stop, threads: Vec::new() };
         let arp = host.run(arp_socket);
         let mac = host.run(|| mac_of("eth0"));
-        client.repeat(move |seen| ask(seen, &arp, mac, address));
+        client.repeat(move |seen| {
+            let answers = ask(&arp, mac, address);
+            lock(seen).note(address.into(), &answers).answering = answers.first().copied();
+        });
+        let (discovery, index) = host.run(discovery_socket);
+        client.repeat(move |seen| {
+            let answers = solicit(&discovery, index, mac, address_v6);
+            lock(seen).note(address_v6.into(), &answers).answering_v6 = answers.first().copied();
+        });
         let icmp = host.run(icmp_socket);
         let mut sequence = 0_u16;
         client.repeat(move |seen| {
@@ -99,6 +117,15 @@ impl Drop for Client {
     }
 }
 
+impl Seen {
+    fn note(&mut self, address: IpAddr, answers: &[Mac]) -> &mut Self {
+        if answers.len() > 1 {
+            self.twice.push(format!("{address}: {answers:x?}"));
+        }
+        self
+    }
+}
+
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +152,7 @@ fn arp_socket() -> OwnedFd {
     socket
 }
 
-fn mac_of(interface: &str) -> [u8; 6] {
+fn mac_of(interface: &str) -> Mac {
     let links = getifaddrs().expect("interfaces");
     let mut of_name = links.filter(|link| link.interface_name == interface);
     of_name
@@ -133,11 +160,9 @@ fn mac_of(interface: &str) -> [u8; 6] {
         .expect("a hardware address")
 }
 
-/// As arping does: one question, and all answers to it. Its sender has no address, so that no host
+/// As arping does: one question, and all who answer it. Its sender has no address, so that no host
 /// learns one.
-fn ask(seen: &Mutex<Seen>, socket: &OwnedFd, mac: [u8; 6], address: Ipv4Addr) {
-    let mut buffer = [0; 256];
-    while recv(socket, &mut buffer[..], RecvFlags::empty()).is_ok() {} // announcements
+fn ask(socket: &OwnedFd, mac: Mac, address: Ipv4Addr) -> Vec<Mac> {
     let mut frame = Vec::new();
     frame.extend([0xff; 6]);
     frame.extend(mac);
@@ -145,27 +170,62 @@ fn ask(seen: &Mutex<Seen>, socket: &OwnedFd, mac: [u8; 6], address: Ipv4Addr) {
     frame.extend(mac);
     frame.extend([0; 10]);
     frame.extend(address.octets());
+    discard(socket);
     let _ = send(socket, &frame, SendFlags::empty()); // its own link may be down
-    let mut answers: Vec<[u8; 6]> = Vec::new();
+    answers(socket, |reply| {
+        // To us: an announcement is to all.
+        let is_answer = reply.get(..6)? == mac
+            && reply.get(20..22)? == [0, 2]
+            && reply.get(28..32)? == address.octets();
+        is_answer.then(|| reply.get(22..28)).flatten()
+    })
+}
+
+fn discovery_socket() -> (OwnedFd, u32) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET6, SocketType::RAW, flags, Some(ipproto::ICMPV6));
+    let socket = socket.expect("CAP_NET_RAW");
+    sockopt::set_ipv6_multicast_hops(&socket, 255).expect("IPv6");
+    (socket, if_nametoindex("eth0").expect("eth0"))
+}
+
+/// The same by neighbour discovery.
+fn solicit(socket: &OwnedFd, index: u32, mac: Mac, address: Ipv6Addr) -> Vec<Mac> {
+    let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
+    message.extend(address.octets());
+    message.extend([1, 1]);
+    message.extend(mac);
+    let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+    discard(socket);
+    let to = SocketAddrV6::new(all_nodes, 0, 0, index);
+    let _ = sendto(socket, &message, SendFlags::empty(), &to);
+    answers(socket, |reply| {
+        let is_solicited = reply.get(4)? & 0x40 != 0; // an announcement is not
+        let is_answer =
+            reply.first()? == &136 && is_solicited && reply.get(8..24)? == address.octets();
+        is_answer.then(|| reply.get(26..32)).flatten()
+    })
+}
+
+/// Forgets announcements, and answers to an earlier question.
+fn discard(socket: &OwnedFd) {
+    while recv(socket, &mut [0; 256][..], RecvFlags::empty()).is_ok() {}
+}
+
+/// All who answer within half of the interval.
+fn answers(socket: &OwnedFd, sender: impl Fn(&[u8]) -> Option<&[u8]>) -> Vec<Mac> {
+    let (mut buffer, mut answers) = ([0; 256], Vec::new());
     let until = Instant::now() + INTERVAL / 2;
     while has_input(socket, until) {
         let Ok((_, length)) = recv(socket, &mut buffer[..], RecvFlags::empty()) else { break };
         let reply = buffer.get(..length).unwrap_or_default();
-        // To us: an announcement is to all.
-        if reply.get(..6) == Some(&mac[..])
-            && reply.get(20..22) == Some(&[0, 2])
-            && reply.get(28..32) == Some(&address.octets())
-            && let Some(Ok(sender)) = reply.get(22..28).map(<[u8; 6]>::try_from)
+        if let Some(Ok(sender)) = sender(reply).map(Mac::try_from)
             && !answers.contains(&sender)
         {
             answers.push(sender);
         }
     }
-    let mut seen = lock(seen);
-    if answers.len() > 1 {
-        seen.twice.push(format!("{answers:x?}"));
-    }
-    seen.answering = answers.first().copied();
+    answers
 }
 
 fn icmp_socket() -> OwnedFd {

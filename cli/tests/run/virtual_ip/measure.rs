@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use incumbent_test_support::not_run;
 
 use super::client::Client;
-use super::network::{ADDRESS, HOSTS, LEASE, Network, PORT};
+use super::network::{ADDRESS, ADDRESS_V6, HOSTS, LEASE, Network, PORT};
 use super::{Fault, TIMEOUT, begin, end, number};
 
 /// How many faults of each kind.
@@ -43,7 +43,7 @@ fn beside_keepalived() {
             Err(why) => return not_run("a virtual IP beside keepalived", &why),
         };
         let port = (daemon == Daemon::Incumbent).then_some(PORT);
-        let client = Client::start(&network.client, ADDRESS, port);
+        let client = Client::start(&network.client, ADDRESS, ADDRESS_V6, port);
         (0..HOSTS).for_each(|number| start(&mut network, daemon, number));
         for fault in [Fault::Kill, Fault::KillAll, Fault::Stop, Fault::Unplug, Fault::SuspendAll] {
             let rounds: Vec<_> =

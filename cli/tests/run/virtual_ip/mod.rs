@@ -14,7 +14,7 @@ use incumbent_test_support::{Process, not_run};
 use rustix::process::Signal;
 
 use self::client::{Client, INTERVAL, serve};
-use self::network::{ADDRESS, HOSTS, IS_LEADER, Network, PORT};
+use self::network::{ADDRESS, ADDRESS_V6, HOSTS, IS_LEADER, Network, PORT};
 
 /// How long another host may take to answer, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -108,7 +108,8 @@ impl Test {
         while Instant::now() < end {
             {
                 let seen = self.client.seen();
-                let host = self.network.hosts.iter().find(|host| seen.answering == Some(host.mac));
+                let answers = |mac| seen.answering == Some(mac) && seen.answering_v6 == Some(mac);
+                let host = self.network.hosts.iter().find(|host| answers(host.mac));
                 if let Some(host) = host
                     && seen.token >= least
                 {
@@ -136,7 +137,7 @@ fn at_most_one_host_answers_for_the_address() {
     let seed = number("SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("SEED={seed}");
     let mut rng = Rng::with_seed(seed);
-    let client = Client::start(&network.client, ADDRESS, Some(PORT));
+    let client = Client::start(&network.client, ADDRESS, ADDRESS_V6, Some(PORT));
     let mut test = Test { network, client, moving: None };
     (0..HOSTS).for_each(|number| test.network.campaign(number));
     test.leader(1);

@@ -2,7 +2,7 @@
 //! address, and one for the lock.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use incumbent_test_support::{Namespace, Process, Version, find};
@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 pub const HOSTS: usize = 3;
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
+pub const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 5);
 pub const LEASE: &str = "5s";
 pub const PORT: u16 = 7000;
 const SERVER: &str = "10.8.0.1:4222";
@@ -91,7 +92,7 @@ impl Network {
     /// Starts a candidate for the address.
     pub fn campaign(&mut self, number: usize) {
         let ourselves = std::env::current_exe().expect("a program").display().to_string();
-        let virtual_ip = format!("{ADDRESS}/24@eth0");
+        let (virtual_ip, of_v6) = (format!("{ADDRESS}/24@eth0"), format!("{ADDRESS_V6}/64@eth0"));
         let identity = format!("host{number}");
         let words = [
             "run",
@@ -102,6 +103,8 @@ impl Network {
             LEASE,
             "--virtual-ip",
             &virtual_ip,
+            "--virtual-ip",
+            &of_v6,
             "--identity",
             &identity,
             "--on-exit",

@@ -16,18 +16,17 @@ pub struct Namespace(File);
 impl Namespace {
     /// A new one, or why there can be none.
     pub fn create() -> Result<Self, String> {
-        let made = outside(|| {
-            unshare(CloneFlags::CLONE_NEWNET)?;
-            // Addresses of the test are usable at once.
-            for scope in ["all", "default"] {
-                let file = format!("/proc/sys/net/ipv6/conf/{scope}/accept_dad");
-                let _ = fs::write(file, "0"); // without IPv6 its tests fail by themselves
-            }
-            Ok(Self(File::open(OF_THREAD)?))
-        });
-        let namespace = made.map_err(|error: std::io::Error| {
+        let before = File::open(OF_THREAD).expect("/proc");
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
             format!("cannot create a network namespace, which takes root: {error}")
         })?;
+        // Addresses of the test are usable at once.
+        for scope in ["all", "default"] {
+            let file = format!("/proc/sys/net/ipv6/conf/{scope}/accept_dad");
+            let _ = fs::write(file, "0"); // without IPv6 its tests fail by themselves
+        }
+        let namespace = Self(File::open(OF_THREAD).expect("/proc"));
+        setns(&before, CloneFlags::CLONE_NEWNET).expect("the namespace of before");
         match Command::new("ip").arg("-V").output() {
             Ok(_) => namespace.ip("link set lo up"),
             Err(error) => return Err(format!("ip of iproute2: {error}")),
@@ -37,10 +36,11 @@ impl Namespace {
 
     /// What `inside` does in the namespace: its sockets and processes stay there.
     pub fn run<T>(&self, inside: impl FnOnce() -> T) -> T {
-        outside(|| {
-            setns(&self.0, CloneFlags::CLONE_NEWNET).expect("a namespace of the test");
-            inside()
-        })
+        let before = File::open(OF_THREAD).expect("/proc");
+        self.enter();
+        let result = inside();
+        setns(&before, CloneFlags::CLONE_NEWNET).expect("the namespace of before");
+        result
     }
 
     /// Moves the calling thread there for good.
@@ -73,12 +73,4 @@ impl Namespace {
         self.ip(&format!("link set {interface} up"));
         other.ip(&format!("link set {its_interface} up"));
     }
-}
-
-/// Runs this, and returns to the namespace of before.
-fn outside<T>(inside: impl FnOnce() -> T) -> T {
-    let before = File::open(OF_THREAD).expect("/proc");
-    let result = inside();
-    setns(&before, CloneFlags::CLONE_NEWNET).expect("the namespace of before");
-    result
 }
