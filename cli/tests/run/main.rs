@@ -24,4 +24,5 @@ mod systemd;
 mod terminal;
 mod terms;
 mod tree;
+mod virtual_ip;
 mod wait_limit;
