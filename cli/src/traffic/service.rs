@@ -127,7 +127,8 @@ impl ServiceTarget {
         both(service, pod).await
     }
 
-    /// Directs requests here until `until`. While the API server does not answer, it is asked again.
+    /// Directs requests here, at most until `until`. An API server that does not answer is asked
+    /// again.
     pub async fn direct(&mut self, token: u64, until: Instant) -> Result<(), String> {
         let (token, Self { service, pod }) = (Token(token), self);
         let service = async {
