@@ -260,7 +260,7 @@ async fn a_late_write_never_replaces_that_of_a_successor() {
         if exists {
             second.direct(Token(1), far()).await.unwrap();
         }
-        let relay = Relay::start(env.env.admin.clone(), "").await;
+        let relay = Relay::start(env.env.admin.clone(), "nobody").await;
         let mut first = behind(&relay, &env).await;
         relay.set(Way::HoldsWrite);
         let soon = BootClock.now() + Duration::from_millis(500);
@@ -285,7 +285,7 @@ async fn a_withdrawal_takes_back_a_write_in_doubt() {
             earlier.direct(Token(1), far()).await.unwrap();
             earlier.withdraw().await.unwrap();
         }
-        let relay = Relay::start(env.env.admin.clone(), "").await;
+        let relay = Relay::start(env.env.admin.clone(), "nobody").await;
         let mut first = behind(&relay, &env).await;
         relay.set(Way::HoldsWrite);
         let cut = tokio::time::timeout(Duration::from_millis(500), first.direct(Token(5), far()));
