@@ -113,7 +113,7 @@ impl Command {
 fn main() -> ExitCode {
     // Before anything starts that a command would inherit.
     #[cfg(target_os = "linux")]
-    if let Some(code) = run::inner(std::env::args_os(), parse_sentinel) {
+    if let Some(code) = run::inner(std::env::args_os(), parse_sentinel, parse_traffic) {
         return code;
     }
     start()
@@ -125,6 +125,16 @@ fn parse_sentinel(args: Vec<String>) -> Option<run::SentinelArgs> {
     match Cli::try_parse_from(args).ok()?.command {
         Command::Run(run) => Some(run.sentinel_args()),
         Command::Set(set) => set.sentinel_args(),
+        _ => None,
+    }
+}
+
+/// What directs requests to the leader, from the arguments of `incumbent run` or `campaign`.
+#[cfg(target_os = "linux")]
+fn parse_traffic(args: Vec<String>) -> Option<(traffic::TrafficArgs, lock_args::LockArgs)> {
+    match Cli::try_parse_from(args).ok()?.command {
+        Command::Run(run) => Some((run.term.traffic, run.lock)),
+        Command::Campaign(campaign) => Some(campaign.into_traffic()),
         _ => None,
     }
 }

@@ -12,7 +12,6 @@ mod http;
 mod http_actions;
 mod http_wait;
 mod inheritance;
-mod keep_running;
 mod moves;
 mod observe;
 mod root;
