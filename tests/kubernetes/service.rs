@@ -248,8 +248,8 @@ async fn each_documented_right_is_missed_by_name() {
     env.follower("p1").await.check().await.unwrap();
 }
 
-/// A write that was sent in time and arrives late changes nothing of what a successor wrote, whether
-/// it creates the slice or changes it.
+/// A write that was sent in time and arrives late changes nothing of what a successor wrote,
+/// whether it creates the slice or changes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_late_write_never_replaces_that_of_a_successor() {
     for exists in [false, true] {
