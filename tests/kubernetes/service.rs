@@ -393,5 +393,6 @@ async fn requests_are_withdrawn_before_the_leadership_is_dropped() {
     };
     assert_eq!(service.while_leading(&leadership, ends).await.unwrap(), None);
     assert_eq!(env.directs().await.0, Vec::<String>::new());
+    drop(leadership);
     election.stop().await;
 }

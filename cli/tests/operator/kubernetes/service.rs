@@ -1,6 +1,6 @@
 //! `incumbent run --service`: three candidates in pods without a kubelet, a client that watches the
-//! slice, and one that writes through what the slice says while leaders are killed, stopped and
-//! moved.
+//! slice, and one that writes through what the slice says while leaders are killed, stopped, moved
+//! and suspended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,9 +50,11 @@ enum Fault {
     Kill,
     Stop,
     Move,
+    /// `incumbent` is suspended, and killed once another one leads.
+    Hang,
 }
 
-/// How often leaders are killed, stopped and moved, each.
+/// How often leaders are killed, stopped, moved and suspended, each.
 fn faults() -> usize {
     std::env::var("SERVICE_FAULTS").map_or(2, |n| n.parse().expect("a number"))
 }
@@ -271,22 +273,24 @@ impl Fleet {
         match fault {
             Fault::Kill => {
                 let candidate = self.candidates[leader].take().expect("it runs");
-                candidate.signal("KILL");
-                let _ = candidate.wait();
+                candidate.end_with("KILL");
             }
             Fault::Stop => {
                 let candidate = self.candidates[leader].take().expect("it runs");
                 candidate.signal("TERM");
                 tokio::task::spawn_blocking(|| candidate.wait()).await.unwrap();
             }
+            Fault::Hang => self.candidates[leader].as_ref().expect("it runs").signal("STOP"),
             Fault::Move => {
                 let to = PODS[(leader + 1) % PODS.len()];
                 let args = [&["election", "move", NAME, "--to", to], self.lock_of_move()].concat();
                 let shell = &self.shells[leader];
-                let mut moved = shell.command(&args);
-                let status = tokio::task::spawn_blocking(move || moved.output().unwrap()).await;
-                let moved = status.unwrap();
-                assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+                eventually("the other one is ready", async || {
+                    let mut moved = shell.command(&args);
+                    let moved = tokio::task::spawn_blocking(move || moved.output().unwrap()).await;
+                    moved.unwrap().status.success().then_some(())
+                })
+                .await;
             }
         }
         eventually("another leader", async || (self.leader(at).await != leader).then_some(()))
@@ -301,6 +305,15 @@ impl Fleet {
             Some(_) => &[],
             None => &["--lock", "kubernetes"],
         }
+    }
+
+    /// The pods with the label of the leader.
+    async fn labelled(&self) -> Vec<String> {
+        let namespace = &self.env.namespace;
+        let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=role%3Dleader");
+        let pods = self.env.get(&path).await;
+        let pods = pods["items"].as_array().unwrap().iter();
+        pods.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Of each slice that had an address: it was gone by the deadline of its term.
@@ -325,7 +338,7 @@ impl Fleet {
     /// The longest time without a write after `from`, until `to`.
     fn gap(&self, from: f64, to: f64) -> f64 {
         let seen = self.seen.lock().unwrap();
-        let near = seen.written.iter().filter(|at| (from - 1.0..to).contains(at));
+        let near = seen.written.iter().filter(|at| (from..to).contains(at));
         let near: Vec<_> = near.copied().collect();
         near.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max)
     }
@@ -347,15 +360,20 @@ async fn requests_follow(on_nats: bool) {
     let mut gaps: BTreeMap<Fault, Vec<f64>> = BTreeMap::new();
     let begin = Instant::now();
     for _ in 0..faults() {
-        for fault in [Fault::Kill, Fault::Stop, Fault::Move] {
+        for fault in [Fault::Kill, Fault::Stop, Fault::Move, Fault::Hang] {
             let from = now();
             fleet.strike(fault).await;
             fleet.leader(now()).await;
             gaps.entry(fault).or_default().push(fleet.gap(from, now()) * 1000.0);
         }
     }
+    let leader = fleet.leader(now()).await;
+    eventually("the leader's pod alone has the label", async || {
+        (fleet.labelled().await == [PODS[leader]]).then_some(())
+    })
+    .await;
     let terms = fleet.check();
-    assert!(terms >= 3 * faults() - 1, "{terms} terms with a deadline");
+    assert!(terms >= 4 * faults() - 1, "{terms} terms with a deadline");
     for (fault, gaps) in &mut gaps {
         gaps.sort_by(f64::total_cmp);
         let (median, last) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
