@@ -295,6 +295,10 @@ impl Fleet {
         }
         eventually("another leader", async || (self.leader(at).await != leader).then_some(()))
             .await;
+        if fault == Fault::Hang {
+            let candidate = self.candidates[leader].take().expect("it is suspended");
+            candidate.end_with("KILL");
+        }
         if self.candidates[leader].is_none() {
             self.start(leader);
         }
