@@ -8,6 +8,7 @@ mod env;
 mod exits;
 mod foreign;
 mod guard;
+mod hooks;
 mod http;
 mod http_actions;
 mod http_wait;
