@@ -10,6 +10,7 @@ mod foreign;
 mod guard;
 mod http;
 mod http_actions;
+mod http_events;
 mod http_wait;
 mod inheritance;
 mod keep_running;
