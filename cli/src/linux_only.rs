@@ -1,10 +1,14 @@
 //! The commands that work on Linux only, on other systems.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::Args;
 
+use crate::background::BackgroundTask;
+use crate::candidate::{CandidateArgs, RunningCandidate};
 use crate::error::{CliError, Code};
+use crate::lock_args::LockArgs;
 
 /// Works on Linux only.
 #[derive(Args)]
@@ -22,5 +26,23 @@ impl LinuxOnly {
              ended: use `incumbent campaign` here, or the library"
         );
         CliError::new(Code::Usage, message)
+    }
+}
+
+/// What goes with a term on Linux.
+#[derive(Debug, Args)]
+pub struct CampaignTerms {}
+
+impl CampaignTerms {
+    pub fn apply(&self, _candidate: &mut CandidateArgs) -> Result<(), CliError> {
+        Ok(())
+    }
+
+    pub async fn prepare(&mut self, _lease: Duration) -> Result<Option<Duration>, CliError> {
+        Ok(None)
+    }
+
+    pub fn follow(&mut self, _: &RunningCandidate, _: &LockArgs) -> Option<BackgroundTask> {
+        None
     }
 }

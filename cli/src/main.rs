@@ -35,6 +35,8 @@ mod signals;
 mod text;
 mod time_format;
 mod top;
+#[cfg(target_os = "linux")]
+mod traffic;
 mod ui;
 #[cfg(unix)]
 mod unix_socket;
@@ -111,7 +113,7 @@ impl Command {
 fn main() -> ExitCode {
     // Before anything starts that a command would inherit.
     #[cfg(target_os = "linux")]
-    if let Some(code) = run::inner(std::env::args_os(), parse_sentinel) {
+    if let Some(code) = run::inner(std::env::args_os(), parse_sentinel, parse_traffic) {
         return code;
     }
     start()
@@ -123,6 +125,16 @@ fn parse_sentinel(args: Vec<String>) -> Option<run::SentinelArgs> {
     match Cli::try_parse_from(args).ok()?.command {
         Command::Run(run) => Some(run.sentinel_args()),
         Command::Set(set) => set.sentinel_args(),
+        _ => None,
+    }
+}
+
+/// What directs requests to the leader, from the arguments of `incumbent run` or `campaign`.
+#[cfg(target_os = "linux")]
+fn parse_traffic(args: Vec<String>) -> Option<traffic::TrafficArgs> {
+    match Cli::try_parse_from(args).ok()?.command {
+        Command::Run(run) => Some(run.term.traffic),
+        Command::Campaign(campaign) => Some(campaign.terms.term.traffic),
         _ => None,
     }
 }

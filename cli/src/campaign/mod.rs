@@ -8,8 +8,12 @@ use serde_json::json;
 
 use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, standing};
 use crate::error::{CliError, EXIT_CODES};
+#[cfg(not(target_os = "linux"))]
+use crate::linux_only::CampaignTerms;
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
+#[cfg(target_os = "linux")]
+use crate::run::CampaignTerms;
 use crate::signals::StopSignals;
 use crate::text::printable;
 use crate::view::millis;
@@ -29,6 +33,8 @@ pub struct Campaign {
     #[command(flatten)]
     candidate: CandidateArgs,
     #[command(flatten)]
+    pub terms: CampaignTerms,
+    #[command(flatten)]
     moves: MoveArgs,
     #[command(flatten)]
     lock: LockArgs,
@@ -38,8 +44,11 @@ impl Campaign {
     pub async fn run(mut self) -> Result<(), CliError> {
         self.candidate.moves = std::mem::take(&mut self.moves);
         let mut signals = StopSignals::listen()?;
-        let started = self.candidate.start(&self.lock, signals.next(), |_| Ok(None)).await?;
+        self.terms.apply(&mut self.candidate)?;
+        let prepare = async |lease| self.terms.prepare(lease).await;
+        let started = self.candidate.start(&self.lock, signals.next(), prepare).await?;
         let (mut candidate, mut changes) = started.map_err(CliError::Signal)?;
+        let _terms = self.terms.follow(&candidate, &self.lock);
         let (mut statuses, mut was_cooling) = (candidate.election.watch(), false);
         let end = loop {
             tokio::select! {

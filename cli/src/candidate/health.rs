@@ -1,5 +1,6 @@
 //! The health of a candidate.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ const NOTICE: Duration = Duration::from_millis(500);
 pub struct Health {
     lease: Duration,
     record: Mutex<Record>,
+    /// Whether a leader takes requests: what goes with its term has begun, and does not end.
+    serves: AtomicBool,
 }
 
 #[derive(Default)]
@@ -27,13 +30,18 @@ struct Record {
 
 impl Health {
     pub fn new(lease: Duration) -> Self {
-        Self { lease, record: Mutex::default() }
+        Self { lease, record: Mutex::default(), serves: AtomicBool::new(true) }
     }
 
     /// Records a change of the election.
     pub fn note(&self, election: &Election) {
         let since = &mut self.record().failing_since;
         *since = election.lock_failure().map(|_| since.unwrap_or_else(|| BootClock.now()));
+    }
+
+    /// Records whether this process takes requests while it leads.
+    pub fn serves(&self, serves: bool) {
+        self.serves.store(serves, Ordering::Relaxed);
     }
 
     /// Records that the campaign has ended.
@@ -68,6 +76,9 @@ impl Health {
         if !election.is_leader() {
             self.is_ready(election)?;
             return Err(status_line::who(election));
+        }
+        if !self.serves.load(Ordering::Relaxed) {
+            return Err("leading, and not serving yet, or no longer".to_owned());
         }
         match election.watch().current().drain_ends {
             Some(_) => Err("leading, and draining".to_owned()),

@@ -145,6 +145,7 @@ pub struct RunningCandidate {
     pub status: StatusLine,
     /// The processes of the check.
     pub check: CheckProcesses,
+    pub health: Arc<Health>,
     tasks: Vec<BackgroundTask>,
     http: Option<http::Server>,
 }
@@ -170,18 +171,18 @@ impl CandidateArgs {
         self.advertise.is_some()
     }
 
-    /// Opens the lock once its server is reachable, and starts the campaign. `grace` derives the
-    /// grace of the work from the lease. Returns the output of `end` if it completes before the
+    /// Opens the lock once its server is reachable, and starts the campaign. `prepare` derives the
+    /// grace of the work from the lease, before the campaign. Returns the output of `end` if it completes before the
     /// lock is open.
     pub async fn start<T>(
         &self,
         lock: &LockArgs,
         end: impl Future<Output = T>,
-        grace: impl FnOnce(Duration) -> Result<Option<Duration>, CliError>,
+        prepare: impl AsyncFnOnce(Duration) -> Result<Option<Duration>, CliError>,
     ) -> Result<Result<(RunningCandidate, Changes<incumbent::Change>), T>, CliError> {
         match self.open(lock, end).await? {
             Ok(opened) => {
-                let grace = grace(opened.lock.lease)?;
+                let grace = prepare(opened.lock.lease).await?;
                 self.campaign(opened, grace).map(Ok)
             }
             Err(end) => Ok(Err(end)),
@@ -254,10 +255,11 @@ impl CandidateArgs {
         let health = Arc::new(Health::new(lock.lease));
         let tasks = vec![BackgroundTask(tokio::spawn(follow(election.clone(), health.clone())))];
         if let Some(server) = &http {
-            server.serve(election.clone(), health);
+            server.serve(election.clone(), Arc::clone(&health));
         }
+        let lease = lock.lease;
         let candidate =
-            RunningCandidate { election, lease: lock.lease, status, check: processes, tasks, http };
+            RunningCandidate { election, lease, status, check: processes, health, tasks, http };
         Ok((candidate, changes))
     }
 }

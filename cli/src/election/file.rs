@@ -73,7 +73,7 @@ impl KeepFile {
         };
         drop(output::temporary_beside(&self.path).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
-        let started = self.candidate.start(lock, signals.next(), |_| Ok(None)).await?;
+        let started = self.candidate.start(lock, signals.next(), async |_| Ok(None)).await?;
         let (mut candidate, _) = started.map_err(CliError::Signal)?;
         let interval = self.interval.unwrap_or(candidate.lease / 4).max(MIN_INTERVAL);
         let election = candidate.election.clone();

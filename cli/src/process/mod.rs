@@ -5,6 +5,7 @@ pub mod lookup;
 mod pidfd;
 pub mod reaper;
 mod signal_set;
+mod stop_times;
 mod terminal;
 pub mod tree;
 
@@ -13,6 +14,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 pub use self::cgroup::Cgroup;
 pub use self::pidfd::WatchedProcess;
 pub use self::signal_set::is_in;
+pub use self::stop_times::{StopTimes, from_nanos, to_nanos};
 pub use self::terminal::Terminal;
 
 /// From now on no other process of this user can read the credentials of the lock in the memory and
@@ -20,3 +22,14 @@ pub use self::terminal::Terminal;
 pub fn hide_credentials() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // never refused
 }
+
+/// The arguments of this process before those of a command, and `rest`, as JSON; `None` if they are
+/// not text.
+pub fn own_arguments(rest: &[&str]) -> Option<String> {
+    let args = std::env::args_os().take_while(|arg| arg != "--");
+    let args = args.map(|arg| arg.into_string().ok()).collect::<Option<Vec<_>>>()?;
+    serde_json::to_string(&[args, rest.iter().map(|arg| (*arg).to_owned()).collect()].concat()).ok()
+}
+
+/// What ends the arguments of this program where a command is required after them.
+pub const NO_COMMAND: [&str; 2] = ["--", "true"];

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
+use super::term::TermArgs;
 use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::lock_args::LockArgs;
@@ -46,27 +47,18 @@ pub struct Run {
     /// ended, but at most for this time: COMMAND then has the grace before it is killed. A second
     /// signal ends the drain. Without this flag COMMAND has the grace only.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
-    #[arg(conflicts_with = "keep_running")]
     pub drain: Option<Duration>,
     /// Have so many leaders: each holds one of N seats, which are numbered from 0.
     ///
     /// COMMAND then sees the number of its seat in INCUMBENT_SEAT, and N in INCUMBENT_SEATS. Seat K
     /// is the election NAME.K. Each candidate must have the same N, and an identity of its own; the
     /// default is the host's name and a random number. --http serves what `incumbent set run` does.
-    #[arg(long, value_name = "N", conflicts_with = "keep_running")]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub seats: Option<u32>,
     /// What to do when COMMAND ends by itself.
     #[arg(long, value_enum, default_value_t = OnExit::Resign, value_name = "WHAT")]
     pub on_exit: OnExit,
-    /// Keep COMMAND running, and signal it instead: SIGUSR1 when the term begins, SIGUSR2 when it
-    /// ends.
-    ///
-    /// A signal is delayed until COMMAND has a handler for it. After SIGUSR2 COMMAND has the grace
-    /// to stop its work as a leader. It is not killed, so it must comply, and check the
-    /// deadline file while it leads.
-    #[arg(long)]
-    pub keep_running: bool,
     /// If this process is killed, leave its lock to the lease.
     ///
     /// By default the guard then kills COMMAND and releases the lock, over a connection of its
@@ -77,6 +69,8 @@ pub struct Run {
     /// several variables.
     #[arg(long, value_name = "VARIABLE")]
     pub pass_env: Vec<String>,
+    #[command(flatten)]
+    pub term: TermArgs,
     #[command(flatten)]
     pub waiting: WaitArgs,
     #[command(flatten)]
@@ -122,8 +116,7 @@ What is stopped:
 
 Signals:
   SIGUSR1, SIGUSR2 and SIGHUP are forwarded to COMMAND once it has a handler for them; without \
-  COMMAND they have no effect. With --keep-running SIGUSR1 and SIGUSR2 are not forwarded: they \
-  signal terms. SIGHUP ends incumbent if its terminal was closed.
+  COMMAND they have no effect. SIGHUP ends incumbent if its terminal was closed.
 
 What COMMAND sees:
   INCUMBENT_ELECTION
@@ -132,8 +125,7 @@ What COMMAND sees:
       The identity, shown as the holder.
   INCUMBENT_TOKEN
       The fencing token of the term, greater than that of every earlier term. Send it with each \
-      write, and refuse smaller ones at the destination. Not with --keep-running: read it from \
-      the file.
+      write, and refuse smaller ones at the destination.
   INCUMBENT_DEADLINE_FILE
       A file with one line of three words: the deadline in seconds of CLOCK_BOOTTIME (compare \
       with clock_gettime, as in Python's time.clock_gettime(time.CLOCK_BOOTTIME); the first word \
@@ -170,7 +162,6 @@ Examples:
   incumbent run scheduler --lease 10s --on-exit restart -- cron -f
   incumbent run nightly-report --try --conflict-exit-code 0 -- ./report --all
   incumbent run db-primary --signal INT --grace 20s -- postgres -D /srv/db
-  incumbent run my_app --keep-running -- my-daemon
   incumbent run my-app --lock kubernetes --namespace prod -- my-daemon";
 
 const NAMED: [(&str, Signal); 9] = [

@@ -11,18 +11,19 @@ use rustix::process::Signal;
 use super::args::{OnExit, Run};
 use super::deadline::{DEADLINE_FILE, DeadlineFile, sleep_until};
 use super::grace::Grace;
+use super::guard::GuardRequest;
 use super::guard::{CommandEvent, GuardHandle};
 use super::guard::{GuardConfig, unguarded};
-use super::guard::{GuardRequest, StopTimes};
 use super::restarts::Restarts;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
+use super::term::{Begun, TermActions};
 use super::terms::Terms;
 use super::wait_limit::WaitLimit;
 use super::watchdog::Watchdog;
 use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::process::Cgroup;
+use crate::process::{Cgroup, StopTimes};
 
 pub struct CommandCandidate {
     pub candidate: RunningCandidate,
@@ -33,10 +34,21 @@ pub struct CommandCandidate {
     pub wait_limit: WaitLimit,
     /// What the guard releases if this process dies; `None` without a sentinel.
     pub terms: Option<Terms>,
+    /// What goes with a term, beside the command.
+    pub term: TermActions,
+    /// When to take a term again, after one was refused.
+    pub not_before: Option<Instant>,
     pub options: Run,
     pub restarts: Restarts,
     /// The signal to end by, once the command has drained.
     pub ending: Option<Signal>,
+}
+
+async fn sleep(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// How a run of the command ended. No process of it is left.
@@ -62,11 +74,28 @@ impl CommandCandidate {
                 Ok(leadership) => leadership,
                 Err(code) => return Ok(code),
             };
-            match self.serve(&leadership).await? {
+            let next = self.lead(&leadership).await;
+            self.term.finish(&leadership).await;
+            match next? {
                 Next::CampaignAgain => {}
                 Next::Exit(code) => return Ok(code),
                 Next::ExitWithoutRelease(code) => self.exit_without_release(code),
             }
+        }
+    }
+
+    /// Leads for one term.
+    async fn lead(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
+        let began = BootClock.now();
+        match self.term.begin(leadership, self.signals.end()).await {
+            Begun::Yes => self.serve(leadership).await,
+            Begun::Refused(why) => {
+                self.candidate.status.clear();
+                self.not_before = Some(self.term.refuse(leadership, began, &why));
+                Ok(Next::CampaignAgain)
+            }
+            Begun::Lost(loss) => Ok(self.lost(&loss)),
+            Begun::Interrupted(signal) => Ok(Next::Exit(exit_code(signal))),
         }
     }
 
@@ -76,7 +105,11 @@ impl CommandCandidate {
         let mut refusals = Refusals::of(std::iter::once(&self.candidate.election));
         loop {
             tokio::select! {
-                won = self.candidate.election.won() => {
+                () = sleep(self.not_before) => {
+                    self.not_before = None;
+                    self.term.stand_ready();
+                }
+                won = self.candidate.election.won(), if self.not_before.is_none() => {
                     self.candidate.status.clear();
                     return match won {
                         Ok(leadership) => Ok(Ok(leadership)),
@@ -148,7 +181,10 @@ impl CommandCandidate {
                     return Some(self.lost(&loss));
                 }
                 _ = leadership.draining() => return None, // there is no work to end
-                Ok(later) = leadership.renewed(deadline) => deadline = later,
+                Ok(later) = leadership.renewed(deadline) => {
+                    deadline = later;
+                    self.term.extend(deadline);
+                }
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
                     SignalAction::Suspend => suspend_self(),
@@ -178,25 +214,31 @@ impl CommandCandidate {
             tokio::select! {
                 biased;
                 loss = leadership.ended() => {
-                    self.stop(&mut guard, loss.stop_by).await;
+                    self.stop(leadership, &mut guard, loss.stop_by).await;
                     return Ok(Ended::Lost(loss));
                 }
                 notice = leadership.draining(), if !draining => {
                     draining = true;
+                    self.term.drain();
                     self.drain(&mut guard, notice.until);
                 }
                 Ok(later) = leadership.renewed(deadline) => {
                     deadline = later;
                     guard.request(GuardRequest::RunUntil(self.grace.until(deadline)));
                     self.file.renew(deadline, leadership.token());
+                    self.term.extend(deadline);
+                }
+                why = self.term.failed() => {
+                    self.candidate.status.note(&format!("{why}: the term is given up"));
+                    leadership.resign();
                 }
                 failure = self.file.fell_behind(self.grace.total()) => {
-                    self.stop(&mut guard, deadline).await;
+                    self.stop(leadership, &mut guard, deadline).await;
                     return Err(failure);
                 }
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) if self.options.drain.is_none() => {
-                        self.stop(&mut guard, deadline).await;
+                        self.stop(leadership, &mut guard, deadline).await;
                         return Ok(Ended::Signal(signal));
                     }
                     SignalAction::End(signal) => self.end_by(signal),
@@ -216,7 +258,7 @@ impl CommandCandidate {
                             return Ok(Ended::ByItself { code: guard.code.unwrap_or(1), interrupted });
                         }
                         CommandEvent::HungUp => {
-                            self.stop(&mut guard, deadline).await;
+                            self.stop(leadership, &mut guard, deadline).await;
                             return Ok(Ended::Signal(Signal::HUP));
                         }
                         CommandEvent::Expired => {
@@ -277,13 +319,14 @@ impl CommandCandidate {
     }
 
     /// Stops the command at the end of its term.
-    pub(super) async fn stop(&mut self, guard: &mut GuardHandle, deadline: Instant) {
+    async fn stop(&mut self, leadership: &Leadership, guard: &mut GuardHandle, deadline: Instant) {
         self.watchdog.pause();
-        guard.stop(self.grace.kill_at(deadline)).await;
+        let kill_at = self.grace.kill_at(deadline);
+        self.term.end(leadership, deadline, guard.stop(kill_at)).await;
         self.exit_if_processes_remain(guard);
     }
 
-    pub(super) fn start(
+    fn start(
         &self,
         more: &[(&str, OsString)],
         until: Option<StopTimes>,
@@ -309,7 +352,7 @@ impl CommandCandidate {
 
     /// Exits if a process could not be stopped: the lease must end before another leader starts,
     /// and no second command may run beside it.
-    pub(super) fn exit_if_processes_remain(&mut self, guard: &GuardHandle) {
+    fn exit_if_processes_remain(&mut self, guard: &GuardHandle) {
         if let Some(left) = &guard.left {
             let message = format!(
                 "COMMAND could not be stopped: {left}; the lock is not released, and another candidate may lead after the \
@@ -333,7 +376,7 @@ impl CommandCandidate {
     }
 
     /// Exits without a release: the entry stays until its lease ends.
-    pub(super) fn exit_without_release(&mut self, code: u8) -> ! {
+    fn exit_without_release(&mut self, code: u8) -> ! {
         self.file.remove();
         self.candidate.abandon();
         std::process::exit(code.into())

@@ -128,12 +128,6 @@ impl DeadlineFile {
         }
     }
 
-    /// Requests the line of a process that does not lead. If it cannot be written, the last
-    /// deadline passes soon.
-    pub fn lapse(&mut self) {
-        self.renew(Instant::ORIGIN, Token(0));
-    }
-
     /// Waits until the last requested line is written. Returns the error if it is not. Cancel safe.
     pub async fn written(&self) -> Result<(), String> {
         let number = self.requested.number;

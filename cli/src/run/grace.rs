@@ -6,8 +6,8 @@ use incumbent::StartError;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::protocol::{Timing, TimingOptions};
 
-use super::guard::StopTimes;
 use crate::error::{CliError, Code};
+use crate::process::StopTimes;
 
 /// The time before a deadline: first for the stop signal, then for SIGKILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

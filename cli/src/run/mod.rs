@@ -1,6 +1,6 @@
 //! `incumbent run`: a command that runs while this process leads.
 //!
-//! Four processes take part. The candidate (`candidate`, `keep_running`) holds the election. The
+//! Four processes take part. The candidate (`candidate`) holds the election. The
 //! guard (`guard`) is the parent of the command, and stops its whole process tree in time even if
 //! the candidate cannot. Between both is a reaper (`process::reaper`), which ends what a killed
 //! guard leaves. `guard::exec` replaces itself by the command, tied to the guard. `for_life` is the
@@ -12,14 +12,16 @@ mod deadline;
 mod for_life;
 mod grace;
 mod guard;
-mod keep_running;
+mod hooks;
 mod prepare;
 mod restarts;
 mod signals;
+mod term;
 mod terms;
 mod uptime;
 mod wait_limit;
 mod watchdog;
+mod without_command;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -37,11 +39,14 @@ pub use self::guard::{
 };
 pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
+use self::term::TermActions;
 pub use self::terms::{Terms, channel as channel_of_terms};
 pub use self::uptime::check as check_uptime;
 pub use self::watchdog::Watchdog;
+pub use self::without_command::CampaignTerms;
 use crate::error::CliError;
-use crate::process::reaper;
+use crate::process::{NO_COMMAND, reaper};
+use crate::traffic;
 
 /// For tests: the arithmetic of a lease and a grace.
 #[cfg(test)]
@@ -56,10 +61,12 @@ pub fn check_grace_bounds(lease: std::time::Duration, asked: std::time::Duration
 pub fn inner(
     mut args: impl Iterator<Item = OsString>,
     parse: guard::ParseArgs,
+    parse_traffic: traffic::ParseTraffic,
 ) -> Option<ExitCode> {
     match args.nth(1)?.to_str()? {
         reaper::SUBCOMMAND => Some(reaper::run(args)),
         guard::GUARD_SUBCOMMAND => Some(guard::watch(args, parse)),
+        traffic::SUBCOMMAND => Some(traffic::run(args, parse_traffic)),
         guard::EXEC_SUBCOMMAND => Some(guard::become_command(args)),
         _ => None,
     }
@@ -81,8 +88,12 @@ impl Run {
         self.candidate.reach = wait_limit.reach();
         let file = DeadlineFile::create()?;
         uptime::check();
-        let grace = |lease| Grace::new(lease, self.grace);
-        let total = |lease| Ok(Some(grace(lease)?.total()));
+        let (asked, term, mut traffic) = (self.grace, self.term.clone(), None);
+        let prepare = async |lease| {
+            let grace = Grace::new(lease, asked)?;
+            traffic = term.start(lease, &file, &NO_COMMAND).await?;
+            Ok(Some(grace.total()))
+        };
         let (sentinel, terms) = match self.no_sentinel {
             false => {
                 let (sentinel, terms) = terms::channel();
@@ -92,14 +103,14 @@ impl Run {
         };
         self.candidate.sentinel = Some(sentinel);
         self.candidate.drain = self.drain;
-        let candidate = match self.candidate.start(&self.lock, signals.end(), total).await? {
+        let candidate = match self.candidate.start(&self.lock, signals.end(), prepare).await? {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
         wait_limit.opened();
-        let grace = grace(candidate.lease)?;
+        let grace = Grace::new(candidate.lease, self.grace)?;
+        let term = TermActions::new(&self.term, traffic, &candidate, grace, &file, self.withheld());
         let watchdog = Watchdog::start(candidate.election.clone());
-        let keep_running = self.keep_running;
         let mut running = CommandCandidate {
             candidate,
             signals,
@@ -108,14 +119,13 @@ impl Run {
             watchdog,
             wait_limit,
             terms,
+            term,
+            not_before: None,
             options: self,
             restarts: Restarts::default(),
             ending: None,
         };
-        let code = match keep_running {
-            true => running.run_always().await,
-            false => running.campaign().await,
-        };
+        let code = running.campaign().await;
         running.candidate.stop().await;
         code.map(ExitCode::from)
     }

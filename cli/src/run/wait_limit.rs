@@ -22,14 +22,14 @@ pub struct WaitArgs {
     /// A cool-down is waited for, as nobody else can lead meanwhile. The lock is connected to once,
     /// and has the time of --timeout to answer. If the term is lost while COMMAND runs, incumbent
     /// stops COMMAND and exits with 1.
-    #[arg(long = "try", group = "bounded", conflicts_with = "keep_running")]
+    #[arg(long = "try", group = "bounded")]
     attempt: bool,
     /// Wait for so long at most: if this process does not lead then, exit without running COMMAND.
     ///
     /// Within this time, counted from the start, an unreachable server is tried again, also with
     /// --timeout, and a cool-down has to end. Else as --try, which a time of zero is, too.
     #[arg(long, value_name = "DURATION", value_parser = parse_up_to_a_year)]
-    #[arg(group = "bounded", conflicts_with = "keep_running")]
+    #[arg(group = "bounded")]
     wait: Option<Duration>,
     /// The exit code if COMMAND was not run, as this process did not lead in time.
     #[arg(long, value_name = "CODE", default_value_t = 1, requires = "bounded")]

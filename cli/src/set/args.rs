@@ -1,13 +1,12 @@
 //! The flags and the manual of `incumbent set run`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::member::MemberOptions;
-use super::work::{Form, Naming, OnShardExit};
+use super::work::{Naming, OnShardExit};
 use crate::candidate::CheckArgs;
 use crate::error::CliError;
 use crate::lock_args::{LeaseArgs, LockArgs};
@@ -30,18 +29,6 @@ pub struct SetRun {
     pub program: Program,
     #[command(flatten)]
     pub share: ShareArgs,
-    /// Run COMMAND once, and keep the shards that this process leads in FILE: one line per shard,
-    /// with its number and its fencing token. COMMAND gets SIGUSR1 at each change.
-    ///
-    /// FILE is replaced at once when a shard is won, and when it is to be given up: because it
-    /// moves, because this process ends, or because its lease cannot be renewed; then the grace is
-    /// left before the deadline. Nothing shows whether COMMAND has stopped its work on a shard that
-    /// is no longer in FILE: it must send the token with each write, and the destination must
-    /// refuse smaller ones of the shard. --drain gives it time to end what it has begun. A signal
-    /// is delayed until COMMAND has a handler for it. If COMMAND ends, this process does, with its
-    /// exit code.
-    #[arg(long, value_name = "FILE", conflicts_with = "on_exit")]
-    pub signal_changes: Option<PathBuf>,
     /// What to do when the COMMAND of a shard ends by itself.
     #[arg(long, value_enum, default_value_t = OnShardExit::GiveUp, value_name = "WHAT")]
     pub on_exit: OnShardExit,
@@ -140,15 +127,13 @@ fn parse_weight(text: &str) -> Result<u32, &'static str> {
 
 const MANUAL: &str = "\
 What COMMAND sees:
-  {shard} in an argument of COMMAND is replaced by the number of the shard, 0 and up, unless \
-  --signal-changes is given.
+  {shard} in an argument of COMMAND is replaced by the number of the shard, 0 and up.
   INCUMBENT_SET
       NAME.
   INCUMBENT_SHARDS
       The number of shards.
   INCUMBENT_IDENTITY
       The identity, shown as the holder.
-  And for one shard, so not with --signal-changes:
   INCUMBENT_SHARD
       The number of the shard.
   INCUMBENT_ELECTION
@@ -158,43 +143,32 @@ What COMMAND sees:
       it with each write, and refuse smaller ones at the destination.
   INCUMBENT_DEADLINE_FILE
       As with `incumbent run`.
-  With --signal-changes also:
-  INCUMBENT_SHARDS_FILE
-      FILE, as an absolute path.
   Variables with credentials of the lock are not inherited, unless --pass-env names them: see \
   `incumbent run`. Standard output and error are passed through, those of all shards together. \
-  Standard input is empty, unless --signal-changes is given.
+  Standard input is empty.
 
 What is stopped:
   COMMAND and all its descendants, as `incumbent run` does it: by a guard process of each \
   COMMAND (`run-guard` in a process list), also when incumbent itself is killed, hangs, or is \
-  suspended. If a guard is killed, COMMAND is killed with it, and this member stops. With \
-  --signal-changes COMMAND is stopped as well if no lease of a shard in FILE has been renewed in \
-  time, as while incumbent is suspended.
+  suspended. If a guard is killed, COMMAND is killed with it, and this member stops.
 
 Signals:
   SIGTERM, SIGINT and SIGQUIT stop all shards, in order; a second one ends their drains. \
-  SIGUSR1, SIGUSR2 and SIGHUP are forwarded to each COMMAND once it has a handler for them; \
-  SIGUSR1 is not with --signal-changes.
+  SIGUSR1, SIGUSR2 and SIGHUP are forwarded to each COMMAND once it has a handler for them.
 
 Exit codes:
   128 and the number of a signal that ended incumbent, after it stopped each COMMAND and \
-  released its shards. With --signal-changes, or --on-exit exit, COMMAND's own. 127: no such \
+  released its shards. With --on-exit exit, COMMAND's own. 127: no such \
   command, 126: not executable; both before campaigning. Else 1 failed, 2 usage, 3 no such \
   bucket or namespace, 4 no server reachable at the start, 5 permission denied.
 
 Examples:
   incumbent set run indexers --shards 64 -- ./indexer --part {shard}
-  incumbent set run indexers --shards 64 --weight 2 --drain 2m -- ./indexer --part {shard}
-  incumbent set run indexers --shards 64 --signal-changes /run/indexer/shards -- ./indexer";
+  incumbent set run indexers --shards 64 --weight 2 --drain 2m -- ./indexer --part {shard}";
 
 impl SetRun {
     pub async fn run(self, lock: LockArgs) -> Result<ExitCode, CliError> {
         let withheld = lock.secrets(&self.pass_env);
-        let form = match self.signal_changes {
-            Some(file) => Form::Once(file),
-            None => Form::PerShard(self.on_exit),
-        };
         let options = MemberOptions {
             name: self.name,
             lock,
@@ -217,7 +191,7 @@ impl SetRun {
             http: self.http,
             lease: self.lease.of_set()?,
             naming: Naming::Shards,
-            form,
+            on_exit: self.on_exit,
         };
         options.run().await
     }

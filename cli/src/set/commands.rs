@@ -162,7 +162,7 @@ impl Commands {
                 order = orders.recv() => match order {
                     Ok(Order::PassOn(signal)) => guard.request(GuardRequest::PassOn(signal.as_raw())),
                     Ok(Order::Suspend) => guard.suspend(),
-                    Ok(Order::End { .. }) | Err(_) => {} // its term drains or ends
+                    Err(_) => {} // it missed some
                 },
                 event = guard.event() => {
                     term.watchdog.pause();

@@ -10,11 +10,9 @@ use incumbent::{Change, Set, SetBuilder, SetError, ShardChange, check_shards, ne
 use rustix::process::Signal;
 use tokio::sync::{SetOnce, broadcast, mpsc};
 
-use super::changes_file;
 use super::commands::Commands;
 use super::http;
-use super::listed::{Listed, ShardList};
-use super::work::{Form, MemberEvent, Naming, Order};
+use super::work::{MemberEvent, Naming, OnShardExit, Order};
 use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, StatusLine, systemd};
 use crate::error::{CliError, Code};
 use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
@@ -50,7 +48,7 @@ pub struct MemberOptions {
     pub http: Option<String>,
     pub lease: LeaseArgs,
     pub naming: Naming,
-    pub form: Form,
+    pub on_exit: OnShardExit,
 }
 
 /// A member that runs.
@@ -62,8 +60,6 @@ struct Member {
     drains: Option<Duration>,
     health: Arc<Health>,
     orders: broadcast::Sender<Order>,
-    /// Where COMMAND runs once.
-    list: Option<Arc<ShardList>>,
     naming: Naming,
     /// Whether several commands run at a time: then none is suspended with this process.
     has_many: bool,
@@ -73,7 +69,7 @@ struct Member {
 }
 
 impl MemberOptions {
-    pub async fn run(mut self) -> Result<ExitCode, CliError> {
+    pub async fn run(self) -> Result<ExitCode, CliError> {
         check_name(&self.name)?;
         check_shards(self.shards, self.resizing)?; // before the server is tried
         let mut signals = match self.program.prepare()? {
@@ -83,9 +79,6 @@ impl MemberOptions {
         if let SelectedLock::ForLife(_) = self.lock.at().await? {
             let message = "a set cannot be used with --kind for-life, as its shards have leases: use `incumbent life`";
             return Err(CliError::new(Code::Usage, message));
-        }
-        if let Form::Once(file) = &mut self.form {
-            *file = changes_file::create(file)?;
         }
         let http = match &self.http {
             Some(address) => Some(http::Server::start(address).await?),
@@ -120,8 +113,7 @@ impl MemberOptions {
         let (orders, (events, received)) =
             (broadcast::Sender::new(ORDERS), mpsc::unbounded_channel());
         let mut builder = self.builder(&lock, &check)?;
-        let is_once = matches!(self.form, Form::Once(_));
-        let (sentinels, terms) = self.sentinels(if is_once { 1 } else { self.shards });
+        let (sentinels, terms) = self.sentinels(self.shards);
         let (lease, site) = (lock.lease_override, self.site.clone());
         builder = builder.each(move |shard, mut election| {
             if let Some(lease) = lease {
@@ -130,64 +122,32 @@ impl MemberOptions {
             if let Some(site) = &site {
                 election = election.site(site);
             }
-            let sentinel = sentinels.get(shard as usize).or(sentinels.first());
-            let sentinel = sentinel.cloned().unwrap_or_else(Sentinel::none);
+            let sentinel = sentinels.get(shard as usize).cloned().unwrap_or_else(Sentinel::none);
             election.grace(grace.total()).sentinel(sentinel)
         });
         let set = Arc::new(SetOnce::new());
-        let has_many = !is_once && self.naming == Naming::Shards;
-        let mut list = None;
-        let (started, changes) = match self.form {
-            Form::PerShard(on_exit) => {
-                let commands = Arc::new(Commands {
-                    program: self.program,
-                    shards: self.shards,
-                    naming: self.naming,
-                    on_exit,
-                    grace,
-                    withheld: self.withheld,
-                    terms,
-                    is_alone: !has_many,
-                    set: Arc::clone(&set),
-                    orders: orders.clone(),
-                    events,
-                    restarts: Mutex::default(),
-                });
-                // A task of its own: the library would drop it at the end of the grace.
-                builder = builder.on_won(move |shard, leadership| {
-                    let commands = Arc::clone(&commands);
-                    drop(tokio::spawn(async move { commands.serve(shard, leadership).await }));
-                    std::future::ready(())
-                });
-                builder.start_with_changes()?
-            }
-            Form::Once(file) => {
-                let shared = Arc::new(SetOnce::<Arc<ShardList>>::new());
-                let for_shards = Arc::clone(&shared);
-                builder = builder.on_won(move |shard, leadership| {
-                    let list = Arc::clone(&for_shards);
-                    drop(tokio::spawn(async move {
-                        list.wait().await.hold(shard, leadership).await;
-                    }));
-                    std::future::ready(())
-                });
-                let (started, changes) = builder.start_with_changes()?;
-                let listed = Listed {
-                    program: self.program,
-                    shards: self.shards,
-                    file,
-                    grace,
-                    withheld: self.withheld,
-                    terms: terms.into_iter().next(),
-                    orders: orders.clone(),
-                    events,
-                };
-                let begun = listed.start(started.name(), started.identity())?;
-                let _ = shared.set(Arc::clone(&begun)); // it was empty
-                list = Some(begun);
-                (started, changes)
-            }
-        };
+        let has_many = self.naming == Naming::Shards;
+        let commands = Arc::new(Commands {
+            program: self.program,
+            shards: self.shards,
+            naming: self.naming,
+            on_exit: self.on_exit,
+            grace,
+            withheld: self.withheld,
+            terms,
+            is_alone: !has_many,
+            set: Arc::clone(&set),
+            orders: orders.clone(),
+            events,
+            restarts: Mutex::default(),
+        });
+        // A task of its own: the library would drop it at the end of the grace.
+        builder = builder.on_won(move |shard, leadership| {
+            let commands = Arc::clone(&commands);
+            drop(tokio::spawn(async move { commands.serve(shard, leadership).await }));
+            std::future::ready(())
+        });
+        let (started, changes) = builder.start_with_changes()?;
         let _ = set.set(started.clone()); // it was empty
         let member = Member {
             set: started,
@@ -197,7 +157,6 @@ impl MemberOptions {
             drains: self.drain,
             health: Arc::new(Health::new(lock.lease)),
             orders,
-            list,
             naming: self.naming,
             has_many,
             check,
@@ -297,9 +256,6 @@ impl Member {
                 },
             }
         }
-        if let Some(list) = &self.list {
-            list.written().await;
-        }
         self.status.clear();
         self.ending.take().unwrap_or(Ok(0))
     }
@@ -315,10 +271,6 @@ impl Member {
             Some(drain) => systemd::draining(drain.saturating_add(self.lease)),
             None => systemd::stopping(),
         }
-        if let Some(list) = &self.list {
-            list.begin_to_end();
-        }
-        let _ = self.orders.send(Order::End { drains: self.drains.is_some() });
     }
 
     fn report(&mut self, change: &ShardChange) {

@@ -3,14 +3,10 @@
 #[cfg(target_os = "linux")]
 mod args;
 #[cfg(target_os = "linux")]
-mod changes_file;
-#[cfg(target_os = "linux")]
 mod commands;
 #[cfg(target_os = "linux")]
 mod http;
 mod info;
-#[cfg(target_os = "linux")]
-mod listed;
 #[cfg(target_os = "linux")]
 mod member;
 #[cfg(target_os = "linux")]

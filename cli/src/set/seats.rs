@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use super::member::MemberOptions;
-use super::work::{Form, Naming, OnShardExit};
+use super::work::{Naming, OnShardExit};
 use crate::error::{CliError, Code};
 use crate::run::{OnExit, Run};
 
@@ -19,6 +19,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
         ("--http-token-file", token_file.is_some()),
         ("--http-ui", run.candidate.serves_page()),
         ("--on-exit stop", run.on_exit == OnExit::Stop),
+        ("a hook, an address or a Service", !run.term.is_empty()),
     ];
     if let Some((flag, _)) = flags.into_iter().find(|(_, given)| *given) {
         return refused(flag);
@@ -54,7 +55,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
         http,
         lease: run.candidate.lease.of_set()?,
         naming: Naming::Seats,
-        form: Form::PerShard(on_exit),
+        on_exit,
     };
     options.run().await
 }

@@ -2,20 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 
 use clap::ValueEnum;
 use rustix::process::Signal;
 
 use crate::error::CliError;
-
-/// Whether COMMAND runs for each shard, or once.
-#[derive(Debug)]
-pub enum Form {
-    PerShard(OnShardExit),
-    /// Once, with the shards in this file.
-    Once(PathBuf),
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnShardExit {
@@ -98,10 +89,6 @@ pub enum Order {
     PassOn(Signal),
     /// Suspend this process with the command.
     Suspend,
-    /// The member stops. Whether the command drains.
-    End {
-        drains: bool,
-    },
 }
 
 #[cfg(test)]

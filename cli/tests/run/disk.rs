@@ -34,23 +34,6 @@ async fn term_ends_when_its_deadline_cannot_be_written() {
     assert!(line.contains("cannot write the deadline file"), "{line}");
 }
 
-#[tokio::test]
-async fn kept_command_is_signalled_when_the_term_ends() {
-    let env = TestEnv::start().await;
-    let script = "trap 'echo won' USR1; trap 'echo lost' USR2; echo $INCUMBENT_DEADLINE_FILE; \
-                  while :; do sleep 0.01; done";
-    let mut first = env.run("my_app", &["--keep-running"], script);
-    let file = first.line().await;
-    first.wait_for_line("won").await;
-    let mut second = env.run("my_app", &[], SERVE);
-    hang(&file).await;
-    first.wait_for_line("lost").await;
-    second.wait_for_line("up").await;
-    assert_eq!(first.exit_code().await, Some(1));
-    let line = first.stderr();
-    assert!(line.contains("cannot write the deadline file"), "{line}");
-}
-
 /// With a real file system, where the machine permits creating and freezing one.
 #[tokio::test]
 async fn frozen_file_system_ends_the_term() {

@@ -125,15 +125,3 @@ async fn command_that_ends_by_itself_ends_as_without_the_flag() {
     standby.signal(Signal::TERM);
     assert_eq!(standby.exit_code().await, Some(128 + 15));
 }
-
-#[tokio::test]
-async fn drain_does_not_go_with_a_command_that_is_kept_running() {
-    let env = TestEnv::start().await;
-    let mut run = env.run("my_app", &["--drain", "10m", "--keep-running"], SERVE);
-    assert_eq!(run.exit_code().await, Some(2));
-    let stderr = run.stderr();
-    assert!(
-        stderr.contains("'--drain <DURATION>' cannot be used with '--keep-running'"),
-        "{stderr}"
-    );
-}

@@ -13,7 +13,6 @@ mod http_actions;
 mod http_events;
 mod http_wait;
 mod inheritance;
-mod keep_running;
 mod moves;
 mod observe;
 mod root;

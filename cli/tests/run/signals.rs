@@ -44,20 +44,3 @@ async fn command_without_handlers_survives_signals() {
     run.wait_for_line("end").await;
     assert_eq!(run.exit_code().await, Some(0));
 }
-
-/// For a command that is kept running, SIGUSR1 and SIGUSR2 report a win and a loss.
-#[tokio::test]
-async fn user_signals_do_not_imitate_election_signals() {
-    let env = TestEnv::start().await;
-    let mut leader = env.run("my_app", &[], "echo up; exec sleep 1000");
-    leader.wait_for_line("up").await;
-    let mut run = env.run("my_app", &["--keep-running"], LISTEN);
-    run.wait_for_line("up").await;
-    run.signal(Signal::USR1);
-    run.signal(Signal::USR2);
-    run.signal(Signal::HUP);
-    assert_eq!(run.line().await, "HUP");
-    assert!(run.is_silent());
-    leader.signal(Signal::TERM);
-    assert_eq!(run.line().await, "USR1", "the command is notified of its win");
-}

@@ -162,8 +162,6 @@ async fn lock_that_fails_during_the_wait_is_no_conflict() {
 fn contradictory_flags_are_refused() {
     for flags in [
         &["--try", "--wait", "1s"][..],
-        &["--try", "--keep-running"],
-        &["--wait", "1s", "--keep-running"],
         &["--conflict-exit-code", "7"],
         &["--try", "--conflict-exit-code", "256"],
         &["--wait", "18446744073709551615s"],

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use super::messages::StopTimes;
-use crate::process::Cgroup;
+use crate::process::{Cgroup, StopTimes};
 
 /// The subcommand of the guard.
 pub const SUBCOMMAND: &str = "run-guard";

@@ -9,8 +9,7 @@ use std::time::Duration;
 use incumbent::clock::{BootClock, Clock};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use super::messages::StopTimes;
-use crate::process::{Cgroup, lookup};
+use crate::process::{Cgroup, StopTimes, lookup};
 
 /// The subcommand of this process.
 pub const SUBCOMMAND: &str = "run-exec";

@@ -1,7 +1,6 @@
 //! The candidate's end of the pipe: a command behind its guard.
 
 use std::collections::VecDeque;
-use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::pending;
@@ -22,11 +21,11 @@ use incumbent::sentinel::{ENVIRONMENT, encode};
 
 use super::channel;
 use super::config::{GuardConfig, SUBCOMMAND};
-use super::messages::{GuardEvent, GuardRequest, StopTimes};
+use super::messages::{GuardEvent, GuardRequest};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
-use crate::process::{Cgroup, Terminal};
+use crate::process::{Cgroup, NO_COMMAND, StopTimes, Terminal, own_arguments};
 use crate::run::deadline::DEADLINE_FILE;
 use crate::run::deadline::sleep_until;
 use crate::run::signals::{hung_up, suspend_self};
@@ -148,7 +147,7 @@ impl GuardHandle {
             reaper_has_ended: false,
             give_up_at: None,
         };
-        if let (true, Some(args)) = (handle.terms.is_some(), arguments()) {
+        if let (true, Some(args)) = (handle.terms.is_some(), own_arguments(&NO_COMMAND)) {
             handle.request(GuardRequest::Sentinel(args));
         }
         Ok(handle)
@@ -160,12 +159,6 @@ impl GuardHandle {
             true => self.unacknowledged.push_back(request),
             false => self.channel_full = true,
         }
-    }
-
-    /// Whether the guard has acknowledged every request that concerns the command.
-    pub fn has_acknowledged_all(&self) -> bool {
-        let concerns_command = |request| !matches!(request, &GuardRequest::Term(_));
-        !self.channel_full && !self.unacknowledged.iter().any(concerns_command)
     }
 
     /// Waits for an event that the candidate must act upon. Cancel safe.
@@ -356,14 +349,6 @@ fn send_all(mut requests: &StdStream, message: &[u8]) -> bool {
         Ok(written) => written == message.len(),
         Err(error) => error.kind() != ErrorKind::WouldBlock,
     }
-}
-
-/// The arguments of this process before those of the command, as JSON; `None` if they are not text.
-fn arguments() -> Option<String> {
-    let args = env::args_os().take_while(|arg| arg != "--").map(|arg| arg.into_string().ok());
-    let mut args = args.collect::<Option<Vec<_>>>()?;
-    args.extend(["--", "true"].map(str::to_owned));
-    serde_json::to_string(&args).ok()
 }
 
 /// Waits for the scheduled time of an event of the guard; forever without a schedule.

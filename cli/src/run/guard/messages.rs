@@ -4,14 +4,7 @@ use incumbent::clock::Instant;
 use incumbent::sentinel::SentinelMessage;
 use serde::{Deserialize, Serialize};
 
-/// When the tree is stopped without a later request: by the stop signal, and by SIGKILL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StopTimes {
-    #[serde(with = "nanos")]
-    pub ask_at: Instant,
-    #[serde(with = "nanos")]
-    pub kill_at: Instant,
-}
+use crate::process::{StopTimes, from_nanos, to_nanos};
 
 /// A request to the guard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,14 +14,12 @@ pub enum GuardRequest {
     RunUntil(StopTimes),
     /// Send the stop signal now, and SIGKILL at this instant.
     Stop {
-        #[serde(with = "nanos")]
+        #[serde(serialize_with = "to_nanos", deserialize_with = "from_nanos")]
         kill_at: Instant,
     },
     /// Send the stop signal now, and keep to the schedule.
     Drain,
-    /// Send this signal to the command once it has a handler.
-    Signal(i32),
-    /// The same for a signal that the candidate received.
+    /// Send this signal, which the candidate received, to the command once it has a handler.
     PassOn(i32),
     /// Be the sentinel of the candidate, which has these arguments, as JSON.
     Sentinel(String),
@@ -56,22 +47,6 @@ pub enum GuardEvent {
     Left(String),
     /// Acknowledges a request. Acknowledgements are in order.
     Received,
-}
-
-/// Both processes read the same clock.
-mod nanos {
-    use std::time::Duration;
-
-    use incumbent::clock::Instant;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(instant: &Instant, to: S) -> Result<S::Ok, S::Error> {
-        u64::try_from(instant.since_origin().as_nanos()).unwrap_or(u64::MAX).serialize(to)
-    }
-
-    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Instant, D::Error> {
-        u64::deserialize(from).map(|nanos| Instant::from_origin(Duration::from_nanos(nanos)))
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,6 @@ mod signals;
 pub use self::config::{GuardConfig, SUBCOMMAND as GUARD_SUBCOMMAND};
 pub use self::exec::{SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
 pub use self::handle::{CommandEvent, GuardHandle, unguarded};
-pub use self::messages::{GuardRequest, StopTimes};
+pub use self::messages::GuardRequest;
 pub use self::process::watch;
 pub use self::sentinel::{ParseArgs, SentinelArgs};

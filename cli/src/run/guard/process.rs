@@ -23,10 +23,13 @@ use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
 use crate::process::tree::{self, Tree};
 use crate::process::{Terminal, WatchedProcess, hide_credentials};
+use crate::traffic::MARKER;
 use std::ffi::OsString;
 
 /// The maximum interval between checks of the tree.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often to look whether requests are still directed here, once the candidate is dead.
+const MARKER_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Arguments: the configuration, the command and its arguments.
 pub fn watch(mut args: impl Iterator<Item = OsString>, parse: ParseArgs) -> ExitCode {
@@ -185,10 +188,22 @@ impl Guard {
         }
         send_event(&self.channel, &GuardEvent::Empty);
         if orphaned {
+            self.no_requests().await;
             self.remove_files();
             self.release().await;
         }
         Ok(())
+    }
+
+    /// Waits until no requests are directed here any more, or the lease is over.
+    async fn no_requests(&self) {
+        let Some(marker) = self.config.directory.as_ref().map(|path| path.join(MARKER)) else {
+            return;
+        };
+        let end = self.config.until.map(|until| until.kill_at);
+        while marker.exists() && end.is_none_or(|end| BootClock.now() < end) {
+            tokio::time::sleep(MARKER_INTERVAL).await;
+        }
     }
 
     /// Releases the terms of a dead candidate, whose command is dead too.
@@ -245,7 +260,6 @@ impl Guard {
             Ok(GuardRequest::RunUntil(until)) => self.config.until = Some(until),
             Ok(GuardRequest::Stop { kill_at }) => self.stop_tree(kill_at),
             Ok(GuardRequest::Drain) => self.drain_tree(),
-            Ok(GuardRequest::Signal(signal)) => self.pending.push(Signal::from_named_raw(signal)),
             Ok(GuardRequest::PassOn(signal)) => {
                 self.pending.pass_on(Signal::from_named_raw(signal))
             }

@@ -1,6 +1,5 @@
 //! Signals to the guard, and signals that it forwards to the command.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::time::Duration;
@@ -84,43 +83,25 @@ impl ReportedSignals {
     }
 }
 
-/// Signals for the command, which would kill it before it has a handler.
+/// Signals for the command, which would kill it before it has a handler, each with the end of its
+/// wait for one.
 #[derive(Default)]
-pub struct PendingSignals {
-    /// Signals of the candidate: the begin or end of a term.
-    terms: VecDeque<Signal>,
-    /// Forwarded signals, with the end of their wait for a handler.
-    passed: Vec<(Signal, Instant)>,
-}
+pub struct PendingSignals(Vec<(Signal, Instant)>);
 
 impl PendingSignals {
-    pub fn push(&mut self, signal: Option<Signal>) {
-        self.terms.extend(signal);
-        // A term that began and ended before the command had handlers is dropped.
-        if self.terms.len() > 2 {
-            self.terms.drain(..2);
-        }
-    }
-
     pub fn pass_on(&mut self, signal: Option<Signal>) {
         // As with blocked signals, one of each kind waits.
-        let signal = signal.filter(|new| self.passed.iter().all(|(waits, _)| waits != new));
-        self.passed.extend(signal.map(|signal| (signal, BootClock.now() + HANDLER_TIMEOUT)));
+        let signal = signal.filter(|new| self.0.iter().all(|(waits, _)| waits != new));
+        self.0.extend(signal.map(|signal| (signal, BootClock.now() + HANDLER_TIMEOUT)));
     }
 
     pub fn deliver(&mut self, command: Pid) {
         let now = BootClock.now();
-        self.passed.retain(|(signal, until)| !deliver(command, *signal) && now < *until);
-        while let Some(signal) = self.terms.front() {
-            if !deliver(command, *signal) {
-                return;
-            }
-            self.terms.pop_front();
-        }
+        self.0.retain(|(signal, until)| !deliver(command, *signal) && now < *until);
     }
 
     pub fn next_check(&self) -> Option<Duration> {
-        (!self.terms.is_empty() || !self.passed.is_empty()).then_some(CHECK_INTERVAL)
+        (!self.0.is_empty()).then_some(CHECK_INTERVAL)
     }
 }
 
@@ -138,18 +119,4 @@ fn is_ready(process: Pid, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_pid()));
     let status = status.unwrap_or_default();
     ["SigCgt:", "SigIgn:", "SigBlk:"].iter().any(|field| is_in(&status, field, signal))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ended_terms_are_dropped_before_delivery() {
-        let mut pending = PendingSignals::default();
-        for signal in [Signal::USR1, Signal::USR2, Signal::USR1] {
-            pending.push(Some(signal));
-        }
-        assert_eq!(pending.terms, [Signal::USR1]);
-    }
 }

@@ -1,7 +1,6 @@
 //! `incumbent set run`: a command for each shard of a set, or one for all.
 
 mod commands;
-mod listed;
 mod refusals;
 mod resizing;
 mod seats;

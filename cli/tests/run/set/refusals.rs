@@ -23,7 +23,6 @@ fn bad_input_is_refused_in_one_line() {
         (&["shop", "--shards", "4", "--resizing", "0", "--", "true"], "between 4 and 0 shards", 2),
         (&["a b", "--shards", "2", "--", "true"], "is not a valid election name", 2),
         (&["shop", "--shards", "2", "--", "no-such-command"], "no command no-such-command", 127),
-        (&["shop", "--shards", "2", "--signal-changes", "/absent/f", "--", "true"], "/absent/f", 1),
         (&["shop", "--shards", "2", "--with-choria", "--", "true"], "--with-choria cannot", 2),
         (&["shop", "--shards", "2", "--http", "x", "--", "true"], "invalid --http", 2),
         (&unreachable, "cannot reach a NATS server", 4),

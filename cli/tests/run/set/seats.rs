@@ -50,7 +50,6 @@ fn flags_of_one_leader_are_refused() {
         &["--seats", "100001"],
         &["--seats", "2", "--try"],
         &["--seats", "2", "--wait", "1s"],
-        &["--seats", "2", "--keep-running"],
         &["--seats", "2", "--priority", "1"],
         &["--seats", "2", "--advertise", "c1:80"],
         &["--seats", "2", "--on-exit", "stop"],

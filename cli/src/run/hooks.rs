@@ -1,0 +1,113 @@
+//! `--on-won` and `--on-lost`: shell commands at the start and the end of a term.
+
+use std::ffi::OsString;
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use incumbent::Leadership;
+use incumbent::clock::Instant;
+use rustix::process::Signal;
+
+use super::grace::Grace;
+use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest};
+use crate::process::{Cgroup, StopTimes};
+
+/// The flags of the hooks.
+#[derive(Debug, Clone, Default, Args)]
+pub struct HookArgs {
+    /// Run this shell command when a term begins, before anything else of the term.
+    ///
+    /// The term counts as begun once it has ended: COMMAND starts then, /leading of --http returns
+    /// 200, and requests are directed to this process. Any exit code but 0 refuses the term: the
+    /// lock is released, and this process stands aside for 1s, then 2s and so on up to 30s. It has
+    /// the variables that COMMAND of `incumbent run` has, and INCUMBENT_EVENT, which is `won`. It
+    /// is killed before the deadline. What it leaves running is stopped when it ends: start a
+    /// service by `systemctl start`. Its output goes to standard error.
+    #[arg(long, value_name = "COMMAND", help_heading = "Terms")]
+    pub on_won: Option<String>,
+    /// Run this shell command when a term ends, while the work stops, and before the lock is
+    /// released.
+    ///
+    /// It has the grace, and then it is killed. INCUMBENT_EVENT is `lost`, INCUMBENT_CAUSE why. It
+    /// also runs after an --on-won that failed. If it fails, the lock is not released, but left to
+    /// its lease. It does not run if this process is killed, and may be killed when the lock cannot
+    /// be reached: do what must not fail in COMMAND of `incumbent run`, whose processes are stopped
+    /// in any case.
+    #[arg(long, value_name = "COMMAND", help_heading = "Terms")]
+    pub on_lost: Option<String>,
+}
+
+/// A hook that runs.
+pub struct RunningHook {
+    flag: &'static str,
+    guard: GuardHandle,
+}
+
+impl RunningHook {
+    /// Starts the shell command. It is killed at the end of the schedule, also if this process is.
+    pub fn start(
+        flag: &'static str,
+        text: &str,
+        environment: &[(&str, OsString)],
+        until: Option<StopTimes>,
+        withheld: Vec<String>,
+    ) -> io::Result<Self> {
+        // Standard output is for the results of this program, and for those of COMMAND.
+        let command = ["/bin/sh", "-c", "exec >&2; eval \"$1\"", "sh", text].map(OsString::from);
+        let config = GuardConfig {
+            grace: Duration::ZERO, // once this process is gone
+            signal: Signal::TERM,
+            cgroup: Cgroup::create(),
+            directory: None,
+            until,
+            withheld,
+        };
+        let guard = GuardHandle::start(&command, environment, None, config, false)?;
+        Ok(Self { flag, guard })
+    }
+
+    /// Waits for its end, and moves its schedule with the term. Cancel safe.
+    pub async fn ended(&mut self, term: Option<(&Leadership, &Grace)>) -> Result<(), String> {
+        let mut deadline = term.map(|(leadership, _)| leadership.deadline());
+        loop {
+            tokio::select! {
+                event = self.guard.event() => return self.outcome(event),
+                later = renewed(term, deadline) => if let Some((_, grace)) = term {
+                    deadline = Some(later);
+                    self.guard.request(GuardRequest::RunUntil(grace.until(later)));
+                },
+            }
+        }
+    }
+
+    fn outcome(&self, event: CommandEvent) -> Result<(), String> {
+        let flag = self.flag;
+        if let Some(left) = &self.guard.left {
+            return Err(format!("{flag} could not be stopped: {left}"));
+        }
+        match (event, self.guard.code) {
+            (CommandEvent::Ended, Some(0)) => Ok(()),
+            (CommandEvent::Ended, code) => {
+                Err(format!("{flag} exited with code {}", code.unwrap_or(1)))
+            }
+            (CommandEvent::Expired, _) => Err(format!("{flag} did not end in time")),
+            (CommandEvent::HungUp, _) => Err(format!("{flag}: the terminal was closed")),
+            (CommandEvent::Unguarded, _) => Err(format!("the guard of {flag} was killed")),
+        }
+    }
+
+    /// Stops it, and kills what is left of it at this time.
+    pub async fn stop(mut self, kill_at: Instant) {
+        self.guard.stop(kill_at).await;
+    }
+}
+
+async fn renewed(term: Option<(&Leadership, &Grace)>, deadline: Option<Instant>) -> Instant {
+    if let (Some((leadership, _)), Some(deadline)) = (term, deadline)
+        && let Ok(later) = leadership.renewed(deadline).await
+    {
+        return later;
+    }
+    std::future::pending().await // its owner sees the end of the term
+}

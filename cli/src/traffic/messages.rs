@@ -1,0 +1,37 @@
+//! The messages between a candidate and its `run-traffic` process, one per line, as JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::StopTimes;
+
+/// A request to the process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrafficRequest {
+    /// A term with this token began: direct requests here, until this time.
+    Direct { token: u64, until: StopTimes },
+    /// The term was renewed.
+    Extend(StopTimes),
+    /// Let no new requests come here, where that leaves those that are being served.
+    Drain,
+    /// The term ends: direct no requests here.
+    Withdraw,
+}
+
+/// An event of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrafficEvent {
+    /// It was checked that requests can be directed, and nothing is left of an earlier process.
+    Ready,
+    /// Requests are directed here.
+    Directed,
+    /// Acknowledges a renewal.
+    Extended,
+    /// The addresses are removed: a successor may add them.
+    AddressesRemoved,
+    /// All is withdrawn, or was tried.
+    Withdrawn,
+    /// Requests cannot be directed here: why, in one line. It withdraws what it did.
+    Failed(String),
+}

@@ -1,0 +1,247 @@
+//! The process that directs requests to this host while its candidate leads.
+//!
+//! It withdraws by its own look at the clock, or at once if the candidate is gone, so that a
+//! candidate that is killed, hangs or is suspended leaves nothing behind. In the list of processes
+//! it is `run-traffic`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write, stdin};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
+use incumbent::sentinel::encode;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+use super::messages::{TrafficEvent, TrafficRequest};
+use super::targets::Targets;
+use super::{ParseTraffic, WITHDRAWAL};
+use crate::process::{StopTimes, hide_credentials};
+
+/// How long to wait after a failed removal of an address.
+const RETRY: Duration = Duration::from_millis(50);
+/// How long a removal may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// Arguments: those of the candidate, as JSON, the lease in milliseconds, and the marker.
+pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> ExitCode {
+    hide_credentials();
+    let mut text = || args.next().and_then(|argument| argument.into_string().ok());
+    let (Some(of_candidate), Some(lease)) = (text(), text()) else { return ExitCode::FAILURE };
+    let Some(marker) = args.next() else { return ExitCode::FAILURE };
+    let of_candidate = serde_json::from_str(&of_candidate).ok();
+    let Some(args) = of_candidate.and_then(parse) else { return ExitCode::FAILURE };
+    let lease = Duration::from_millis(lease.parse().unwrap_or(0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.and_then(|runtime| {
+        runtime.block_on(async {
+            let channel = Channel::open()?;
+            let targets = match Targets::open(args, lease).await {
+                Ok(targets) => targets,
+                Err(why) => {
+                    channel.send(&TrafficEvent::Failed(why));
+                    return Ok(());
+                }
+            };
+            let marker = PathBuf::from(marker);
+            Traffic { channel, targets, marker, until: None, orphaned: false }.run().await
+        })
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("incumbent: cannot direct requests: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The candidate's end is its `TrafficHandle`.
+struct Channel {
+    requests: Lines<BufReader<OwnedReadHalf>>,
+    events: StdStream,
+}
+
+impl Channel {
+    fn open() -> io::Result<Self> {
+        // The candidate ends this process, when it is done: not those who signal its group.
+        for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+            let _ = signal(kind)?; // its handler stays
+        }
+        let events = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
+        events.set_nonblocking(true)?;
+        let (requests, writer) = UnixStream::from_std(events.try_clone()?)?.into_split();
+        writer.forget();
+        Ok(Self { requests: BufReader::new(requests).lines(), events })
+    }
+
+    /// The next request; `None` if the candidate is gone. Cancel safe.
+    async fn request(&mut self) -> Option<TrafficRequest> {
+        let line = self.requests.next_line().await.ok().flatten()?;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Does not wait: a suspended candidate does not read.
+    fn send(&self, event: &TrafficEvent) {
+        // An error means that the candidate is gone, which the reader notices.
+        let _ = (&self.events).write(&encode(event));
+    }
+}
+
+struct Traffic {
+    channel: Channel,
+    targets: Targets,
+    /// This file is there while requests may be directed here: the guard waits for its removal
+    /// before it releases the lock of a candidate that was killed.
+    marker: PathBuf,
+    /// When to withdraw without a request, while requests may be directed here.
+    until: Option<StopTimes>,
+    orphaned: bool,
+}
+
+/// What to do next.
+enum Step {
+    Wait,
+    Direct { token: u64 },
+    Extend,
+    Drain,
+    Withdraw,
+}
+
+impl Traffic {
+    async fn run(mut self) -> io::Result<()> {
+        self.channel.send(&TrafficEvent::Ready);
+        let mut step = Step::Wait;
+        loop {
+            step = match step {
+                Step::Withdraw => {
+                    self.withdraw().await;
+                    if self.orphaned {
+                        return Ok(());
+                    }
+                    Step::Wait
+                }
+                other => self.perform(other).await,
+            };
+        }
+    }
+
+    /// Performs a step until it is done or there is something more urgent. Returns the next one.
+    async fn perform(&mut self, step: Step) -> Step {
+        let Self { channel, targets, marker, until, orphaned } = self;
+        let mut waits = matches!(step, Step::Wait);
+        let first = until.map(|until| until.kill_at);
+        let work = async {
+            match (step, first) {
+                (Step::Direct { token }, Some(until)) => {
+                    create(marker)?;
+                    targets.direct(token, until).await.map(|()| Some(TrafficEvent::Directed))
+                }
+                (Step::Extend, Some(until)) => {
+                    targets.extend(until).await.map(|()| Some(TrafficEvent::Extended))
+                }
+                (Step::Drain, Some(_)) => targets.drain().await.map(|()| None),
+                _ => Ok(None),
+            }
+        };
+        let mut work = pin!(work);
+        let mut extends = false;
+        loop {
+            let withdraw_at = until.map(|until| until.ask_at);
+            tokio::select! {
+                biased;
+                request = channel.request() => match request {
+                    None => {
+                        *orphaned = true;
+                        return Step::Withdraw;
+                    }
+                    Some(TrafficRequest::Direct { token, until: first }) => {
+                        *until = Some(first);
+                        return Step::Direct { token };
+                    }
+                    Some(TrafficRequest::Extend(later)) if until.is_some() => {
+                        *until = Some(later);
+                        if waits {
+                            return Step::Extend;
+                        }
+                        extends = true;
+                    }
+                    Some(TrafficRequest::Extend(_)) => {} // it has withdrawn
+                    Some(TrafficRequest::Drain) => return Step::Drain,
+                    Some(TrafficRequest::Withdraw) => return Step::Withdraw,
+                },
+                () = sleep(withdraw_at) => {
+                    channel.send(&TrafficEvent::Failed("the term was not renewed in time".to_owned()));
+                    return Step::Withdraw;
+                }
+                done = &mut work, if !waits => match done {
+                    Ok(event) => {
+                        if let Some(event) = event {
+                            channel.send(&event);
+                        }
+                        if extends {
+                            return Step::Extend;
+                        }
+                        waits = true;
+                    }
+                    Err(why) => {
+                        channel.send(&TrafficEvent::Failed(why));
+                        return Step::Withdraw;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Withdraws all. An address is tried to be removed until its lifetime has ended.
+    async fn withdraw(&mut self) {
+        let Self { channel, targets, marker, until, .. } = self;
+        if let Some(until) = until.take() {
+            while let Err(why) = bounded(ATTEMPT, targets.remove_addresses()).await {
+                if until.kill_at <= BootClock.now() {
+                    eprintln!("incumbent: cannot remove the address: {why}; its lifetime ends it");
+                    break;
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+            channel.send(&TrafficEvent::AddressesRemoved);
+            if let Err(why) = bounded(WITHDRAWAL, targets.withdraw()).await {
+                eprintln!("incumbent: {why}; the next leader replaces it");
+            }
+            let _ = std::fs::remove_file(marker); // or its directory is gone
+        } else {
+            channel.send(&TrafficEvent::AddressesRemoved);
+        }
+        channel.send(&TrafficEvent::Withdrawn);
+    }
+}
+
+fn create(marker: &Path) -> Result<(), String> {
+    match File::create(marker) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("cannot create {}: {error}", marker.display())),
+    }
+}
+
+async fn bounded(
+    within: Duration,
+    work: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    timeout(within, work).await.unwrap_or_else(|_| Err("no response".to_owned()))
+}
+
+async fn sleep(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(BootClock, until).await,
+        None => std::future::pending().await,
+    }
+}
