@@ -319,7 +319,7 @@ class Write:
 
     @property
     def succeeded(self):
-        return self.status == 200
+        return self.status == 200 and self.ended is not None
 
 
 class Client:
@@ -408,7 +408,8 @@ def silence(writes, begin, end):
     """The longest time between two writes that succeeded one after the other, and how many failed."""
     ends = sorted(write.ended for write in writes if write.succeeded and begin <= write.ended <= end)
     gap = max(after - before for before, after in zip(ends, ends[1:]))
-    failed = [write for write in writes if begin <= write.began <= end and not write.succeeded]
+    ended = (write for write in writes if begin <= write.began <= end and write.ended)
+    failed = [write for write in ended if not write.succeeded]
     statuses = collections.Counter(write.status or "no response" for write in failed)
     return gap, len(failed), dict(statuses)
 
@@ -428,7 +429,7 @@ def check(log, writes):
 
 async def measure(options, name, command, urls):
     """Returns, by event, the silence and the failures of each."""
-    results = {event: [] for event in options.events}
+    windows = []
     with tempfile.TemporaryDirectory(prefix="measure-traffic-") as directory:
         processes = Processes(Path(directory))
         sends = None
@@ -450,10 +451,10 @@ async def measure(options, name, command, urls):
                     begin = time.monotonic()
                     cluster.act(event, leader)
                     await client.steady(begin, leader, f"after a {event}: {name}")
-                    result = silence(client.writes, begin - STEADY / 2, time.monotonic())
-                    results[event].append(result)
-                    print(f"{name} {event} {number + 1}: {result[0] * 1000:.0f} ms, "
-                          f"{result[1]} failed {result[2] or ''}",
+                    windows.append((event, begin - STEADY / 2, time.monotonic()))
+                    gap, failed, statuses = silence(client.writes, *windows[-1][1:])
+                    print(f"{name} {event} {number + 1}: {gap * 1000:.0f} ms, "
+                          f"{failed} failed {statuses or ''}",
                           file=sys.stderr, flush=True)
                     await cluster.recover(event, leader)
                     await client.steady(time.monotonic(), None, f"before the next event: {name}")
@@ -469,6 +470,10 @@ async def measure(options, name, command, urls):
             processes.end_all()
             if options.keep:
                 shutil.copytree(directory, options.keep, dirs_exist_ok=True)
+    # Those that waited have ended now, too.
+    results = {event: [] for event in options.events}
+    for event, *window in windows:
+        results[event].append(silence(client.writes, *window))
     return results, len(client.writes), refused
 
 
