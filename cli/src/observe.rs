@@ -26,9 +26,9 @@ use crate::signals::StopSignals;
 /// Serve over HTTP who leads the elections NAME, from a process that is no candidate.
 ///
 /// GET /NAME/leader, /NAME/leader?wait=TOKEN, /NAME/events and /NAME/redirect/PATH answer as those
-/// of --http of `incumbent run`: `mine` is false, and `fresh` is whether the leader was seen to renew within its
-/// lease, by the clock of this process. GET /livez: 200. GET /readyz: 200 once the lock has
-/// responded for every election, and while it can be reached. Needs the permissions of an
+/// of --http of `incumbent run`: `mine` is false, and `fresh` is whether the leader was seen to
+/// renew within its lease, by the clock of this process. GET /livez: 200. GET /readyz: 200 once the
+/// lock has responded for every election, and while it can be reached. Needs the permissions of an
 /// observer, and creates nothing. It never leads: /leading and /standby are of candidates alone.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
