@@ -21,10 +21,16 @@ const CLIENTS: usize = 32;
 #[derive(Clone)]
 pub struct LeaderEvents(Arc<Semaphore>);
 
+/// The status of the election.
+enum Election {
+    /// Waits until the lock was reached.
+    Opening(BoxFuture<'static, StatusWatch>),
+    Open(StatusWatch),
+}
+
 /// What one client is sent.
 struct Events<S> {
-    /// The status of the election; at first what waits until the lock was reached.
-    status: Result<StatusWatch, BoxFuture<'static, StatusWatch>>,
+    election: Election,
     /// Returns the fields of `/leader`.
     show: S,
     /// The last ones that were sent.
@@ -55,8 +61,8 @@ impl LeaderEvents {
             return (StatusCode::SERVICE_UNAVAILABLE, line).into_response();
         };
         let known = headers.get("last-event-id").and_then(|id| Some(id.to_str().ok()?.to_owned()));
-        let status = Err(status.boxed());
-        let events = Events { status, show, sent: None, known, _permit: permit };
+        let election = Election::Opening(status.boxed());
+        let events = Events { election, show, sent: None, known, _permit: permit };
         let events =
             stream::unfold(events, async |mut events| Some((events.next().await?, events)));
         extent.events(events).keep_alive(KeepAlive::default()).into_response()
@@ -72,7 +78,8 @@ impl<S: Fn() -> Value> Events<S> {
                 let id = self.id_of(&fields);
                 let event = Event::default().event("leader").id(&id).data(fields.to_string());
                 self.sent = Some(fields);
-                if id.is_empty() || self.known.take() != Some(id) {
+                let known = self.known.take(); // it is of the first state only
+                if id.is_empty() || known != Some(id) {
                     return Some(event);
                 }
             }
@@ -83,7 +90,10 @@ impl<S: Fn() -> Value> Events<S> {
     /// The token of a leader that leads and is fresh; else empty, and a client that connects again
     /// is sent the state: it may have changed although the token has not.
     fn id_of(&self, fields: &Value) -> String {
-        let leader = self.status.as_ref().ok().and_then(|status| status.current().leader);
+        let leader = match &self.election {
+            Election::Opening(_) => None,
+            Election::Open(status) => status.current().leader,
+        };
         let cools_down = leader.is_some_and(|leader| leader.is_me) && fields["mine"] != true;
         match fields["token"].as_u64() {
             Some(token) if fields["fresh"] == true && !cools_down => token.to_string(),
@@ -94,10 +104,10 @@ impl<S: Fn() -> Value> Events<S> {
     /// Waits until the fields may have changed. The end of a lease is no change of the status, nor
     /// is a renewal after it.
     async fn changed(&mut self) -> Option<()> {
-        let status = match &mut self.status {
-            Ok(status) => status,
-            Err(opening) => {
-                self.status = Ok(opening.await);
+        let status = match &mut self.election {
+            Election::Open(status) => status,
+            Election::Opening(opening) => {
+                self.election = Election::Open(opening.await);
                 return Some(());
             }
         };

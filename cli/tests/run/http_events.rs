@@ -149,6 +149,18 @@ async fn client_that_knows_the_state_is_sent_the_next_one() {
         let event = Events::follow(&first, "/events", Some(other)).next().expect("the state");
         assert_eq!(event.id, token, "{other}");
     }
+    // One that does not know the leader yet says so, and then who it is.
+    env.server.pause();
+    let (third_port, third) = free_port();
+    let mut starts = Candidate::start(env.campaign("my_app", &["--http", &third_port]));
+    eventually("it listens", async || get(&third, "/livez")).await;
+    let mut of_third = Events::follow(&third, "/events", Some(&token));
+    assert_eq!(of_third.next().expect("the state").fields["leader"], Value::Null);
+    env.server.resume();
+    of_third.until("the leader", |event| !event.id.is_empty());
+    starts.signal(Signal::TERM);
+    starts.exit().await;
+
     run.signal(Signal::TERM);
     let event = again.next().expect("a change");
     assert!(event.id != token, "{}", event.fields);
