@@ -349,15 +349,20 @@ class Client:
         write.ended = time.monotonic()
 
     async def send_to_any(self, write):
-        for url in self.urls:
-            with contextlib.suppress(ConnectionError, Unreachable):
+        for url in list(self.urls):
+            try:
                 status, head, body = await request(f"{url}/write/{write.number}")
-                if status == 307:
-                    location = re.search(r"^location: (\S+)", head, re.MULTILINE | re.IGNORECASE)
-                    status, head, body = await request(location[1])
-                write.server = body.split()[1] if status in (200, 409) else None
-                write.status = status
-                return
+            except (ConnectionError, Unreachable):
+                # The next write begins with another one.
+                if self.urls[0] == url:
+                    self.urls.append(self.urls.pop(0))
+                continue
+            if status == 307:
+                location = re.search(r"^location: (\S+)", head, re.MULTILINE | re.IGNORECASE)
+                status, head, body = await request(location[1])
+            write.server = body.split()[1] if status in (200, 409) else None
+            write.status = status
+            return
 
     def last(self):
         """The server of the last write that succeeded."""
@@ -367,15 +372,13 @@ class Client:
         """Whether the writes since then succeed for a while, at another server."""
         end = time.monotonic()
         latest = itertools.takewhile(
-            lambda write: write.began > end - STEADY - self.interval * 20, reversed(self.writes)
+            lambda write: write.began > end - STEADY - self.timeout, reversed(self.writes)
         )
-        latest = list(latest)
-        done = [write for write in latest if write.ended is not None]
+        done = [write for write in latest if write.ended and write.ended > end - STEADY]
         return (
             end - since > STEADY
             and len(done) > STEADY / self.interval / 2
             and all(write.succeeded and write.server != other_than for write in done)
-            and len(latest) - len(done) < 20
         )
 
     async def steady(self, since, other_than, what):
@@ -383,7 +386,7 @@ class Client:
             if time.monotonic() > since + LIMIT:
                 statuses = {write.status for write in self.writes[-100:]}
                 raise Failure(f"writes do not go on within {LIMIT} s {what}: {statuses}")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
 
 async def request(url):
