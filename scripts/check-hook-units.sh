@@ -67,7 +67,7 @@ told() {
 export INCUMBENT_LOCK=sqlite:/var/election.db
 systemctl start scheduler-election
 state active "a term begins"
-incumbent election evict scheduler --quiet
+incumbent election evict scheduler --force --quiet
 state inactive "evicted"
 state active "the next term"
 systemctl kill --kill-whom=main --signal=SIGKILL scheduler-election
@@ -92,7 +92,7 @@ sed -i '/BindsTo/d;/After/d' /etc/systemd/system/scheduler.service
 systemctl daemon-reload
 systemctl start scheduler scheduler-election
 told "a term" 1 "signals"
-incumbent election evict scheduler --quiet
+incumbent election evict scheduler --force --quiet
 told "its end" 1 "evicted"
 told "a term" 2 "the next term"
 systemctl kill --kill-whom=main --signal=SIGKILL scheduler-election
