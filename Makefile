@@ -162,6 +162,7 @@ dist: rust ## Build what a release gives away into dist/ (TARGETS=x86_64-unknown
 
 check-dist: ## Install, use and remove what is in dist/, each in a clean place (as root, with apt-get)
 	@scripts/check-dist.sh
+	@scripts/check-hook-units.sh
 
 clean: ## Remove what was built, and .tools
 	rm -rf .tools

@@ -210,13 +210,14 @@ class Cluster:
         self.names = [f"c{number}" for number in range(1, options.candidates + 1)]
         (self.directory / "high").write_text(f"{0:020}")
         (self.directory / "log").touch()
-        if options.lock is None:
+        lock = options.lock
+        if lock is None:
             server = options.address.format(n=OTHERS)
-            nats = os.environ.get("NATS_SERVER") or program("nats-server")
+            nats = options.nats or program("nats-server")
             store = self.directory / "nats"
             processes.start("nats", [nats, "-a", server, "-p", NATS, "-js", "-sd", store])
-            options.lock = f"--server nats://{server}:{NATS}"
-        self.lock = shlex.split(options.lock)
+            lock = f"--server nats://{server}:{NATS}"
+        self.lock = shlex.split(lock)
 
     def url(self, name, port):
         return f"http://{self.options.address.format(n=name[1:])}:{port}"
@@ -267,7 +268,7 @@ class Cluster:
         for number in self.tree(name):
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
-                if Path(os.fsdecode(words[0])).name == "incumbent" and words[1:2] == [b"run"]:
+                if words[:2] == [os.fsencode(self.incumbent), b"run"]:
                     return number
         raise Failure(f"{name} does not run: {self.processes.last_words(name)}")
 
@@ -508,7 +509,10 @@ def enter_namespace(options):
     # An address that no host has does not answer.
     setup += f" && ip route add {options.address.format(n=0)}/24 dev lo"
     words = ["unshare", "--net", *user, "sh", "-ec", f'{setup}; exec "$@"', "sh", sys.executable]
-    os.execvpe("unshare", [*words, *sys.argv], {**os.environ, INSIDE: "1"})
+    inside = {**os.environ, INSIDE: "1"}
+    if options.nats:
+        inside["NATS_SERVER"] = options.nats
+    os.execvpe("unshare", [*words, *sys.argv], inside)
 
 
 def parse():
@@ -535,6 +539,7 @@ def parse():
     parser.add_argument("--json", help="a file for each result")
     options = parser.parse_args()
     options.events = options.events.split(",")
+    options.nats = os.environ.pop("NATS_SERVER", None)  # candidates warn of it
     unknown = set(options.paths) - set(known) or set(options.events) - {"stop", "move", "kill", "power"}
     if unknown or not (options.paths or options.via):
         parser.error(f"unknown: {', '.join(unknown)}" if unknown else "name a path, or --via")
