@@ -131,10 +131,10 @@ fn parse_sentinel(args: Vec<String>) -> Option<run::SentinelArgs> {
 
 /// What directs requests to the leader, from the arguments of `incumbent run` or `campaign`.
 #[cfg(target_os = "linux")]
-fn parse_traffic(args: Vec<String>) -> Option<traffic::TrafficArgs> {
+fn parse_traffic(args: Vec<String>) -> Option<(traffic::TrafficArgs, lock_args::LockArgs)> {
     match Cli::try_parse_from(args).ok()?.command {
-        Command::Run(run) => Some(run.term.traffic),
-        Command::Campaign(campaign) => Some(campaign.terms.term.traffic),
+        Command::Run(run) => Some((run.term.traffic, run.lock)),
+        Command::Campaign(campaign) => Some(campaign.into_traffic()),
         _ => None,
     }
 }

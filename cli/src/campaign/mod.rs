@@ -16,6 +16,8 @@ use crate::output::{self, Format, Printing};
 use crate::run::CampaignTerms;
 use crate::signals::StopSignals;
 use crate::text::printable;
+#[cfg(target_os = "linux")]
+use crate::traffic::TrafficArgs;
 use crate::view::millis;
 
 /// Campaign in the election NAME, and print each transition until interrupted.
@@ -33,7 +35,7 @@ pub struct Campaign {
     #[command(flatten)]
     candidate: CandidateArgs,
     #[command(flatten)]
-    pub terms: CampaignTerms,
+    terms: CampaignTerms,
     #[command(flatten)]
     moves: MoveArgs,
     #[command(flatten)]
@@ -41,6 +43,12 @@ pub struct Campaign {
 }
 
 impl Campaign {
+    /// What directs requests to the leader, and the lock.
+    #[cfg(target_os = "linux")]
+    pub fn into_traffic(self) -> (TrafficArgs, LockArgs) {
+        (self.terms.term.traffic, self.lock)
+    }
+
     pub async fn run(mut self) -> Result<(), CliError> {
         self.candidate.moves = std::mem::take(&mut self.moves);
         let mut signals = StopSignals::listen()?;

@@ -56,7 +56,7 @@ pub struct KubernetesArgs {
     #[arg(long, global = true, value_enum)]
     life_kind: Option<LifeKind>,
     #[command(flatten)]
-    namespace: NamespaceArgs,
+    pub namespace: NamespaceArgs,
 }
 
 /// What the flags select: elections with leases, or leaders for life.

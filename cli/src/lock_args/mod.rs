@@ -11,7 +11,9 @@ use std::time::Duration;
 use backon::{ExponentialBuilder, Retryable};
 use clap::Args;
 use incumbent::LockUrl;
+use incumbent::kubernetes::Cluster;
 use incumbent::lock::Lock;
+use incumbent::lock_url::LockTarget;
 
 use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, DEFAULT_TIMEOUT};
@@ -217,6 +219,21 @@ impl LockArgs {
             is_set: false,
         };
         Ok(self.open(name, &args, Attempts::UnlessTimeout, on_retry).await?.lock)
+    }
+
+    /// The API server and the namespace of what follows the leader: those of a lock on Kubernetes,
+    /// else those of this pod or of the kubeconfig.
+    pub async fn cluster(&self) -> Result<Cluster, CliError> {
+        let kind = LockKind::parse(&self.lock)?;
+        if let LockKind::Url(url) = &kind {
+            for lock in url.targets() {
+                if let Ok(LockTarget::Kubernetes(objects)) = lock.named {
+                    return Ok(objects.cluster().await?);
+                }
+            }
+        }
+        let context = self.bucket.context_flag().filter(|_| matches!(kind, LockKind::Kubernetes));
+        self.objects.namespace.open(context).await
     }
 
     /// How long a request may take.

@@ -39,13 +39,13 @@ pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> Exi
     let (Some(of_candidate), Some(lease)) = (text(), text()) else { return ExitCode::FAILURE };
     let Some(marker) = args.next() else { return ExitCode::FAILURE };
     let of_candidate = serde_json::from_str(&of_candidate).ok();
-    let Some(args) = of_candidate.and_then(parse) else { return ExitCode::FAILURE };
+    let Some((args, lock)) = of_candidate.and_then(parse) else { return ExitCode::FAILURE };
     let lease = Duration::from_millis(lease.parse().unwrap_or(0));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.and_then(|runtime| {
         runtime.block_on(async {
             let channel = Channel::open()?;
-            let targets = match Targets::open(args, lease).await {
+            let targets = match Targets::open(args, &lock, lease).await {
                 Ok(targets) => targets,
                 Err(why) => {
                     channel.send(&TrafficEvent::Failed(why));
@@ -149,7 +149,7 @@ impl Traffic {
                 (Step::Extend, Some(until)) => {
                     targets.extend(until).await.map(|()| Some(TrafficEvent::Extended))
                 }
-                (Step::Drain, Some(_)) => targets.drain().await.map(|()| None),
+                (Step::Drain, Some(_)) => targets.withdraw().await.map(|()| None),
                 _ => Ok(None),
             }
         };

@@ -133,8 +133,30 @@ impl Objects {
         }
     }
 
+    /// Lists the metadata of the objects that have this label.
+    pub(super) async fn list_labelled(
+        &self,
+        key: &str,
+        value: &str,
+        by: Instant,
+    ) -> Result<Value, ApiFailure> {
+        let params = ListParams::default().labels(&format!("{key}={value}"));
+        self.send(|| self.request.list_metadata(&params), by).await
+    }
+
     pub(super) async fn create(&self, object: &Value, by: Instant) -> Result<Value, ApiFailure> {
-        self.send(|| self.request.create(&PostParams::default(), bytes(object)), by).await
+        self.create_unless(false, object, by).await
+    }
+
+    /// Creates an object; with `dry_run` the server only checks whether it would.
+    pub(super) async fn create_unless(
+        &self,
+        dry_run: bool,
+        object: &Value,
+        by: Instant,
+    ) -> Result<Value, ApiFailure> {
+        let params = PostParams { dry_run, ..PostParams::default() };
+        self.send(|| self.request.create(&params, bytes(object)), by).await
     }
 
     /// Replaces an object whose `resourceVersion` and `uid` are those in `object`. Without the uid,
@@ -155,8 +177,21 @@ impl Objects {
         annotations: &Value,
         by: Instant,
     ) -> Result<Value, ApiFailure> {
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
-        self.send(|| self.request.patch(name, &PatchParams::default(), &patch), by).await
+        self.merge(false, name, json!({ "metadata": { "annotations": annotations } }), by).await
+    }
+
+    /// Merges fields into an object, on the condition of a `resourceVersion` among them. With
+    /// `dry_run` the server only checks whether it would.
+    pub(super) async fn merge(
+        &self,
+        dry_run: bool,
+        name: &str,
+        fields: Value,
+        by: Instant,
+    ) -> Result<Value, ApiFailure> {
+        let params = PatchParams { dry_run, ..PatchParams::default() };
+        let patch = Patch::Merge(fields);
+        self.send(|| self.request.patch(name, &params, &patch), by).await
     }
 
     /// Deletes an object if it still has this uid and, if given, this version.

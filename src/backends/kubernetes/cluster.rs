@@ -190,6 +190,12 @@ impl Cluster {
     pub(super) fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }
+
+    /// Returns the name of this process's pod: `POD_NAME`, else the host's name.
+    pub(super) fn pod_name(&self) -> String {
+        let host = || gethostname::gethostname().to_string_lossy().into_owned();
+        self.identity.clone().unwrap_or_else(host)
+    }
 }
 
 partial_debug!(Cluster, self, namespace: self.namespace);

@@ -42,6 +42,10 @@
 //! [`leader_for_life`] is a different mechanism: an object that the leader's pod owns, without a
 //! lease. See [`life`].
 //!
+//! # Traffic
+//! [`ServiceFollowsLeader`] directs the requests of a Service to the leader's pod, of an election
+//! on any lock, and [`LeaderPod`] marks that pod by a label.
+//!
 //! # Rights
 //! `docs/kubernetes.md` in the repository lists the minimal Role. Without `watch`, a candidate
 //! polls. Without the right to create Events, none are written.
@@ -67,6 +71,7 @@ mod roll_call;
 mod state;
 mod store;
 mod timing;
+mod traffic;
 mod watch;
 
 pub use crate::backends::health::Severity;
@@ -85,3 +90,4 @@ pub use probe::{Right, ServerFacts};
 pub use resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind};
 pub use resource_lock::{ConfigMapLock, EndpointsLock, LeaseLock, ResourceLock};
 pub use timing::{LeaseTiming, LeaseTimingError};
+pub use traffic::{LeaderPod, ServiceFollowsLeader};

@@ -83,6 +83,7 @@ use super::events::Recorder;
 use super::resource::check_object_name;
 use candidate::LifeCandidate;
 pub(super) use object::MARK;
+pub(super) use pod::{node, uid};
 use status::Source;
 
 /// The default interval at which a candidate reads the lock without an event of a watch.
@@ -96,13 +97,10 @@ const NODE_GONE_AFTER: Duration = Duration::from_secs(40);
 /// namespace. The pod's name is `POD_NAME`, else the host's name, which is the pod's unless the pod
 /// uses the host's network.
 pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForLife {
-    let pod = cluster
-        .identity()
-        .map_or_else(|| gethostname::gethostname().to_string_lossy().into_owned(), str::to_owned);
     LeaderForLife {
         cluster: cluster.clone(),
         name: name.into(),
-        pod,
+        pod: cluster.pod_name(),
         resource: LifeResource::config_map(),
         poll: POLL,
         node_gone_after: NODE_GONE_AFTER,

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// The taint by which an administrator states that a machine is off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-pub(super) fn uid(object: &Value) -> &str {
+pub(in crate::backends::kubernetes) fn uid(object: &Value) -> &str {
     object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -18,7 +18,7 @@ pub(super) fn is_being_deleted(object: &Value) -> bool {
 }
 
 /// Returns the node that a pod was assigned to, if any.
-pub(super) fn node(pod: &Value) -> Option<&str> {
+pub(in crate::backends::kubernetes) fn node(pod: &Value) -> Option<&str> {
     pod.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty())
 }
 
