@@ -129,7 +129,7 @@ def nginx(directory):
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     file.write_text(
-        f"pid {directory}/nginx.pid;\nerror_log {directory}/nginx.error;\ndaemon off;\n"
+        f"user root root;\npid {directory}/nginx.pid;\nerror_log {directory}/nginx.error;\ndaemon off;\n"
         f"events {{}}\nhttp {{\naccess_log off;\n{places}{recipe('nginx')}}}\n"
     )
     return ["nginx", "-e", directory / "nginx.error", "-c", file]
@@ -232,7 +232,9 @@ class Cluster:
         command += ["--http", self.url(name, HTTP).removeprefix("http://"), "--advertise", address]
         command += shlex.split(self.options.flags.format(n=name[1:]))
         server = [sys.executable, "-I", "-S", "-c", SERVER, name]
-        server += [address.removeprefix("http://"), self.directory]
+        # Of hosts of their own each takes all of its addresses, as one that moves.
+        listen = f"0.0.0.0:{APP}" if self.options.within else address.removeprefix("http://")
+        server += [listen, self.directory]
         self.processes.start(name, [*command, "--", *server])
 
     def get(self, name, path):
