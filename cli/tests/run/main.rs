@@ -11,6 +11,7 @@ mod guard;
 mod hooks;
 mod http;
 mod http_actions;
+mod http_events;
 mod http_wait;
 mod inheritance;
 mod moves;
