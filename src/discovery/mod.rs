@@ -123,8 +123,6 @@ fn is_same(one: Option<&Leader>, other: Option<&Leader>) -> bool {
 
 /// Whether both are the leader of one term, wherever it can be reached.
 fn is_same_term(one: Option<&Leader>, other: Option<&Leader>) -> bool {
-    let term = |leader: &Leader| {
-        (Arc::clone(&leader.identity), leader.token, leader.since_unix_ms)
-    };
+    let term = |leader: &Leader| (Arc::clone(&leader.identity), leader.token, leader.since_unix_ms);
     one.map(term) == other.map(term)
 }

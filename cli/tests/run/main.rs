@@ -15,6 +15,7 @@ mod inheritance;
 mod keep_running;
 mod moves;
 mod observe;
+mod proxy;
 mod root;
 mod sandbox;
 mod set;
