@@ -4,14 +4,15 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tower_service::Service;
 
 use super::Leaders;
@@ -23,11 +24,9 @@ use crate::protocol::Leader;
 /// How long connections wait by default.
 const HOLD: Duration = Duration::from_secs(10);
 
-/// When a leader is tried again that refused a connection: it may not listen yet.
-const RETRIES: ExponentialBuilder = ExponentialBuilder::new()
-    .with_min_delay(Duration::from_millis(10))
-    .with_max_delay(Duration::from_millis(200))
-    .without_max_times();
+/// How often a leader that refuses connections is tried again, by all that wait for it together: it
+/// may not listen yet.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// Connects to the fresh leader's advertised address, for hyper, tonic and others.
 ///
@@ -50,12 +49,42 @@ const RETRIES: ExponentialBuilder = ExponentialBuilder::new()
 pub struct LeaderConnector {
     observer: Observer,
     hold: Duration,
+    refused: Arc<Refused>,
+}
+
+/// The connections that a leader has refused, and that are tried again.
+#[derive(Debug, Default)]
+struct Refused {
+    count: AtomicU32,
+    /// It accepted one of them.
+    accepted: Notify,
+}
+
+/// One of them.
+struct OneRefused<'a>(&'a Refused);
+
+impl<'a> OneRefused<'a> {
+    fn of(refused: &'a Refused) -> Self {
+        refused.count.fetch_add(1, Ordering::Relaxed);
+        Self(refused)
+    }
+}
+
+impl Drop for OneRefused<'_> {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl LeaderConnector {
     /// A connector to the leaders that this observer sees, with a hold of ten seconds.
     pub fn new(observer: Observer) -> Self {
-        Self { observer, hold: HOLD }
+        Self { observer, hold: HOLD, refused: Arc::default() }
+    }
+
+    /// The observer.
+    pub fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     /// Sets how long a connection may wait for a leader that accepts it. Choose more than the
@@ -92,7 +121,7 @@ impl LeaderConnector {
                     *failure = ConnectError::NoLeader;
                     return std::future::pending().await;
                 };
-                connect_to(leader, failure).await
+                self.connect_to(leader, failure).await
             };
             let stream = tokio::select! {
                 biased; // a former leader is not connected to
@@ -107,27 +136,33 @@ impl LeaderConnector {
             }
         }
     }
-}
 
-/// Tries until the leader accepts the connection.
-async fn connect_to(leader: &Leader, failure: &mut ConnectError) -> TcpStream {
-    let address = match address(leader) {
-        Ok(address) => address,
-        Err(why) => {
-            *failure = why;
-            return std::future::pending().await;
-        }
-    };
-    let mut retries = RETRIES.build();
-    loop {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                let _ = stream.set_nodelay(true); // an error: it is slower
-                return stream;
+    /// Tries until the leader accepts the connection.
+    async fn connect_to(&self, leader: &Leader, failure: &mut ConnectError) -> TcpStream {
+        let address = match address(leader) {
+            Ok(address) => address,
+            Err(why) => {
+                *failure = why;
+                return std::future::pending().await;
             }
-            Err(error) => *failure = ConnectError::Refused(Arc::clone(&leader.identity), error),
+        };
+        let mut refused = None;
+        loop {
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true); // an error: it is slower
+                    self.refused.accepted.notify_waiters();
+                    return stream;
+                }
+                Err(error) => *failure = ConnectError::Refused(Arc::clone(&leader.identity), error),
+            }
+            refused.get_or_insert_with(|| OneRefused::of(&self.refused));
+            let pause = RETRY.saturating_mul(self.refused.count.load(Ordering::Relaxed));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.refused.accepted.notified() => {}
+            }
         }
-        tokio::time::sleep(retries.next().unwrap_or_default()).await;
     }
 }
 

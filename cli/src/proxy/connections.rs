@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::Listener;
-use incumbent::Observer;
 use incumbent::discovery::{ConnectError, LeaderConnector, LeaderStream};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
@@ -28,7 +27,7 @@ const KEEPALIVE: TcpKeepalive =
 
 /// What all connections have in common.
 pub struct Proxied {
-    pub observed: Arc<SetOnce<Observer>>,
+    pub connector: Arc<SetOnce<LeaderConnector>>,
     pub hold: Duration,
     /// Where the proxy listens.
     pub port: Option<SocketAddr>,
@@ -119,10 +118,9 @@ impl Proxied {
     /// Connects to the leader, within the hold.
     async fn connect(&self) -> Result<LeaderStream, ConnectError> {
         let end = Instant::now() + self.hold;
-        let observer = timeout_at(end, self.observed.wait()).await;
-        let observer = observer.map_err(|_| ConnectError::NoLeader)?.clone();
-        let left = end.saturating_duration_since(Instant::now());
-        LeaderConnector::new(observer).hold(left).connect().await
+        let connector = timeout_at(end, self.connector.wait()).await;
+        let connector = connector.map_err(|_| ConnectError::NoLeader)?.clone();
+        connector.hold(end.saturating_duration_since(Instant::now())).connect().await
     }
 
     /// Whether the proxy connected to itself, which would have no end.

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
-use incumbent::Observer;
+use incumbent::discovery::LeaderConnector;
 use tokio::sync::SetOnce;
 
 use self::connections::Proxied;
@@ -71,16 +71,16 @@ fn parse_hold(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What the observer of the election will be, once the lock was opened.
-type Observed = Arc<SetOnce<Observer>>;
+/// What connects to the leader, once the lock was opened.
+type Connector = Arc<SetOnce<LeaderConnector>>;
 
 impl Proxy {
     pub async fn run(self) -> Result<(), CliError> {
         check_name(&self.name)?;
         let mut signals = StopSignals::listen()?;
-        let observed = Observed::default();
+        let connector = Connector::default();
         let (_http, _upkeep) = match &self.http {
-            Some(address) => self.serve_http(address, &observed).await?,
+            Some(address) => self.serve_http(address, &connector).await?,
             None => (None, None),
         };
         let address = Address::parse("--listen", &self.listen)?;
@@ -88,7 +88,7 @@ impl Proxy {
         let at = socket.port().map_or(address.to_string(), |port| port.to_string());
         output::note(format!("listening at {at} for connections to the leader of {}", self.name));
         let proxied = Arc::new(Proxied {
-            observed: Arc::clone(&observed),
+            connector: Arc::clone(&connector),
             hold: self.hold,
             port: socket.port(),
             counters: Counters::new(&self.name),
@@ -98,7 +98,7 @@ impl Proxy {
             let on_retry = |why: &CliError| output::note(format!("incumbent: {why}"));
             let lock = self.lock.open_existing(&self.name, None, on_retry).await?;
             let observer = incumbent::observe(self.name.as_str(), lock)?;
-            let _ = observed.set(observer.clone()); // it is empty
+            let _ = connector.set(LeaderConnector::new(observer.clone())); // it is empty
             follow::follow(observer, self.hold, &proxied.counters).await
         };
         let mut followed = std::pin::pin!(followed);
@@ -120,14 +120,14 @@ impl Proxy {
     async fn serve_http(
         &self,
         address: &str,
-        observed: &Observed,
+        connector: &Connector,
     ) -> Result<(Option<ServedHttp>, Option<BackgroundTask>), CliError> {
         let listener = HttpListener::bind(HTTP, address, None, None).await?;
         let (metrics, upkeep) = metrics()?;
         let probes = Router::new()
             .route("/livez", get(async || "ok\n"))
             .route("/readyz", get(readyz))
-            .with_state((Arc::<str>::from(self.name.as_str()), Arc::clone(observed)));
+            .with_state((Arc::<str>::from(self.name.as_str()), Arc::clone(connector)));
         let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, probes).with(
             &listener.guard,
             Access::Read,
@@ -137,9 +137,9 @@ impl Proxy {
     }
 }
 
-async fn readyz(State((name, observed)): State<(Arc<str>, Observed)>) -> (StatusCode, String) {
-    respond(match observed.get() {
-        Some(observer) => check_responding(&name, observer).map(|()| "ok".to_owned()),
+async fn readyz(State((name, connector)): State<(Arc<str>, Connector)>) -> (StatusCode, String) {
+    respond(match connector.get() {
+        Some(connector) => check_responding(&name, connector.observer()).map(|()| "ok".to_owned()),
         None => Err("connecting to the lock".to_owned()),
     })
 }
