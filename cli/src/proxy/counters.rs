@@ -37,7 +37,7 @@ impl Counters {
             held: gauge!("incumbent_proxy_held", &election()),
             cut: counter!("incumbent_proxy_cut_total", &election()),
             over_limit: refused("limit"),
-            not_connected: refused("no_leader"),
+            not_connected: refused("hold"),
             has_leader: gauge!("incumbent_proxy_has_leader", &election()),
             gaps: histogram!("incumbent_proxy_gap_seconds", &election()),
             to_leader: bytes("to_leader"),

@@ -65,7 +65,7 @@ async fn connection_is_closed_at_the_end_of_its_hold() {
     proxy.wait_for_metric("incumbent_proxy_has_leader", 1.0).await;
     assert_eq!(proxy.connect().await.read(&mut [0]).expect("its end"), 0);
     proxy
-        .wait_for_metric("incumbent_proxy_refused_total{election=\"my_app\",reason=\"no_l", 2.0)
+        .wait_for_metric("incumbent_proxy_refused_total{election=\"my_app\",reason=\"hold", 2.0)
         .await;
 }
 
