@@ -93,6 +93,8 @@ impl Proxy {
             port: socket.port(),
             counters: Counters::new(&self.name),
         });
+        #[cfg(unix)]
+        allow_files(self.max_connections);
         let mut connections = connections::Connections::new(self.max_connections);
         let followed = async {
             let on_retry = |why: &CliError| output::note(format!("incumbent: {why}"));
@@ -134,6 +136,24 @@ impl Proxy {
             metrics,
         );
         Ok((Some(listener.serve(routes)), Some(upkeep)))
+    }
+}
+
+/// Raises the limit of open files to what so many connections need, as far as that is allowed.
+#[cfg(unix)]
+fn allow_files(connections: u32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const OTHERS: u64 = 64;
+    let wanted = 2 * u64::from(connections) + OTHERS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let allowed = wanted.min(maximum.unwrap_or(wanted));
+    let is_enough = current.is_none_or(|current| current >= wanted);
+    let raised = Rlimit { current: Some(allowed), maximum };
+    if !is_enough && (setrlimit(Resource::Nofile, raised).is_err() || allowed < wanted) {
+        output::note(format!(
+            "incumbent: {connections} connections need {wanted} open files: raise `ulimit -n`, or \
+             lower --max-connections"
+        ));
     }
 }
 

@@ -11,7 +11,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
 use super::{Proxy, connected, lead};
-use crate::env::{Candidate, TestEnv};
+use crate::env::{Candidate, TestEnv, incumbent};
 
 fn accept(listener: &TcpListener) -> TcpStream {
     connected(listener.accept().map(|(stream, _)| stream)).expect("a connection")
@@ -205,7 +205,7 @@ async fn clients_connect_at_a_unix_socket() {
     let (_election, listener) = lead(&env).await;
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");
-    let mut command = crate::env::incumbent();
+    let mut command = incumbent();
     let listen = format!("unix:{}", path.display());
     command.args(["proxy", "my_app", "--listen", &listen, "--server", &env.server.url()]);
     let mut proxy = Candidate::start(command);
@@ -225,4 +225,22 @@ async fn clients_connect_at_a_unix_socket() {
     proxy.signal(Signal::TERM);
     assert_eq!(proxy.exit().await.signal(), Some(15));
     assert!(!path.exists(), "the socket is removed");
+}
+
+#[tokio::test]
+async fn it_may_open_the_files_that_its_connections_need() {
+    let env = TestEnv::start().await;
+    let program = incumbent();
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -S -n 100; exec \"$@\"", "sh"]).arg(program.get_program());
+    limited.args(["proxy", "my_app", "--listen", "0", "--server", &env.server.url()]);
+    limited.args(["--max-connections", "100"]);
+    let proxy = Candidate::start(limited);
+    let limits = format!("/proc/{}/limits", proxy.pid().as_raw_pid());
+    eventually("the limit is raised", async || {
+        let limits = std::fs::read_to_string(&limits).ok()?;
+        let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        (files.split_whitespace().next() == Some("264")).then_some(())
+    })
+    .await;
 }
