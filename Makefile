@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ verify: rust tools ## All the rest: every other test and server, a part of the m
 		"$(MAKE) --no-print-directory mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
 		"$(MAKE) --no-print-directory deps" scripts/check-features.sh scripts/check-msrv.sh \
 		scripts/check-dashboards.sh scripts/check-targets.sh scripts/check-chart.sh scripts/check-workflows.sh \
-		scripts/check-dockerfiles.sh
+		scripts/check-dockerfiles.sh scripts/check-balancers.sh
 
 protocol: rust ## Test the rules of the protocol, within seconds of a change to src/protocol
 	$(CARGO) test --package incumbent --no-default-features --features _history --lib --test protocol
@@ -92,6 +92,13 @@ bench: rust ## Measure
 	@scripts/install-postgres.sh
 	@scripts/install-object-stores.sh >/dev/null
 	$(CARGO) bench --package incumbent --all-features
+
+traffic: rust ## Measure how long requests fail when the leader changes, through each balancer (PATHS="haproxy caddy")
+	@scripts/install-nats.sh 2.15.1
+	@scripts/install-balancers.sh
+	$(CARGO) build --release --package incumbent-cli
+	INCUMBENT="$(CARGO_TARGET_DIR)/release/incumbent" scripts/measure-traffic.py --events stop,move,kill,power \
+		$(or $(PATHS),haproxy caddy envoy nginx redirect)
 
 bench-scale: rust ## Measure thousands of standbys and elections (SIZES="49 1000 10000"), for docs/large-deployments.md
 	@scripts/install-nats.sh 2.15.1
@@ -155,6 +162,7 @@ dist: rust ## Build what a release gives away into dist/ (TARGETS=x86_64-unknown
 
 check-dist: ## Install, use and remove what is in dist/, each in a clean place (as root, with apt-get)
 	@scripts/check-dist.sh
+	@scripts/check-hook-units.sh
 
 clean: ## Remove what was built, and .tools
 	rm -rf .tools

@@ -97,16 +97,7 @@ for package in dist/*.rpm; do
 done
 echo "clean"
 
-# A clean root of this distribution with systemd, kept for the next time.
-suite=$(source /etc/os-release && echo "$VERSION_CODENAME")
-base=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent/root-$suite.tar
-if [ ! -e "$base" ]; then
-    echo "making a clean root of $suite" >&2
-    debootstrap --variant=minbase --include=procps,systemd "$suite" "$work/base" >"$work/log" 2>&1 || fail "debootstrap: $(tail -n 5 "$work/log")"
-    tar --create --file "$base.new" --directory "$work/base" .
-    mv "$base.new" "$base"
-    rm -rf "$work/base"
-fi
+base=$(scripts/base-root.sh)
 clean_root() {
     mkdir "$1"
     tar --extract --file "$base" --directory "$1"

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
@@ -14,7 +14,9 @@ use incumbent::{Observer, State as ElectionState};
 use serde_json::Value;
 use tokio::sync::SetOnce;
 
-use crate::candidate::{HTTP, LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond};
+use crate::candidate::{
+    HTTP, LeaderEvents, LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond,
+};
 use crate::error::{CliError, EXIT_CODES};
 use crate::http::{Access, Extent, GuardedRoutes, HttpListener};
 use crate::lock_args::LockArgs;
@@ -23,11 +25,11 @@ use crate::signals::StopSignals;
 
 /// Serve over HTTP who leads the elections NAME, from a process that is no candidate.
 ///
-/// GET /NAME/leader, /NAME/leader?wait=TOKEN and /NAME/redirect/PATH answer as those of --http of
-/// `incumbent run`: `mine` is false, and `fresh` is whether the leader was seen to renew within its
-/// lease, by the clock of this process. GET /livez: 200. GET /readyz: 200 once the lock has
-/// responded for every election, and while it can be reached. Needs the permissions of an
-/// observer, and creates nothing.
+/// GET /NAME/leader, /NAME/leader?wait=TOKEN, /NAME/events and /NAME/redirect/PATH answer as those
+/// of --http of `incumbent run`: `mine` is false, and `fresh` is whether the leader was seen to
+/// renew within its lease, by the clock of this process. GET /livez: 200. GET /readyz: 200 once the
+/// lock has responded for every election, and while it can be reached. Needs the permissions of an
+/// observer, and creates nothing. It never leads: /leading and /standby are of candidates alone.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Observe {
@@ -51,8 +53,11 @@ impl Observe {
         let listener = HttpListener::bind(HTTP, &self.http, None, None).await?;
         let at = listener.url(&self.http);
         let observed = Observed::default();
-        let reads =
-            Router::new().route("/{name}/leader", get(leader)).with_state(Arc::clone(&observed));
+        let reads = Router::new()
+            .route("/{name}/leader", get(leader))
+            .route("/{name}/events", get(events))
+            .layer(Extension(LeaderEvents::default()))
+            .with_state(Arc::clone(&observed));
         let public = Router::new()
             .route("/{name}/redirect/{*path}", any(redirect))
             .route("/livez", get(async || "ok\n"))
@@ -119,8 +124,23 @@ async fn leader(
         extent.extend(MAX_WAIT);
         wait.over(Some(observer.watch().current()), async || observer.watch()).await;
     }
-    let fresh = observer.fresh_leader().is_some();
-    Ok(Json(leader_fields(observer.leader().as_ref(), false, fresh)))
+    Ok(Json(show(observer)))
+}
+
+fn show(observer: &Observer) -> Value {
+    leader_fields(observer.leader().as_ref(), false, observer.fresh_leader().is_some())
+}
+
+async fn events(
+    State(observed): State<Observed>,
+    Extension(extent): Extension<Extent>,
+    Extension(events): Extension<LeaderEvents>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let observer = find(&observed, &name)?.clone();
+    let status = std::future::ready(observer.watch());
+    Ok(events.respond(&headers, &extent, status, move || show(&observer)))
 }
 
 async fn redirect(

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
@@ -15,6 +15,7 @@ use super::health::Health;
 use super::health::{Started, StartedElection};
 use super::http_actions;
 use super::http_metrics::metrics;
+use super::leader_events::LeaderEvents;
 use super::leader_wait::{LeaderWait, MAX_WAIT};
 use crate::background::BackgroundTask;
 use crate::error::CliError;
@@ -39,6 +40,7 @@ struct HttpState {
     started: Started,
     /// What `/readyz` reports.
     ready_when_leading: bool,
+    events: LeaderEvents,
 }
 
 impl Server {
@@ -54,8 +56,12 @@ impl Server {
         let listener = HttpListener::bind(HTTP, address, token_file, advertised).await?;
         let started = Started::default();
         let (metrics, upkeep) = metrics()?;
-        let state = HttpState { started: Arc::clone(&started), ready_when_leading };
-        let leader = Router::new().route("/leader", get(leader)).with_state(state.clone());
+        let events = LeaderEvents::default();
+        let state = HttpState { started: Arc::clone(&started), ready_when_leading, events };
+        let leader = Router::new()
+            .route("/leader", get(leader))
+            .route("/events", get(events_of_leader))
+            .with_state(state.clone());
         let probes = Router::new()
             .route("/redirect/{*path}", any(redirect))
             .route("/livez", get(livez))
@@ -97,15 +103,25 @@ async fn leader(
         let now = state.started.get().map(|started| started.election.watch().current());
         wait.over(now, async || state.started.wait().await.election.watch()).await;
     }
-    Ok(show(&state))
+    Ok(Json(show(&state.started)))
 }
 
-fn show(state: &HttpState) -> Json<Value> {
-    let election = state.started.get().map(|started| &started.election);
+async fn events_of_leader(
+    State(HttpState { started, events, .. }): State<HttpState>,
+    Extension(extent): Extension<Extent>,
+    headers: HeaderMap,
+) -> Response {
+    let reached = Arc::clone(&started);
+    let status = async move { reached.wait().await.election.watch() };
+    events.respond(&headers, &extent, status, move || show(&started))
+}
+
+fn show(started: &Started) -> Value {
+    let election = started.get().map(|started| &started.election);
     let leader = election.and_then(Election::leader);
     let mine = election.is_some_and(Election::is_leader);
     let fresh = election.is_some_and(|election| election.fresh_leader().is_some());
-    Json(leader_fields(leader.as_ref(), mine, fresh))
+    leader_fields(leader.as_ref(), mine, fresh)
 }
 
 /// The fields of `/leader`.

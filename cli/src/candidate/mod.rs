@@ -5,6 +5,7 @@ mod health;
 mod http;
 mod http_actions;
 mod http_metrics;
+mod leader_events;
 mod leader_wait;
 mod moves;
 mod reach;
@@ -28,6 +29,7 @@ pub use check::CheckProcesses;
 pub use health::Health;
 pub use http::{HTTP, leader_fields, redirect_to, respond};
 pub use http_metrics::metrics;
+pub use leader_events::LeaderEvents;
 pub use leader_wait::{LeaderWait, MAX_WAIT};
 pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
@@ -52,7 +54,8 @@ pub struct CandidateArgs {
     /// where it can be reached (address, metadata), and whether it was seen to renew within its
     /// lease (fresh). /leader?wait=TOKEN: the same once the token is another one than TOKEN
     /// (`null`: none), or the leader has changed, /leader?wait: on the next change; after 60s in
-    /// any case. /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while no
+    /// any case. /events: /leader as server-sent events, now and on each change, with the token as
+    /// the id. /redirect/PATH: redirects (307) to PATH at the leader's address; 503 while no
     /// fresh leader advertises one. GET /livez: 200 while the process works, with the lock
     /// reachable or not; 503 once a deadline has passed without notice. GET /readyz: 200 while the
     /// candidate takes part; 503 before the lock's first response, once the lock was unreachable
@@ -169,8 +172,8 @@ impl CandidateArgs {
     }
 
     /// Opens the lock once its server is reachable, and starts the campaign. `prepare` derives the
-    /// grace of the work from the lease, before the campaign. Returns the output of `end` if it completes before the
-    /// lock is open.
+    /// grace of the work from the lease, before the campaign. Returns the output of `end` if it
+    /// completes before the lock is open.
     pub async fn start<T>(
         &self,
         lock: &LockArgs,

@@ -8,14 +8,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use axum::response::Sse;
+use axum::response::sse::Event;
 use axum::serve::Listener;
+use futures_util::{Stream, StreamExt};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tower::ServiceExt;
 
 use crate::background::BackgroundTask;
@@ -30,6 +33,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum duration of a connection, unless its request extends it.
 const MAX_DURATION: Duration = Duration::from_secs(10);
 
+/// How long a client is sent events. It connects again then.
+const MAX_EVENTS: Duration = Duration::from_secs(3600);
+
 /// The maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
 
@@ -41,6 +47,15 @@ impl Extent {
     /// Adds the wait of this request.
     pub fn extend(&self, wait: Duration) {
         self.0.send_modify(|end| *end += wait);
+    }
+
+    /// The response with these events, each of which is taken once the client is sent it.
+    pub fn events(
+        &self,
+        events: impl Stream<Item = Event> + Send + 'static,
+    ) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + 'static> {
+        self.extend(MAX_EVENTS);
+        Sse::new(events.take_until(sleep(MAX_EVENTS)).map(Ok))
     }
 }
 

@@ -354,6 +354,7 @@ impl CommandCandidate {
             directory: Some(self.file.directory().to_owned()),
             until,
             withheld: self.options.withheld(),
+            drops_network_rights: self.options.term.traffic.has_addresses(),
         };
         let terms = self.terms.clone();
         let command = &self.options.program.command;

@@ -63,6 +63,7 @@ impl RunningHook {
             directory: None,
             until: Some(until),
             withheld,
+            drops_network_rights: false,
         };
         let guard = GuardHandle::start(&command, environment, None, config, false)?;
         Ok(Self { flag, guard })

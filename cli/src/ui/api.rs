@@ -6,19 +6,20 @@ use std::time::Duration;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router, middleware};
+use futures_util::stream;
 use incumbent::lock::Pause;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::{OffsetDateTime, SignedDuration};
 use tokio::sync::Semaphore;
 
+use super::files;
 use super::hub::Hub;
 use super::reader::{self, not_shown};
 use super::updates::as_text;
-use super::{events, files};
 use crate::elections::{Holder, PodInfo};
 use crate::error::{CliError, Code};
 use crate::history::Recording;
@@ -84,7 +85,13 @@ async fn follow(
     Extension(extent): Extension<Extent>,
 ) -> Result<Response, Failure> {
     match hub.viewer() {
-        Some(viewer) => Ok(events::respond(viewer, &extent)),
+        Some(viewer) => {
+            let events = stream::unfold(viewer, async |mut viewer| {
+                let event = viewer.next().await?;
+                Some((event, viewer))
+            });
+            Ok(extent.events(events).into_response())
+        }
         None => Err(refused(StatusCode::SERVICE_UNAVAILABLE, "too many browsers show this page")),
     }
 }

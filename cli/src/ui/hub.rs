@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::response::sse::Event;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -28,13 +29,13 @@ pub struct Known {
     model: Option<Model>,
     updates: Updates,
     /// Everything, as it was sent last, for those who come before anything else is sent.
-    snapshot: Option<(Arc<str>, Instant)>,
+    snapshot: Option<(Event, Instant)>,
 }
 
 /// What the server and the reader share.
 pub struct Shared {
     known: Mutex<Known>,
-    events: broadcast::Sender<Arc<str>>,
+    events: broadcast::Sender<Event>,
     /// How many browsers look.
     pub viewers: watch::Sender<usize>,
 }
@@ -56,9 +57,9 @@ pub struct Hub {
 /// The events of a browser. The lock is read for as long as this exists.
 pub struct Viewer {
     shared: Arc<Shared>,
-    events: broadcast::Receiver<Arc<str>>,
+    events: broadcast::Receiver<Event>,
     /// What the browser is sent first.
-    first: Option<Arc<str>>,
+    first: Option<Event>,
 }
 
 impl Hub {
@@ -112,7 +113,7 @@ fn busy() -> CliError {
 
 impl Viewer {
     /// The next events. Cancel safe.
-    pub async fn next(&mut self) -> Option<Arc<str>> {
+    pub async fn next(&mut self) -> Option<Event> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
@@ -140,18 +141,18 @@ impl Shared {
     }
 
     /// Everything known, and the events from then on.
-    fn subscribe(&self) -> (Arc<str>, broadcast::Receiver<Arc<str>>) {
+    fn subscribe(&self) -> (Event, broadcast::Receiver<Event>) {
         let mut known = self.known();
         let now = Moment::now();
         // Many who come at once are sent the same.
         if let Some((snapshot, made)) = &known.snapshot
             && now.at < *made + SEND_EVERY
         {
-            return (Arc::clone(snapshot), self.events.subscribe());
+            return (snapshot.clone(), self.events.subscribe());
         }
         self.send(&mut known, now); // to those before, so that nothing is sent twice
-        let snapshot: Arc<str> = updates::snapshot(&known.about, known.model.as_ref(), now).into();
-        known.snapshot = Some((Arc::clone(&snapshot), now.at));
+        let snapshot = updates::snapshot(&known.about, known.model.as_ref(), now);
+        known.snapshot = Some((snapshot.clone(), now.at));
         (snapshot, self.events.subscribe())
     }
 
@@ -163,14 +164,14 @@ impl Shared {
         }
     }
 
-    fn broadcast(&self, known: &mut Known, event: String) {
+    fn broadcast(&self, known: &mut Known, event: Event) {
         known.snapshot = None;
-        let _ = self.events.send(event.into()); // an error: nobody looks
+        let _ = self.events.send(event); // an error: nobody looks
     }
 
     /// That the reader lives, although nothing has changed.
     pub fn beat(&self) {
-        let _ = self.events.send(": alive\n\n".into());
+        let _ = self.events.send(Event::default().comment("alive"));
     }
 
     /// Forgets the elections: what happens from now on is not seen.

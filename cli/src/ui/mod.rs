@@ -2,7 +2,6 @@
 
 mod about;
 mod api;
-mod events;
 mod files;
 mod hub;
 mod reader;

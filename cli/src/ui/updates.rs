@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use axum::response::sse::Event;
 use serde_json::{Map, Value, json};
 use tokio::time::{Duration, Instant};
 
@@ -70,7 +71,7 @@ impl Updates {
     }
 
     /// The changes since the last time, as an event; `None` if there are none.
-    pub fn changes(&mut self, model: &Model, now: Moment) -> Option<String> {
+    pub fn changes(&mut self, model: &Model, now: Moment) -> Option<Event> {
         let (mut elections, mut renewed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for name in std::mem::take(&mut self.changed) {
             let Some(known) = model.election(&name) else {
@@ -137,7 +138,7 @@ impl Updates {
 }
 
 /// Everything, as an event.
-pub fn snapshot(about: &About, model: Option<&Model>, now: Moment) -> String {
+pub fn snapshot(about: &About, model: Option<&Model>, now: Moment) -> Event {
     let mut everything = json!({
         "lock": about.lock,
         "names": about.names,
@@ -156,7 +157,7 @@ pub fn snapshot(about: &About, model: Option<&Model>, now: Moment) -> String {
 }
 
 /// That the lock cannot be read, or can be again.
-pub fn failing(reason: Option<&str>) -> String {
+pub fn failing(reason: Option<&str>) -> Event {
     event("failing", json!({ "reason": reason }))
 }
 
@@ -184,8 +185,8 @@ fn fields(known: &ElectionView, now: Moment) -> (Value, u64) {
 }
 
 /// A server-sent event. JSON has no line breaks.
-fn event(name: &str, data: Value) -> String {
-    format!("event: {name}\ndata: {}\n\n", plain_json(as_text(data).to_string()))
+fn event(name: &str, data: Value) -> Event {
+    Event::default().event(name).data(plain_json(as_text(data).to_string()))
 }
 
 /// With tokens and revisions as text: a number of a page is exact up to 2^53 only.

@@ -9,7 +9,7 @@ use crate::http::{free_port, get};
 const SERVE: &str = "echo up; exec sleep 1000";
 
 /// `incumbent election move my_app flags`.
-fn start_move(env: &TestEnv, flags: &[&str]) -> Candidate {
+pub fn start_move(env: &TestEnv, flags: &[&str]) -> Candidate {
     let mut command = incumbent();
     command.args(["election", "move", "my_app", "--server", &env.server.url()]).args(flags);
     Candidate::start(command)

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use crate::env::{Candidate, TestEnv, incumbent};
 use crate::http::{free_port, get, location};
+use crate::http_events::Events;
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
-fn observe(env: &TestEnv, names: &[&str], port: &str) -> Candidate {
+pub fn observe(env: &TestEnv, names: &[&str], port: &str) -> Candidate {
     let mut command = incumbent();
     command.arg("observe").args(names).args(["--http", port, "--server", &env.server.url()]);
     Candidate::start(command)
@@ -47,6 +48,8 @@ async fn observer_names_the_leaders_of_many_elections() {
     assert_eq!(get(&address, "/absent/redirect/a").map(|(status, _)| status), Some(503));
     let (status, line) = get(&address, "/unknown/leader").expect("it listens");
     assert_eq!((status, line.lines().count()), (404, 1), "{line}");
+    assert_eq!(get(&address, "/unknown/events").map(|(status, _)| status), Some(404));
+    assert_eq!(get(&address, "/my_app/leading").map(|(status, _)| status), Some(404));
 
     // The next leader is named without a poll.
     let token = leader(&address, "/my_app/leader").expect("a leader")["token"].clone();
@@ -65,6 +68,40 @@ async fn observer_names_the_leaders_of_many_elections() {
     .await;
     observer.signal(Signal::TERM);
     assert_eq!(observer.exit().await.signal(), Some(15));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn observer_sends_the_events_of_many_elections() {
+    let env = TestEnv::start().await;
+    let (port, address) = free_port();
+    let mut first = env.run("my_app", &["--identity", "c1", "--no-sentinel"], SERVE);
+    let mut other = env.run("other", &["--identity", "c9"], SERVE);
+    first.wait_for_line("up").await;
+    other.wait_for_line("up").await;
+    let mut observer = observe(&env, &["my_app", "other", "absent"], &port);
+    eventually("the lock has responded", async || {
+        get(&address, "/readyz").filter(|(status, _)| *status == 200)
+    })
+    .await;
+    let follow = |name: &str| Events::follow(&address, &format!("/{name}/events"), None);
+    let (mut of_first, mut of_other, mut of_none) =
+        (follow("my_app"), follow("other"), follow("absent"));
+    for (events, identity) in [(&mut of_first, "c1"), (&mut of_other, "c9")] {
+        let event = events.next().expect("the state");
+        assert_eq!(event.fields["leader"], identity);
+        assert_eq!((&event.fields["mine"], event.id.is_empty()), (&false.into(), false));
+    }
+    assert_eq!(of_none.next().expect("the state").fields["leader"], Value::Null);
+
+    // A leader that is stopped is told as not fresh, or as none once its entry has expired.
+    first.signal(Signal::STOP);
+    of_first.until("the end of the lease", |event| event.fields["fresh"] != true);
+    // What concerns one election is told to its clients alone.
+    other.signal(Signal::TERM);
+    of_other.until("the stop", |event| event.fields["leader"] == Value::Null);
+    observer.signal(Signal::TERM);
+    assert!(of_none.next().is_none(), "the events end with the program");
+    observer.exit().await;
 }
 
 /// By the clock of the observer, whatever the lock says.

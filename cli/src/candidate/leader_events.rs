@@ -1,0 +1,131 @@
+//! `GET /events`: the leader, as server-sent events.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, stream};
+use incumbent::StatusWatch;
+use incumbent::clock::{BootClock, Clock, sleep_until};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::http::Extent;
+
+/// The most clients. Each keeps a connection; the others of the listener are left for probes.
+const CLIENTS: usize = 32;
+
+/// The clients that are sent events.
+#[derive(Clone)]
+pub struct LeaderEvents(Arc<Semaphore>);
+
+/// The status of the election.
+enum Election {
+    /// Waits until the lock was reached.
+    Opening(BoxFuture<'static, StatusWatch>),
+    Open(StatusWatch),
+}
+
+/// What one client is sent.
+struct Events<S> {
+    election: Election,
+    /// Returns the fields of `/leader`.
+    show: S,
+    /// The last ones that were sent.
+    sent: Option<Value>,
+    /// The id of the last event that an earlier connection of this client was sent.
+    known: Option<String>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Default for LeaderEvents {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(CLIENTS)))
+    }
+}
+
+impl LeaderEvents {
+    /// Sends one more client the fields of `/leader`, now and each time they change. `status`: that
+    /// of the election, once the lock was reached.
+    pub fn respond(
+        &self,
+        headers: &HeaderMap,
+        extent: &Extent,
+        status: impl Future<Output = StatusWatch> + Send + 'static,
+        show: impl Fn() -> Value + Send + 'static,
+    ) -> Response {
+        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
+            let line = format!("{CLIENTS} clients are sent events: no more are accepted\n");
+            return (StatusCode::SERVICE_UNAVAILABLE, line).into_response();
+        };
+        let known = headers.get("last-event-id").and_then(|id| Some(id.to_str().ok()?.to_owned()));
+        let election = Election::Opening(status.boxed());
+        let events = Events { election, show, sent: None, known, _permit: permit };
+        let events =
+            stream::unfold(events, async |mut events| Some((events.next().await?, events)));
+        extent.events(events).keep_alive(KeepAlive::default()).into_response()
+    }
+}
+
+impl<S: Fn() -> Value> Events<S> {
+    /// The next event; `None` once the candidate has stopped.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            let fields = (self.show)();
+            if self.sent.as_ref() != Some(&fields) {
+                let id = self.id_of(&fields);
+                let event = Event::default().event("leader").id(&id).data(fields.to_string());
+                self.sent = Some(fields);
+                let known = self.known.take(); // it is of the first state only
+                if id.is_empty() || known != Some(id) {
+                    return Some(event);
+                }
+            }
+            self.changed().await?;
+        }
+    }
+
+    /// The token of a leader that leads and is fresh; else empty, and a client that connects again
+    /// is sent the state: it may have changed although the token has not.
+    fn id_of(&self, fields: &Value) -> String {
+        let leader = match &self.election {
+            Election::Opening(_) => None,
+            Election::Open(status) => status.current().leader,
+        };
+        let cools_down = leader.is_some_and(|leader| leader.is_me) && fields["mine"] != true;
+        match fields["token"].as_u64() {
+            Some(token) if fields["fresh"] == true && !cools_down => token.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    /// Waits until the fields may have changed. The end of a lease is no change of the status, nor
+    /// is a renewal after it.
+    async fn changed(&mut self) -> Option<()> {
+        let status = match &mut self.election {
+            Election::Open(status) => status,
+            Election::Opening(opening) => {
+                self.election = Election::Open(opening.await);
+                return Some(());
+            }
+        };
+        let leader = status.current().leader;
+        let looks_again = async {
+            match leader {
+                Some(leader) => {
+                    let now = BootClock.now();
+                    let lapses = leader.last_seen + leader.lease;
+                    let then = if now < lapses { lapses } else { now + leader.lease / 4 };
+                    sleep_until(BootClock, then).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = status.next() => changed.map(drop),
+            () = looks_again => Some(()),
+        }
+    }
+}
