@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use incumbent::clock::{BootClock, Clock};
 use incumbent::kubernetes::kube::Client;
 use incumbent::kubernetes::kube::core::{Request, WatchEvent, params::WatchParams};
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::{KubeServer, PostgresServer, Server, eventually};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -165,20 +165,37 @@ async fn read_deadlines(seen: Shared) {
     }
 }
 
-/// Three candidates on a lock.
+/// Where the lock is.
+enum Store {
+    Kubernetes,
+    Nats(Server),
+    Postgres(PostgresServer),
+}
+
+impl Store {
+    fn lock(&self) -> String {
+        match self {
+            Self::Kubernetes => "kubernetes".to_owned(),
+            Self::Nats(_) => "nats".to_owned(),
+            Self::Postgres(server) => server.url("postgres"),
+        }
+    }
+}
+
+/// Three candidates on a lock, and the clients.
 struct Fleet {
     env: TestEnv,
-    nats: Option<Server>,
+    store: Store,
     shells: Vec<Shell>,
     candidates: Vec<Option<Running>>,
     ports: [u16; 3],
     server: u16,
     seen: Shared,
+    _clients: JoinSet<()>,
 }
 
 impl Fleet {
-    async fn new(on_nats: bool) -> Self {
-        let env = TestEnv::new().await;
+    async fn new(env: TestEnv, store: Store) -> Self {
         let core = format!("/api/v1/namespaces/{}", env.namespace);
         let service = json!({
             "metadata": { "name": NAME },
@@ -196,11 +213,10 @@ impl Fleet {
             let path = format!("{core}/pods/{name}/status");
             env.send("PATCH", &path, "application/merge-patch+json", status).await;
         }
-        let nats = if on_nats { Some(Server::start().await) } else { None };
         let shells = PODS.map(|name| {
-            let shell = match &nats {
-                Some(server) => Shell::at(server),
-                None => Shell::bare(),
+            let shell = match &store {
+                Store::Nats(server) => Shell::at(server),
+                Store::Kubernetes | Store::Postgres(_) => Shell::bare(),
             };
             shell
                 .with("KUBECONFIG", env.server.kubeconfig().display().to_string())
@@ -214,29 +230,25 @@ impl Fleet {
             *port = listener.local_addr().unwrap().port();
         }
         let candidates = PODS.map(|_| None).into();
-        Self {
-            env,
-            nats,
-            shells: shells.into(),
-            candidates,
-            ports,
-            server: 0,
-            seen: Shared::default(),
-        }
-    }
-
-    fn lock(&self) -> &'static [&'static str] {
-        match self.nats {
-            Some(_) => &["--lease", "4s"],
-            None => &["--lock", "kubernetes", "--lease", "4s"],
-        }
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let server = listener.local_addr().unwrap().port();
+        let (seen, mut clients) = (Shared::default(), JoinSet::new());
+        clients.spawn(fencing_server(listener, Arc::clone(&seen)));
+        clients.spawn(write(ports, Arc::clone(&seen)));
+        clients.spawn(read_deadlines(Arc::clone(&seen)));
+        let (client, namespace) = (env.admin.client().clone(), env.namespace.clone());
+        clients.spawn(watch(client, namespace, Arc::clone(&seen)));
+        let shells = shells.into();
+        Self { env, store, shells, candidates, ports, server, seen, _clients: clients }
     }
 
     fn start(&mut self, at: usize) {
         let (port, server) = (self.ports[at].to_string(), self.server.to_string());
         let flags = ["--service", NAME, "--leader-label", "role=leader", "--identity", PODS[at]];
         let command = ["--on-exit", "restart", "--", "python3", "-c", SERVE, &port, &server];
-        let args = [&["run", NAME], self.lock(), &flags, &command].concat();
+        let lock = self.store.lock();
+        let lock = ["--lock", &lock, "--lease", "4s"];
+        let args = [&["run", NAME], &lock[..], &flags, &command].concat();
         self.candidates[at] = Some(self.shells[at].start(&args));
     }
 
@@ -283,7 +295,8 @@ impl Fleet {
             Fault::Hang => self.candidates[leader].as_ref().expect("it runs").signal("STOP"),
             Fault::Move => {
                 let to = PODS[(leader + 1) % PODS.len()];
-                let args = [&["election", "move", NAME, "--to", to], self.lock_of_move()].concat();
+                let lock = self.store.lock();
+                let args = ["election", "move", NAME, "--to", to, "--lock", &lock];
                 let shell = &self.shells[leader];
                 eventually("the other one is ready", async || {
                     let mut moved = shell.command(&args);
@@ -301,13 +314,6 @@ impl Fleet {
         }
         if self.candidates[leader].is_none() {
             self.start(leader);
-        }
-    }
-
-    fn lock_of_move(&self) -> &'static [&'static str] {
-        match self.nats {
-            Some(_) => &[],
-            None => &["--lock", "kubernetes"],
         }
     }
 
@@ -348,16 +354,8 @@ impl Fleet {
     }
 }
 
-async fn requests_follow(on_nats: bool) {
-    let mut fleet = Fleet::new(on_nats).await;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    fleet.server = listener.local_addr().unwrap().port();
-    let mut clients = JoinSet::new();
-    clients.spawn(fencing_server(listener, Arc::clone(&fleet.seen)));
-    clients.spawn(write(fleet.ports, Arc::clone(&fleet.seen)));
-    clients.spawn(read_deadlines(Arc::clone(&fleet.seen)));
-    let (client, namespace) = (fleet.env.admin.client().clone(), fleet.env.namespace.clone());
-    clients.spawn(watch(client, namespace, Arc::clone(&fleet.seen)));
+async fn requests_follow(store: Store) {
+    let mut fleet = Fleet::new(TestEnv::new().await, store).await;
     for at in 0..PODS.len() {
         fleet.start(at);
     }
@@ -389,10 +387,51 @@ async fn requests_follow(on_nats: bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn requests_follow_the_leader_of_a_lock_on_nats() {
-    requests_follow(true).await;
+    requests_follow(Store::Nats(Server::start().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn requests_follow_the_leader_of_a_lock_on_kubernetes() {
-    requests_follow(false).await;
+    requests_follow(Store::Kubernetes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn requests_follow_the_leader_of_a_lock_in_a_database() {
+    requests_follow(Store::Postgres(PostgresServer::start(&[]).await)).await;
+}
+
+/// The slice keeps the address, and the next leader replaces it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_api_server_that_hangs_delays_no_end_of_a_term() {
+    let env = TestEnv::on(Arc::new(KubeServer::start(&[]).await)).await;
+    let server = Arc::clone(&env.server);
+    let mut fleet = Fleet::new(env, Store::Nats(Server::start().await)).await;
+    fleet.start(0);
+    assert_eq!(fleet.leader(0.0).await, 0);
+    server.pause();
+    let candidate = fleet.candidates[0].take().expect("it runs");
+    candidate.signal("TERM");
+    let code = tokio::task::spawn_blocking(|| candidate.wait()).await.unwrap();
+    assert_eq!(code, Some(143), "while the API server hangs");
+    server.resume();
+    fleet.start(1);
+    assert_eq!(fleet.leader(now()).await, 1);
+    fleet.check();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_service_that_cannot_follow_is_refused_before_the_campaign() {
+    let env = TestEnv::new().await;
+    let core = format!("/api/v1/namespaces/{}", env.namespace);
+    let run = |more: &[&str], says: &str| {
+        let flags = ["run", NAME, "--service", NAME, "--pod", "p0"];
+        env.expect_refusal(&[&flags, more, &["--", "true"]].concat(), says, 1);
+    };
+    let none = format!("no Service {}/{NAME}: create it, without a selector", env.namespace);
+    run(&[], &none);
+    let spec = json!({ "selector": { "app": "a" }, "ports": [{ "port": 80 }] });
+    let service = json!({ "metadata": { "name": NAME }, "spec": spec });
+    env.post(&format!("{core}/services"), service).await;
+    run(&[], "has a selector");
+    run(&["--leader-label", "role"], "cannot be a label");
 }
