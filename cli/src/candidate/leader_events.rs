@@ -25,7 +25,7 @@ pub struct LeaderEvents(Arc<Semaphore>);
 enum Election {
     /// Waits until the lock was reached.
     Opening(BoxFuture<'static, StatusWatch>),
-    Open(StatusWatch),
+    Open(Box<StatusWatch>),
 }
 
 /// What one client is sent.
@@ -107,7 +107,7 @@ impl<S: Fn() -> Value> Events<S> {
         let status = match &mut self.election {
             Election::Open(status) => status,
             Election::Opening(opening) => {
-                self.election = Election::Open(opening.await);
+                self.election = Election::Open(Box::new(opening.await));
                 return Some(());
             }
         };

@@ -178,7 +178,7 @@ async fn watch_runs_a_command_at_each_change() {
     let mut first = env.run("my_app", &flags, SERVE);
     logged(&log, "leader my_app first; touch /dev/shm/x c1:80 ").await;
     first.signal(Signal::TERM);
-    logged(&log, "vacant my_app   stopped").await;
+    logged(&log, "vacant my_app   work_ended").await;
     assert_eq!(first.exit_code().await, Some(128 + 15));
     watch.signal(Signal::TERM);
     watch.exit().await;

@@ -16,6 +16,7 @@ mod http_wait;
 mod inheritance;
 mod moves;
 mod observe;
+mod proxy;
 mod root;
 mod sandbox;
 mod set;
