@@ -1,28 +1,28 @@
 //! A gRPC client whose calls reach the leader, through failovers.
 //!
 //! Three servers take part in one election, and the leader advertises its address. The client does
-//! not campaign: it observes the election, and keeps the one address of its channel at that of the
-//! leader. Calls made without a leader wait for the next leader; a call that fails under way is the
-//! caller's to repeat, as with any channel. The service is gRPC's own health check: a server
-//! reports `jobs` as serving while it leads.
+//! not campaign: it observes the election, and its channel connects to whoever leads. A connection
+//! ends with the term of its leader. Calls made without a leader wait for the next leader; a call
+//! that fails under way is the caller's to repeat, as with any channel. The service is gRPC's own
+//! health check: a server reports `jobs` as serving while it leads.
 //!
 //! ```text
-//! cargo run --example grpc_leader
-//! nats-server --jetstream & cargo run --example grpc_leader -- nats://127.0.0.1:4222
+//! cargo run --features tower --example grpc_leader
+//! nats-server --jetstream &
+//! cargo run --features tower --example grpc_leader -- nats://127.0.0.1:4222
 //! ```
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use incumbent::discovery::LeaderConnector;
 use incumbent::lock::Lock;
 use incumbent::memory::MemoryLock;
 use incumbent::nats::{self, Bucket, BucketConfig};
-use incumbent::{Change, Election, Leader, Observer, new_election, observe};
+use incumbent::{Election, new_election, observe};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
-use tonic::transport::channel::Change as Balance;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic_health::ServingStatus;
@@ -49,8 +49,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..=FAILOVERS {
         servers.push(Candidate::start(lock.clone()).await?);
     }
-    let channel = LeaderChannel::follow(observe(ELECTION, lock)?);
-    let mut client = HealthClient::new(channel.channel.clone());
+    let connector = LeaderConnector::new(observe(ELECTION, lock)?);
+    let channel = Endpoint::from_static("http://leader").connect_with_connector_lazy(connector);
+    let mut client = HealthClient::new(channel);
 
     for _ in 0..FAILOVERS {
         println!("asked the leader: {}", ask(&mut client).await?);
@@ -89,59 +90,6 @@ async fn ask(client: &mut HealthClient<Channel>) -> Result<String, tonic::Status
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Err(failed.unwrap_or_else(|| tonic::Status::unavailable("no server responds")))
-}
-
-/// A channel to the leader.
-struct LeaderChannel {
-    channel: Channel,
-    following: JoinHandle<()>,
-}
-
-impl LeaderChannel {
-    fn follow(observer: Observer) -> Self {
-        let (channel, endpoints) = Channel::balance_channel(4);
-        Self { channel, following: tokio::spawn(follow(observer, endpoints)) }
-    }
-}
-
-impl Drop for LeaderChannel {
-    fn drop(&mut self) {
-        self.following.abort();
-    }
-}
-
-/// Keeps one endpoint in the channel: that of the leader, or none. Its key is the address, so that
-/// a leader that comes back elsewhere is connected to anew.
-async fn follow(observer: Observer, endpoints: Sender<Balance<String, Endpoint>>) {
-    let mut changes = observer.changes();
-    let mut current: Option<String> = None;
-    loop {
-        let leader = observer.leader().as_ref().and_then(address);
-        if leader != current {
-            let gone = current.take().map(Balance::Remove);
-            let endpoint = leader.clone().and_then(|address| {
-                let endpoint = Endpoint::from_shared(address.clone()).ok()?;
-                Some(Balance::Insert(address, endpoint.connect_timeout(LEASE)))
-            });
-            for change in [gone, endpoint].into_iter().flatten() {
-                if endpoints.send(change).await.is_err() {
-                    return; // the channel was dropped
-                }
-            }
-            current = leader;
-        }
-        loop {
-            match changes.next().await {
-                Some(Change::Leader(_) | Change::Missed(_)) => break,
-                Some(_) => {}
-                None => return,
-            }
-        }
-    }
-}
-
-fn address(leader: &Leader) -> Option<String> {
-    Some(leader.advertisement.as_ref()?.location(""))
 }
 
 /// A server that takes part in the election.

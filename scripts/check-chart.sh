@@ -88,6 +88,8 @@ done <<END
 /podDisruptionBudget/maxUnavailable podDisruptionBudget.maxUnavailable=some
 /serviceMonitor/interval serviceMonitor.interval=5
 /lock lock.urll=nats
+/traffic/service/name traffic.service.name=a.b
+/traffic/leaderLabel traffic.leaderLabel=leader
 / replicas=3
 END
 echo "the schema refuses each of $refused wrong values"

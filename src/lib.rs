@@ -55,6 +55,7 @@
 )]
 //! - [`all_of`]: several locks as one. [`new_set`]: many elections that their members share evenly.
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
+//! - [`discovery`]: the leader for those who send it requests, as a stream.
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine.
 //!   [`clock`]: time that goes on through suspension.
 //!
@@ -71,6 +72,7 @@ mod util;
 
 mod backends;
 mod builder;
+pub mod discovery;
 mod driver;
 mod election;
 #[cfg(feature = "_history")]

@@ -17,6 +17,7 @@ mod kv;
 mod leader;
 #[cfg(not(target_os = "linux"))]
 mod linux_only;
+mod listen;
 mod lock_args;
 mod nats;
 mod observe;
@@ -24,6 +25,7 @@ mod output;
 #[cfg(target_os = "linux")]
 mod process;
 mod prompt;
+mod proxy;
 mod record;
 mod reference;
 #[cfg(target_os = "linux")]
@@ -88,6 +90,7 @@ enum Command {
     Ui(ui::Ui),
     Record(record::Record),
     Observe(observe::Observe),
+    Proxy(proxy::Proxy),
     Leader(leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
@@ -155,6 +158,7 @@ async fn start() -> ExitCode {
         Command::Ui(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Record(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Observe(command) => command.run().await.map(|()| ExitCode::SUCCESS),
+        Command::Proxy(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Leader(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().await,

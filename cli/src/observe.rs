@@ -162,12 +162,18 @@ async fn readyz(State(observed): State<Observed>) -> (StatusCode, String) {
 fn ready(observed: &Observed) -> Result<String, String> {
     let observers = observed.get().ok_or("connecting to the lock")?;
     for (name, observer) in observers {
-        if let Some(failure) = observer.lock_failure() {
-            return Err(format!("{name}: the lock cannot be reached: {}", failure.message));
-        }
-        if observer.state() == ElectionState::Unknown {
-            return Err(format!("{name}: waiting for the first response of the lock"));
-        }
+        check_responding(name, observer)?;
     }
     Ok("ok".to_owned())
+}
+
+/// Fails unless the lock responds for this election.
+pub fn check_responding(name: &str, observer: &Observer) -> Result<(), String> {
+    if let Some(failure) = observer.lock_failure() {
+        return Err(format!("{name}: the lock cannot be reached: {}", failure.message));
+    }
+    if observer.state() == ElectionState::Unknown {
+        return Err(format!("{name}: waiting for the first response of the lock"));
+    }
+    Ok(())
 }

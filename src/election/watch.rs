@@ -108,6 +108,15 @@ impl StatusWatch {
             self.updates.changed().await;
         }
     }
+
+    /// Waits for any change, also that a leader renews again after its lease. Returns false once
+    /// the candidate has stopped. Cancel safe.
+    pub(crate) async fn changed(&mut self) -> bool {
+        if !self.updates.borrow().finished {
+            self.updates.changed().await;
+        }
+        !self.updates.borrow().finished
+    }
 }
 
 fn snapshot(shared: &Shared, status: &shared::Status) -> Status {

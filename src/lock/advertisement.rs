@@ -1,6 +1,7 @@
 //! Where a leader can be reached.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use thiserror::Error;
 
@@ -60,6 +61,37 @@ impl Advertisement {
         let scheme = if address.contains("://") { "" } else { "http://" };
         let slash = if path.is_empty() || path.starts_with('/') { "" } else { "/" };
         format!("{scheme}{address}{slash}{path}")
+    }
+
+    /// The host and the port to connect to, of `host:port` or of a URL; without a port that of
+    /// `http` or `https`. An IPv6 address is returned without its brackets.
+    ///
+    /// # Errors
+    /// [`AdvertisementError::NoPort`]
+    pub fn host_and_port(&self) -> Result<(&str, u16), AdvertisementError> {
+        let (scheme, rest) = self.address.split_once("://").unwrap_or(("", &self.address));
+        let authority = match scheme {
+            "" => rest,
+            _ => rest.split(['/', '?', '#']).next().unwrap_or(rest),
+        };
+        let (host, port) = match (authority.rsplit_once(':'), scheme) {
+            (Some((host, port)), _) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (host, port.parse().ok())
+            }
+            (_, "http") => (authority, Some(80)),
+            (_, "https") => (authority, Some(443)),
+            _ => (authority, None),
+        };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let is_valid = match bare {
+            Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
+            None => {
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+                !host.is_empty() && host.bytes().all(fits)
+            }
+        };
+        let port = port.filter(|port| is_valid && *port != 0);
+        Ok((bare.unwrap_or(host), port.ok_or(AdvertisementError::NoPort)?))
     }
 
     /// Refuses what no lock takes.
@@ -126,6 +158,9 @@ pub enum AdvertisementError {
         /// Bytes of all strings together.
         length: usize,
     },
+    /// No host and port to connect to.
+    #[error("the address is neither host:port nor a URL with a port")]
+    NoPort,
 }
 
 #[cfg(test)]
@@ -167,6 +202,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn host_and_port_are_those_of_an_address_or_a_url() {
+        for (address, expected) in [
+            ("10.0.0.1:80", Some(("10.0.0.1", 80))),
+            ("c1.example.net:5432", Some(("c1.example.net", 5432))),
+            ("[::1]:80", Some(("::1", 80))),
+            ("https://c1:8443/base?a=b:1", Some(("c1", 8443))),
+            ("https://c1", Some(("c1", 443))),
+            ("http://[::1]/", Some(("::1", 80))),
+            ("tcp://c1:1#a", Some(("c1", 1))),
+            ("tcp://c1", None),
+            ("tcp://[::1]", None),
+            ("c1", None),
+            (":80", None),
+            ("c1:0", None),
+            ("c1:65536", None),
+            ("c1:80/a", None),
+            ("c1:+80", None),
+            ("::1:80", None),
+            ("[c1]:80", None),
+            ("https://user:secret@c1:80", None),
+            ("é:80", None),
+        ] {
+            assert_eq!(Advertisement::new(address).host_and_port().ok(), expected, "{address}");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_was_written_is_read_and_is_plain_ascii(
@@ -183,6 +245,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_is_none(text in "\\PC{0,200}") {
             let _ = Advertisement::from_json(&text);
+            let _ = Advertisement::new(text).host_and_port();
         }
     }
 }

@@ -37,6 +37,8 @@ mod record;
 mod relay;
 mod rights;
 mod roll_call;
+mod service;
+mod service_env;
 mod status;
 mod suite;
 mod work_log;

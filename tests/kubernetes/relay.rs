@@ -26,6 +26,8 @@ pub enum Way {
     ReleasesOnly,
     /// The first create is held up until [`Relay::lands`]; from then on everything passes.
     HoldsCreate,
+    /// The first write is held up until [`Relay::lands`]; from then on everything passes.
+    HoldsWrite,
 }
 
 pub struct Relay {
@@ -101,7 +103,11 @@ async fn relay(
             way.send_replace(Way::Passes);
             held.notified().await;
         }
-        Way::Passes | Way::ReleasesOnly | Way::HoldsCreate => {}
+        Way::HoldsWrite if is_write => {
+            way.send_replace(Way::Passes);
+            held.notified().await;
+        }
+        Way::Passes | Way::ReleasesOnly | Way::HoldsCreate | Way::HoldsWrite => {}
     }
     let mut words = head.split_whitespace();
     let (method, path) = (words.next().unwrap(), words.next().unwrap());
@@ -113,7 +119,7 @@ async fn relay(
         }
     }
     let Ok(answer) = server.send(passed.body(Body::from(body)).unwrap()).await else { return };
-    if now == Way::HoldsCreate && is_write {
+    if [Way::HoldsCreate, Way::HoldsWrite].contains(&now) && is_write {
         landed.notify_one();
     }
     let (parts, body) = answer.into_parts();

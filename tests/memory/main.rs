@@ -2,6 +2,8 @@
 
 #[path = "../conformance/mod.rs"]
 mod conformance;
+#[cfg(feature = "tower")]
+mod discovery;
 mod drain;
 mod guard;
 mod hints;

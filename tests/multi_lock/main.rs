@@ -4,6 +4,7 @@
 mod conformance;
 mod env;
 mod faults;
+mod leaders;
 mod migration;
 #[cfg(feature = "nats")]
 mod nats;

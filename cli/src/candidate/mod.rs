@@ -172,8 +172,8 @@ impl CandidateArgs {
     }
 
     /// Opens the lock once its server is reachable, and starts the campaign. `prepare` derives the
-    /// grace of the work from the lease, before the campaign. Returns the output of `end` if it completes before the
-    /// lock is open.
+    /// grace of the work from the lease, before the campaign. Returns the output of `end` if it
+    /// completes before the lock is open.
     pub async fn start<T>(
         &self,
         lock: &LockArgs,

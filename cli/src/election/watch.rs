@@ -1,10 +1,14 @@
 //! `election watch`.
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+#[cfg(target_os = "linux")]
+use incumbent::Advertisement;
 use incumbent::lock::CoolDownLeft;
 use serde_json::json;
 use time::OffsetDateTime;
@@ -14,6 +18,8 @@ use crate::elections::{ElectionStatus, Elections, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
+#[cfg(target_os = "linux")]
+use crate::run::{prepare_hooks, run_hook};
 use crate::text;
 use crate::time_format;
 use crate::view::{Feed, Transition, cool_down_json, lost};
@@ -30,12 +36,27 @@ pub struct Watch {
     name: Option<String>,
     #[command(flatten)]
     printing: Printing,
+    /// Run this shell command at each change, one after the other.
+    ///
+    /// It has INCUMBENT_EVENT, which is `leader` or `vacant`, INCUMBENT_ELECTION,
+    /// INCUMBENT_IDENTITY and INCUMBENT_TOKEN of the leader, INCUMBENT_ADDRESS that it advertises,
+    /// and INCUMBENT_CAUSE of a vacancy. What candidates write is in them: quote them. It does not
+    /// inherit credentials of the lock, and is killed after a minute, or when this process ends.
+    /// Its output goes to standard error. It runs after the change, and may be late: use --on-won
+    /// of the candidates for what must not run beside another leader.
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
 }
 
 impl Watch {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let elections = Elections::open(lock, self.name.as_deref()).await?;
         let mut feed = Feed::open(&elections, self.name.as_slice()).await?;
+        #[cfg(target_os = "linux")]
+        if self.exec.is_some() {
+            prepare_hooks()?;
+        }
         let mut failing = false;
         let mut asked = FuturesUnordered::new();
         loop {
@@ -66,6 +87,8 @@ impl Watch {
                         Format::Json => output::json_line(&transition.json())?,
                         Format::Text => output::line(text(&transition))?,
                     }
+                    #[cfg(target_os = "linux")]
+                    self.execute(&transition, lock).await;
                 }
                 // An unreachable server may come back; a missing bucket or right does not.
                 Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
@@ -75,6 +98,26 @@ impl Watch {
                 }
                 Err(failure) => return Err(failure),
             }
+        }
+    }
+
+    /// Runs the command of --exec, and reports its failure.
+    #[cfg(target_os = "linux")]
+    async fn execute(&self, transition: &Transition, lock: &LockArgs) {
+        let Some(text) = &self.exec else { return };
+        let (holder, cause) = (transition.outcome().ok(), transition.outcome().err());
+        let advertised = holder.and_then(|holder| holder.advertisement.as_deref());
+        let value = |text: Option<&str>| OsString::from(text::printable(text.unwrap_or_default()));
+        let environment = [
+            ("INCUMBENT_EVENT", value(Some(if holder.is_some() { "leader" } else { "vacant" }))),
+            ("INCUMBENT_ELECTION", value(Some(&transition.election))),
+            ("INCUMBENT_IDENTITY", value(holder.map(|holder| &*holder.leader))),
+            ("INCUMBENT_TOKEN", token_of(holder).into()),
+            ("INCUMBENT_ADDRESS", value(advertised.map(Advertisement::address))),
+            ("INCUMBENT_CAUSE", value(cause)),
+        ];
+        if let Err(why) = run_hook("--exec", text, &environment, lock.secrets(&[])).await {
+            output::note(format!("incumbent: {why}"));
         }
     }
 
@@ -118,6 +161,11 @@ fn text(event: &Transition) -> String {
         (LeaderStatus::Vacant(cause), None) => format!("no leader: {cause}"),
     };
     format!("[{time}] {}: {what}", text::printable(&event.election))
+}
+
+#[cfg(target_os = "linux")]
+fn token_of(holder: Option<&Holder>) -> String {
+    holder.and_then(|holder| holder.token).map(|token| token.to_string()).unwrap_or_default()
 }
 
 fn token(holder: &Holder) -> String {

@@ -1,43 +1,21 @@
-//! Sockets to serve HTTP at: an address and port, or a Unix socket.
+//! Serving HTTP at an address and port, or a Unix socket.
 
-use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
-#[cfg(unix)]
-use std::path::PathBuf;
-
-use tokio::net::TcpListener;
-#[cfg(unix)]
-use tokio::net::UnixListener;
 
 use super::connections;
 use super::guard::{Guard, GuardedRoutes, Permission};
 use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
+use crate::listen::{Address, Socket};
 #[cfg(unix)]
-use crate::unix_socket::{self, SocketFile};
+use crate::unix_socket::SocketFile;
 
 /// The flags that select a listener, for errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Flags {
     pub address: &'static str,
     pub token_file: &'static str,
-}
-
-/// Where it listens.
-#[derive(Debug, PartialEq, Eq)]
-enum Address {
-    Tcp(SocketAddr),
-    #[cfg(unix)]
-    Unix(PathBuf),
-}
-
-/// A socket that listens.
-enum Socket {
-    Tcp(TcpListener),
-    #[cfg(unix)]
-    Unix(UnixListener, SocketFile),
 }
 
 /// A socket that listens, and what it answers.
@@ -75,22 +53,7 @@ impl HttpListener {
                 return Err(CliError::new(Code::Usage, message));
             }
         };
-        let cannot = |why: &dyn std::error::Error| {
-            let message = format!("cannot serve HTTP at {address}: {}", one_line(why));
-            CliError::new(Code::Failed, message)
-        };
-        let socket = match &address {
-            Address::Tcp(address) => {
-                Socket::Tcp(TcpListener::bind(address).await.map_err(|error| cannot(&error))?)
-            }
-            #[cfg(unix)]
-            Address::Unix(path) => {
-                let socket = unix_socket::bind(path, "process")?;
-                let file = SocketFile(path.clone());
-                socket.set_nonblocking(true)?;
-                Socket::Unix(UnixListener::from_std(socket)?, file)
-            }
-        };
+        let socket = Socket::bind(&address, "serve HTTP").await?;
         let is_exposed = match address {
             Address::Tcp(address) => !address.ip().is_loopback(),
             #[cfg(unix)]
@@ -107,11 +70,7 @@ impl HttpListener {
 
     /// The address and port; `None` for a Unix socket.
     pub fn port(&self) -> Option<SocketAddr> {
-        match &self.socket {
-            Socket::Tcp(socket) => socket.local_addr().ok(),
-            #[cfg(unix)]
-            Socket::Unix(..) => None,
-        }
+        self.socket.port()
     }
 
     /// The URL of its port, or `address`, which names its Unix socket.
@@ -140,49 +99,6 @@ impl HttpListener {
                 let serves = tokio::spawn(connections::serve(socket, |_| None, routes));
                 ServedHttp { _serves: BackgroundTask(serves), _file: Some(file) }
             }
-        }
-    }
-}
-
-impl Address {
-    /// A bare port is bound to the loopback address; any other address must be given.
-    fn parse(flag: &str, text: &str) -> Result<Self, CliError> {
-        #[cfg(unix)]
-        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-            return Ok(Self::Unix(path.into()));
-        }
-        let port = text.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
-        port.or_else(|_| text.parse()).map(Self::Tcp).map_err(|_| {
-            let hint = "use a port, as in 8080, an address and a port, as in 0.0.0.0:8080, \
-                        or unix:PATH";
-            CliError::new(Code::Usage, format!("invalid {flag} {text:?}: {hint}"))
-        })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            #[cfg(unix)]
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bare_port_is_bound_to_loopback() {
-        let parsed = |text: &str| Address::parse("--http", text).map(|at| at.to_string()).ok();
-        assert_eq!(parsed("8080").as_deref(), Some("127.0.0.1:8080"));
-        assert_eq!(parsed("0.0.0.0:8080").as_deref(), Some("0.0.0.0:8080"));
-        assert_eq!(parsed("[::1]:80").as_deref(), Some("[::1]:80"));
-        assert_eq!(parsed("unix:/run/c1.sock").as_deref(), Some("unix:/run/c1.sock"));
-        for text in ["", "unix:", ":8080", "65536", "0.0.0.0", "localhost", "::1:80", "-1"] {
-            assert_eq!(parsed(text), None, "{text}");
         }
     }
 }

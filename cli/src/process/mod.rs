@@ -4,6 +4,7 @@ mod cgroup;
 pub mod lookup;
 mod pidfd;
 pub mod reaper;
+mod rights;
 mod signal_set;
 mod stop_times;
 mod terminal;
@@ -13,6 +14,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 pub use self::cgroup::Cgroup;
 pub use self::pidfd::WatchedProcess;
+pub use self::rights::drop_network_rights;
 pub use self::signal_set::is_in;
 pub use self::stop_times::{StopTimes, from_nanos, to_nanos};
 pub use self::terminal::Terminal;

@@ -87,6 +87,9 @@ impl CommandCandidate {
     /// Leads for one term.
     async fn lead(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
         let began = BootClock.now();
+        if let Some(ended) = self.announce(leadership).await? {
+            return Ok(self.next_after(ended));
+        }
         match self.term.begin(leadership, self.signals.end()).await {
             Begun::Yes => self.serve(leadership).await,
             Begun::Refused(why) => {
@@ -94,8 +97,8 @@ impl CommandCandidate {
                 self.not_before = Some(self.term.refuse(leadership, began, &why));
                 Ok(Next::CampaignAgain)
             }
-            Begun::Lost(loss) => Ok(self.lost(&loss)),
-            Begun::Interrupted(signal) => Ok(Next::Exit(exit_code(signal))),
+            Begun::Lost(loss) => Ok(self.next_after(Ended::Lost(loss))),
+            Begun::Interrupted(signal) => Ok(self.next_after(Ended::Signal(signal))),
         }
     }
 
@@ -147,10 +150,8 @@ impl CommandCandidate {
             if let Some(signal) = self.ending {
                 return Ok(Next::Exit(exit_code(signal)));
             }
-            let (code, interrupted) = match ended {
-                Ended::ByItself { code, interrupted } => (code, interrupted),
-                Ended::Lost(loss) => return Ok(self.lost(&loss)),
-                Ended::Signal(signal) => return Ok(Next::Exit(exit_code(signal))),
+            let Ended::ByItself { code, interrupted } = ended else {
+                return Ok(self.next_after(ended));
             };
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {}
@@ -166,6 +167,15 @@ impl CommandCandidate {
             if let Some(next) = self.pause(leadership, BootClock.now() + pause).await {
                 return Ok(next);
             }
+        }
+    }
+
+    /// What is next when the command has not ended by itself.
+    fn next_after(&mut self, ended: Ended) -> Next {
+        match ended {
+            Ended::Lost(loss) => self.lost(&loss),
+            Ended::Signal(signal) => Next::Exit(exit_code(signal)),
+            Ended::ByItself { code, .. } => Next::Exit(code),
         }
     }
 
@@ -344,6 +354,7 @@ impl CommandCandidate {
             directory: Some(self.file.directory().to_owned()),
             until,
             withheld: self.options.withheld(),
+            drops_network_rights: self.options.term.traffic.has_addresses(),
         };
         let terms = self.terms.clone();
         let command = &self.options.program.command;

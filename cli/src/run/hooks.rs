@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::Leadership;
-use incumbent::clock::Instant;
+use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::Signal;
 
 use super::grace::Grace;
 use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest};
-use crate::process::{Cgroup, StopTimes};
+use crate::error::{CliError, Code};
+use crate::process::{Cgroup, StopTimes, hide_credentials, reaper};
 
 /// The flags of the hooks.
 #[derive(Debug, Clone, Default, Args)]
@@ -50,7 +51,7 @@ impl RunningHook {
         flag: &'static str,
         text: &str,
         environment: &[(&str, OsString)],
-        until: Option<StopTimes>,
+        until: StopTimes,
         withheld: Vec<String>,
     ) -> io::Result<Self> {
         // Standard output is for the results of this program, and for those of COMMAND.
@@ -60,8 +61,9 @@ impl RunningHook {
             signal: Signal::TERM,
             cgroup: Cgroup::create(),
             directory: None,
-            until,
+            until: Some(until),
             withheld,
+            drops_network_rights: false,
         };
         let guard = GuardHandle::start(&command, environment, None, config, false)?;
         Ok(Self { flag, guard })
@@ -110,4 +112,29 @@ async fn renewed(term: Option<(&Leadership, &Grace)>, deadline: Option<Instant>)
         return later;
     }
     std::future::pending().await // its owner sees the end of the term
+}
+
+/// How long a hook outside of a term may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Checks that hooks can be stopped, and hides the credentials of the lock from them.
+pub fn prepare_hooks() -> Result<(), CliError> {
+    reaper::check().map_err(|why| {
+        CliError::new(Code::Failed, format!("a hook could not be stopped here: {why}"))
+    })?;
+    hide_credentials();
+    Ok(())
+}
+
+/// Runs a hook outside of a term.
+pub async fn run_hook(
+    flag: &'static str,
+    text: &str,
+    environment: &[(&str, OsString)],
+    withheld: Vec<String>,
+) -> Result<(), String> {
+    let kill_at = BootClock.now() + LIMIT;
+    let until = StopTimes { ask_at: kill_at, kill_at };
+    let hook = RunningHook::start(flag, text, environment, until, withheld);
+    hook.map_err(|error| format!("{flag} cannot be run: {error}"))?.ended(None).await
 }

@@ -37,6 +37,7 @@ pub use self::grace::Grace;
 pub use self::guard::{
     CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, unguarded,
 };
+pub use self::hooks::{prepare_hooks, run_hook};
 pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
 use self::term::TermActions;

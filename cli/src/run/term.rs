@@ -83,6 +83,8 @@ struct OpenTerm {
     closed: bool,
     /// Whether requests are known not to come here.
     failed: bool,
+    /// Whether its start failed.
+    refused: bool,
     /// The end of `--on-lost`, once it ran.
     on_lost: Option<Result<(), String>>,
 }
@@ -132,13 +134,14 @@ impl TermActions {
             return Begun::Yes;
         }
         let token = leadership.token().0;
-        self.term = Some(OpenTerm { token, closed: false, failed: false, on_lost: None });
+        self.term =
+            Some(OpenTerm { token, closed: false, failed: false, refused: false, on_lost: None });
         let mut hook = None;
         if let Some(text) = &self.hooks.on_won {
             let until = self.grace.until(leadership.deadline());
             let environment = self.environment("won", None);
             let withheld = self.withheld.clone();
-            match RunningHook::start("--on-won", text, &environment, Some(until), withheld) {
+            match RunningHook::start("--on-won", text, &environment, until, withheld) {
                 Ok(started) => hook = Some(started),
                 Err(error) => return Begun::Refused(format!("--on-won cannot be run: {error}")),
             }
@@ -222,10 +225,10 @@ impl TermActions {
             if self.term.as_ref().is_some_and(|term| term.on_lost.is_some()) {
                 return None;
             }
-            let environment = self.environment("lost", Some(cause_of(leadership)));
+            let environment = self.environment("lost", Some(self.cause_of(leadership)));
             let until = StopTimes { ask_at: kill_at, kill_at };
             let withheld = self.withheld.clone();
-            let hook = RunningHook::start("--on-lost", text, &environment, Some(until), withheld);
+            let hook = RunningHook::start("--on-lost", text, &environment, until, withheld);
             Some(match hook {
                 Ok(mut hook) => hook.ended(None).await,
                 Err(error) => Err(format!("--on-lost cannot be run: {error}")),
@@ -295,6 +298,9 @@ impl TermActions {
             self.election.stand_aside(true);
         }
         leadership.resign();
+        if let Some(term) = &mut self.term {
+            term.refused = true;
+        }
         BootClock.now() + pause
     }
 
@@ -304,9 +310,13 @@ impl TermActions {
             self.election.stand_aside(false);
         }
     }
-}
 
-/// Why the term ends: this program ends it, unless the election does.
-fn cause_of(leadership: &Leadership) -> &'static str {
-    leadership.ended().now_or_never().map_or("stopped", |loss| loss.cause.as_str())
+    /// Why the term ends: this program ends it, unless the election does.
+    fn cause_of(&self, leadership: &Leadership) -> &'static str {
+        match leadership.ended().now_or_never() {
+            Some(loss) => loss.cause.as_str(),
+            None if self.term.as_ref().is_some_and(|term| term.refused) => "resigned",
+            None => "stopped",
+        }
+    }
 }

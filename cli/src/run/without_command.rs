@@ -9,13 +9,13 @@ use incumbent::{Election, Leadership};
 
 use super::deadline::{DeadlineFile, sleep_until};
 use super::grace::Grace;
+use super::hooks::prepare_hooks;
 use super::term::{Begun, TermActions, TermArgs};
 use crate::background::BackgroundTask;
 use crate::candidate::{CandidateArgs, RunningCandidate};
-use crate::error::{CliError, Code};
+use crate::error::CliError;
 use crate::lock_args::LockArgs;
 use crate::output;
-use crate::process::{hide_credentials, reaper};
 use crate::traffic::TrafficHandle;
 
 /// The flags of what goes with a term of `incumbent campaign`.
@@ -36,10 +36,7 @@ impl CampaignTerms {
         if self.term.is_empty() {
             return Ok(());
         }
-        reaper::check().map_err(|why| {
-            CliError::new(Code::Failed, format!("a hook could not be stopped here: {why}"))
-        })?;
-        hide_credentials();
+        prepare_hooks()?;
         if !self.term.traffic.is_empty() {
             // A sentinel that releases a killed candidate does not know what directs requests here.
             candidate.sentinel = Some(Sentinel::none());

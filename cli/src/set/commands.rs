@@ -209,6 +209,7 @@ impl Commands {
             directory: Some(file.directory().to_owned()),
             until: Some(self.grace.until(term.leadership.deadline())),
             withheld: self.withheld.clone(),
+            drops_network_rights: false,
         };
         let command = self.naming.command(&self.program.command, term.shard);
         let terms = self.terms.get(term.shard as usize).cloned();

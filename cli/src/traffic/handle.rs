@@ -43,6 +43,8 @@ struct Running {
     process: Child,
     requests: StdStream,
     events: Lines<BufReader<UnixStream>>,
+    /// The token of the term that is not known to be withdrawn.
+    token: Option<u64>,
     /// The schedule that it has acknowledged.
     acknowledged: Option<StopTimes>,
     /// The last one that was sent.
@@ -51,7 +53,7 @@ struct Running {
 
 impl TrafficHandle {
     /// Starts the process, which checks whether it could direct requests here. `arguments`: those
-    /// of this process, as JSON. `marker`: a file that is there while requests may be directed here.
+    /// of this process, as JSON. `marker`: a file that is there while requests may come here.
     pub async fn start(
         arguments: String,
         lease: Duration,
@@ -88,6 +90,7 @@ impl TrafficHandle {
             process,
             requests: ours,
             events: BufReader::new(events).lines(),
+            token: None,
             acknowledged: None,
             sent: None,
         };
@@ -104,13 +107,14 @@ impl TrafficHandle {
 
     /// Directs requests here. After an error, or if this is dropped, `withdraw` is to be called.
     pub async fn direct(&mut self, token: u64, until: StopTimes) -> Result<(), String> {
-        if self.running.is_none() {
+        let request = TrafficRequest::Direct { token, until };
+        if self.running.as_ref().is_none_or(|running| running.request(&request).is_err()) {
             self.spawn().await?; // it was killed
+            self.running.as_ref().map_or(Ok(()), |running| running.request(&request))?;
         }
         let Some(running) = &mut self.running else { return Err("run-traffic ended".to_owned()) };
         self.has_addresses = true;
-        running.acknowledged = Some(until);
-        running.request(&TrafficRequest::Direct { token, until })?;
+        (running.token, running.acknowledged) = (Some(token), Some(until));
         loop {
             match running.event().await {
                 Some(TrafficEvent::Directed) => return Ok(()),
@@ -137,7 +141,7 @@ impl TrafficHandle {
         }
     }
 
-    /// Waits until requests are no longer directed here although the term goes on: why. Cancel safe.
+    /// Waits until requests no longer come here although the term goes on: why. Cancel safe.
     pub async fn failed(&mut self) -> String {
         let Some(running) = &mut self.running else { return pending().await };
         loop {
@@ -162,12 +166,18 @@ impl TrafficHandle {
     /// Withdraws, and waits for it until `by`.
     pub async fn withdraw(&mut self, by: Instant) {
         let Some(running) = &mut self.running else { return self.restart(by).await };
+        let Some(token) = running.token else { return };
         let withdrawn = async {
             running.request(&TrafficRequest::Withdraw)?;
             loop {
                 match running.event().await {
-                    Some(TrafficEvent::AddressesRemoved) => self.has_addresses = false,
-                    Some(TrafficEvent::Withdrawn) => return Ok(()),
+                    Some(TrafficEvent::AddressesRemoved { token: of }) if of == token => {
+                        self.has_addresses = false;
+                    }
+                    Some(TrafficEvent::Withdrawn { token: of }) if of == token => {
+                        running.token = None;
+                        return Ok(());
+                    }
                     Some(_) => {}
                     None => return Err("run-traffic was killed".to_owned()),
                 }

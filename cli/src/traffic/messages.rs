@@ -28,10 +28,10 @@ pub enum TrafficEvent {
     Directed,
     /// Acknowledges a renewal.
     Extended,
-    /// The addresses are removed: a successor may add them.
-    AddressesRemoved,
-    /// All is withdrawn, or was tried.
-    Withdrawn,
+    /// The addresses of the term with this token are removed: a successor may add them.
+    AddressesRemoved { token: u64 },
+    /// All of that term is withdrawn, or was tried to be.
+    Withdrawn { token: u64 },
     /// Requests cannot be directed here: why, in one line. It withdraws what it did.
     Failed(String),
 }

@@ -53,7 +53,7 @@ pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> Exi
                 }
             };
             let marker = PathBuf::from(marker);
-            Traffic { channel, targets, marker, until: None, orphaned: false }.run().await
+            Traffic { channel, targets, marker, token: 0, until: None, orphaned: false }.run().await
         })
     });
     match done {
@@ -103,6 +103,8 @@ struct Traffic {
     /// This file is there while requests may be directed here: the guard waits for its removal
     /// before it releases the lock of a candidate that was killed.
     marker: PathBuf,
+    /// The token of the last term.
+    token: u64,
     /// When to withdraw without a request, while requests may be directed here.
     until: Option<StopTimes>,
     orphaned: bool,
@@ -137,7 +139,7 @@ impl Traffic {
 
     /// Performs a step until it is done or there is something more urgent. Returns the next one.
     async fn perform(&mut self, step: Step) -> Step {
-        let Self { channel, targets, marker, until, orphaned } = self;
+        let Self { channel, targets, marker, token: last, until, orphaned } = self;
         let mut waits = matches!(step, Step::Wait);
         let first = until.map(|until| until.kill_at);
         let work = async {
@@ -149,7 +151,12 @@ impl Traffic {
                 (Step::Extend, Some(until)) => {
                     targets.extend(until).await.map(|()| Some(TrafficEvent::Extended))
                 }
-                (Step::Drain, Some(_)) => targets.withdraw().await.map(|()| None),
+                (Step::Drain, Some(_)) => {
+                    if let Err(why) = bounded(WITHDRAWAL, targets.withdraw()).await {
+                        eprintln!("incumbent: {why}; the end of the term tries it again");
+                    }
+                    Ok(None)
+                }
                 _ => Ok(None),
             }
         };
@@ -165,7 +172,7 @@ impl Traffic {
                         return Step::Withdraw;
                     }
                     Some(TrafficRequest::Direct { token, until: first }) => {
-                        *until = Some(first);
+                        (*last, *until) = (token, Some(first));
                         return Step::Direct { token };
                     }
                     Some(TrafficRequest::Extend(later)) if until.is_some() => {
@@ -204,7 +211,8 @@ impl Traffic {
 
     /// Withdraws all. An address is tried to be removed until its lifetime has ended.
     async fn withdraw(&mut self) {
-        let Self { channel, targets, marker, until, .. } = self;
+        let Self { channel, targets, marker, token, until, .. } = self;
+        let token = *token;
         if let Some(until) = until.take() {
             while let Err(why) = bounded(ATTEMPT, targets.remove_addresses()).await {
                 if until.kill_at <= BootClock.now() {
@@ -213,15 +221,15 @@ impl Traffic {
                 }
                 tokio::time::sleep(RETRY).await;
             }
-            channel.send(&TrafficEvent::AddressesRemoved);
+            channel.send(&TrafficEvent::AddressesRemoved { token });
             if let Err(why) = bounded(WITHDRAWAL, targets.withdraw()).await {
                 eprintln!("incumbent: {why}; the next leader replaces it");
             }
             let _ = std::fs::remove_file(marker); // or its directory is gone
         } else {
-            channel.send(&TrafficEvent::AddressesRemoved);
+            channel.send(&TrafficEvent::AddressesRemoved { token });
         }
-        channel.send(&TrafficEvent::Withdrawn);
+        channel.send(&TrafficEvent::Withdrawn { token });
     }
 }
 

@@ -10,6 +10,7 @@ use incumbent::lock::{LockError, LockErrorKind};
 use tokio::time::timeout;
 use tracing::warn;
 
+use super::WITHDRAWAL;
 use crate::error::CliError;
 use crate::lock_args::LockArgs;
 use crate::text::one_line;
@@ -112,43 +113,17 @@ impl ServiceTarget {
     /// Removes what an earlier process of this pod has left.
     pub async fn clean(&mut self) -> Result<(), String> {
         let Self { service, pod } = self;
-        let service = async {
-            match service {
-                Some(service) => service.clean().await,
-                None => Ok(()),
-            }
-        };
-        let pod = async {
-            match pod {
-                Some(pod) => pod.clean().await,
-                None => Ok(()),
-            }
-        };
-        both(service, pod).await
+        let service = each(service, None, async |service| service.clean().await);
+        both(service, each(pod, None, async |pod| pod.clean().await)).await
     }
 
-    /// Directs requests here until `until`. While the API server does not answer, it is asked again.
+    /// Directs requests here, at most until `until`. An API server that does not answer is asked
+    /// again.
     pub async fn direct(&mut self, token: u64, until: Instant) -> Result<(), String> {
         let (token, Self { service, pod }) = (Token(token), self);
-        let service = async {
-            let Some(service) = service else { return Ok(()) };
-            loop {
-                match service.direct(token, until).await {
-                    Err(error) if may_pass(&error, until) => tokio::time::sleep(RETRY).await,
-                    done => return done,
-                }
-            }
-        };
-        let pod = async {
-            let Some(pod) = pod else { return Ok(()) };
-            loop {
-                match pod.direct(token, until).await {
-                    Err(error) if may_pass(&error, until) => tokio::time::sleep(RETRY).await,
-                    done => return done,
-                }
-            }
-        };
-        both(service, pod).await
+        let service =
+            each(service, Some(until), async |service| service.direct(token, until).await);
+        both(service, each(pod, Some(until), async |pod| pod.direct(token, until).await)).await
     }
 
     /// After a renewal: now and then it looks whether the slices are as they are to be. An API
@@ -165,22 +140,35 @@ impl ServiceTarget {
         }
     }
 
-    /// Stops directing requests here. May be called again until it succeeds.
+    /// Stops directing requests here. An API server that does not answer is asked again, for a
+    /// second.
     pub async fn withdraw(&mut self) -> Result<(), String> {
-        let Self { service, pod } = self;
-        let service = async {
-            match service {
-                Some(service) => service.withdraw().await,
-                None => Ok(()),
+        let (until, Self { service, pod }) = (Some(BootClock.now() + WITHDRAWAL), self);
+        let service = each(service, until, async |service| service.withdraw().await);
+        let pod = each(pod, until, async |pod| pod.withdraw().await);
+        match timeout(WITHDRAWAL, both(service, pod)).await {
+            Ok(done) => done,
+            Err(_) => Err("the API server does not answer".to_owned()),
+        }
+    }
+}
+
+/// Sends a request, if there is a target, and until `until` again if it may succeed later.
+async fn each<T>(
+    target: &mut Option<T>,
+    until: Option<Instant>,
+    mut request: impl AsyncFnMut(&mut T) -> Result<(), LockError>,
+) -> Result<(), LockError> {
+    let Some(target) = target else { return Ok(()) };
+    loop {
+        match request(target).await {
+            Err(error)
+                if may_pass(&error) && until.is_some_and(|until| BootClock.now() < until) =>
+            {
+                tokio::time::sleep(RETRY).await;
             }
-        };
-        let pod = async {
-            match pod {
-                Some(pod) => pod.withdraw().await,
-                None => Ok(()),
-            }
-        };
-        both(service, pod).await
+            done => return done,
+        }
     }
 }
 
@@ -193,8 +181,7 @@ async fn both(
     one.and(other).map_err(|error| one_line(&error))
 }
 
-/// Whether a request may succeed later in the term.
-fn may_pass(error: &LockError, until: Instant) -> bool {
+/// Whether a request may succeed later.
+fn may_pass(error: &LockError) -> bool {
     matches!(error.kind(), LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown)
-        && BootClock.now() < until
 }

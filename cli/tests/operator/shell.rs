@@ -282,6 +282,11 @@ impl Running {
         self.lines.recv_timeout(TIMEOUT).expect("a line within a minute")
     }
 
+    /// The next line of output that is there.
+    pub fn next_line(&mut self) -> Option<String> {
+        self.lines.try_recv().ok()
+    }
+
     /// Reads lines until one that contains this text, and returns that line.
     pub fn line_with(&mut self, text: &str) -> String {
         loop {

@@ -1,6 +1,6 @@
 //! The arguments of the guard process.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,11 +24,13 @@ pub struct GuardConfig {
     pub until: Option<StopTimes>,
     /// The variables that the command does not inherit, and the guard does.
     pub withheld: Vec<String>,
+    /// Whether the command loses what it takes to change addresses.
+    pub drops_network_rights: bool,
 }
 
 impl GuardConfig {
     /// `candidates`: the process group that gets the terminal back.
-    pub fn to_args(&self, candidates: Option<Pid>) -> [OsString; 7] {
+    pub fn to_args(&self, candidates: Option<Pid>) -> [OsString; 8] {
         let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
         [
             self.grace.as_millis().to_string().into(),
@@ -37,6 +39,7 @@ impl GuardConfig {
             path(self.directory.clone().map(Into::into)),
             until_argument(self.until),
             path((!self.withheld.is_empty()).then(|| self.withheld.join("=").into())),
+            flag_argument(self.drops_network_rights),
             path(candidates.map(|group| group.as_raw_pid().to_string().into())),
         ]
     }
@@ -52,11 +55,22 @@ impl GuardConfig {
         let withheld = args.next()?.into_string().ok()?;
         let withheld = withheld.split('=').filter(|name| *name != "-").map(str::to_owned);
         let withheld = withheld.collect();
+        let drops_network_rights = is_flag(&args.next()?);
         let candidates = Pid::from_raw(args.next()?.to_str()?.parse().unwrap_or(0));
-        Some((Self { grace, signal, cgroup, directory, until, withheld }, candidates))
+        let config =
+            Self { grace, signal, cgroup, directory, until, withheld, drops_network_rights };
+        Some((config, candidates))
     }
 }
 
 pub fn until_argument(until: Option<StopTimes>) -> OsString {
     serde_json::to_string(&until).unwrap_or_default().into() // plain data: it cannot fail
+}
+
+pub fn flag_argument(flag: bool) -> OsString {
+    if flag { "+" } else { "-" }.into()
+}
+
+pub fn is_flag(argument: &OsStr) -> bool {
+    argument == "+"
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::channel;
-use super::config::{GuardConfig, until_argument};
+use super::config::{GuardConfig, flag_argument, until_argument};
 use super::exec;
 use super::messages::{GuardEvent, GuardRequest};
 use super::sentinel::{GuardSentinel, ParseArgs};
@@ -111,6 +111,7 @@ impl Guard {
         let child = child
             .arg0("incumbent")
             .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), cgroup, until])
+            .arg(flag_argument(config.drops_network_rights))
             .args(args)
             .stdin(Stdio::from(input))
             .spawn()?;

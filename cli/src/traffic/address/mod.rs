@@ -7,9 +7,13 @@
 
 mod neighbours;
 mod netlink;
+#[cfg(test)]
+mod tests;
 mod virtual_ip;
 
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
@@ -41,17 +45,16 @@ const ANNOUNCEMENTS: [Duration; 5] = [
 /// Directs an address to this host.
 pub struct AddressTarget {
     ip: VirtualIp,
+    /// A term began here, and the address was not removed since.
+    is_directed: bool,
+    claim: Option<UnixListener>,
     /// Ends with the term.
     announcing: Option<BackgroundTask>,
 }
 
 impl AddressTarget {
     pub fn new(ip: VirtualIp) -> Self {
-        Self { ip, announcing: None }
-    }
-
-    pub fn ip(&self) -> &VirtualIp {
-        &self.ip
+        Self { ip, is_directed: false, claim: None, announcing: None }
     }
 
     /// Refuses what cannot work: a missing interface, a missing permission, an address that is
@@ -73,9 +76,21 @@ impl AddressTarget {
         netlink.addresses(&self.ip).await?.refuse_foreign(&self.ip)
     }
 
-    /// Removes the address if an earlier run left it.
+    /// Removes the address if an earlier run left it. One of another process that is alive stays:
+    /// it may lead.
     pub async fn clean(&mut self) -> Result<(), String> {
-        self.withdraw().await
+        let claim = self.claim();
+        match claim.as_ref().map_err(io::Error::kind) {
+            Err(io::ErrorKind::AddrInUse) if !self.is_directed => Ok(()),
+            _ => self.withdraw().await,
+        }
+    }
+
+    /// What tells other processes of this host that this one has the address. It ends with the
+    /// process. The name is one of the network namespace.
+    fn claim(&self) -> io::Result<UnixListener> {
+        let name = format!("incumbent/virtual-ip/{}", self.ip);
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
     }
 
     /// Adds the address and announces it. Fails if another host answers for it.
@@ -84,6 +99,8 @@ impl AddressTarget {
     /// seconds earlier unless it is extended.
     pub async fn direct(&mut self, _token: u64, until: Instant) -> Result<(), String> {
         self.announcing = None;
+        self.is_directed = true;
+        self.claim = self.claim.take().or_else(|| self.claim().ok());
         let netlink = Netlink::open()?;
         let link = netlink.link(self.ip.interface()).await?;
         let found = netlink.addresses(&self.ip).await?;
@@ -93,7 +110,7 @@ impl AddressTarget {
         // A former leader of this election has it no more.
         if let Some(other) = neighbours.probe().await.map_err(|error| self.wire(&error))? {
             return Err(format!(
-                "{} is in use by another host on {}, with hardware address {other}: remove it there",
+                "{} is in use by another host on {}, with {other}: remove it there",
                 self.ip.address(),
                 self.ip.interface()
             ));
@@ -132,7 +149,9 @@ impl AddressTarget {
     /// Removes the address.
     pub async fn withdraw(&mut self) -> Result<(), String> {
         self.announcing = None;
-        Netlink::open()?.remove(&self.ip).await
+        Netlink::open()?.remove(&self.ip).await?;
+        (self.is_directed, self.claim) = (false, None);
+        Ok(())
     }
 
     fn wire(&self, error: &io::Error) -> String {
@@ -163,17 +182,4 @@ fn announce(neighbours: &Neighbours, until: Instant) {
 fn lifetime(remaining: Duration) -> u32 {
     let seconds = (remaining.saturating_sub(KERNEL_DELAY) * 7 / 8).as_secs();
     u32::try_from(seconds).unwrap_or(u32::MAX - 1) // the largest is for ever
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernel_removes_the_address_in_time() {
-        for (millis, seconds) in [(0, 0), (2300, 0), (2500, 1), (4500, 2), (10_000, 7)] {
-            assert_eq!(lifetime(Duration::from_millis(millis)), seconds, "{millis}");
-        }
-        assert_eq!(lifetime(Duration::MAX / 8), u32::MAX - 1);
-    }
 }

@@ -84,6 +84,11 @@ enum Protocol {
     },
 }
 
+#[allow(deprecated, reason = "its successor is unsafe; an owned descriptor stays registered")]
+fn registered(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(socket, Interest::READABLE)
+}
+
 impl Neighbours {
     /// Fails without CAP_NET_RAW.
     pub fn open(link: &Link, address: IpAddr) -> io::Result<Self> {
@@ -113,8 +118,7 @@ impl Neighbours {
                 (socket, Protocol::Discovery { address, interface: link.index, is_router })
             }
         };
-        let socket = AsyncFd::with_interest(socket, Interest::READABLE)?;
-        Ok(Self { socket, mac: link.mac, protocol })
+        Ok(Self { socket: registered(socket)?, mac: link.mac, protocol })
     }
 
     /// The other host that answers for the address.
@@ -155,7 +159,7 @@ impl Neighbours {
     }
 
     /// Waits for the answer of another host. Cancel safe.
-    async fn answer(&self) -> io::Result<Mac> {
+    pub async fn answer(&self) -> io::Result<Mac> {
         let mut buffer = [0; 256];
         loop {
             let length = self

@@ -2,8 +2,7 @@
 //!
 //! Each call has a connection of its own: what a cancelled call did not send is never sent.
 
-use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use futures_util::{StreamExt, TryStreamExt};
 use incumbent::clock::{BootClock, Clock, Instant};
@@ -75,7 +74,7 @@ impl Netlink {
     /// Fails without CAP_NET_ADMIN in this network namespace, which the kernel checks first. No
     /// interface has the index 0.
     pub async fn check_permission(&self) -> Result<(), String> {
-        let nothing = rtnetlink::AddressMessageBuilder::<std::net::Ipv4Addr>::new().build();
+        let nothing = rtnetlink::AddressMessageBuilder::<Ipv4Addr>::new().build();
         match self.handle.address().del(nothing).execute().await {
             Err(error) if is(&error, Errno::PERM) => Err(denied()),
             _ => Ok(()),
@@ -157,6 +156,11 @@ impl Netlink {
 }
 
 impl Addresses {
+    #[cfg(test)]
+    pub fn is_absent(&self) -> bool {
+        self.ours.is_empty() && self.foreign.is_none()
+    }
+
     pub fn refuse_foreign(&self, ip: &VirtualIp) -> Result<(), String> {
         match self.foreign {
             Some(index) => Err(format!(
@@ -216,7 +220,7 @@ fn is(error: &Error, errno: Errno) -> bool {
 
 fn reason(error: &Error) -> String {
     match error {
-        Error::NetlinkError(error) => io::Error::from(error.to_io()).to_string(),
+        Error::NetlinkError(error) => error.to_io().to_string(),
         error => error.to_string(),
     }
 }

@@ -12,6 +12,7 @@ mod proxy;
 mod refusals;
 mod rights;
 mod sentinel;
+mod service;
 mod top;
 mod ui;
 

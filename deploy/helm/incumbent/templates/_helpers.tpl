@@ -88,6 +88,17 @@ lease
 {{- end }}
 {{- end }}
 
+{{- /* Not empty if something follows the leader. */ -}}
+{{- define "incumbent.traffic" -}}
+{{- if ne .Values.mode "life" -}}
+{{- with .Values.traffic -}}
+{{- with or .service.name .leaderLabel .podDeletionCost -}}
+{{ . }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "incumbent.env" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -138,6 +149,18 @@ lease
 - "0.0.0.0:{{ .Values.http.port }}"
 {{- with .Values.election.lease }}
 - --lease
+- {{ . | quote }}
+{{- end }}
+{{- with .Values.traffic.service.name }}
+- --service
+- {{ . | quote }}
+{{- end }}
+{{- with .Values.traffic.leaderLabel }}
+- --leader-label
+- {{ . | quote }}
+{{- end }}
+{{- with .Values.traffic.podDeletionCost }}
+- --pod-deletion-cost
 - {{ . | quote }}
 {{- end }}
 {{- end }}

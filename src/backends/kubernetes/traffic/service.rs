@@ -146,7 +146,10 @@ impl ServiceFollowsLeader {
             let name = Family::slice(family, &self.service);
             change(&self.slices, &name, Mode::DryRun, |slice| {
                 let token = slice.map_or(Some(Token(0)), token_of).unwrap_or(Token(0));
-                self.directing(slice, family, token, &destination)
+                Ok(match self.directing(slice, family, token, &destination)? {
+                    Edit::Nothing => Edit::Merge(destination.slice(family, token)),
+                    edit => edit,
+                })
             })
             .await
         };

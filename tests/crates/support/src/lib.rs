@@ -8,6 +8,7 @@
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
 //! - [`SmallDisk`]: one to fill.
+//! - `Namespace`: a host's network of its own.
 //! - [`Authority`]: certificates for servers and their clients.
 //! - [`Pooler`]: PgBouncer in front of it.
 //! - [`object_stores`]: stores for Google Cloud Storage, S3 and Azure Blob Storage.
@@ -40,6 +41,8 @@ mod http_message;
 mod kube;
 mod leaf_node;
 mod link;
+#[cfg(target_os = "linux")]
+mod namespace;
 mod notices;
 pub mod object_stores;
 mod poll;
@@ -65,6 +68,8 @@ pub use http_message::{HttpMessage, http_request};
 pub use kube::{KubeServer, go_program};
 pub use leaf_node::LeafNode;
 pub use link::Link;
+#[cfg(target_os = "linux")]
+pub use namespace::Namespace;
 pub use notices::not_run;
 pub use poll::eventually;
 pub use pooler::Pooler;

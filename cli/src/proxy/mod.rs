@@ -1,0 +1,165 @@
+//! `incumbent proxy`: connections to whoever leads.
+
+mod connections;
+mod counters;
+mod follow;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use clap::Args;
+use incumbent::discovery::LeaderConnector;
+use tokio::sync::SetOnce;
+
+use self::connections::Proxied;
+use self::counters::Counters;
+use crate::background::BackgroundTask;
+use crate::candidate::{HTTP, metrics, respond};
+use crate::error::{CliError, EXIT_CODES};
+use crate::http::{Access, GuardedRoutes, HttpListener, ServedHttp};
+use crate::listen::{Address, Socket};
+use crate::lock_args::{LockArgs, check_name};
+use crate::observe::check_responding;
+use crate::output;
+use crate::signals::StopSignals;
+
+/// Pass connections on to the advertised address of whoever leads the election NAME.
+///
+/// A connection lasts as long as the term of its leader: it is reset once another leader, another
+/// token or a vacancy is observed, and at the latest when the leader was not seen to renew within
+/// its lease, by the clock of this process. New connections wait for the next leader. The leader
+/// advertises host:port, or a URL with a port, with --advertise. Needs the permissions of an
+/// observer, and creates nothing. SIGTERM ends it: no new connections, and --drain for the others.
+#[derive(Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Proxy {
+    /// The election; with Kubernetes its object.
+    name: String,
+    /// Listen at this port of the loopback address, at this address and port, or at this Unix
+    /// socket.
+    #[arg(long, value_name = "[ADDRESS:]PORT|unix:PATH")]
+    listen: String,
+    /// How long a new connection waits for a leader that accepts it before it is closed, 1s to 1h.
+    /// Choose more than the lease to outlast the crash of a leader.
+    #[arg(long, default_value = "10s", value_parser = parse_hold)]
+    hold: Duration,
+    /// The maximum number of connections, those that wait included. One more is closed at once.
+    #[arg(long, default_value_t = 1024, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_connections: u32,
+    /// How long open connections may go on after the signal to stop; a second signal ends them.
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
+    drain: Duration,
+    /// Serve HTTP at this port of the loopback address, at this address and port, or at this Unix
+    /// socket. GET /metrics: for Prometheus. GET /livez: 200. GET /readyz: 200 once the lock has
+    /// responded, and while it can be reached.
+    #[arg(long, value_name = "[ADDRESS:]PORT|unix:PATH")]
+    http: Option<String>,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+fn parse_hold(text: &str) -> Result<Duration, String> {
+    let hold = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match hold.as_secs_f64() {
+        1.0..=3600.0 => Ok(hold),
+        _ => Err("use a duration of 1s to 1h".to_owned()),
+    }
+}
+
+/// What connects to the leader, once the lock was opened.
+type Connector = Arc<SetOnce<LeaderConnector>>;
+
+impl Proxy {
+    pub async fn run(self) -> Result<(), CliError> {
+        check_name(&self.name)?;
+        let mut signals = StopSignals::listen()?;
+        let connector = Connector::default();
+        let (_http, _upkeep) = match &self.http {
+            Some(address) => self.serve_http(address, &connector).await?,
+            None => (None, None),
+        };
+        let address = Address::parse("--listen", &self.listen)?;
+        let socket = Socket::bind(&address, "listen").await?;
+        let at = socket.port().map_or(address.to_string(), |port| port.to_string());
+        output::note(format!("listening at {at} for connections to the leader of {}", self.name));
+        let proxied = Arc::new(Proxied {
+            connector: Arc::clone(&connector),
+            hold: self.hold,
+            port: socket.port(),
+            counters: Counters::new(&self.name),
+        });
+        #[cfg(unix)]
+        allow_files(self.max_connections);
+        let mut connections = connections::Connections::new(self.max_connections);
+        let followed = async {
+            let on_retry = |why: &CliError| output::note(format!("incumbent: {why}"));
+            let lock = self.lock.open_existing(&self.name, None, on_retry).await?;
+            let observer = incumbent::observe(self.name.as_str(), lock)?;
+            let _ = connector.set(LeaderConnector::new(observer.clone())); // it is empty
+            follow::follow(observer, self.hold, &proxied.counters).await
+        };
+        let mut followed = std::pin::pin!(followed);
+        let signal = tokio::select! {
+            ended = &mut followed => return ended,
+            () = connections.accept(&proxied, socket) => return Ok(()),
+            signal = signals.next() => signal,
+        };
+        tokio::select! {
+            ended = &mut followed => return ended,
+            () = connections.ended() => {}
+            () = tokio::time::sleep(self.drain) => {}
+            _ = signals.next() => {}
+        }
+        Err(CliError::Signal(signal))
+    }
+
+    /// Must be called before metrics are recorded.
+    async fn serve_http(
+        &self,
+        address: &str,
+        connector: &Connector,
+    ) -> Result<(Option<ServedHttp>, Option<BackgroundTask>), CliError> {
+        let listener = HttpListener::bind(HTTP, address, None, None).await?;
+        let (metrics, upkeep) = metrics()?;
+        let probes = Router::new()
+            .route("/livez", get(async || "ok\n"))
+            .route("/readyz", get(readyz))
+            .with_state((Arc::<str>::from(self.name.as_str()), Arc::clone(connector)));
+        let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, probes).with(
+            &listener.guard,
+            Access::Read,
+            metrics,
+        );
+        Ok((Some(listener.serve(routes)), Some(upkeep)))
+    }
+}
+
+/// Raises the limit of open files to what so many connections need, as far as that is allowed.
+#[cfg(unix)]
+fn allow_files(connections: u32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const OTHERS: u64 = 64;
+    let wanted = 2 * u64::from(connections) + OTHERS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let allowed = wanted.min(maximum.unwrap_or(wanted));
+    let is_enough = current.is_none_or(|current| current >= wanted);
+    let raised = Rlimit { current: Some(allowed), maximum };
+    if !is_enough && (setrlimit(Resource::Nofile, raised).is_err() || allowed < wanted) {
+        output::note(format!(
+            "incumbent: {connections} connections need {wanted} open files: raise `ulimit -n`, or \
+             lower --max-connections"
+        ));
+    }
+}
+
+async fn readyz(State((name, connector)): State<(Arc<str>, Connector)>) -> (StatusCode, String) {
+    respond(match connector.get() {
+        Some(connector) => check_responding(&name, connector.observer()).map(|()| "ok".to_owned()),
+        None => Err("connecting to the lock".to_owned()),
+    })
+}

@@ -1,0 +1,213 @@
+//! An address that moves between two hosts with a cable, each in a network namespace.
+
+use std::future::Future;
+use std::thread;
+
+use incumbent::clock::sleep_until;
+use incumbent_test_support::{Namespace, not_run};
+use tokio::runtime::Builder;
+
+use super::neighbours::Mac;
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(10);
+const ADDRESSES: [&str; 2] = ["10.0.0.5/24@eth0", "2001:db8::5/64@eth0"];
+
+/// Two hosts, each with an interface `eth0`. The test runs on the first.
+struct Hosts {
+    here: Namespace,
+    other: Namespace,
+}
+
+/// Runs a test, on a thread of its own as only that changes its namespace, for each address.
+fn on_hosts<F: Future<Output = ()>>(name: &str, test: impl Fn(Hosts, VirtualIp) -> F + Sync) {
+    for ip in ADDRESSES {
+        let run = || {
+            let (here, other) = match (Namespace::create(), Namespace::create()) {
+                (Ok(here), Ok(other)) => (here, other),
+                (Err(why), _) | (_, Err(why)) => return not_run(name, &why),
+            };
+            here.cable("eth0", &other, "eth0");
+            here.ip("address add 10.0.0.1/24 dev eth0");
+            here.ip("address add 2001:db8::1/64 dev eth0 nodad");
+            other.ip("address add 10.0.0.2/24 dev eth0");
+            other.ip("address add 2001:db8::2/64 dev eth0 nodad");
+            here.enter();
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(test(Hosts { here, other }, ip.parse().expect("valid")));
+        };
+        thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|_| panic!("{name}: {ip}"));
+    }
+}
+
+impl Hosts {
+    /// The hardware address of who answers the other host.
+    async fn answers(&self, ip: &VirtualIp) -> Option<Mac> {
+        self.ear(ip).await.probe().await.expect("a probe")
+    }
+
+    /// Hears what the other host hears.
+    async fn ear(&self, ip: &VirtualIp) -> Neighbours {
+        let netlink = self.other.run(|| Netlink::open().expect("a socket"));
+        let link = netlink.link("eth0").await.expect("eth0");
+        self.other.run(|| Neighbours::open(&link, ip.address()).expect("a socket"))
+    }
+}
+
+async fn own_mac() -> Mac {
+    Netlink::open().expect("a socket").link("eth0").await.expect("eth0").mac
+}
+
+fn soon() -> Instant {
+    BootClock.now() + LEASE
+}
+
+#[test]
+fn the_address_is_announced_extended_and_withdrawn() {
+    on_hosts("a virtual IP", async |hosts, ip| {
+        let mut target = AddressTarget::new(ip.clone());
+        assert_eq!(target.check(LEASE).await, Ok(()));
+        assert_eq!(target.withdraw().await, Ok(()));
+        assert_eq!(hosts.answers(&ip).await, None);
+        let ear = hosts.ear(&ip).await;
+        for _ in 0..2 {
+            assert_eq!(target.direct(1, soon()).await, Ok(()));
+            assert_eq!(ear.answer().await.expect("a socket"), own_mac().await);
+            assert_eq!(hosts.answers(&ip).await, Some(own_mac().await));
+        }
+        assert_eq!(target.check(LEASE).await, Ok(()), "what is ours is no conflict");
+        for _ in 0..2 {
+            assert_eq!(target.withdraw().await, Ok(()));
+            assert_eq!(hosts.answers(&ip).await, None);
+        }
+        // The kernel had removed it, as a renewal was late.
+        let ear = hosts.ear(&ip).await;
+        assert_eq!(target.extend(soon()).await, Ok(()));
+        assert_eq!(ear.answer().await.expect("a socket"), own_mac().await);
+        assert_eq!(hosts.answers(&ip).await, Some(own_mac().await));
+    });
+}
+
+#[test]
+fn a_later_run_removes_what_was_left_but_nothing_else() {
+    on_hosts("a stale virtual IP", async |hosts, ip| {
+        let mut killed = AddressTarget::new(ip.clone());
+        assert_eq!(killed.direct(1, soon()).await, Ok(()));
+        assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(()));
+        assert!(hosts.answers(&ip).await.is_some(), "the other process is alive");
+        drop(killed);
+        assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(()));
+        assert_eq!(hosts.answers(&ip).await, None);
+        for lifetime in ["forever", "100"] {
+            let (address, prefix) = (ip.address(), ip.prefix());
+            hosts.here.ip(&format!(
+                "address add {address}/{prefix} dev eth0 valid_lft {lifetime} preferred_lft 0"
+            ));
+            let mut target = AddressTarget::new(ip.clone());
+            assert_eq!(target.clean().await, Ok(()));
+            let why = target.check(LEASE).await.expect_err("a conflict");
+            assert!(why.contains("is configured on this host already"), "{why}");
+            assert_eq!(target.direct(1, soon()).await.expect_err("a conflict"), why);
+            assert_eq!(target.extend(soon()).await.expect_err("a conflict"), why);
+            assert_eq!(target.withdraw().await, Ok(()));
+            assert_eq!(hosts.answers(&ip).await, Some(own_mac().await), "it is another's");
+            hosts.here.ip(&format!("address del {address}/{prefix} dev eth0"));
+        }
+    });
+}
+
+#[test]
+fn an_address_of_another_host_refuses_the_term() {
+    on_hosts("the virtual IP of another host", async |hosts, ip| {
+        let (address, prefix) = (ip.address(), ip.prefix());
+        hosts.other.ip(&format!("address add {address}/{prefix} dev eth0"));
+        let mut target = AddressTarget::new(ip.clone());
+        assert_eq!(target.check(LEASE).await, Ok(()), "it may be the leader");
+        let why = target.direct(1, soon()).await.expect_err("a conflict");
+        let netlink = hosts.other.run(|| Netlink::open().expect("a socket"));
+        let other = netlink.link("eth0").await.expect("eth0").mac;
+        assert!(why.contains(&format!("in use by another host on eth0, with {other}")), "{why}");
+        let netlink = Netlink::open().expect("a socket");
+        assert!(netlink.addresses(&ip).await.expect("a list").is_absent());
+    });
+}
+
+#[test]
+fn an_interface_that_cannot_carry_it_is_refused() {
+    on_hosts("the interface of a virtual IP", async |hosts, ip| {
+        let on = |interface: &str| {
+            let text = format!("{}/{}@{interface}", ip.address(), ip.prefix());
+            AddressTarget::new(text.parse().expect("valid"))
+        };
+        let refused = async |interface: &str, why: &str| {
+            let mut target = on(interface);
+            let refusal = target.check(LEASE).await.expect_err(interface);
+            assert!(refusal.contains(why) && !refusal.contains('\n'), "{refusal}");
+            assert_eq!(target.direct(1, soon()).await.expect_err(interface), refusal);
+            assert_eq!(target.extend(soon()).await.expect_err(interface), refusal);
+            assert_eq!(target.withdraw().await, Ok(()));
+        };
+        refused("eth1", "there is no interface eth1").await;
+        refused("lo", "the interface lo is not one of an Ethernet").await;
+        hosts.other.ip("link set eth0 down");
+        refused("eth0", "the interface eth0 has no carrier").await;
+        hosts.here.ip("link set eth0 down");
+        refused("eth0", "the interface eth0 is down").await;
+        let why = on("eth0").check(SHORTEST_LEASE - Duration::from_millis(1)).await;
+        assert!(why.expect_err("too short").contains("a lease of 5s or more"));
+    });
+}
+
+#[test]
+fn the_kernel_removes_it_before_the_end_where_nobody_does() {
+    on_hosts("the lifetime of a virtual IP", async |hosts, ip| {
+        let netlink = Netlink::open().expect("a socket");
+        // Others that end shortly before have the kernel look again a second later.
+        let decoy: VirtualIp = match ip.address().is_ipv4() {
+            true => "10.0.0.6/24@eth0".parse().expect("valid"),
+            false => "2001:db8::6/64@eth0".parse().expect("valid"),
+        };
+        for lease in [3000, 4200, 5300] {
+            let until = BootClock.now() + Duration::from_millis(lease);
+            let mut decoy = AddressTarget::new(decoy.clone());
+            assert_eq!(decoy.direct(1, until - Duration::from_millis(300)).await, Ok(()));
+            let mut target = AddressTarget::new(ip.clone());
+            assert_eq!(target.direct(1, until).await, Ok(()));
+            assert!(hosts.answers(&ip).await.is_some());
+            sleep_until(BootClock, until).await;
+            assert!(netlink.addresses(&ip).await.expect("a list").is_absent(), "{lease}ms");
+        }
+        // The route to the network is not of this address.
+        let mut target = AddressTarget::new(ip.clone());
+        assert_eq!(target.direct(1, BootClock.now() + LEASE).await, Ok(()));
+        assert_eq!(target.withdraw().await, Ok(()));
+        assert!(hosts.answers(&ip).await.is_none());
+        let own: VirtualIp = match ip.address().is_ipv4() {
+            true => "10.0.0.1/24@eth0".parse().expect("valid"),
+            false => "2001:db8::1/64@eth0".parse().expect("valid"),
+        };
+        assert!(hosts.answers(&own).await.is_some());
+    });
+}
+
+#[test]
+fn too_little_time_adds_nothing() {
+    on_hosts("the end of a term with a virtual IP", async |hosts, ip| {
+        let mut target = AddressTarget::new(ip.clone());
+        for left in [0, 1000, 2300] {
+            let until = BootClock.now() + Duration::from_millis(left);
+            let why = target.direct(1, until).await.expect_err("too late");
+            assert!(why.contains("too little is left of the term"), "{why}");
+            assert_eq!(target.extend(until).await, Ok(()), "it stays as it is");
+            assert_eq!(hosts.answers(&ip).await, None);
+        }
+    });
+}
+
+#[test]
+fn lifetimes_leave_the_kernel_time() {
+    for (millis, seconds) in [(0, 0), (2300, 0), (2500, 1), (4500, 2), (10_000, 7)] {
+        assert_eq!(lifetime(Duration::from_millis(millis)), seconds, "{millis}");
+    }
+    assert_eq!(lifetime(Duration::MAX / 8), u32::MAX - 1);
+}

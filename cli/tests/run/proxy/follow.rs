@@ -1,0 +1,93 @@
+//! A client that writes through the proxy while leaders change.
+
+use std::os::unix::process::ExitStatusExt;
+
+use incumbent_test_support::{Port, PostgresServer, eventually};
+use rustix::process::Signal;
+
+use super::Proxy;
+use super::worker::{Store, Writer, server};
+use crate::env::{Candidate, TestEnv, incumbent};
+
+/// Candidates whose commands write to one store.
+struct Fleet<'a> {
+    lock: Vec<&'a str>,
+    store: Store,
+    ports: Vec<Port>,
+}
+
+impl Fleet<'_> {
+    fn run(&mut self, identity: &str) -> Candidate {
+        let port = Port::pick();
+        let address = format!("127.0.0.1:{}", port.number());
+        self.ports.push(port);
+        let mut command = incumbent();
+        command.args(["run", "my_app", "--identity", identity, "--advertise", &address]);
+        command.args(&self.lock).args(["--", "sh", "-c", &server(&address, &self.store.address)]);
+        Candidate::start(command)
+    }
+
+    /// Waits until a leader with a greater token has written.
+    async fn wait_for_next_leader(&self, than: u64) -> u64 {
+        eventually("the next leader writes", async || {
+            self.store.tokens().last().copied().filter(|token| *token > than)
+        })
+        .await
+    }
+
+    async fn check(mut self) {
+        let lock = self.lock.clone();
+        let mut first = self.run("c1");
+        first.wait_for_line("up").await;
+        let proxy = Proxy::of_lock(&lock, &["--hold", "1m"]);
+        let writer = Writer::start(&proxy.address);
+        let mut token = self.wait_for_next_leader(0).await;
+
+        let mut second = self.run("c2");
+        first.signal(Signal::TERM);
+        second.wait_for_line("up").await;
+        token = self.wait_for_next_leader(token).await;
+
+        let mut third = self.run("c3");
+        eventually("the leadership moves", async || {
+            let mut election_move = incumbent();
+            election_move.args(["election", "move", "my_app", "--to", "c3"]).args(&lock);
+            (Candidate::start(election_move).exit_code().await == Some(0)).then_some(())
+        })
+        .await;
+        third.wait_for_line("up").await;
+        token = self.wait_for_next_leader(token).await;
+
+        third.signal(Signal::KILL);
+        second.wait_for_line("up").await;
+        self.wait_for_next_leader(token).await;
+
+        let acknowledged = writer.stop();
+        let written = self.store.tokens();
+        assert!(acknowledged.is_sorted() && written.is_sorted(), "{acknowledged:?} {written:?}");
+        assert_eq!(proxy.metric("incumbent_proxy_refused_total"), Some(0.0));
+        proxy.program.signal(Signal::TERM);
+        let Proxy { mut program, .. } = proxy;
+        assert_eq!(program.exit().await.signal(), Some(15));
+        let lines = program.stderr();
+        for identity in ["c1", "c2", "c3"] {
+            assert!(lines.contains(&format!("{identity} leads with token ")), "{lines}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn writes_follow_the_leader_through_a_stop_a_move_and_a_kill() {
+    let env = TestEnv::start().await;
+    let url = env.server.url();
+    let lock = vec!["--server", &url];
+    Fleet { lock, store: Store::start(), ports: Vec::new() }.check().await;
+}
+
+#[tokio::test]
+async fn writes_follow_the_leader_on_postgres() {
+    let server = PostgresServer::start(&[]).await;
+    let url = server.url("postgres");
+    let lock = vec!["--lock", &url];
+    Fleet { lock, store: Store::start(), ports: Vec::new() }.check().await;
+}

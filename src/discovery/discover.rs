@@ -1,0 +1,48 @@
+//! The leader as the one endpoint of a balancer of tower.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt};
+use tower::discover::Change;
+
+use super::Leaders;
+use crate::lock::{Advertisement, Token};
+use crate::protocol::Leader;
+use crate::util::changes::Changes;
+
+/// What tells the leaders of [`Leaders::discover`] apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct LeaderKey {
+    /// Who leads.
+    pub identity: Arc<str>,
+    /// The token of the term.
+    pub token: Option<Token>,
+    /// Where the leader can be reached.
+    pub advertisement: Option<Arc<Advertisement>>,
+}
+
+impl Leaders {
+    /// The leader as a [`tower::discover::Discover`] of one service, or none.
+    ///
+    /// `service_of` returns the service of a leader; `None` leaves that leader out, as one without
+    /// a valid address. The service of a former leader is removed when its term is over by the
+    /// clock of this process.
+    pub fn discover<S: Send + 'static>(
+        self,
+        mut service_of: impl FnMut(&Leader) -> Option<S> + Send + 'static,
+    ) -> Changes<Result<Change<LeaderKey, S>, Infallible>> {
+        let mut present: Option<LeaderKey> = None;
+        Changes::new(self.flat_map(move |leader| {
+            let removed = present.take().map(Change::Remove);
+            let inserted = leader.and_then(|leader| {
+                let service = service_of(&leader)?;
+                let Leader { identity, token, advertisement, .. } = leader;
+                let key = present.insert(LeaderKey { identity, token, advertisement });
+                Some(Change::Insert(key.clone(), service))
+            });
+            stream::iter([removed, inserted].into_iter().flatten().map(Ok))
+        }))
+    }
+}

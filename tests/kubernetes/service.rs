@@ -1,0 +1,398 @@
+//! A Service that follows the leader, and the marks of the leader's pod.
+
+use std::time::Duration;
+
+use incumbent::Token;
+use incumbent::clock::{BootClock, Clock};
+use incumbent::kubernetes::{Cluster, ServiceFollowsLeader};
+use incumbent::lock::{LockError, LockErrorKind};
+use incumbent::memory::MemoryLock;
+use incumbent::new_election;
+use incumbent_test_support::eventually;
+use serde_json::{Value, json};
+
+use crate::env::OBJECT;
+use crate::relay::{Relay, Way};
+use crate::service_env::{ServiceEnv, addresses_of, far, follower, token_of};
+
+fn refused(result: Result<(), LockError>, kind: LockErrorKind, says: &str) {
+    let error = result.expect_err(says);
+    let message = error.to_string();
+    assert!(message.contains(says), "{says:?} in {message:?}");
+    assert!(!message.contains('\n'), "{message:?}");
+    assert_eq!(error.kind(), kind, "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn requests_go_to_the_last_leader_and_never_back_to_an_earlier_one() {
+    let env = ServiceEnv::new().await;
+    let pod = env.pod("p1", &["10.1.0.1"]).await;
+    env.pod("p2", &["10.1.0.2"]).await;
+    let (mut first, mut second) = (env.follower("p1").await, env.follower("p2").await);
+    first.check().await.unwrap();
+    assert_eq!(env.slice("ipv4").await, None, "a check writes nothing");
+
+    first.direct(Token(5), far()).await.unwrap();
+    let slice = env.slice("ipv4").await.unwrap();
+    assert_eq!(slice["addressType"], "IPv4");
+    assert_eq!(slice["metadata"]["labels"]["kubernetes.io/service-name"], OBJECT);
+    assert_eq!(slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"], "incumbent");
+    assert_eq!(slice["metadata"]["ownerReferences"][0]["kind"], "Service");
+    assert_eq!(slice["ports"], json!([{ "name": "", "port": 8080, "protocol": "TCP" }]));
+    let endpoint = json!({
+        "addresses": ["10.1.0.1"],
+        "conditions": { "ready": true },
+        "nodeName": "n1",
+        "zone": "z1",
+        "targetRef": {
+            "kind": "Pod", "namespace": env.env.namespace, "name": "p1",
+            "uid": pod["metadata"]["uid"],
+        },
+    });
+    assert_eq!(slice["endpoints"], json!([endpoint]));
+
+    // The same again changes nothing; nor does a renewal.
+    first.direct(Token(5), far()).await.unwrap();
+    first.extend(far()).await.unwrap();
+    assert_eq!(env.slice("ipv4").await.unwrap(), slice);
+
+    second.direct(Token(9), far()).await.unwrap();
+    assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9));
+    let late = first.direct(Token(5), far()).await;
+    refused(late, LockErrorKind::Conflict, "the token 9 of a later leader than this one, 5");
+    first.withdraw().await.unwrap();
+    assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9));
+    second.withdraw().await.unwrap();
+    second.withdraw().await.unwrap();
+    assert_eq!(env.directs().await, (vec![], 9));
+    let late = first.direct(Token(5), far()).await;
+    refused(late, LockErrorKind::Conflict, "delete the slice");
+    assert_eq!(env.directs().await, (vec![], 9));
+
+    let over = second.direct(Token(12), BootClock.now()).await;
+    refused(over, LockErrorKind::OutcomeUnknown, "the right to lead ended");
+    assert_eq!(env.directs().await, (vec![], 9));
+}
+
+/// A deleted Service takes its slices with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn slices_are_deleted_with_their_service() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    env.follower("p1").await.direct(Token(5), far()).await.unwrap();
+    let path = format!("/api/v1/namespaces/{}/services/{OBJECT}", env.env.namespace);
+    env.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
+    eventually("the slice is gone", async || env.slice("ipv4").await.is_none().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn ports_are_resolved_by_the_pod() {
+    let env = ServiceEnv::without_service().await;
+    let ports = json!([
+        { "name": "a", "port": 80 },
+        { "name": "b", "port": 81, "targetPort": 8081, "protocol": "UDP" },
+        { "name": "c", "port": 443, "targetPort": "web", "appProtocol": "https" },
+    ]);
+    env.service(json!({ "ports": ports })).await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    env.follower("p1").await.direct(Token(1), far()).await.unwrap();
+    let slice = env.slice("ipv4").await.unwrap();
+    assert_eq!(
+        slice["ports"],
+        json!([
+            { "name": "a", "port": 80, "protocol": "TCP" },
+            { "name": "b", "port": 8081, "protocol": "UDP" },
+            { "name": "c", "port": 8443, "protocol": "TCP", "appProtocol": "https" },
+        ])
+    );
+    let path = format!("/api/v1/namespaces/{}/services/{OBJECT}", env.env.namespace);
+    let unknown = json!({ "spec": { "ports": [{ "port": 80, "targetPort": "none" }] } });
+    env.patch(&path, unknown).await;
+    let check = env.follower("p1").await.check().await;
+    refused(
+        check,
+        LockErrorKind::Misconfigured,
+        "no container of the pod p1 has a port named none",
+    );
+}
+
+/// Each family has a slice, and one for which the next leader has no address is emptied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn families_have_slices_of_their_own() {
+    let env = ServiceEnv::without_service().await;
+    let both = json!({
+        "clusterIP": "None", "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv4", "IPv6"], "ports": [{ "port": 80 }],
+    });
+    env.service(both).await;
+    env.pod("p1", &["10.1.0.1", "fd00::1"]).await;
+    env.pod("p2", &["fd00::2"]).await;
+    env.pod("p3", &["10.1.0.3"]).await;
+    let mut first = env.follower("p1").await;
+    first.check().await.unwrap();
+    first.direct(Token(1), far()).await.unwrap();
+    let slices = async || {
+        let (four, six) = (env.slice("ipv4").await.unwrap(), env.slice("ipv6").await.unwrap());
+        assert_eq!((&four["addressType"], &six["addressType"]), (&json!("IPv4"), &json!("IPv6")));
+        assert_eq!(token_of(&four), token_of(&six));
+        (addresses_of(&four).join(" "), addresses_of(&six).join(" "), token_of(&four))
+    };
+    assert_eq!(slices().await, ("10.1.0.1".to_owned(), "fd00::1".to_owned(), 1));
+    let mut second = env.follower("p2").await;
+    second.direct(Token(2), far()).await.unwrap();
+    assert_eq!(slices().await, (String::new(), "fd00::2".to_owned(), 2));
+    second.withdraw().await.unwrap();
+    assert_eq!(slices().await, (String::new(), String::new(), 2));
+
+    // An address that is not the pod's.
+    let given = ["fd00::9".parse().unwrap()];
+    let mut third = env.follower("p3").await.addresses(given);
+    third.direct(Token(3), far()).await.unwrap();
+    assert_eq!(slices().await, (String::new(), "fd00::9".to_owned(), 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_service_of_ipv6_waits_for_such_an_address() {
+    let env = ServiceEnv::without_service().await;
+    let six =
+        json!({ "clusterIP": "None", "ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack" });
+    env.service(six).await;
+    env.pod("p1", &[]).await;
+    let mut first = env.follower("p1").await;
+    first.check().await.expect("the kubelet has not reported it yet");
+    let none = first.direct(Token(1), far()).await;
+    refused(none, LockErrorKind::Unavailable, "wait until status.podIPs has one");
+    env.addresses("p1", &["fd00::1"]).await;
+    first.direct(Token(1), far()).await.unwrap();
+    assert_eq!(addresses_of(&env.slice("ipv6").await.unwrap()), ["fd00::1"]);
+    assert_eq!(env.slice("ipv4").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_cannot_work_is_refused_before_the_first_term() {
+    let env = ServiceEnv::without_service().await;
+    let follower = env.follower("p1").await;
+    let misconfigured = LockErrorKind::Misconfigured;
+    let service = format!("Service {}/{OBJECT}", env.env.namespace);
+    refused(follower.check().await, misconfigured, &format!("no {service}: create it"));
+    env.service(json!({ "selector": { "app": OBJECT }, "ports": [{ "port": 80 }] })).await;
+    refused(follower.check().await, misconfigured, "has a selector");
+    let path = format!("/api/v1/namespaces/{}/services/{OBJECT}", env.env.namespace);
+    env.patch(&path, json!({ "spec": { "selector": null } })).await;
+    refused(follower.check().await, misconfigured, "set POD_NAME from the field metadata.name");
+    env.pod("p1", &["10.1.0.1"]).await;
+    follower.check().await.unwrap();
+    let foreign = |name: &str| {
+        json!({
+            "metadata": { "name": name, "labels": { "kubernetes.io/service-name": OBJECT } },
+            "addressType": "IPv4", "endpoints": [{ "addresses": ["10.1.0.7"] }],
+        })
+    };
+    env.env.post(&env.slices(), &foreign("theirs")).await;
+    refused(follower.check().await, misconfigured, "theirs sends requests of the Service");
+    let path = format!("{}/theirs", env.slices());
+    env.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
+    env.env.post(&env.slices(), &foreign("my-app-leader-ipv4")).await;
+    refused(
+        follower.check().await,
+        misconfigured,
+        "is not one of this Service that incumbent manages",
+    );
+    let cluster = env.env.cluster().await;
+    for bad in ["", "a.b", "A", "a/b", &"x".repeat(64)] {
+        let error = ServiceFollowsLeader::new(&cluster, bad).unwrap_err();
+        assert!(error.to_string().contains("cannot be the name of a Service"), "{error}");
+    }
+    for (key, value) in [("", "a"), ("a", ""), ("a b", "c"), ("a/b/c", "d"), ("a", "b,c=d")] {
+        let error = env.leader_pod("p1").await.label(key, value).unwrap_err();
+        assert!(error.to_string().contains("cannot be a label"), "{error}");
+    }
+}
+
+/// The documented Role is the least.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn each_documented_right_is_missed_by_name() {
+    let slice = "my-app-leader-ipv4";
+    let rights = [
+        ("", "services", "get", OBJECT),
+        ("", "pods", "get", "p1"),
+        ("", "pods", "list", ""),
+        ("", "pods", "patch", "p1"),
+        ("discovery.k8s.io", "endpointslices", "get", slice),
+        ("discovery.k8s.io", "endpointslices", "create", ""),
+        ("discovery.k8s.io", "endpointslices", "patch", slice),
+    ];
+    let cases = rights.map(async |(group, resource, verb, name)| {
+        let env = ServiceEnv::new().await;
+        env.pod("p1", &["10.1.0.1"]).await;
+        let mut service = env.follower("p1").await;
+        let pod = env.leader_pod("p1").await.label("role", "leader").unwrap();
+        service.check().await.unwrap();
+        pod.check().await.unwrap();
+        if verb == "patch" {
+            service.direct(Token(1), far()).await.unwrap(); // there is a slice
+        }
+        env.lacks(group, resource, verb, name).await;
+        let checked = match (resource, verb) {
+            ("pods", "list" | "patch") => pod.check().await,
+            _ => service.check().await,
+        };
+        refused(checked, LockErrorKind::Denied, &format!("the right to {verb} is missing"));
+    });
+    futures_util::future::join_all(cases).await;
+
+    // Without the list, the slices of others are not noticed.
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    env.lacks("discovery.k8s.io", "endpointslices", "list", "").await;
+    env.follower("p1").await.check().await.unwrap();
+}
+
+/// A write that was sent in time and arrives late changes nothing of what a successor wrote,
+/// whether it creates the slice or changes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_late_write_never_replaces_that_of_a_successor() {
+    for exists in [false, true] {
+        let env = ServiceEnv::new().await;
+        env.pod("p1", &["10.1.0.1"]).await;
+        env.pod("p2", &["10.1.0.2"]).await;
+        let mut second = env.follower("p2").await;
+        if exists {
+            second.direct(Token(1), far()).await.unwrap();
+        }
+        let relay = Relay::start(env.env.admin.clone(), "nobody").await;
+        let mut first = behind(&relay, &env).await;
+        relay.set(Way::HoldsWrite);
+        let soon = BootClock.now() + Duration::from_millis(500);
+        let late = first.direct(Token(5), soon).await;
+        refused(late, LockErrorKind::OutcomeUnknown, "");
+        second.direct(Token(9), far()).await.unwrap();
+        relay.lands().await;
+        assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9), "exists: {exists}");
+        first.withdraw().await.unwrap();
+        assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9), "exists: {exists}");
+    }
+}
+
+/// After a withdrawal, a write of the same term that is still under way is no longer applied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_withdrawal_takes_back_a_write_in_doubt() {
+    for exists in [false, true] {
+        let env = ServiceEnv::new().await;
+        env.pod("p1", &["10.1.0.1"]).await;
+        if exists {
+            let mut earlier = env.follower("p1").await;
+            earlier.direct(Token(1), far()).await.unwrap();
+            earlier.withdraw().await.unwrap();
+        }
+        let relay = Relay::start(env.env.admin.clone(), "nobody").await;
+        let mut first = behind(&relay, &env).await;
+        relay.set(Way::HoldsWrite);
+        let cut = tokio::time::timeout(Duration::from_millis(500), first.direct(Token(5), far()));
+        cut.await.expect_err("it is held up");
+        first.withdraw().await.unwrap();
+        relay.lands().await;
+        assert_eq!(env.directs().await, (vec![], 5), "exists: {exists}");
+
+        // The pod's marks too.
+        let mut pod = marked(behind_cluster(&relay, &env).await, "p1");
+        relay.set(Way::HoldsWrite);
+        let cut = tokio::time::timeout(Duration::from_millis(500), pod.direct(Token(5), far()));
+        cut.await.expect_err("it is held up");
+        pod.withdraw().await.unwrap();
+        relay.lands().await;
+        assert_eq!(marks(&env.read_pod("p1").await), (None, None));
+    }
+}
+
+async fn behind_cluster(relay: &Relay, env: &ServiceEnv) -> Cluster {
+    let cluster = Cluster::from_kubeconfig(relay.kubeconfig(&env.env), None).await.unwrap();
+    cluster.in_namespace(&*env.env.namespace)
+}
+
+async fn behind(relay: &Relay, env: &ServiceEnv) -> ServiceFollowsLeader {
+    follower(&behind_cluster(relay, env).await, "p1")
+}
+
+fn marked(cluster: Cluster, pod: &str) -> incumbent::kubernetes::LeaderPod {
+    let pod = incumbent::kubernetes::LeaderPod::new(&cluster).pod(pod);
+    pod.label("role", "leader").unwrap().deletion_cost(100)
+}
+
+/// The label and the deletion cost of a pod.
+fn marks(pod: &Value) -> (Option<&str>, Option<&str>) {
+    let metadata = &pod["metadata"];
+    let cost = &metadata["annotations"]["controller.kubernetes.io/pod-deletion-cost"];
+    (metadata["labels"]["role"].as_str(), cost.as_str())
+}
+
+/// What an earlier process of the pod left is removed at the start, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_an_earlier_process_left_is_removed() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    env.pod("p2", &["10.1.0.2"]).await;
+    env.follower("p1").await.direct(Token(5), far()).await.unwrap();
+    let cluster = env.env.cluster().await;
+    marked(cluster.clone(), "p1").direct(Token(5), far()).await.unwrap();
+    env.follower("p2").await.clean().await.unwrap();
+    marked(cluster.clone(), "p2").clean().await.unwrap();
+    assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], 5), "it is another pod's");
+    assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")));
+    env.follower("p1").await.clean().await.unwrap();
+    marked(cluster, "p1").clean().await.unwrap();
+    assert_eq!(env.directs().await, (vec![], 5), "the token stays");
+    assert_eq!(marks(&env.read_pod("p1").await), (None, None));
+}
+
+/// The next leader removes the label that a crashed one left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn one_pod_is_marked() {
+    let env = ServiceEnv::new().await;
+    for (name, address) in [("p1", "10.1.0.1"), ("p2", "10.1.0.2"), ("p3", "10.1.0.3")] {
+        env.pod(name, &[address]).await;
+    }
+    env.patch_pod("p3", json!({ "metadata": { "labels": { "role": "other" } } })).await;
+    let cluster = env.env.cluster().await;
+    let (mut first, mut second) = (marked(cluster.clone(), "p1"), marked(cluster, "p2"));
+    first.check().await.unwrap();
+    assert_eq!(marks(&env.read_pod("p1").await), (None, None), "a check writes nothing");
+    first.direct(Token(1), far()).await.unwrap();
+    assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")));
+    second.direct(Token(2), far()).await.unwrap();
+    assert_eq!(marks(&env.read_pod("p1").await), (None, None));
+    assert_eq!(marks(&env.read_pod("p2").await), (Some("leader"), Some("100")));
+    first.withdraw().await.unwrap();
+    second.withdraw().await.unwrap();
+    second.withdraw().await.unwrap();
+    assert_eq!(marks(&env.read_pod("p2").await), (None, None));
+    assert_eq!(marks(&env.read_pod("p3").await), (Some("other"), None));
+    assert_eq!(env.read_pod("p1").await["metadata"]["labels"]["app"], OBJECT, "others stay");
+}
+
+/// An election on another lock, by the method that does all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn requests_are_withdrawn_before_the_leadership_is_dropped() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    let mut service = env.follower("p1").await;
+    let election = new_election("my_app", MemoryLock::new()).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    let directed = async {
+        eventually("requests are directed", async || env.slice("ipv4").await).await;
+        env.directs().await
+    };
+    let done = service.while_leading(&leadership, directed).await.unwrap();
+    assert_eq!(done, Some((vec!["10.1.0.1".to_owned()], leadership.token().0)));
+    assert_eq!(env.directs().await, (vec![], leadership.token().0));
+    assert!(leadership.is_valid());
+
+    let ends = async {
+        leadership.resign();
+        std::future::pending::<()>().await
+    };
+    assert_eq!(service.while_leading(&leadership, ends).await.unwrap(), None);
+    assert_eq!(env.directs().await.0, Vec::<String>::new());
+    drop(leadership);
+    election.stop().await;
+}

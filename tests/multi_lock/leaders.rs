@@ -1,0 +1,49 @@
+//! The stream of fresh leaders, for an observer that is cut off from the lock.
+
+use incumbent::discovery::Leaders;
+use incumbent::lock::LockErrorKind;
+use incumbent::{Leader, Token};
+
+use crate::conformance::{leads, soon};
+use crate::env::{Diary, Door, Failing, NAME, candidate, memory};
+
+/// Waits for the leader to be this one, and returns the token.
+async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {
+    soon(&format!("{identity:?} leads"), async {
+        loop {
+            let leader: Option<Leader> = leaders.next().await.expect("it goes on");
+            if leader.as_ref().map(|leader| &*leader.identity) == identity {
+                return leader.and_then(|leader| leader.token);
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_leader_that_was_not_seen_to_renew_is_none_until_it_is_seen_again() {
+    let lock = memory();
+    let door = Door::new(&lock, "observer", &Diary::default());
+    let observer = incumbent::observe(NAME, door.clone()).unwrap();
+    let mut leaders = Leaders::new(observer.clone());
+    assert_eq!(soon("the first one", leaders.next()).await, Some(None), "at once");
+
+    let first = candidate(lock.clone(), "first").advertise("10.0.0.1:80").start().unwrap();
+    let leadership = leads(&first).await;
+    let token = next(&mut leaders, Some("first")).await;
+    assert_eq!(token, Some(leadership.token()));
+
+    door.fail(Failing::All(LockErrorKind::Unavailable));
+    next(&mut leaders, None).await;
+    assert!(first.is_leader(), "it leads on, unseen");
+    door.fail(Failing::Nothing);
+    assert_eq!(next(&mut leaders, Some("first")).await, token);
+
+    let second = candidate(lock.clone(), "second").start().unwrap();
+    drop(leadership);
+    first.stop().await;
+    assert!(next(&mut leaders, Some("second")).await > token);
+    second.stop().await;
+    observer.stop().await;
+    soon("the end", async { while leaders.next().await.is_some() {} }).await;
+}
