@@ -71,7 +71,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Campaign(campaign::Campaign),
+    Campaign(Box<campaign::Campaign>),
     #[cfg(target_os = "linux")]
     Run(run::Run),
     #[cfg(target_os = "linux")]
