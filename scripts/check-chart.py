@@ -269,13 +269,50 @@ def both(members):
     return members if "pod-1" in members and "pod-2" in members else None
 
 
+def create_pod(cluster, template, name):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": name}, "spec": template["spec"]}
+    cluster.kubectl("create", "--filename=-", stdin=json.dumps(pod))
+
+
+def follow(cluster):
+    """A Service and the marks of a pod follow the leader. Nobody starts the pod."""
+    values = {
+        "mode": "run",
+        "app": {"image": "a", "command": ["sh", "-c", "echo works; exec sleep 600"]},
+        "http": {"port": free_port()},
+        "traffic": {
+            "service": {"name": "work", "ports": [{"port": 80, "targetPort": "http"}]},
+            "leaderLabel": "role=leader",
+            "podDeletionCost": 100,
+        },
+    }
+    file = cluster.directory / "traffic.json"
+    file.write_text(json.dumps(values))
+    cluster.helm("install", "follows", CHART, "--values", file)
+    create_pod(cluster, cluster.get("deployment", "follows")["spec"]["template"], "follower")
+    status = {"status": {"podIP": "10.9.0.1", "podIPs": [{"ip": "10.9.0.1"}]}}
+    cluster.kubectl("patch", "pod", "follower", "--subresource=status", "--type=merge", f"--patch={json.dumps(status)}")
+
+    def directed():
+        endpoints = cluster.get("endpointslice", "work-leader-ipv4")["endpoints"] or []
+        metadata = cluster.get("pod", "follower")["metadata"]
+        cost = metadata.get("annotations", {}).get("controller.kubernetes.io/pod-deletion-cost")
+        return [endpoint["addresses"] for endpoint in endpoints], metadata["labels"].get("role"), cost
+
+    with Candidate(cluster.deployed("follows"), "follower", cluster.environment_of("follows")) as leader:
+        leader.says("works")
+        expect(directed() == ([["10.9.0.1"]], "leader", "100"), f"requests do not follow the leader: {directed()}")
+    expect(directed() == ([], None, None), f"requests are still directed: {directed()}")
+    cluster.helm("uninstall", "follows")
+    print("a Service and the marks of a pod follow the leader of the Deployment with the rights of the chart")
+
+
 def live(cluster):
     """A leader for life. Its pod is an object that nobody starts."""
     values = ["--set", "mode=life,app.image=a,app.command={sh,-c,echo works; exec sleep 600}"]
     cluster.helm("install", "for-life", CHART, *values)
     template = cluster.get("deployment", "for-life")["spec"]["template"]
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": "pod-1"}, "spec": template["spec"]}
-    cluster.kubectl("create", "--filename=-", stdin=json.dumps(pod))
+    create_pod(cluster, template, "pod-1")
     env = cluster.environment_of("for-life")
     with Candidate(cluster.deployed("for-life"), "pod-1", env) as leader:
         leader.says("works")
@@ -316,7 +353,7 @@ def main():
         cluster = None
         try:
             cluster = Cluster(Path(directory), log)
-            for step in (set_up, validate, take_part, live, take_part_on_nats):
+            for step in (set_up, validate, take_part, follow, live, take_part_on_nats):
                 step(cluster)
         except (Failed, subprocess.TimeoutExpired, OSError) as error:
             print(f"check-chart: failed: {error}", file=sys.stderr)

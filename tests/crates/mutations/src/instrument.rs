@@ -130,6 +130,7 @@ impl Instrument {
                 "answers::",
                 "fresh::",
                 "record::",
+                "service::",
                 "conditional",
                 "an_eviction_leaves_a_holder_that_nobody_renews",
                 "a_renewal_does_not_bring_a_deleted_object_back",

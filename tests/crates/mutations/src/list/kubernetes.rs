@@ -146,4 +146,31 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         )],
         noticed_by: &[Objects],
     },
+    Mutation {
+        name: "Service: a smaller token replaces a greater one",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/service.rs",
+            "Some(found) if found > token => Err(",
+            "Some(found) if found.0 == u64::MAX => Err(",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Service: a late write is applied whoever has written since",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/mod.rs",
+            "fields[\"metadata\"][\"resourceVersion\"] = read.cloned().unwrap_or_default();",
+            "drop(read.and(fields[\"metadata\"].as_object_mut()));",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Service: a withdrawal leaves a write in doubt to arrive",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/service.rs",
+            "return if directed.is_certain { Edit::Nothing } else { Edit::Create(empty) };",
+            "return Edit::Nothing;",
+        )],
+        noticed_by: &[Objects],
+    },
 ];
