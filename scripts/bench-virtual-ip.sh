@@ -5,4 +5,4 @@ set -eu
 cd "$(dirname "$0")/.."
 scripts/install-keepalived.sh
 exec env --default-signal=INT,QUIT,HUP "${CARGO:-cargo}" test --workspace --all-features --test run -- \
-    virtual_ip::measure --ignored --nocapture
+    virtual_ip::measure --ignored --nocapture --test-threads=1

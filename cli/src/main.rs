@@ -71,9 +71,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Campaign(campaign::Campaign),
+    Campaign(Box<campaign::Campaign>),
     #[cfg(target_os = "linux")]
-    Run(run::Run),
+    Run(Box<run::Run>),
     #[cfg(target_os = "linux")]
     Life(run::Life),
     #[cfg(target_os = "linux")]
@@ -167,7 +167,7 @@ async fn start() -> ExitCode {
         Command::Reference(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
         Command::Run(command) => match command.seats {
-            Some(seats) => set::run_seats(command, seats).await,
+            Some(seats) => set::run_seats(*command, seats).await,
             None => command.run().await,
         },
         #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! `GET /events`: the leader, as server-sent events.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive};
@@ -16,6 +17,8 @@ use crate::http::Extent;
 
 /// The most clients. Each keeps a connection; the others of the listener are left for probes.
 const CLIENTS: usize = 32;
+/// How soon at the earliest to look whether a leader that was not fresh has renewed.
+const LEAST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The clients that are sent events.
 #[derive(Clone)]
@@ -117,7 +120,8 @@ impl<S: Fn() -> Value> Events<S> {
                 Some(leader) => {
                     let now = BootClock.now();
                     let lapses = leader.last_seen + leader.lease;
-                    let then = if now < lapses { lapses } else { now + leader.lease / 4 };
+                    let again = (leader.lease / 4).max(LEAST_PAUSE); // a lease from outside
+                    let then = if now < lapses { lapses } else { now + again };
                     sleep_until(BootClock, then).await;
                 }
                 None => std::future::pending().await,

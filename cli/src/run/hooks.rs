@@ -32,9 +32,9 @@ pub struct HookArgs {
     ///
     /// It has the grace, and then it is killed. INCUMBENT_EVENT is `lost`, INCUMBENT_CAUSE why. It
     /// also runs after an --on-won that failed. If it fails, the lock is not released, but left to
-    /// its lease. It does not run if this process is killed, and may be killed when the lock cannot
-    /// be reached: do what must not fail in COMMAND of `incumbent run`, whose processes are stopped
-    /// in any case.
+    /// its lease; so it is if this process is killed, and the hook does not run. It may be killed
+    /// when the lock cannot be reached: do what must not fail in COMMAND of `incumbent run`, whose
+    /// processes are stopped in any case.
     #[arg(long, value_name = "COMMAND", help_heading = "Terms")]
     pub on_lost: Option<String>,
 }

@@ -95,7 +95,8 @@ impl Run {
             traffic = term.start(lease, &file, &NO_COMMAND).await?;
             Ok(Some(grace.total()))
         };
-        let (sentinel, terms) = match self.no_sentinel {
+        // What --on-lost would do is not done if this process is killed: its lease is waited for.
+        let (sentinel, terms) = match self.no_sentinel || self.term.hooks.on_lost.is_some() {
             false => {
                 let (sentinel, terms) = terms::channel();
                 (sentinel, Some(terms))

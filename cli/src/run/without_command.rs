@@ -37,10 +37,8 @@ impl CampaignTerms {
             return Ok(());
         }
         prepare_hooks()?;
-        if !self.term.traffic.is_empty() {
-            // A sentinel that releases a killed candidate does not know what directs requests here.
-            candidate.sentinel = Some(Sentinel::none());
-        }
+        // A sentinel that releases a killed candidate does not know what goes with its term.
+        candidate.sentinel = Some(Sentinel::none());
         Ok(())
     }
 

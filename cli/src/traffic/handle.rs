@@ -16,8 +16,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::SUBCOMMAND;
-use super::messages::{TrafficEvent, TrafficRequest};
+use super::messages::{SUBCOMMAND, TrafficEvent, TrafficRequest};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::StopTimes;

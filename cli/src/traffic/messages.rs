@@ -1,8 +1,17 @@
 //! The messages between a candidate and its `run-traffic` process, one per line, as JSON.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::process::StopTimes;
+
+/// The subcommand of the process.
+pub const SUBCOMMAND: &str = "run-traffic";
+/// The file beside the deadline file that is there while requests may be directed here.
+pub const MARKER: &str = "directed";
+/// How long the end of a term waits until all is withdrawn but the addresses.
+pub const WITHDRAWAL: Duration = Duration::from_secs(1);
 
 /// A request to the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,9 +22,9 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use super::messages::{TrafficEvent, TrafficRequest};
+use super::args::ParseTraffic;
+use super::messages::{TrafficEvent, TrafficRequest, WITHDRAWAL};
 use super::targets::Targets;
-use super::{ParseTraffic, WITHDRAWAL};
 use crate::process::{StopTimes, hide_credentials};
 
 /// How long to wait after a failed removal of an address.

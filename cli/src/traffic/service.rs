@@ -10,7 +10,7 @@ use incumbent::lock::{LockError, LockErrorKind};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::WITHDRAWAL;
+use super::messages::WITHDRAWAL;
 use crate::error::CliError;
 use crate::lock_args::LockArgs;
 use crate::text::one_line;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::{join_all, try_join_all};
 use incumbent::clock::Instant;
 
-use super::TrafficArgs;
 use super::address::AddressTarget;
+use super::args::TrafficArgs;
 use super::service::ServiceTarget;
 use crate::lock_args::LockArgs;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
 use crate::http::{free_port, get};
 use crate::moves::start_move;
-use crate::observe::observe;
+use crate::observe::{observe, responds};
 
 const SERVE: &str = "echo $INCUMBENT_TOKEN; exec sleep 1000";
 
@@ -244,10 +244,7 @@ async fn slow_client_is_sent_the_newest_state() {
     let env = TestEnv::start().await;
     let (port, address) = free_port();
     let _observer = observe(&env, &["other"], &port);
-    eventually("the lock has responded", async || {
-        get(&address, "/readyz").filter(|(status, _)| *status == 200)
-    })
-    .await;
+    responds(&address).await;
     let mut slow = Events::follow(&address, "/other/events", None);
     let mut prompt = Events::follow(&address, "/other/events", None);
     let name = |number| format!("{number}-{}", "x".repeat(900));

@@ -18,6 +18,14 @@ pub fn observe(env: &TestEnv, names: &[&str], port: &str) -> Candidate {
     Candidate::start(command)
 }
 
+/// Waits until the lock has responded to the observer.
+pub async fn responds(address: &str) {
+    eventually("the lock has responded", async || {
+        get(address, "/readyz").filter(|(status, _)| *status == 200)
+    })
+    .await;
+}
+
 fn leader(address: &str, path: &str) -> Option<Value> {
     let (status, body) = get(address, path)?;
     (status == 200).then(|| serde_json::from_str(&body).expect("JSON"))
@@ -33,10 +41,7 @@ async fn observer_names_the_leaders_of_many_elections() {
     first.wait_for_line("up").await;
     other.wait_for_line("up").await;
     let mut observer = observe(&env, &["my_app", "other", "absent"], &port);
-    eventually("the lock has responded", async || {
-        get(&address, "/readyz").filter(|(status, _)| *status == 200)
-    })
-    .await;
+    responds(&address).await;
     for (name, identity) in [("my_app", "c1"), ("other", "c9")] {
         let of = leader(&address, &format!("/{name}/leader")).expect("a leader");
         let fields = ["leader", "mine", "fresh"].map(|field| of[field].clone());
@@ -79,10 +84,7 @@ async fn observer_sends_the_events_of_many_elections() {
     first.wait_for_line("up").await;
     other.wait_for_line("up").await;
     let mut observer = observe(&env, &["my_app", "other", "absent"], &port);
-    eventually("the lock has responded", async || {
-        get(&address, "/readyz").filter(|(status, _)| *status == 200)
-    })
-    .await;
+    responds(&address).await;
     let follow = |name: &str| Events::follow(&address, &format!("/{name}/events"), None);
     let (mut of_first, mut of_other, mut of_none) =
         (follow("my_app"), follow("other"), follow("absent"));
@@ -102,6 +104,31 @@ async fn observer_sends_the_events_of_many_elections() {
     observer.signal(Signal::TERM);
     assert!(of_none.next().is_none(), "the events end with the program");
     observer.exit().await;
+}
+
+/// Of a lock that no longer responds nothing arrives, not even a failure, when the lease ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_tell_of_the_end_of_a_lease_by_the_clock() {
+    const TRIES: usize = 3; // on a machine that stands still the failure may be known by then
+    let env = TestEnv::start().await;
+    let (port, address) = free_port();
+    let _run = env.run("my_app", &[], SERVE);
+    let _observer = observe(&env, &["my_app"], &port);
+    responds(&address).await;
+    let mut events = Events::follow(&address, "/my_app/events", None);
+    for _ in 0..TRIES {
+        events.until("a term", |event| !event.id.is_empty());
+        env.server.pause();
+        let lapsed = events.until("the end of the lease", |event| event.fields["fresh"] == false);
+        let is_by_the_clock = get(&address, "/readyz").is_some_and(|(status, _)| status == 200);
+        env.server.resume();
+        if is_by_the_clock {
+            assert_eq!(lapsed.id, "");
+            events.until("the next term", |event| !event.id.is_empty());
+            return;
+        }
+    }
+    panic!("the events were as late as the failure of the lock");
 }
 
 /// By the clock of the observer, whatever the lock says.

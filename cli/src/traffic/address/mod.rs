@@ -27,11 +27,6 @@ use crate::background::BackgroundTask;
 /// The shortest lease with which an address is kept from one renewal to the next.
 pub const SHORTEST_LEASE: Duration = Duration::from_secs(5);
 
-/// How late the kernel removes an address, apart from the granularity of its timer: it rounds the
-/// time to a whole second if that is up to 0.25s later (`ADDRCONF_TIMER_FUZZ`), and looks once a
-/// second at most (`ADDRCONF_TIMER_FUZZ_MAX`).
-const KERNEL_DELAY: Duration = Duration::from_millis(1250);
-
 /// When to announce the address, after the begin of a term. A frame may be lost, and a switch may
 /// have no path yet.
 const ANNOUNCEMENTS: [Duration; 5] = [
@@ -172,14 +167,4 @@ fn announce(neighbours: &Neighbours, until: Instant) {
     if BootClock.now() < until {
         let _ = neighbours.announce();
     }
-}
-
-/// For how many seconds the kernel may be told to keep an address that must be gone after
-/// `remaining`; 0 if it may not.
-///
-/// A timer of the kernel is late by up to 8/63 of its time, as its wheel has levels of 64 slots,
-/// each eight times as coarse as the one before.
-fn lifetime(remaining: Duration) -> u32 {
-    let seconds = (remaining.saturating_sub(KERNEL_DELAY) * 7 / 8).as_secs();
-    u32::try_from(seconds).unwrap_or(u32::MAX - 1) // the largest is for ever
 }

@@ -3,6 +3,7 @@
 //! Each call has a connection of its own: what a cancelled call did not send is never sent.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use incumbent::clock::{BootClock, Clock, Instant};
@@ -14,7 +15,6 @@ use rtnetlink::{Error, Handle, new_connection};
 use rustix::io::Errno;
 use rustix::system::uname;
 
-use super::lifetime;
 use super::neighbours::{Link, Mac};
 use super::virtual_ip::VirtualIp;
 use crate::background::BackgroundTask;
@@ -22,6 +22,11 @@ use crate::background::BackgroundTask;
 /// What marks an address as ours (`IFA_PROTO`, since Linux 5.18). The kernel has 0 to 3, and
 /// routing daemons that use it have the numbers of /etc/iproute2/rt_protos.
 const OURS: AddressProtocol = AddressProtocol::Other(108);
+
+/// How late the kernel removes an address, apart from the granularity of its timer: it rounds the
+/// time to a whole second if that is up to 0.25s later (`ADDRCONF_TIMER_FUZZ`), and looks once a
+/// second at most (`ADDRCONF_TIMER_FUZZ_MAX`).
+const KERNEL_DELAY: Duration = Duration::from_millis(1250);
 
 /// A connection to the kernel.
 pub struct Netlink {
@@ -223,4 +228,14 @@ fn reason(error: &Error) -> String {
         Error::NetlinkError(error) => error.to_io().to_string(),
         error => error.to_string(),
     }
+}
+
+/// For how many seconds the kernel may be told to keep an address that must be gone after
+/// `remaining`; 0 if it may not.
+///
+/// A timer of the kernel is late by up to 8/63 of its time, as its wheel has levels of 64 slots,
+/// each eight times as coarse as the one before.
+pub fn lifetime(remaining: Duration) -> u32 {
+    let seconds = (remaining.saturating_sub(KERNEL_DELAY) * 7 / 8).as_secs();
+    u32::try_from(seconds).unwrap_or(u32::MAX - 1) // the largest is for ever
 }

@@ -8,6 +8,7 @@ use incumbent_test_support::{Namespace, not_run};
 use tokio::runtime::Builder;
 
 use super::neighbours::Mac;
+use super::netlink::lifetime;
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);

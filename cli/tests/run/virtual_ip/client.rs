@@ -29,10 +29,10 @@ type Mac = [u8; 6];
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Who answered the last question, by its hardware address.
-    pub answering: Option<Mac>,
+    /// Who answered the last question, by hardware address.
+    pub answers: Vec<Mac>,
     /// The same for the address of IPv6.
-    pub answering_v6: Option<Mac>,
+    pub answers_v6: Vec<Mac>,
     /// Questions with two answers.
     pub twice: Vec<String>,
     /// The greatest token.
@@ -66,12 +66,16 @@ impl Client {
         let mac = host.run(|| mac_of("eth0"));
         client.repeat(move |seen| {
             let answers = ask(&arp, mac, address);
-            lock(seen).note(address.into(), &answers).answering = answers.first().copied();
+            let mut seen = lock(seen);
+            seen.note(address.into(), &answers);
+            seen.answers = answers;
         });
         let (discovery, index) = host.run(discovery_socket);
         client.repeat(move |seen| {
             let answers = solicit(&discovery, index, mac, address_v6);
-            lock(seen).note(address_v6.into(), &answers).answering_v6 = answers.first().copied();
+            let mut seen = lock(seen);
+            seen.note(address_v6.into(), &answers);
+            seen.answers_v6 = answers;
         });
         let icmp = host.run(icmp_socket);
         let mut sequence = 0_u16;
@@ -118,11 +122,10 @@ impl Drop for Client {
 }
 
 impl Seen {
-    fn note(&mut self, address: IpAddr, answers: &[Mac]) -> &mut Self {
+    fn note(&mut self, address: IpAddr, answers: &[Mac]) {
         if answers.len() > 1 {
             self.twice.push(format!("{address}: {answers:x?}"));
         }
-        self
     }
 }
 

@@ -108,7 +108,7 @@ impl Test {
         while Instant::now() < end {
             {
                 let seen = self.client.seen();
-                let answers = |mac| seen.answering == Some(mac) && seen.answering_v6 == Some(mac);
+                let answers = |mac| seen.answers == [mac] && seen.answers_v6 == [mac];
                 let host = self.network.hosts.iter().find(|host| answers(host.mac));
                 if let Some(host) = host
                     && seen.token >= least

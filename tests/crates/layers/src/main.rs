@@ -60,7 +60,6 @@ const CRATES: [Layers; 2] = [
             "ui",
             "candidate",
             "linux_only",
-            "campaign",
             "observe",
             "proxy",
             "kv",
