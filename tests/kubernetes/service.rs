@@ -74,6 +74,23 @@ async fn requests_go_to_the_last_leader_and_never_back_to_an_earlier_one() {
     assert_eq!(env.directs().await, (vec![], 9));
 }
 
+/// A renewal looks at the slices now and then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_slice_that_somebody_deletes_is_written_again() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    let mut first = env.follower("p1").await;
+    first.direct(Token(5), far()).await.unwrap();
+    let path = format!("{}/{OBJECT}-leader-ipv4", env.slices());
+    env.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
+    eventually("the slice is there again", async || {
+        first.extend(far()).await.unwrap();
+        env.slice("ipv4").await
+    })
+    .await;
+    assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], 5));
+}
+
 /// A deleted Service takes its slices with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn slices_are_deleted_with_their_service() {
