@@ -58,7 +58,7 @@ def free_port():
 def wait_for(what, look, limit=60):
     end = time.monotonic() + limit
     while time.monotonic() < end:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
             if found := look():
                 return found
         time.sleep(0.01)
