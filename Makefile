@@ -97,9 +97,10 @@ bench-scale: rust ## Measure thousands of standbys and elections (SIZES="49 1000
 	@scripts/install-nats.sh 2.15.1
 	@scripts/bench-scale.sh
 
-bench-proxy: rust ## Measure `incumbent proxy` beside HAProxy, with PostgreSQL as the leader (as root, with Debian's packages)
+bench-proxy: rust ## Measure `incumbent proxy` beside HAProxy, with PostgreSQL as the leader (as root)
 	@scripts/install-nats.sh 2.15.1
-	@scripts/install-packages.sh "set PATH to their programs" haproxy postgresql postgresql-contrib
+	@scripts/install-postgres.sh
+	@scripts/install-packages.sh "put haproxy on the PATH" haproxy
 	$(CARGO) build --release --workspace --all-features --bin incumbent
 	scripts/bench-proxy.py "$(CARGO_TARGET_DIR)/release/incumbent"
 
