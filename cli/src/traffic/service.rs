@@ -140,6 +140,12 @@ impl ServiceTarget {
         }
     }
 
+    /// Whether a withdrawal is still owed.
+    pub fn is_left(&self) -> bool {
+        self.service.as_ref().is_some_and(|service| !service.is_withdrawn())
+            || self.pod.as_ref().is_some_and(|pod| !pod.is_withdrawn())
+    }
+
     /// Stops directing requests here. An API server that does not answer is asked again, for a
     /// second.
     pub async fn withdraw(&mut self) -> Result<(), String> {

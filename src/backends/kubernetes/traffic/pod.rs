@@ -172,6 +172,12 @@ impl LeaderPod {
         Ok(())
     }
 
+    /// Whether nothing is left to withdraw.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.directed.is_none()
+    }
+
     /// Removes the marks of this pod. Also right after a [`direct`](Self::direct) that failed or
     /// was cut off: its write is then either undone or can no longer be applied.
     ///

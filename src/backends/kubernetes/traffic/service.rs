@@ -245,6 +245,12 @@ impl ServiceFollowsLeader {
         self.direct(token, until).await
     }
 
+    /// Whether nothing is left to withdraw.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.directed.is_none()
+    }
+
     /// Empties the slices, unless a later leader has written them. Also right after a
     /// [`direct`](Self::direct) that failed or was cut off: its write is then either undone or can
     /// no longer be applied.
