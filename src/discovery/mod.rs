@@ -101,16 +101,7 @@ impl Follower {
                 self.last = Some(leader.clone());
                 return Some(leader);
             }
-            let expiry = async {
-                match &leader {
-                    Some(leader) => self.observer.expiry(leader).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                goes_on = self.watch.changed() => goes_on.then_some(())?,
-                () = expiry => {} // it may have renewed meanwhile
-            }
+            self.watch.changed().await.then_some(())?;
         }
     }
 }

@@ -9,7 +9,6 @@ use super::handle::Election;
 use super::watch::StatusWatch;
 use crate::lock::{CandidateInfo, LockError, Successor};
 use crate::protocol::{Leader, LockFailure, State};
-use crate::time::clock::{Clock, Sleep, sleep_until};
 use crate::util::changes::Changes;
 
 /// A view of an election without taking part in it. Dropping it ends the watch.
@@ -22,11 +21,6 @@ pub struct Observer {
 impl Observer {
     pub(crate) fn new(election: Election) -> Self {
         Self { election }
-    }
-
-    /// Waits until this leader is not fresh any more, unless it renews meanwhile.
-    pub(crate) fn expiry(&self, leader: &Leader) -> Sleep<Arc<dyn Clock>> {
-        sleep_until(Arc::clone(&self.election.shared().clock), leader.last_seen + leader.lease)
     }
 
     /// As [`Election::leader`].

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::shared::{self, Shared};
 use crate::lock::{Standing, Token};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
-use crate::time::clock::Instant;
+use crate::time::clock::{Instant, sleep_until};
 use crate::util::watched::Reader;
 
 /// A snapshot of an election, as one candidate or observer sees it.
@@ -109,11 +109,32 @@ impl StatusWatch {
         }
     }
 
-    /// Waits for any change, also that a leader renews again after its lease. Returns false once
-    /// the candidate has stopped. Cancel safe.
-    pub(crate) async fn changed(&mut self) -> bool {
-        if !self.updates.borrow().finished {
-            self.updates.changed().await;
+    /// Waits until the status may have changed, or whether its leader is
+    /// [fresh](crate::Election::fresh_leader): by the clock, for the end of a lease is no change
+    /// of the status. Returns false once the candidate has stopped.
+    ///
+    /// It may return without a change: compare what you show.
+    ///
+    /// Cancel safe.
+    pub async fn changed(&mut self) -> bool {
+        let clock = &self.shared.clock;
+        let (finished, leader) = {
+            let update = self.updates.borrow();
+            (update.finished, update.leader.clone())
+        };
+        let expiry = async {
+            match leader.filter(|leader| leader.is_fresh(clock.now())) {
+                Some(leader) => {
+                    sleep_until(Arc::clone(clock), leader.last_seen + leader.lease).await;
+                }
+                None => std::future::pending().await, // a renewal changes the status
+            }
+        };
+        if !finished {
+            tokio::select! {
+                _ = self.updates.changed() => {}
+                () = expiry => {}
+            }
         }
         !self.updates.borrow().finished
     }

@@ -1,7 +1,6 @@
 //! `GET /events`: the leader, as server-sent events.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive};
@@ -9,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, stream};
 use incumbent::StatusWatch;
-use incumbent::clock::{BootClock, Clock, sleep_until};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -17,8 +15,6 @@ use crate::http::Extent;
 
 /// The most clients. Each keeps a connection; the others of the listener are left for probes.
 const CLIENTS: usize = 32;
-/// How soon at the earliest to look whether a leader that was not fresh has renewed.
-const LEAST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The clients that are sent events.
 #[derive(Clone)]
@@ -96,32 +92,14 @@ impl<S: Fn() -> Value> Events<S> {
         }
     }
 
-    /// Waits until the fields may have changed. The end of a lease is no change of the status, nor
-    /// is a renewal after it.
+    /// Waits until the fields may have changed.
     async fn changed(&mut self) -> Option<()> {
-        let status = match &mut self.election {
-            Election::Open(status) => status,
+        match &mut self.election {
+            Election::Open(status) => status.changed().await.then_some(()),
             Election::Opening(opening) => {
                 self.election = Election::Open(Box::new(opening.await));
-                return Some(());
+                Some(())
             }
-        };
-        let leader = status.current().leader;
-        let looks_again = async {
-            match leader {
-                Some(leader) => {
-                    let now = BootClock.now();
-                    let lapses = leader.last_seen + leader.lease;
-                    let again = (leader.lease / 4).max(LEAST_PAUSE); // a lease from outside
-                    let then = if now < lapses { lapses } else { now + again };
-                    sleep_until(BootClock, then).await;
-                }
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            changed = status.next() => changed.map(drop),
-            () = looks_again => Some(()),
         }
     }
 }
