@@ -27,8 +27,9 @@ impl Targets {
             address.check(lease).await?;
         }
         if let Some(service) = &mut targets.service {
+            let cleaned = service.clean().await; // whatever the check says
             service.check().await.map_err(|error| error.to_string())?;
-            service.clean().await?;
+            cleaned?;
         }
         Ok(targets)
     }
