@@ -29,6 +29,7 @@ const MAX_LABEL_LEN: usize = 63;
 /// # async fn example(election: incumbent::Election) -> Result<(), Box<dyn std::error::Error>> {
 /// let cluster = Cluster::infer().await?;
 /// let mut pod = LeaderPod::new(&cluster).label("role", "leader")?.deletion_cost(100);
+/// pod.clean().await?; // what an earlier process of this pod has left
 /// pod.check().await?;
 /// let leadership = election.won().await?;
 /// pod.direct(leadership.token(), leadership.deadline()).await?;

@@ -42,6 +42,7 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(1);
 /// # async fn example(lock: MemoryLock) -> Result<(), Box<dyn std::error::Error>> {
 /// # async fn serve() {}
 /// let mut service = ServiceFollowsLeader::new(&Cluster::infer().await?, "my-app")?;
+/// service.clean().await?; // what an earlier process of this pod has left
 /// service.check().await?; // before it campaigns
 /// let election = new_election("my_app", lock).start()?; // a lock of any kind
 /// loop {
@@ -56,9 +57,9 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(1);
 /// Each slice carries the token of the term that wrote it last, in the annotation
 /// `incumbent/token`. A write reads it first, never replaces a greater one, and is refused by the
 /// API server if anybody wrote the slice in between. So a write that was sent in time and arrives
-/// late never undoes what a successor wrote. A slice whose writer was killed with its machine keeps
-/// its address until the next leader writes: the process behind that address checks its own term,
-/// or fences what it writes.
+/// late never undoes what a successor wrote. A slice whose writer was killed keeps its address
+/// until the container has started again and called [`clean`](Self::clean), or until the next
+/// leader writes: the process behind that address checks its own term, or fences what it writes.
 ///
 /// # Rights
 /// `get` of the Service, `get` of the pod, and `get`, `create` and `patch` of the slices;
@@ -284,8 +285,8 @@ impl ServiceFollowsLeader {
     /// something first.
     ///
     /// # Errors
-    /// Of [`withdraw`](Self::withdraw), which is tried until the term's deadline, or for a second if
-    /// that has passed.
+    /// Of [`withdraw`](Self::withdraw), which is tried until the term's deadline, or for a second
+    /// if that has passed.
     ///
     /// # Cancel safety
     /// If the future is dropped, requests are directed here until [`withdraw`](Self::withdraw).
