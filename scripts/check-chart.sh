@@ -95,7 +95,7 @@ done <<END
 END
 echo "the schema refuses each of $refused wrong values"
 
-"$HELM" template x "$chart" --set "$run,traffic.podDeletionCost=2000000" >"$log" 2>&1 || failed "a high cost"
+"$HELM" template x "$chart" --set "$run" --set-json traffic.podDeletionCost=2000000 >"$log" 2>&1 || failed "a high cost"
 grep -q '"2000000"' "$log" || failed "a high cost of deletion is not rendered as a whole number"
 
 # With a lock in another namespace than the Role.
