@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
+.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale bench-proxy traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,13 @@ traffic: rust ## Measure how long requests fail when the leader changes, through
 bench-scale: rust ## Measure thousands of standbys and elections (SIZES="49 1000 10000"), for docs/large-deployments.md
 	@scripts/install-nats.sh 2.15.1
 	@scripts/bench-scale.sh
+
+bench-proxy: rust ## Measure `incumbent proxy` beside HAProxy, with PostgreSQL as the leader (as root)
+	@scripts/install-nats.sh 2.15.1
+	@scripts/install-postgres.sh
+	@scripts/install-packages.sh "put haproxy on the PATH" haproxy
+	$(CARGO) build --release --workspace --all-features --bin incumbent
+	scripts/bench-proxy.py "$(CARGO_TARGET_DIR)/release/incumbent"
 
 model: rust ## Explore every schedule of small elections (CANDIDATES=2, or 3, MINUTES=5)
 	$(CARGO) run --release --package incumbent-model -- --candidates $(or $(CANDIDATES),2) --minutes $(or $(MINUTES),5)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures `incumbent proxy` beside HAProxy, for docs/benchmarks.md, on this machine.
 
-    scripts/bench-proxy.py PROGRAM [--seconds 10] [--rounds 3] [--faults 10]
+    scripts/bench-proxy.py PROGRAM [--seconds 5] [--rounds 3] [--faults 10]
 
-PROGRAM is the release build of `incumbent`. Needs nats-server (scripts/install-nats.sh), PostgreSQL with pgbench and
-HAProxy (scripts/install-packages.sh "" haproxy postgresql postgresql-contrib), and root. The leader is a real
-PostgreSQL, then an HTTP server in Python, each the command of `incumbent run`.
+PROGRAM is the release build of `incumbent`. Needs nats-server (scripts/install-nats.sh), PostgreSQL of Debian
+(scripts/install-postgres.sh), HAProxy (scripts/install-packages.sh), and root: `make bench-proxy`. The leader is a
+real PostgreSQL, then an HTTP server in Python, each the command of `incumbent run`.
 
 1. pgbench, of prepared selects, and COPY of 2 GB: directly, through the proxy, and through HAProxy, in turn.
 2. For how long the requests of one client fail or wait at a stop (SIGTERM), a move and a kill (SIGKILL) of the leader:
@@ -58,7 +58,7 @@ def free_port():
 def wait_for(what, look, limit=60):
     end = time.monotonic() + limit
     while time.monotonic() < end:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
             if found := look():
                 return found
         time.sleep(0.01)
@@ -339,7 +339,7 @@ def fill(port):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
-    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--faults", type=int, default=10)
     args = parser.parse_args()

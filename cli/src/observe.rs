@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
@@ -136,11 +136,10 @@ async fn events(
     Extension(extent): Extension<Extent>,
     Extension(events): Extension<LeaderEvents>,
     Path(name): Path<String>,
-    headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let observer = find(&observed, &name)?.clone();
     let status = std::future::ready(observer.watch());
-    Ok(events.respond(&headers, &extent, status, move || show(&observer)))
+    Ok(events.respond(&extent, status, move || show(&observer)))
 }
 
 async fn redirect(

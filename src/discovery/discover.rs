@@ -11,7 +11,7 @@ use crate::lock::{Advertisement, Token};
 use crate::protocol::Leader;
 use crate::util::changes::Changes;
 
-/// What tells the leaders of [`Leaders::discover`] apart.
+/// What tells the leaders of [`Leaders::discover`] apart: who, in which term, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct LeaderKey {
@@ -21,6 +21,13 @@ pub struct LeaderKey {
     pub token: Option<Token>,
     /// Where the leader can be reached.
     pub advertisement: Option<Arc<Advertisement>>,
+}
+
+impl From<&Leader> for LeaderKey {
+    fn from(leader: &Leader) -> Self {
+        let Leader { identity, token, advertisement, .. } = leader.clone();
+        Self { identity, token, advertisement }
+    }
 }
 
 impl Leaders {
@@ -38,8 +45,7 @@ impl Leaders {
             let removed = present.take().map(Change::Remove);
             let inserted = leader.and_then(|leader| {
                 let service = service_of(&leader)?;
-                let Leader { identity, token, advertisement, .. } = leader;
-                let key = present.insert(LeaderKey { identity, token, advertisement });
+                let key = present.insert(LeaderKey::from(&leader));
                 Some(Change::Insert(key.clone(), service))
             });
             stream::iter([removed, inserted].into_iter().flatten().map(Ok))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
@@ -109,11 +109,10 @@ async fn leader(
 async fn events_of_leader(
     State(HttpState { started, events, .. }): State<HttpState>,
     Extension(extent): Extension<Extent>,
-    headers: HeaderMap,
 ) -> Response {
     let reached = Arc::clone(&started);
     let status = async move { reached.wait().await.election.watch() };
-    events.respond(&headers, &extent, status, move || show(&started))
+    events.respond(&extent, status, move || show(&started))
 }
 
 fn show(started: &Started) -> Value {

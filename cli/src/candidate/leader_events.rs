@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
@@ -38,8 +38,6 @@ struct Events<S> {
     show: S,
     /// The last ones that were sent.
     sent: Option<Value>,
-    /// The id of the last event that an earlier connection of this client was sent.
-    known: Option<String>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -54,7 +52,6 @@ impl LeaderEvents {
     /// of the election, once the lock was reached.
     pub fn respond(
         &self,
-        headers: &HeaderMap,
         extent: &Extent,
         status: impl Future<Output = StatusWatch> + Send + 'static,
         show: impl Fn() -> Value + Send + 'static,
@@ -63,9 +60,8 @@ impl LeaderEvents {
             let line = format!("{CLIENTS} clients are sent events: no more are accepted\n");
             return (StatusCode::SERVICE_UNAVAILABLE, line).into_response();
         };
-        let known = headers.get("last-event-id").and_then(|id| Some(id.to_str().ok()?.to_owned()));
         let election = Election::Opening(status.boxed());
-        let events = Events { election, show, sent: None, known, _permit: permit };
+        let events = Events { election, show, sent: None, _permit: permit };
         let events =
             stream::unfold(events, async |mut events| Some((events.next().await?, events)));
         extent.events(events).keep_alive(KeepAlive::default()).into_response()
@@ -81,17 +77,13 @@ impl<S: Fn() -> Value> Events<S> {
                 let id = self.id_of(&fields);
                 let event = Event::default().event("leader").id(&id).data(fields.to_string());
                 self.sent = Some(fields);
-                let known = self.known.take(); // it is of the first state only
-                if id.is_empty() || known != Some(id) {
-                    return Some(event);
-                }
+                return Some(event);
             }
             self.changed().await?;
         }
     }
 
-    /// The token of a leader that leads and is fresh; else empty, and a client that connects again
-    /// is sent the state: it may have changed although the token has not.
+    /// The token of a leader that leads and is fresh; else empty.
     fn id_of(&self, fields: &Value) -> String {
         let leader = match &self.election {
             Election::Opening(_) => None,

@@ -16,7 +16,7 @@ pub use self::cgroup::Cgroup;
 pub use self::pidfd::WatchedProcess;
 pub use self::rights::drop_network_rights;
 pub use self::signal_set::is_in;
-pub use self::stop_times::{StopTimes, from_nanos, to_nanos};
+pub use self::stop_times::{StopTimes, from_nanos, sleep_until, to_nanos};
 pub use self::terminal::Terminal;
 
 /// From now on no other process of this user can read the credentials of the lock in the memory and

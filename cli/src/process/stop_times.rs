@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::clock::Instant;
+use incumbent::clock::{BootClock, Instant};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// When work is stopped without a later request: by a request to end, and by force. All processes
@@ -21,4 +21,12 @@ pub fn to_nanos<S: Serializer>(instant: &Instant, to: S) -> Result<S::Ok, S::Err
 
 pub fn from_nanos<'d, D: Deserializer<'d>>(from: D) -> Result<Instant, D::Error> {
     u64::deserialize(from).map(|nanos| Instant::from_origin(Duration::from_nanos(nanos)))
+}
+
+/// Waits until the instant; forever without one. Cancel safe.
+pub async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => incumbent::clock::sleep_until(BootClock, until).await,
+        None => std::future::pending().await,
+    }
 }

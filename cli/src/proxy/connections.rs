@@ -1,11 +1,11 @@
 //! Connections of clients: held, passed on, and cut.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::serve::Listener;
-use incumbent::discovery::{ConnectError, LeaderConnector, LeaderStream};
+use incumbent::discovery::{ConnectError, LeaderConnector, LeaderKey, LeaderStream};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
 use tokio::net::TcpStream;
@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::counters::{Counters, OneMore};
 use crate::listen::Socket;
+use crate::output;
 
 /// What is buffered of each direction at most.
 const BUFFER: usize = 64 * 1024;
@@ -32,6 +33,8 @@ pub struct Proxied {
     /// Where the proxy listens.
     pub port: Option<SocketAddr>,
     pub counters: Counters,
+    /// The leader that advertises this proxy, if there was one.
+    pub own: Mutex<Option<LeaderKey>>,
 }
 
 /// The connections of clients. They end when this is dropped.
@@ -79,6 +82,10 @@ impl Proxied {
         let _open = OneMore::of(&counters.open);
         counters.opened.increment(1);
         client.prepare();
+        if self.leads_to_itself() {
+            counters.not_connected.increment(1);
+            return;
+        }
         let held = OneMore::of(&counters.held);
         let connected = self.connect().await;
         drop(held);
@@ -92,8 +99,12 @@ impl Proxied {
         };
         if self.is_own(&leader) {
             counters.not_connected.increment(1);
-            let identity = &term.leader().identity;
-            tracing::error!(%identity, "connection closed: the leader advertises this proxy");
+            let found = Some(LeaderKey::from(term.leader()));
+            let known = std::mem::replace(&mut *self.own(), found.clone());
+            if known != found {
+                let identity = &term.leader().identity;
+                output::note(format!("{identity} advertises this proxy: connections are closed"));
+            }
             return;
         }
         leader.prepare();
@@ -121,6 +132,16 @@ impl Proxied {
         let connector = timeout_at(end, self.connector.wait()).await;
         let connector = connector.map_err(|_| ConnectError::NoLeader)?.clone();
         connector.hold(end.saturating_duration_since(Instant::now())).connect().await
+    }
+
+    /// Whether the leader is known to advertise this proxy.
+    fn leads_to_itself(&self) -> bool {
+        let leader = self.connector.get().and_then(|to| to.observer().fresh_leader());
+        leader.is_some_and(|leader| *self.own() == Some(LeaderKey::from(&leader)))
+    }
+
+    fn own(&self) -> MutexGuard<'_, Option<LeaderKey>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the proxy connected to itself, which would have no end.

@@ -4,7 +4,7 @@ mod connections;
 mod counters;
 mod follow;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -92,6 +92,7 @@ impl Proxy {
             hold: self.hold,
             port: socket.port(),
             counters: Counters::new(&self.name),
+            own: Mutex::default(),
         });
         #[cfg(unix)]
         allow_files(self.max_connections);

@@ -23,7 +23,7 @@ use super::watchdog::Watchdog;
 use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::process::{Cgroup, StopTimes};
+use crate::process::{self, Cgroup, StopTimes};
 
 pub struct CommandCandidate {
     pub candidate: RunningCandidate,
@@ -42,13 +42,6 @@ pub struct CommandCandidate {
     pub restarts: Restarts,
     /// The signal to end by, once the command has drained.
     pub ending: Option<Signal>,
-}
-
-async fn sleep(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// How a run of the command ended. No process of it is left.
@@ -90,10 +83,16 @@ impl CommandCandidate {
         if let Some(ended) = self.announce(leadership).await? {
             return Ok(self.next_after(ended));
         }
-        match self.term.begin(leadership, self.signals.end()).await {
+        let (file, token) = (&mut self.file, leadership.token());
+        let renew = |deadline| file.renew(deadline, token);
+        match self.term.begin(leadership, self.signals.end(), renew).await {
             Begun::Yes => self.serve(leadership).await,
             Begun::Refused(why) => {
                 self.candidate.status.clear();
+                if self.wait_limit.is_limited() {
+                    CliError::new(Code::Failed, why).report();
+                    return Ok(Next::Exit(Code::Failed as u8));
+                }
                 self.not_before = Some(self.term.refuse(leadership, began, &why));
                 Ok(Next::CampaignAgain)
             }
@@ -108,7 +107,7 @@ impl CommandCandidate {
         let mut refusals = Refusals::of(std::iter::once(&self.candidate.election));
         loop {
             tokio::select! {
-                () = sleep(self.not_before) => {
+                () = process::sleep_until(self.not_before) => {
                     self.not_before = None;
                     self.term.stand_ready();
                 }
@@ -195,6 +194,10 @@ impl CommandCandidate {
                     deadline = later;
                     self.term.extend(deadline);
                 }
+                why = self.term.failed() => {
+                    self.candidate.status.note(&format!("{why}: the term is given up"));
+                    leadership.resign();
+                }
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
                     SignalAction::Suspend => suspend_self(),
@@ -214,6 +217,7 @@ impl CommandCandidate {
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
             leadership.resign(); // suspended for too long
+            self.candidate.election.end_drain();
             return Ok(Ended::Lost(leadership.ended().await));
         }
         let token = leadership.token().to_string();
@@ -273,6 +277,7 @@ impl CommandCandidate {
                         }
                         CommandEvent::Expired => {
                             leadership.resign(); // in case the last renewal was stored
+                            self.candidate.election.end_drain();
                             return Ok(Ended::Lost(leadership.ended().await));
                         }
                         CommandEvent::Unguarded => return Err(unguarded()),

@@ -5,11 +5,9 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::Leadership;
 use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::Signal;
 
-use super::grace::Grace;
 use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest};
 use crate::error::{CliError, Code};
 use crate::process::{Cgroup, StopTimes, hide_credentials, reaper};
@@ -69,25 +67,34 @@ impl RunningHook {
         Ok(Self { flag, guard })
     }
 
-    /// Waits for its end, and moves its schedule with the term. Cancel safe.
-    pub async fn ended(&mut self, term: Option<(&Leadership, &Grace)>) -> Result<(), String> {
-        let mut deadline = term.map(|(leadership, _)| leadership.deadline());
+    /// Moves its schedule with the term.
+    pub fn extend(&mut self, until: StopTimes) {
+        self.guard.request(GuardRequest::RunUntil(until));
+    }
+
+    /// Waits for its end. Cancel safe.
+    pub async fn ended(&mut self) -> Result<(), String> {
         loop {
             tokio::select! {
                 event = self.guard.event() => return self.outcome(event),
-                later = renewed(term, deadline) => if let Some((_, grace)) = term {
-                    deadline = Some(later);
-                    self.guard.request(GuardRequest::RunUntil(grace.until(later)));
-                },
+                // What it leaves and cannot be stopped must not be waited for.
+                () = tokio::time::sleep(LOOK_FOR_LEFT), if self.guard.code.is_some() => {
+                    self.all_ended()?;
+                }
             }
+        }
+    }
+
+    fn all_ended(&self) -> Result<(), String> {
+        match &self.guard.left {
+            Some(left) => Err(format!("{} could not be stopped: {left}", self.flag)),
+            None => Ok(()),
         }
     }
 
     fn outcome(&self, event: CommandEvent) -> Result<(), String> {
         let flag = self.flag;
-        if let Some(left) = &self.guard.left {
-            return Err(format!("{flag} could not be stopped: {left}"));
-        }
+        self.all_ended()?;
         match (event, self.guard.code) {
             (CommandEvent::Ended, Some(0)) => Ok(()),
             (CommandEvent::Ended, code) => {
@@ -99,21 +106,15 @@ impl RunningHook {
         }
     }
 
-    /// Stops it, and kills what is left of it at this time.
-    pub async fn stop(mut self, kill_at: Instant) {
+    /// Stops it, and kills what is left of it at this time. Fails if processes remain.
+    pub async fn stop(&mut self, kill_at: Instant) -> Result<(), String> {
         self.guard.stop(kill_at).await;
+        self.all_ended()
     }
 }
 
-async fn renewed(term: Option<(&Leadership, &Grace)>, deadline: Option<Instant>) -> Instant {
-    if let (Some((leadership, _)), Some(deadline)) = (term, deadline)
-        && let Ok(later) = leadership.renewed(deadline).await
-    {
-        return later;
-    }
-    std::future::pending().await // its owner sees the end of the term
-}
-
+/// How often to look whether processes remain that cannot be stopped.
+const LOOK_FOR_LEFT: Duration = Duration::from_secs(1);
 /// How long a hook outside of a term may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -136,5 +137,5 @@ pub async fn run_hook(
     let kill_at = BootClock.now() + LIMIT;
     let until = StopTimes { ask_at: kill_at, kill_at };
     let hook = RunningHook::start(flag, text, environment, until, withheld);
-    hook.map_err(|error| format!("{flag} cannot be run: {error}"))?.ended(None).await
+    hook.map_err(|error| format!("{flag} cannot be run: {error}"))?.ended().await
 }

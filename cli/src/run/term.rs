@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use futures_util::FutureExt;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, Leadership, Loss, Standing};
 
-use super::deadline::{DEADLINE_FILE, DeadlineFile, sleep_until};
+use super::deadline::{DEADLINE_FILE, DeadlineFile};
 use super::grace::Grace;
 use super::hooks::{HookArgs, RunningHook};
 use super::restarts::Restarts;
@@ -24,6 +25,11 @@ use crate::error::{CliError, Code};
 use crate::output;
 use crate::process::{StopTimes, own_arguments};
 use crate::traffic::{MARKER, TrafficArgs, TrafficHandle, WITHDRAWAL};
+
+/// How much later than the process the end of a term acts itself.
+const ANSWER: Duration = Duration::from_millis(200);
+/// How soon the end of a term tries again what is left.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// The flags of what goes with a term.
 #[derive(Debug, Clone, Default, Args)]
@@ -51,10 +57,12 @@ impl TermArgs {
         if self.traffic.is_empty() {
             return Ok(None);
         }
+        let has_addresses = self.traffic.has_addresses();
         let arguments = own_arguments(rest).ok_or_else(|| {
             CliError::new(Code::Usage, "an argument is not UTF-8, as flags of addresses require")
         })?;
-        TrafficHandle::start(arguments, lease, file.directory().join(MARKER)).await.map(Some)
+        let marker = file.directory().join(MARKER);
+        TrafficHandle::start(arguments, lease, marker, has_addresses).await.map(Some)
     }
 }
 
@@ -85,8 +93,17 @@ struct OpenTerm {
     failed: bool,
     /// Whether its start failed.
     refused: bool,
-    /// The end of `--on-lost`, once it ran.
-    on_lost: Option<Result<(), String>>,
+    /// Whether `--on-lost` has run.
+    told: bool,
+    /// What has not ended as it should: the lock is left to its lease.
+    unfinished: Option<String>,
+}
+
+impl OpenTerm {
+    fn new(token: u64) -> Self {
+        let (closed, failed, refused, told) = (false, false, false, false);
+        Self { token, closed, failed, refused, told, unfinished: None }
+    }
 }
 
 /// How the start of a term went.
@@ -124,62 +141,74 @@ impl TermActions {
         }
     }
 
-    /// Begins a term, unless it ends or `interrupt` completes before. `finish` must follow.
+    /// Begins a term, unless it ends or `interrupt` completes before. `renew` writes a later
+    /// deadline to the deadline file. `finish` must follow.
     pub async fn begin<T>(
         &mut self,
         leadership: &Leadership,
         interrupt: impl Future<Output = T>,
+        mut renew: impl FnMut(Instant),
     ) -> Begun<T> {
         if self.is_empty {
             return Begun::Yes;
         }
-        let token = leadership.token().0;
-        self.term =
-            Some(OpenTerm { token, closed: false, failed: false, refused: false, on_lost: None });
-        let mut hook = None;
+        let mut interrupt = pin!(interrupt);
+        self.term = Some(OpenTerm::new(leadership.token().0));
+        let mut deadline = leadership.deadline();
+        let (mut hook, mut asked) = (None, false);
         if let Some(text) = &self.hooks.on_won {
-            let until = self.grace.until(leadership.deadline());
-            let environment = self.environment("won", None);
+            let (environment, until) = (self.environment("won", None), self.grace.until(deadline));
             let withheld = self.withheld.clone();
             match RunningHook::start("--on-won", text, &environment, until, withheld) {
                 Ok(started) => hook = Some(started),
                 Err(error) => return Begun::Refused(format!("--on-won cannot be run: {error}")),
             }
         }
-        let Self { traffic, grace, .. } = self;
-        let work = async {
-            if let Some(hook) = &mut hook {
-                hook.ended(Some((leadership, grace))).await?;
-            }
-            match traffic {
-                Some(traffic) => {
-                    traffic.direct(token, grace.until(leadership.deadline())).await?;
-                    traffic.extend(grace.until(leadership.deadline())); // it may have been renewed
-                    Ok(())
+        let begun = loop {
+            let until = self.grace.until(deadline);
+            let (traffic, token) = (&mut self.traffic, leadership.token().0);
+            let step = async {
+                match (&mut hook, traffic) {
+                    (Some(hook), _) => hook.ended().await,
+                    (None, Some(traffic)) if asked => traffic.directed().await,
+                    (None, Some(traffic)) => traffic.direct(token, until).await,
+                    (None, None) => Ok(()),
                 }
-                None => Ok::<(), String>(()),
+            };
+            tokio::select! {
+                biased;
+                loss = leadership.ended() => break Begun::Lost(loss),
+                _ = leadership.draining() => {
+                    self.election.end_drain(); // there is no work yet
+                    break Begun::Lost(leadership.ended().await);
+                }
+                interrupt = &mut interrupt => break Begun::Interrupted(interrupt),
+                Ok(later) = leadership.renewed(deadline) => {
+                    deadline = later;
+                    renew(later);
+                    match &mut hook {
+                        Some(hook) => hook.extend(self.grace.until(later)),
+                        None => self.extend(later),
+                    }
+                }
+                done = step => match done {
+                    Ok(()) if hook.take().is_some() => {}
+                    Ok(()) if self.traffic.is_some() && !asked => asked = true,
+                    Ok(()) => break Begun::Yes,
+                    Err(why) => break Begun::Refused(why),
+                },
             }
         };
-        let begun = tokio::select! {
-            biased;
-            loss = leadership.ended() => Begun::Lost(loss),
-            _ = leadership.draining() => {
-                self.election.end_drain(); // there is no work yet
-                Begun::Lost(leadership.ended().await)
-            }
-            interrupt = interrupt => Begun::Interrupted(interrupt),
-            done = work => match done {
-                Ok(()) => Begun::Yes,
-                Err(why) => Begun::Refused(why),
-            },
-        };
-        match &begun {
-            Begun::Yes => self.health.serves(true),
-            _ => {
-                if let Some(hook) = hook {
-                    hook.stop(self.kill_at(leadership.deadline())).await;
+        match (&begun, hook) {
+            (Begun::Yes, _) => self.health.serves(true),
+            (_, Some(mut hook)) => {
+                let kill_at = self.grace.kill_at(leadership.deadline());
+                let stopped = hook.stop(kill_at).await;
+                if let (Some(term), Err(why)) = (&mut self.term, stopped) {
+                    term.unfinished = Some(why);
                 }
             }
+            (_, None) => {}
         }
         begun
     }
@@ -218,43 +247,52 @@ impl TermActions {
         deadline: Instant,
         stop: impl Future<Output = ()>,
     ) {
+        let kill_at = self.grace.kill_at(deadline);
         self.close(deadline).await;
-        let kill_at = self.kill_at(deadline);
         let hook = async {
-            let text = self.hooks.on_lost.as_ref().filter(|_| self.term.is_some())?;
-            if self.term.as_ref().is_some_and(|term| term.on_lost.is_some()) {
-                return None;
-            }
-            let environment = self.environment("lost", Some(self.cause_of(leadership)));
+            let term = self.term.as_ref().filter(|term| !term.told)?;
+            let text = self.hooks.on_lost.as_ref()?;
+            let environment = self.environment("lost", Some(self.cause_of(term, leadership)));
             let until = StopTimes { ask_at: kill_at, kill_at };
             let withheld = self.withheld.clone();
             let hook = RunningHook::start("--on-lost", text, &environment, until, withheld);
             Some(match hook {
-                Ok(mut hook) => hook.ended(None).await,
+                Ok(mut hook) => hook.ended().await,
                 Err(error) => Err(format!("--on-lost cannot be run: {error}")),
             })
         };
         let ((), done) = tokio::join!(stop, hook);
         if let (Some(term), Some(done)) = (&mut self.term, done) {
-            term.on_lost = Some(done);
+            term.told = true;
+            term.unfinished = term.unfinished.take().or(done.err());
         }
     }
 
     /// Ends the term, if it has not ended yet, and waits until its lock may be released. Call it
     /// once no work is left, and drop the `Leadership` then.
     pub async fn finish(&mut self, leadership: &Leadership) {
-        let deadline = leadership.deadline();
-        self.end(leadership, deadline, async {}).await;
+        self.end(leadership, leadership.deadline(), async {}).await;
         let Some(term) = self.term.take() else { return };
-        if let Some(traffic) = &mut self.traffic {
-            traffic.withdraw(deadline.min(BootClock.now() + WITHDRAWAL)).await;
-            if !traffic.addresses_are_removed() {
-                traffic.withdraw(deadline).await;
-            }
+        if let Some(traffic) = &mut self.traffic
+            && !traffic.withdraw(BootClock.now() + WITHDRAWAL + ANSWER).await
+        {
+            traffic.kill(); // it is suspended or hangs: another one removes what it has left
         }
-        if let Some(Err(why)) = term.on_lost {
+        let removed =
+            |this: &Self| this.traffic.as_ref().is_none_or(TrafficHandle::addresses_are_removed);
+        if let Some(why) = &term.unfinished {
             output::note(format!("incumbent: {why}; the lock is left to its lease"));
-            sleep_until(deadline).await;
+        }
+        if term.unfinished.is_some() || !removed(self) {
+            leadership.resign(); // it renews no more
+        }
+        while BootClock.now() < leadership.deadline()
+            && (term.unfinished.is_some() || !removed(self))
+        {
+            if let Some(traffic) = &mut self.traffic {
+                traffic.withdraw(leadership.deadline()).await;
+            }
+            tokio::time::sleep(RETRY).await;
         }
     }
 
@@ -267,10 +305,6 @@ impl TermActions {
         if let Some(traffic) = &mut self.traffic {
             traffic.withdraw(deadline.min(BootClock.now() + self.grace.stop / 4)).await;
         }
-    }
-
-    fn kill_at(&self, deadline: Instant) -> Instant {
-        self.grace.kill_at(deadline)
     }
 
     fn environment(&self, event: &str, cause: Option<&str>) -> Vec<(&'static str, OsString)> {
@@ -312,10 +346,10 @@ impl TermActions {
     }
 
     /// Why the term ends: this program ends it, unless the election does.
-    fn cause_of(&self, leadership: &Leadership) -> &'static str {
+    fn cause_of(&self, term: &OpenTerm, leadership: &Leadership) -> &'static str {
         match leadership.ended().now_or_never() {
             Some(loss) => loss.cause.as_str(),
-            None if self.term.as_ref().is_some_and(|term| term.refused) => "resigned",
+            None if term.refused => "resigned",
             None => "stopped",
         }
     }

@@ -98,15 +98,25 @@ impl Terms {
     }
 
     async fn begin(&mut self, leadership: &Leadership) -> Begun<()> {
-        if let Err(why) = self.file.written().await {
-            return Begun::Refused(self.file.failure(Some(&why)).to_string());
+        let deadline = leadership.deadline();
+        let failure = tokio::select! {
+            biased;
+            loss = leadership.ended() => return Begun::Lost(loss),
+            written = self.file.written() => written.err().map(|why| self.file.failure(Some(&why))),
+            () = sleep_until(deadline - self.grace.total()) => Some(self.file.failure(None)),
+        };
+        if let Some(failure) = failure {
+            return Begun::Refused(failure.to_string());
         }
-        self.actions.begin(leadership, std::future::pending()).await
+        let (file, token) = (&mut self.file, leadership.token());
+        let renew = |deadline| file.renew(deadline, token);
+        self.actions.begin(leadership, std::future::pending(), renew).await
     }
 
     /// Waits for the end of the term.
     async fn hold(&mut self, leadership: &Leadership) {
         let mut deadline = leadership.deadline();
+        self.file.renew(deadline, leadership.token());
         loop {
             tokio::select! {
                 biased;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use incumbent::clock::{BootClock, Instant, sleep_until};
+use incumbent::clock::Instant;
 use incumbent::sentinel::{ENVIRONMENT, encode};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use super::messages::{SUBCOMMAND, TrafficEvent, TrafficRequest};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
-use crate::process::StopTimes;
 use crate::process::reaper::OURSELVES;
+use crate::process::{StopTimes, sleep_until};
 
 /// How long the checks at the start may take.
 const START: Duration = Duration::from_secs(10);
@@ -33,8 +33,19 @@ pub struct TrafficHandle {
     lease: Duration,
     marker: PathBuf,
     running: Option<Running>,
+    /// What is not known to be withdrawn.
+    term: Option<DirectedTerm>,
+    moves_addresses: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct DirectedTerm {
+    token: u64,
     /// Whether a successor may not add the addresses yet.
     has_addresses: bool,
+    /// The schedule that the process has acknowledged, and the last one that was sent.
+    acknowledged: StopTimes,
+    sent: StopTimes,
 }
 
 struct Running {
@@ -42,12 +53,18 @@ struct Running {
     process: Child,
     requests: StdStream,
     events: Lines<BufReader<UnixStream>>,
-    /// The token of the term that is not known to be withdrawn.
-    token: Option<u64>,
-    /// The schedule that it has acknowledged.
-    acknowledged: Option<StopTimes>,
-    /// The last one that was sent.
-    sent: Option<StopTimes>,
+}
+
+/// A process that is not ready. It is killed when this is dropped: what it still cleans could be of
+/// a later term.
+struct Starting(Option<Running>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(running) = &mut self.0 {
+            let _ = running.process.start_kill(); // it may have ended
+        }
+    }
 }
 
 impl TrafficHandle {
@@ -57,19 +74,21 @@ impl TrafficHandle {
         arguments: String,
         lease: Duration,
         marker: PathBuf,
+        moves_addresses: bool,
     ) -> Result<Self, CliError> {
-        let mut handle = Self { arguments, lease, marker, running: None, has_addresses: false };
+        let (running, term) = (None, None);
+        let mut handle = Self { arguments, lease, marker, running, term, moves_addresses };
         match timeout(START, handle.spawn()).await {
             Ok(Ok(())) => Ok(handle),
             Ok(Err(why)) => Err(CliError::new(Code::Failed, why)),
             Err(_) => {
-                let message =
-                    format!("requests cannot be directed here: no result within {START:?}");
-                Err(CliError::new(Code::Failed, message))
+                let why = format!("requests cannot be directed here: no result within {START:?}");
+                Err(CliError::new(Code::Failed, why))
             }
         }
     }
 
+    /// Starts a process that replaces one that is gone, and removes what that one left.
     async fn spawn(&mut self) -> Result<(), String> {
         let cannot = |error: std::io::Error| format!("cannot start run-traffic: {error}");
         let (ours, theirs) = StdStream::pair().map_err(cannot)?;
@@ -85,51 +104,63 @@ impl TrafficHandle {
         let process = Command::from(command).spawn().map_err(cannot)?;
         ours.set_nonblocking(true).map_err(cannot)?;
         let events = ours.try_clone().and_then(UnixStream::from_std).map_err(cannot)?;
-        let mut running = Running {
-            process,
-            requests: ours,
-            events: BufReader::new(events).lines(),
-            token: None,
-            acknowledged: None,
-            sent: None,
+        let events = BufReader::new(events).lines();
+        let mut starting = Starting(Some(Running { process, requests: ours, events }));
+        let event = match &mut starting.0 {
+            Some(running) => running.event().await,
+            None => None,
         };
-        match running.event().await {
+        match event {
             Some(TrafficEvent::Ready) => {
-                self.running = Some(running);
-                self.has_addresses = false; // it has removed them
+                self.running = starting.0.take();
+                self.term = None;
                 Ok(())
             }
-            Some(TrafficEvent::Failed(why)) => Err(why),
+            Some(TrafficEvent::Failed { why, .. }) => Err(why),
             _ => Err("run-traffic ended".to_owned()),
         }
     }
 
-    /// Directs requests here. After an error, or if this is dropped, `withdraw` is to be called.
+    /// Has the process direct requests here: `directed` waits for it. After an error, or if that is
+    /// dropped, `withdraw` is to be called.
     pub async fn direct(&mut self, token: u64, until: StopTimes) -> Result<(), String> {
         let request = TrafficRequest::Direct { token, until };
         if self.running.as_ref().is_none_or(|running| running.request(&request).is_err()) {
-            self.spawn().await?; // it was killed
+            tokio::select! {
+                started = self.spawn() => started?, // it was killed
+                () = sleep_until(Some(until.ask_at)) => return Err("run-traffic does not start".to_owned()),
+            }
             self.running.as_ref().map_or(Ok(()), |running| running.request(&request))?;
         }
-        let Some(running) = &mut self.running else { return Err("run-traffic ended".to_owned()) };
-        self.has_addresses = true;
-        (running.token, running.acknowledged) = (Some(token), Some(until));
+        let has_addresses = self.moves_addresses;
+        self.term = Some(DirectedTerm { token, has_addresses, acknowledged: until, sent: until });
+        Ok(())
+    }
+
+    /// Waits until requests are directed here. Cancel safe.
+    pub async fn directed(&mut self) -> Result<(), String> {
+        let Some(term) = self.term else { return Err("run-traffic ended".to_owned()) };
+        let late = term.acknowledged.kill_at + MARGIN;
         loop {
-            match running.event().await {
-                Some(TrafficEvent::Directed) => return Ok(()),
-                Some(TrafficEvent::Failed(why)) => return Err(why),
-                Some(_) => {}
-                None => return Err("run-traffic was killed".to_owned()),
+            match self.event(term.token, Some(late)).await? {
+                TrafficEvent::Directed { .. } => {
+                    if let Some(term) = &mut self.term {
+                        term.acknowledged = term.sent;
+                    }
+                    return Ok(());
+                }
+                TrafficEvent::Failed { why, .. } => return Err(why),
+                _ => {}
             }
         }
     }
 
     /// Has it continue, as the term was renewed.
     pub fn extend(&mut self, until: StopTimes) {
-        if let Some(running) = &mut self.running
+        if let (Some(running), Some(term)) = (&self.running, &mut self.term)
             && running.request(&TrafficRequest::Extend(until)).is_ok()
         {
-            running.sent = Some(until);
+            term.sent = until;
         }
     }
 
@@ -142,67 +173,82 @@ impl TrafficHandle {
 
     /// Waits until requests no longer come here although the term goes on: why. Cancel safe.
     pub async fn failed(&mut self) -> String {
-        let Some(running) = &mut self.running else { return pending().await };
         loop {
-            let late = running.acknowledged.map(|until| until.ask_at + MARGIN);
-            tokio::select! {
-                event = running.event() => match event {
-                    Some(TrafficEvent::Extended) => {
-                        running.acknowledged = running.sent.or(running.acknowledged);
+            let Some(term) = self.term else { return pending().await };
+            match self.event(term.token, Some(term.acknowledged.ask_at + MARGIN)).await {
+                Ok(TrafficEvent::Extended { .. }) => {
+                    if let Some(term) = &mut self.term {
+                        term.acknowledged = term.sent;
                     }
-                    Some(TrafficEvent::Failed(why)) => return why,
-                    Some(_) => {}
-                    None => return "run-traffic was killed".to_owned(),
-                },
-                () = sleep(late) => {
-                    let _ = running.process.start_kill(); // it may have ended
-                    return "run-traffic does not respond".to_owned();
                 }
+                Ok(TrafficEvent::Failed { why, .. }) | Err(why) => return why,
+                Ok(_) => {}
             }
         }
     }
 
-    /// Withdraws, and waits for it until `by`.
-    pub async fn withdraw(&mut self, by: Instant) {
-        let Some(running) = &mut self.running else { return self.restart(by).await };
-        let Some(token) = running.token else { return };
+    /// Withdraws, and waits for it until `by`. Returns whether it is done.
+    pub async fn withdraw(&mut self, by: Instant) -> bool {
+        let Some(token) = self.term.map(|term| term.token) else { return true };
         let withdrawn = async {
-            running.request(&TrafficRequest::Withdraw)?;
-            loop {
-                match running.event().await {
-                    Some(TrafficEvent::AddressesRemoved { token: of }) if of == token => {
-                        self.has_addresses = false;
+            if let Some(running) = &self.running
+                && running.request(&TrafficRequest::Withdraw).is_ok()
+            {
+                while let Ok(event) = self.event(token, None).await {
+                    match event {
+                        TrafficEvent::AddressesRemoved { .. } => {
+                            if let Some(term) = &mut self.term {
+                                term.has_addresses = false;
+                            }
+                        }
+                        TrafficEvent::Withdrawn { .. } => {
+                            self.term = None;
+                            return Ok(());
+                        }
+                        _ => {}
                     }
-                    Some(TrafficEvent::Withdrawn { token: of }) if of == token => {
-                        running.token = None;
-                        return Ok(());
-                    }
-                    Some(_) => {}
-                    None => return Err("run-traffic was killed".to_owned()),
                 }
             }
+            self.spawn().await // it was killed: a new one removes what it has left
         };
         tokio::select! {
-            done = withdrawn => if done.is_err() {
-                self.restart(by).await;
-            },
-            () = sleep(Some(by)) => {}
+            biased;
+            done = withdrawn => done.is_ok_and(|()| true),
+            () = sleep_until(Some(by)) => false,
+        }
+    }
+
+    /// Kills a process that does not respond: `withdraw` then starts another one.
+    pub fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            let _ = running.process.start_kill(); // it may have ended
         }
     }
 
     /// Whether a successor may add the addresses.
     pub fn addresses_are_removed(&self) -> bool {
-        !self.has_addresses
+        self.term.is_none_or(|term| !term.has_addresses)
     }
 
-    /// A new process removes what the killed one left.
-    async fn restart(&mut self, by: Instant) {
-        self.running = None;
-        tokio::select! {
-            started = self.spawn() => if let Err(why) = started {
-                tracing::warn!(%why, "what a killed process left was not removed");
-            },
-            () = sleep(Some(by)) => {}
+    /// The next event of this term, until `late`. A process that does not respond is killed. Cancel
+    /// safe.
+    async fn event(&mut self, token: u64, late: Option<Instant>) -> Result<TrafficEvent, String> {
+        let Some(running) = &mut self.running else {
+            return Err("run-traffic was killed".to_owned());
+        };
+        loop {
+            tokio::select! {
+                biased;
+                event = running.event() => match event {
+                    Some(event) if event.token() == Some(token) => return Ok(event),
+                    Some(_) => {}
+                    None => return Err("run-traffic was killed".to_owned()),
+                },
+                () = sleep_until(late) => {
+                    self.kill();
+                    return Err("run-traffic does not respond".to_owned());
+                }
+            }
         }
     }
 }
@@ -225,12 +271,5 @@ impl Running {
             }
             Err(_) => Err("run-traffic was killed".to_owned()),
         }
-    }
-}
-
-async fn sleep(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(BootClock, until).await,
-        None => pending().await,
     }
 }

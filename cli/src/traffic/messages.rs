@@ -33,14 +33,28 @@ pub enum TrafficRequest {
 pub enum TrafficEvent {
     /// It was checked that requests can be directed, and nothing is left of an earlier process.
     Ready,
-    /// Requests are directed here.
-    Directed,
-    /// Acknowledges a renewal.
-    Extended,
-    /// The addresses of the term with this token are removed: a successor may add them.
+    /// Requests are directed here, in the term with this token.
+    Directed { token: u64 },
+    /// Acknowledges renewals of that term.
+    Extended { token: u64 },
+    /// The addresses of that term are removed: a successor may add them.
     AddressesRemoved { token: u64 },
     /// All of that term is withdrawn, or was tried to be.
     Withdrawn { token: u64 },
-    /// Requests cannot be directed here: why, in one line. It withdraws what it did.
-    Failed(String),
+    /// Requests cannot be directed here, and what was done is withdrawn: why, in one line.
+    Failed { token: u64, why: String },
+}
+
+impl TrafficEvent {
+    /// The token of the term that it is about.
+    pub fn token(&self) -> Option<u64> {
+        match self {
+            Self::Ready => None,
+            Self::Directed { token }
+            | Self::Extended { token }
+            | Self::AddressesRemoved { token }
+            | Self::Withdrawn { token }
+            | Self::Failed { token, .. } => Some(*token),
+        }
+    }
 }

@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
+use incumbent::clock::{BootClock, Clock};
 use incumbent::sentinel::encode;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
@@ -24,13 +24,15 @@ use tokio::time::timeout;
 
 use super::args::ParseTraffic;
 use super::messages::{TrafficEvent, TrafficRequest, WITHDRAWAL};
-use super::targets::Targets;
-use crate::process::{StopTimes, hide_credentials};
+use super::targets::{self as addresses, Targets};
+use crate::process::{StopTimes, hide_credentials, sleep_until};
 
 /// How long to wait after a failed removal of an address.
 const RETRY: Duration = Duration::from_millis(50);
 /// How long a removal may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
+/// How long a process without a candidate tries what the API server did not answer.
+const OWED: Duration = Duration::from_secs(30);
 
 /// Arguments: those of the candidate, as JSON, the lease in milliseconds, and the marker.
 pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> ExitCode {
@@ -48,12 +50,17 @@ pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> Exi
             let targets = match Targets::open(args, &lock, lease).await {
                 Ok(targets) => targets,
                 Err(why) => {
-                    channel.send(&TrafficEvent::Failed(why));
+                    channel.send(&TrafficEvent::Failed { token: 0, why });
                     return Ok(());
                 }
             };
             let marker = PathBuf::from(marker);
-            Traffic { channel, targets, marker, token: 0, until: None, orphaned: false }.run().await
+            let _ = std::fs::remove_file(&marker); // of a process that was killed
+            let (token, until) = (0, None);
+            let (extends, drains, orphaned) = (false, false, false);
+            let traffic =
+                Traffic { channel, targets, marker, token, until, extends, drains, orphaned };
+            traffic.run().await
         })
     });
     match done {
@@ -74,7 +81,9 @@ struct Channel {
 impl Channel {
     fn open() -> io::Result<Self> {
         // The candidate ends this process, when it is done: not those who signal its group.
-        for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let ends = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        let others = [SignalKind::quit(), SignalKind::user_defined1(), SignalKind::user_defined2()];
+        for kind in ends.into_iter().chain(others) {
             let _ = signal(kind)?; // its handler stays
         }
         let events = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -107,13 +116,17 @@ struct Traffic {
     token: u64,
     /// When to withdraw without a request, while requests may be directed here.
     until: Option<StopTimes>,
+    /// Requests that wait for the end of a step.
+    extends: bool,
+    drains: bool,
     orphaned: bool,
 }
 
 /// What to do next.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Wait,
-    Direct { token: u64 },
+    Direct,
     Extend,
     Drain,
     Withdraw,
@@ -128,6 +141,7 @@ impl Traffic {
                 Step::Withdraw => {
                     self.withdraw().await;
                     if self.orphaned {
+                        let _ = timeout(OWED, self.targets.settle()).await;
                         return Ok(());
                     }
                     Step::Wait
@@ -139,30 +153,40 @@ impl Traffic {
 
     /// Performs a step until it is done or there is something more urgent. Returns the next one.
     async fn perform(&mut self, step: Step) -> Step {
-        let Self { channel, targets, marker, token: last, until, orphaned } = self;
-        let mut waits = matches!(step, Step::Wait);
+        let Self { channel, targets, marker, token, until, extends, drains, orphaned } = self;
+        let of = *token;
         let first = until.map(|until| until.kill_at);
+        let mut waits = false;
         let work = async {
             match (step, first) {
-                (Step::Direct { token }, Some(until)) => {
+                (Step::Direct, Some(until)) => {
                     create(marker)?;
-                    targets.direct(token, until).await.map(|()| Some(TrafficEvent::Directed))
+                    let directed = targets.direct(of, until).await;
+                    directed.map(|()| Some(TrafficEvent::Directed { token: of }))
                 }
                 (Step::Extend, Some(until)) => {
-                    targets.extend(until).await.map(|()| Some(TrafficEvent::Extended))
+                    let extended = targets.extend(until).await;
+                    extended.map(|()| Some(TrafficEvent::Extended { token: of }))
                 }
                 (Step::Drain, Some(_)) => {
-                    if let Err(why) = bounded(WITHDRAWAL, targets.withdraw()).await {
-                        eprintln!("incumbent: {why}; the end of the term tries it again");
-                    }
+                    targets.drain().await;
                     Ok(None)
                 }
-                _ => Ok(None),
+                (_, Some(_)) => Ok(None),
+                (_, None) => {
+                    targets.settle().await;
+                    Ok(None)
+                }
             }
         };
         let mut work = pin!(work);
-        let mut extends = false;
         loop {
+            if waits && std::mem::take(drains) {
+                return Step::Drain;
+            }
+            if waits && std::mem::take(extends) {
+                return Step::Extend;
+            }
             let withdraw_at = until.map(|until| until.ask_at);
             tokio::select! {
                 biased;
@@ -171,37 +195,31 @@ impl Traffic {
                         *orphaned = true;
                         return Step::Withdraw;
                     }
-                    Some(TrafficRequest::Direct { token, until: first }) => {
-                        (*last, *until) = (token, Some(first));
-                        return Step::Direct { token };
+                    Some(TrafficRequest::Direct { token: of, until: first }) => {
+                        (*token, *until, *extends, *drains) = (of, Some(first), false, false);
+                        return Step::Direct;
                     }
                     Some(TrafficRequest::Extend(later)) if until.is_some() => {
-                        *until = Some(later);
-                        if waits {
-                            return Step::Extend;
-                        }
-                        extends = true;
+                        (*until, *extends) = (Some(later), true);
                     }
-                    Some(TrafficRequest::Extend(_)) => {} // it has withdrawn
-                    Some(TrafficRequest::Drain) => return Step::Drain,
+                    Some(TrafficRequest::Drain) if until.is_some() => *drains = true,
+                    Some(TrafficRequest::Extend(_) | TrafficRequest::Drain) => {} // it has withdrawn
                     Some(TrafficRequest::Withdraw) => return Step::Withdraw,
                 },
-                () = sleep(withdraw_at) => {
-                    channel.send(&TrafficEvent::Failed("the term was not renewed in time".to_owned()));
+                () = sleep_until(withdraw_at) => {
+                    let why = "the term was not renewed in time".to_owned();
+                    channel.send(&TrafficEvent::Failed { token: of, why });
                     return Step::Withdraw;
                 }
                 done = &mut work, if !waits => match done {
                     Ok(event) => {
+                        waits = true;
                         if let Some(event) = event {
                             channel.send(&event);
                         }
-                        if extends {
-                            return Step::Extend;
-                        }
-                        waits = true;
                     }
                     Err(why) => {
-                        channel.send(&TrafficEvent::Failed(why));
+                        channel.send(&TrafficEvent::Failed { token: of, why });
                         return Step::Withdraw;
                     }
                 },
@@ -212,9 +230,12 @@ impl Traffic {
     /// Withdraws all. An address is tried to be removed until its lifetime has ended.
     async fn withdraw(&mut self) {
         let Self { channel, targets, marker, token, until, .. } = self;
-        let token = *token;
-        if let Some(until) = until.take() {
-            while let Err(why) = bounded(ATTEMPT, targets.remove_addresses()).await {
+        let (token, until) = (*token, until.take());
+        let (addresses, service) = targets.parts();
+        let addresses = async {
+            while let (Some(until), Err(why)) =
+                (until, bounded(ATTEMPT, addresses::withdraw(addresses)).await)
+            {
                 if until.kill_at <= BootClock.now() {
                     eprintln!("incumbent: cannot remove the address: {why}; its lifetime ends it");
                     break;
@@ -222,13 +243,16 @@ impl Traffic {
                 tokio::time::sleep(RETRY).await;
             }
             channel.send(&TrafficEvent::AddressesRemoved { token });
-            if let Err(why) = bounded(WITHDRAWAL, targets.withdraw()).await {
-                eprintln!("incumbent: {why}; the next leader replaces it");
+        };
+        let service = async {
+            if let Some(service) = service
+                && let Err(why) = bounded(WITHDRAWAL, service.withdraw()).await
+            {
+                eprintln!("incumbent: {why}; it is tried again, and the next leader replaces it");
             }
-            let _ = std::fs::remove_file(marker); // or its directory is gone
-        } else {
-            channel.send(&TrafficEvent::AddressesRemoved { token });
-        }
+        };
+        tokio::join!(addresses, service);
+        let _ = std::fs::remove_file(marker); // or its directory is gone
         channel.send(&TrafficEvent::Withdrawn { token });
     }
 }
@@ -245,11 +269,4 @@ async fn bounded(
     work: impl Future<Output = Result<(), String>>,
 ) -> Result<(), String> {
     timeout(within, work).await.unwrap_or_else(|_| Err("no response".to_owned()))
-}
-
-async fn sleep(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(BootClock, until).await,
-        None => std::future::pending().await,
-    }
 }

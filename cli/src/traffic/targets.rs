@@ -4,38 +4,46 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use incumbent::clock::Instant;
+use tokio::time::timeout;
 
 use super::address::AddressTarget;
 use super::args::TrafficArgs;
+use super::messages::WITHDRAWAL;
 use super::service::ServiceTarget;
 use crate::lock_args::LockArgs;
+
+/// How soon a withdrawal that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The addresses of the leader, and what names its pod.
 pub struct Targets {
     addresses: Vec<AddressTarget>,
     service: Option<ServiceTarget>,
+    /// No new requests are to come here in this term.
+    drains: bool,
 }
 
 impl Targets {
-    /// Checks that requests can be directed here, and removes what an earlier process left.
+    /// Removes what an earlier process left, and checks that requests can be directed here.
     pub async fn open(args: TrafficArgs, lock: &LockArgs, lease: Duration) -> Result<Self, String> {
-        let addresses = args.virtual_ip.into_iter().map(AddressTarget::new).collect();
         let service = args.service.open(lock).await.map_err(|error| error.to_string())?;
-        let mut targets = Self { addresses, service };
-        for address in &mut targets.addresses {
-            address.clean().await?;
-            address.check(lease).await?;
-        }
+        let addresses = args.virtual_ip.into_iter().map(AddressTarget::new).collect();
+        let mut targets = Self { addresses, service, drains: false };
+        let cleaned = join_all(targets.addresses.iter_mut().map(AddressTarget::clean)).await;
+        cleaned.into_iter().collect::<Result<(), String>>()?;
         if let Some(service) = &mut targets.service {
-            let cleaned = service.clean().await; // whatever the check says
+            service.clean().await?;
             service.check().await.map_err(|error| error.to_string())?;
-            cleaned?;
+        }
+        for address in &targets.addresses {
+            address.check(lease).await?;
         }
         Ok(targets)
     }
 
     /// Directs requests here, until this time.
     pub async fn direct(&mut self, token: u64, until: Instant) -> Result<(), String> {
+        self.drains = false;
         try_join_all(self.addresses.iter_mut().map(|address| address.direct(token, until))).await?;
         match &mut self.service {
             Some(service) => service.direct(token, until).await,
@@ -47,23 +55,40 @@ impl Targets {
     pub async fn extend(&mut self, until: Instant) -> Result<(), String> {
         try_join_all(self.addresses.iter_mut().map(|address| address.extend(until))).await?;
         match &mut self.service {
+            Some(_) if self.drains => {
+                self.drain().await;
+                Ok(())
+            }
             Some(service) => service.extend(until).await,
             None => Ok(()),
         }
     }
 
-    /// Removes the addresses.
-    pub async fn remove_addresses(&mut self) -> Result<(), String> {
-        let removed = join_all(self.addresses.iter_mut().map(AddressTarget::withdraw)).await;
-        removed.into_iter().collect()
-    }
-
-    /// Withdraws all but the addresses: no new requests come here, and those that are being served
-    /// can end.
-    pub async fn withdraw(&mut self) -> Result<(), String> {
-        match &mut self.service {
-            Some(service) => service.withdraw().await,
-            None => Ok(()),
+    /// Lets no new requests come here. The addresses stay, for those that are being served. What
+    /// fails is tried again by `extend`.
+    pub async fn drain(&mut self) {
+        self.drains = true;
+        if let Some(service) = self.service.as_mut().filter(|service| service.is_left()) {
+            let _ = timeout(WITHDRAWAL, service.withdraw()).await;
         }
     }
+
+    /// Withdraws what could not be withdrawn in time at the end of a term. Cancel safe.
+    pub async fn settle(&mut self) {
+        while let Some(service) = self.service.as_mut().filter(|service| service.is_left()) {
+            tokio::time::sleep(RETRY).await;
+            let _ = service.withdraw().await;
+        }
+    }
+
+    /// The addresses, and the rest.
+    pub fn parts(&mut self) -> (&mut [AddressTarget], Option<&mut ServiceTarget>) {
+        (&mut self.addresses, self.service.as_mut())
+    }
+}
+
+/// Removes the addresses.
+pub async fn withdraw(addresses: &mut [AddressTarget]) -> Result<(), String> {
+    let removed = join_all(addresses.iter_mut().map(AddressTarget::withdraw)).await;
+    removed.into_iter().collect()
 }

@@ -227,6 +227,28 @@ async fn clients_connect_at_a_unix_socket() {
     assert!(!path.exists(), "the socket is removed");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proxy_does_not_connect_to_itself() {
+    let env = TestEnv::start().await;
+    let proxy = Proxy::start(&env, &[]);
+    let _election = super::lead_at(&env, &proxy.address).await;
+    proxy.wait_for_metric("incumbent_proxy_has_leader", 1.0).await;
+    let is_closed = async || {
+        let ended = proxy.connect().await.read(&mut [0]).map_err(|error| error.kind());
+        assert!(matches!(ended, Ok(0) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
+    };
+    is_closed().await;
+    let mut before = None;
+    let total = eventually("the proxy knows itself", async || {
+        let now = proxy.metric("incumbent_proxy_connections_total");
+        let same = now.filter(|_| std::mem::replace(&mut before, now) == now);
+        same.filter(|_| proxy.metric("incumbent_proxy_connections{") == Some(0.0))
+    })
+    .await;
+    is_closed().await;
+    proxy.wait_for_metric("incumbent_proxy_connections_total", total + 1.0).await;
+}
+
 #[tokio::test]
 async fn it_may_open_the_files_that_its_connections_need() {
     let env = TestEnv::start().await;

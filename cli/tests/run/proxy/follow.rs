@@ -35,42 +35,47 @@ impl Fleet<'_> {
         .await
     }
 
-    async fn check(mut self) {
+    /// A stop, a move and a kill in each round, each with another next leader.
+    async fn check(mut self, rounds: usize) {
         let lock = self.lock.clone();
-        let mut first = self.run("c1");
-        first.wait_for_line("up").await;
+        let mut leader = self.run("c0");
+        leader.wait_for_line("up").await;
         let proxy = Proxy::of_lock(&lock, &["--hold", "1m"]);
         let writer = Writer::start(&proxy.address);
         let mut token = self.wait_for_next_leader(0).await;
-
-        let mut second = self.run("c2");
-        first.signal(Signal::TERM);
-        second.wait_for_line("up").await;
-        token = self.wait_for_next_leader(token).await;
-
-        let mut third = self.run("c3");
-        eventually("the leadership moves", async || {
-            let mut election_move = incumbent();
-            election_move.args(["election", "move", "my_app", "--to", "c3"]).args(&lock);
-            (Candidate::start(election_move).exit_code().await == Some(0)).then_some(())
-        })
-        .await;
-        third.wait_for_line("up").await;
-        token = self.wait_for_next_leader(token).await;
-
-        third.signal(Signal::KILL);
-        second.wait_for_line("up").await;
-        self.wait_for_next_leader(token).await;
-
+        for number in 0..rounds {
+            for fault in ["stop", "move", "kill"] {
+                let identity = format!("{fault}-{number}");
+                let mut next = self.run(&identity);
+                match fault {
+                    "stop" => leader.signal(Signal::TERM),
+                    "kill" => leader.signal(Signal::KILL),
+                    _ => {
+                        eventually("the leadership moves", async || {
+                            let mut moves = incumbent();
+                            moves.args(["election", "move", "my_app", "--to", &identity]);
+                            moves.args(&lock);
+                            let code = Candidate::start(moves).exit_code().await;
+                            (code == Some(0)).then_some(())
+                        })
+                        .await;
+                    }
+                }
+                next.wait_for_line("up").await;
+                token = self.wait_for_next_leader(token).await;
+                leader = next;
+            }
+        }
         let acknowledged = writer.stop();
         let written = self.store.tokens();
         assert!(acknowledged.is_sorted() && written.is_sorted(), "{acknowledged:?} {written:?}");
         assert_eq!(proxy.metric("incumbent_proxy_refused_total"), Some(0.0));
+        println!("{} writes of {} leaders, in order", written.len(), 1 + 3 * rounds);
         proxy.program.signal(Signal::TERM);
         let Proxy { mut program, .. } = proxy;
         assert_eq!(program.exit().await.signal(), Some(15));
         let lines = program.stderr();
-        for identity in ["c1", "c2", "c3"] {
+        for identity in ["c0", "stop-0", "move-0", "kill-0"] {
             assert!(lines.contains(&format!("{identity} leads with token ")), "{lines}");
         }
     }
@@ -81,7 +86,16 @@ async fn writes_follow_the_leader_through_a_stop_a_move_and_a_kill() {
     let env = TestEnv::start().await;
     let url = env.server.url();
     let lock = vec!["--server", &url];
-    Fleet { lock, store: Store::start(), ports: Vec::new() }.check().await;
+    Fleet { lock, store: Store::start(), ports: Vec::new() }.check(1).await;
+}
+
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn writes_follow_the_leader_through_two_hundred_faults() {
+    let env = TestEnv::start().await;
+    let url = env.server.url();
+    let lock = vec!["--server", &url];
+    Fleet { lock, store: Store::start(), ports: Vec::new() }.check(67).await;
 }
 
 #[tokio::test]
@@ -89,5 +103,5 @@ async fn writes_follow_the_leader_on_postgres() {
     let server = PostgresServer::start(&[]).await;
     let url = server.url("postgres");
     let lock = vec!["--lock", &url];
-    Fleet { lock, store: Store::start(), ports: Vec::new() }.check().await;
+    Fleet { lock, store: Store::start(), ports: Vec::new() }.check(1).await;
 }

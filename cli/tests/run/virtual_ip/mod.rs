@@ -34,10 +34,13 @@ enum Fault {
     Partition,
     Suspend,
     SuspendAll,
+    /// The process that has the address.
+    KillTraffic,
+    SuspendTraffic,
 }
 
 impl Fault {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Kill,
         Self::KillAll,
         Self::Stop,
@@ -46,6 +49,8 @@ impl Fault {
         Self::Partition,
         Self::Suspend,
         Self::SuspendAll,
+        Self::KillTraffic,
+        Self::SuspendTraffic,
     ];
 
     fn ends_the_daemon(self) -> bool {
@@ -67,17 +72,20 @@ fn begin(network: &Network, fault: Fault, leader: usize) {
         Fault::Partition => network.set_cable('l', leader, false),
         Fault::Suspend => host.signal(Signal::STOP),
         Fault::SuspendAll => host.signal_all(Signal::STOP),
+        Fault::KillTraffic => host.signal_traffic(Signal::KILL),
+        Fault::SuspendTraffic => host.signal_traffic(Signal::STOP),
     }
 }
 
 fn end(network: &Network, fault: Fault, leader: usize) {
     let host = &network.hosts[leader];
     match fault {
-        Fault::Kill | Fault::KillAll | Fault::Stop | Fault::Move => {}
+        Fault::Kill | Fault::KillAll | Fault::Stop | Fault::Move | Fault::KillTraffic => {}
         Fault::Unplug => network.set_cable('a', leader, true),
         Fault::Partition => network.set_cable('l', leader, true),
         Fault::Suspend => host.signal(Signal::CONT),
         Fault::SuspendAll => host.signal_all(Signal::CONT),
+        Fault::SuspendTraffic => host.signal_traffic(Signal::CONT),
     }
 }
 

@@ -172,8 +172,21 @@ impl Host {
 
     /// Signals the candidate and all that it started.
     pub fn signal_all(&self, signal: Signal) {
-        let Some(candidate) = &self.candidate else { return };
-        let mut tree = vec![candidate.id()];
+        self.processes().into_iter().for_each(|id| send(id, signal));
+    }
+
+    /// Signals the process that has the address.
+    pub fn signal_traffic(&self, signal: Signal) {
+        let is_traffic = |id: &u32| {
+            let words = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            words.split(|byte| *byte == 0).nth(1) == Some(b"run-traffic")
+        };
+        self.processes().into_iter().filter(is_traffic).for_each(|id| send(id, signal));
+    }
+
+    /// The candidate and all that it started.
+    fn processes(&self) -> Vec<u32> {
+        let mut tree: Vec<_> = self.candidate.iter().map(Process::id).collect();
         let parents = parents();
         // A child is listed after what is above it.
         let mut next = 0;
@@ -181,11 +194,13 @@ impl Host {
             tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| child));
             next += 1;
         }
-        for id in tree {
-            let id = i32::try_from(id).ok().and_then(Pid::from_raw);
-            let _ = kill_process(id.expect("a process"), signal); // it may have ended
-        }
+        tree
     }
+}
+
+fn send(id: u32, signal: Signal) {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    let _ = kill_process(id.expect("a process"), signal); // it may have ended
 }
 
 /// All processes, each with its parent.

@@ -198,6 +198,12 @@ impl LeaderPod {
         Ok(())
     }
 
+    /// Whether nothing is left to withdraw.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.directed.is_none()
+    }
+
     /// Removes the marks of this pod. Also right after a [`direct`](Self::direct) that failed or
     /// was cut off: its write is then either undone or can no longer be applied.
     ///
@@ -223,11 +229,6 @@ impl LeaderPod {
         .await?;
         self.directed = None;
         Ok(())
-    }
-
-    /// Whether nothing is left to [`withdraw`](Self::withdraw).
-    pub fn is_withdrawn(&self) -> bool {
-        self.directed.is_none()
     }
 
     /// Changes the pod of this process; `None` if it is gone.

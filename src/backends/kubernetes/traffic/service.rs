@@ -249,6 +249,12 @@ impl ServiceFollowsLeader {
         self.direct(token, until).await
     }
 
+    /// Whether nothing is left to withdraw.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.directed.is_none()
+    }
+
     /// Empties the slices, unless a later leader has written them. Also right after a
     /// [`direct`](Self::direct) that failed or was cut off: its write is then either undone or can
     /// no longer be applied.
@@ -270,11 +276,6 @@ impl ServiceFollowsLeader {
         four.and(six)?;
         self.directed = None;
         Ok(())
-    }
-
-    /// Whether nothing is left to [`withdraw`](Self::withdraw).
-    pub fn is_withdrawn(&self) -> bool {
-        self.directed.is_none()
     }
 
     /// Directs requests here while `work` is done and the term lasts, and withdraws before it
