@@ -90,9 +90,13 @@ done <<END
 /lock lock.urll=nats
 /traffic/service/name traffic.service.name=a.b
 /traffic/leaderLabel traffic.leaderLabel=leader
+/traffic/podDeletionCost traffic.podDeletionCost=2147483648
 / replicas=3
 END
 echo "the schema refuses each of $refused wrong values"
+
+"$HELM" template x "$chart" --set "$run" --set-json traffic.podDeletionCost=2000000 >"$log" 2>&1 || failed "a high cost"
+grep -q '"2000000"' "$log" || failed "a high cost of deletion is not rendered as a whole number"
 
 # With a lock in another namespace than the Role.
 if "$HELM" template x "$chart" --namespace a --set lock.url=kubernetes:b >"$log" 2>&1; then

@@ -239,15 +239,17 @@ async fn each_documented_right_is_missed_by_name() {
         ("discovery.k8s.io", "endpointslices", "create", ""),
         ("discovery.k8s.io", "endpointslices", "patch", slice),
     ];
-    let cases = rights.map(async |(group, resource, verb, name)| {
+    let cases =
+        [false, true].map(|exists| rights.map(|right| (exists, right))).into_iter().flatten();
+    let cases = cases.map(async |(exists, (group, resource, verb, name))| {
         let env = ServiceEnv::new().await;
         env.pod("p1", &["10.1.0.1"]).await;
         let mut service = env.follower("p1").await;
         let pod = env.leader_pod("p1").await.label("role", "leader").unwrap();
         service.check().await.unwrap();
         pod.check().await.unwrap();
-        if verb == "patch" {
-            service.direct(Token(1), far()).await.unwrap(); // there is a slice
+        if exists {
+            service.direct(Token(1), far()).await.unwrap();
         }
         env.lacks(group, resource, verb, name).await;
         let checked = match (resource, verb) {
@@ -289,6 +291,161 @@ async fn a_late_write_never_replaces_that_of_a_successor() {
         first.withdraw().await.unwrap();
         assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9), "exists: {exists}");
     }
+}
+
+/// Also if the term had directed and withdrawn before, so that the slice is empty already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_second_withdrawal_takes_back_a_second_write_in_doubt() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    let relay = Relay::start(env.env.admin.clone(), "nobody").await;
+    let mut service = behind(&relay, &env).await;
+    service.direct(Token(5), far()).await.unwrap();
+    assert!(!service.is_withdrawn());
+    service.withdraw().await.unwrap();
+    assert!(service.is_withdrawn());
+    relay.set(Way::HoldsWrite);
+    let cut = tokio::time::timeout(Duration::from_millis(500), service.direct(Token(5), far()));
+    cut.await.expect_err("it is held up");
+    service.withdraw().await.unwrap();
+    relay.lands().await;
+    assert_eq!(env.directs().await, (vec![], 5));
+
+    let mut pod = marked(behind_cluster(&relay, &env).await, "p1");
+    pod.direct(Token(5), far()).await.unwrap();
+    pod.withdraw().await.unwrap();
+    relay.set(Way::HoldsWrite);
+    let cut = tokio::time::timeout(Duration::from_millis(500), pod.direct(Token(5), far()));
+    cut.await.expect_err("it is held up");
+    pod.withdraw().await.unwrap();
+    relay.lands().await;
+    assert_eq!(marks(&env.read_pod("p1").await), (None, None));
+}
+
+/// The next process of the pod settles what a killed one has sent, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_write_of_a_killed_process_is_no_longer_applied_after_a_clean() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    let mut earlier = env.follower("p1").await;
+    earlier.direct(Token(1), far()).await.unwrap();
+    earlier.withdraw().await.unwrap();
+    let relay = Relay::start(env.env.admin.clone(), "nobody").await;
+    let mut killed = behind(&relay, &env).await;
+    relay.set(Way::HoldsWrite);
+    let cut = tokio::time::timeout(Duration::from_millis(500), killed.direct(Token(5), far()));
+    cut.await.expect_err("it is held up");
+    env.follower("p1").await.clean().await.unwrap();
+    relay.lands().await;
+    assert_eq!(env.directs().await, (vec![], 1));
+
+    let mut killed = marked(behind_cluster(&relay, &env).await, "p1");
+    relay.set(Way::HoldsWrite);
+    let cut = tokio::time::timeout(Duration::from_millis(500), killed.direct(Token(5), far()));
+    cut.await.expect_err("it is held up");
+    marked(env.env.cluster().await, "p1").clean().await.unwrap();
+    relay.lands().await;
+    assert_eq!(marks(&env.read_pod("p1").await), (None, None));
+}
+
+/// What fails for one family does not keep the other's slice from being written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn each_family_is_written_for_itself() {
+    for is_new in [false, true] {
+        let env = dual_stack().await;
+        let mut service = env.follower("p1").await;
+        service.direct(Token(5), far()).await.unwrap();
+        env.lacks_slice("my-app-leader-ipv4").await;
+        let failed =
+            if is_new { env.follower("p1").await.clean().await } else { service.withdraw().await };
+        refused(failed, LockErrorKind::Denied, "my-app-leader-ipv4");
+        assert_eq!(addresses_of(&env.slice("ipv4").await.unwrap()), ["10.1.0.1"]);
+        assert!(addresses_of(&env.slice("ipv6").await.unwrap()).is_empty(), "new: {is_new}");
+        refused(service.direct(Token(6), far()).await, LockErrorKind::Denied, "");
+        assert_eq!(addresses_of(&env.slice("ipv6").await.unwrap()), ["fd00::1"]);
+    }
+}
+
+/// The slice of a family that the Service no longer has is emptied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_family_may_be_taken_from_a_service() {
+    for directs_again in [false, true] {
+        let env = dual_stack().await;
+        let mut service = env.follower("p1").await;
+        service.direct(Token(5), far()).await.unwrap();
+        let path = format!("/api/v1/namespaces/{}/services/{OBJECT}", env.env.namespace);
+        let single = json!({ "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"] });
+        env.patch(&path, json!({ "spec": single })).await;
+        if directs_again {
+            service.direct(Token(5), far()).await.unwrap();
+        } else {
+            env.follower("p1").await.direct(Token(6), far()).await.unwrap();
+        }
+        assert_eq!(addresses_of(&env.slice("ipv4").await.unwrap()), ["10.1.0.1"]);
+        assert!(addresses_of(&env.slice("ipv6").await.unwrap()).is_empty());
+    }
+}
+
+async fn dual_stack() -> ServiceEnv {
+    let env = ServiceEnv::without_service().await;
+    let both = json!({
+        "clusterIP": "None", "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv4", "IPv6"], "ports": [{ "port": 80 }],
+    });
+    env.service(both).await;
+    env.pod("p1", &["10.1.0.1", "fd00::1"]).await;
+    env
+}
+
+/// A StatefulSet gives the name of a pod to the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_pod_that_was_replaced_is_left_to_its_own_process() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    let cluster = env.env.cluster().await;
+    let (mut service, mut pod) = (env.follower("p1").await, marked(cluster.clone(), "p1"));
+    service.direct(Token(5), far()).await.unwrap();
+    pod.direct(Token(5), far()).await.unwrap();
+    env.delete_pod("p1").await;
+    env.pod("p1", &["10.1.0.9"]).await;
+    let label = json!({ "metadata": { "labels": { "role": "leader" } } });
+    env.patch_pod("p1", label).await;
+    pod.withdraw().await.unwrap();
+    assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), None));
+    let (missing, misconfigured) = ("no Pod", LockErrorKind::Misconfigured);
+    refused(pod.direct(Token(5), far()).await, misconfigured, missing);
+    refused(service.direct(Token(5), far()).await, misconfigured, missing);
+    assert_eq!(env.directs().await.0, ["10.1.0.1"]);
+    service.withdraw().await.unwrap();
+    assert_eq!(env.directs().await, (vec![], 5));
+
+    // Nor does an earlier process of the same pod remove the marks of the next.
+    let (mut first, mut next) = (marked(cluster.clone(), "p1"), marked(cluster, "p1"));
+    first.direct(Token(6), far()).await.unwrap();
+    next.direct(Token(9), far()).await.unwrap();
+    first.withdraw().await.unwrap();
+    assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")));
+    let late = first.direct(Token(6), far()).await;
+    refused(late, LockErrorKind::Conflict, "has the token 9 of a later leader");
+}
+
+/// What somebody else has set on a pod stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn marks_of_others_are_not_overwritten() {
+    let env = ServiceEnv::new().await;
+    let misconfigured = LockErrorKind::Misconfigured;
+    env.pod("p1", &["10.1.0.1"]).await;
+    let pod = marked(env.env.cluster().await, "p1");
+    env.patch_pod("p1", json!({ "metadata": { "labels": { "role": "mine" } } })).await;
+    refused(pod.check().await, misconfigured, "has the label role=mine already");
+    let cost = json!({ "controller.kubernetes.io/pod-deletion-cost": "7" });
+    let user = json!({ "metadata": { "labels": { "role": null }, "annotations": cost } });
+    env.patch_pod("p1", user).await;
+    refused(pod.check().await, misconfigured, "pod-deletion-cost already");
+    marked(env.env.cluster().await, "p1").clean().await.unwrap();
+    assert_eq!(marks(&env.read_pod("p1").await), (None, Some("7")));
+    let bad = env.leader_pod("../p1").await.clean().await;
+    refused(bad, misconfigured, "set POD_NAME");
 }
 
 /// After a withdrawal, a write of the same term that is still under way is no longer applied.
@@ -370,6 +527,8 @@ async fn one_pod_is_marked() {
         env.pod(name, &[address]).await;
     }
     env.patch_pod("p3", json!({ "metadata": { "labels": { "role": "other" } } })).await;
+    env.pod("p4", &["10.1.0.4"]).await;
+    env.patch_pod("p4", json!({ "metadata": { "labels": { "role": "leader" } } })).await;
     let cluster = env.env.cluster().await;
     let (mut first, mut second) = (marked(cluster.clone(), "p1"), marked(cluster, "p2"));
     first.check().await.unwrap();
@@ -377,11 +536,13 @@ async fn one_pod_is_marked() {
     first.direct(Token(1), far()).await.unwrap();
     assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")));
     second.direct(Token(2), far()).await.unwrap();
-    assert_eq!(marks(&env.read_pod("p1").await), (None, None));
+    assert_eq!(marks(&env.read_pod("p1").await), (None, Some("100")), "it removes its cost");
     assert_eq!(marks(&env.read_pod("p2").await), (Some("leader"), Some("100")));
     first.withdraw().await.unwrap();
+    assert_eq!(marks(&env.read_pod("p1").await), (None, None));
     second.withdraw().await.unwrap();
     second.withdraw().await.unwrap();
+    assert_eq!(marks(&env.read_pod("p4").await), (Some("leader"), None), "no leader wrote it");
     assert_eq!(marks(&env.read_pod("p2").await), (None, None));
     assert_eq!(marks(&env.read_pod("p3").await), (Some("other"), None));
     assert_eq!(env.read_pod("p1").await["metadata"]["labels"]["app"], OBJECT, "others stay");

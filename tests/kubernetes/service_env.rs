@@ -71,16 +71,34 @@ impl ServiceEnv {
 
     /// Takes a verb away from the account.
     pub async fn lacks(&self, group: &str, resource: &str, verb: &str, name: &str) {
+        self.change_role(|rules| {
+            for rule in rules.iter_mut().filter(|rule| rule["resources"][0] == resource) {
+                rule["verbs"].as_array_mut().unwrap().retain(|other| other != verb);
+            }
+            rules.retain(|rule| !rule["verbs"].as_array().unwrap().is_empty());
+        })
+        .await;
+        self.allowed(group, resource, verb, name, false).await;
+    }
+
+    /// Takes a slice away from the account.
+    pub async fn lacks_slice(&self, name: &str) {
+        self.change_role(|rules| {
+            let named = rules.iter_mut().filter_map(|rule| rule.get_mut("resourceNames"));
+            for names in named {
+                names.as_array_mut().unwrap().retain(|other| other != name);
+            }
+        })
+        .await;
+        self.allowed("discovery.k8s.io", "endpointslices", "get", name, false).await;
+    }
+
+    async fn change_role(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let path = format!("{}/{ROLE}", self.rbac("roles"));
         let mut role = self.env.send("GET", &path, "application/json", vec![]).await.unwrap();
-        let rules = role["rules"].as_array_mut().unwrap();
-        for rule in rules.iter_mut().filter(|rule| rule["resources"][0] == resource) {
-            rule["verbs"].as_array_mut().unwrap().retain(|other| other != verb);
-        }
-        rules.retain(|rule| !rule["verbs"].as_array().unwrap().is_empty());
+        change(role["rules"].as_array_mut().unwrap());
         let body = serde_json::to_vec(&role).unwrap();
         self.env.send("PUT", &path, "application/json", body).await.unwrap();
-        self.allowed(group, resource, verb, name, false).await;
     }
 
     pub async fn service(&self, spec: Value) -> Value {
@@ -124,6 +142,12 @@ impl ServiceEnv {
     pub async fn read_pod(&self, name: &str) -> Value {
         let path = format!("{}/{name}", self.core("pods"));
         self.env.send("GET", &path, "application/json", vec![]).await.unwrap()
+    }
+
+    /// At once, as there is no kubelet.
+    pub async fn delete_pod(&self, name: &str) {
+        let path = format!("{}/{name}?gracePeriodSeconds=0", self.core("pods"));
+        self.env.send("DELETE", &path, "application/json", vec![]).await.unwrap();
     }
 
     pub async fn patch_pod(&self, name: &str, patch: Value) {

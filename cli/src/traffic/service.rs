@@ -17,8 +17,8 @@ use crate::text::one_line;
 
 /// How long after a failure the API server is asked again.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long a renewal may wait for a look at the slices.
-const LOOK: Duration = Duration::from_millis(200);
+/// How long a renewal may wait for a look at the slices, which takes some requests.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The flags of what follows the leader on Kubernetes. They work with every lock.
 #[derive(Debug, Clone, Default, Args)]
@@ -136,7 +136,13 @@ impl ServiceTarget {
                 warn!(%error, "the slices of the Service were not looked at");
                 Ok(())
             }
-            Ok(Ok(())) | Err(_) => Ok(()),
+            Ok(Ok(())) => Ok(()),
+            Err(_) => {
+                warn!(
+                    "the slices of the Service were not looked at: the API server does not answer"
+                );
+                Ok(())
+            }
         }
     }
 

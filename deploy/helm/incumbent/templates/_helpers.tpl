@@ -161,7 +161,7 @@ lease
 {{- end }}
 {{- with .Values.traffic.podDeletionCost }}
 - --pod-deletion-cost
-- {{ . | quote }}
+- {{ . | int64 | quote }}
 {{- end }}
 {{- end }}
 {{- range .Values.extraArgs }}

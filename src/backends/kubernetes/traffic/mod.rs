@@ -4,12 +4,15 @@ mod pod;
 mod service;
 mod slice;
 
+use std::sync::OnceLock;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use serde_json::Value;
 
 use super::api::{ApiFailure, Objects, REQUEST_TIMEOUT};
 use super::cluster::Cluster;
+use super::life;
 use super::record::annotation;
 use super::resource::check_object_name;
 use crate::lock::{LockError, LockErrorKind, Token};
@@ -21,6 +24,8 @@ pub use service::ServiceFollowsLeader;
 
 /// The annotation with the fencing token of the term that wrote an object last.
 const TOKEN: &str = "incumbent/token";
+/// An annotation with a fresh number: the write changes the object, even if nothing else does.
+const SETTLED: &str = "incumbent/settled";
 
 /// How requests are sent.
 #[derive(Clone, Copy)]
@@ -59,6 +64,9 @@ enum Edit {
     Create(Value),
     /// Fields to merge into the object that was read.
     Merge(Value),
+    /// The same, and a new `resourceVersion` in any case: an earlier write that is still under way
+    /// is then refused.
+    Settle(Value),
 }
 
 /// Reads an object and writes what `edit` makes of it, unless another client wrote it in between:
@@ -79,13 +87,18 @@ async fn change(
         let got = objects.get(name, by).await;
         let got = got.map_err(|failure| objects.lock_error(failure, name, "read", "get", false))?;
         let edit = edit(got.as_ref())?;
+        let settles = matches!(edit, Edit::Settle(_));
         mode.check()?;
         let (doing, verb, written) = match edit {
             Edit::Nothing => return Ok(()),
             Edit::Create(object) => {
                 ("creation", "create", objects.create_unless(dry_run, &object, by).await)
             }
-            Edit::Merge(mut fields) => {
+            Edit::Merge(mut fields) | Edit::Settle(mut fields) => {
+                if settles {
+                    let nonce = fastrand::u64(..).to_string();
+                    fields["metadata"]["annotations"][SETTLED] = nonce.into();
+                }
                 let read = got.as_ref().and_then(|got| got.pointer("/metadata/resourceVersion"));
                 fields["metadata"]["resourceVersion"] = read.cloned().unwrap_or_default();
                 ("write", "patch", objects.merge(dry_run, name, fields, by).await)
@@ -106,30 +119,53 @@ async fn within<T>(
 ) -> Result<T, LockError> {
     tokio::select! {
         biased;
-        done = work => done,
         () = sleep_until(BootClock, until) => Err(LockError::new(
             LockErrorKind::OutcomeUnknown,
             "the right to lead ended before the API server answered",
         )),
+        done = work => done,
     }
 }
 
-/// The pods of the namespace, and the one of this process.
-fn pods(cluster: &Cluster) -> Objects {
-    let namespace = cluster.namespace();
-    Objects::new(cluster.access().clone(), Pod::url_path(&(), Some(namespace)), "Pod", namespace)
+/// The pod of this process, and the pods of its namespace.
+#[derive(Debug)]
+struct OwnPod {
+    pods: Objects,
+    name: String,
+    /// As it was first read: a StatefulSet gives the name to another pod later.
+    uid: OnceLock<String>,
 }
 
-fn check_pod_name(name: &str) -> Result<(), LockError> {
-    check_object_name(name)
-        .map_err(|rule| misconfigured(format!("set POD_NAME from the field metadata.name: {rule}")))
-}
+impl OwnPod {
+    fn new(cluster: &Cluster) -> Self {
+        let (namespace, name) = (cluster.namespace(), cluster.pod_name());
+        let path = Pod::url_path(&(), Some(namespace));
+        let pods = Objects::new(cluster.access().clone(), path, "Pod", namespace);
+        Self { pods, name, uid: OnceLock::new() }
+    }
 
-fn no_pod(pods: &Objects, name: &str) -> LockError {
-    misconfigured(format!(
-        "no {}: run in a pod, and set POD_NAME from the field metadata.name and POD_NAMESPACE from metadata.namespace",
-        pods.describe(name)
-    ))
+    fn named(self, name: String) -> Self {
+        Self { pods: self.pods, name, uid: OnceLock::new() }
+    }
+
+    /// The name is a part of URLs.
+    fn check_name(&self) -> Result<(), LockError> {
+        check_object_name(&self.name).map_err(|rule| {
+            misconfigured(format!("set POD_NAME from the field metadata.name: {rule}"))
+        })
+    }
+
+    /// Whether this is the pod, and not a later one of the same name.
+    fn is(&self, pod: &Value) -> bool {
+        self.uid.get_or_init(|| life::uid(pod).to_owned()) == life::uid(pod)
+    }
+
+    fn missing(&self) -> LockError {
+        misconfigured(format!(
+            "no {} of this process: run in a pod, and set POD_NAME from the field metadata.name and POD_NAMESPACE from metadata.namespace",
+            self.pods.describe(&self.name)
+        ))
+    }
 }
 
 /// The token in the annotation of an object: 0 without one; `None` if it is no number.
@@ -137,6 +173,27 @@ fn token_of(object: &Value) -> Option<Token> {
     match annotation(object, TOKEN) {
         Some(text) => text.parse().ok().map(Token),
         None => Some(Token(0)),
+    }
+}
+
+/// Refuses to replace what a later term has written. `remedy`: as in `delete the slice`.
+fn check_token(
+    described: &str,
+    object: &Value,
+    token: Token,
+    remedy: &str,
+) -> Result<Token, LockError> {
+    match token_of(object) {
+        None => Err(misconfigured(format!(
+            "the annotation {TOKEN} of the {described} is no number: {remedy}"
+        ))),
+        Some(found) if found > token => Err(LockError::new(
+            LockErrorKind::Conflict,
+            format!(
+                "the {described} has the token {found} of a later leader than this one, {token}: if the lock was created anew, {remedy}"
+            ),
+        )),
+        Some(found) => Ok(found),
     }
 }
 

@@ -2,10 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    Edit, Mode, TOKEN, change, check_pod_name, misconfigured, no_pod, pods, token_of, within,
-};
-use crate::backends::kubernetes::api::{EVERY, Objects, REQUEST_TIMEOUT};
+use super::{Edit, Mode, OwnPod, TOKEN, change, check_token, misconfigured, token_of, within};
+use crate::backends::kubernetes::api::{EVERY, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::cluster::Cluster;
 use crate::backends::kubernetes::record::annotation;
 use crate::backends::kubernetes::resource::check_object_name;
@@ -23,7 +21,7 @@ const MAX_LABEL_LEN: usize = 63;
 /// The label is for selectors (`kubectl get pods -l role=leader`, a Service with a selector, a
 /// NetworkPolicy). Prefer [`ServiceFollowsLeader`](super::ServiceFollowsLeader) for requests: a
 /// label stays on the pod of a leader that crashed, until its container starts again or the next
-/// leader removes it. One election marks a pod.
+/// leader removes it. One election has a label in a namespace, and one marks a pod.
 ///
 /// ```no_run
 /// use incumbent::kubernetes::{Cluster, LeaderPod};
@@ -31,6 +29,7 @@ const MAX_LABEL_LEN: usize = 63;
 /// # async fn example(election: incumbent::Election) -> Result<(), Box<dyn std::error::Error>> {
 /// let cluster = Cluster::infer().await?;
 /// let mut pod = LeaderPod::new(&cluster).label("role", "leader")?.deletion_cost(100);
+/// pod.clean().await?; // what an earlier process of this pod has left
 /// pod.check().await?;
 /// let leadership = election.won().await?;
 /// pod.direct(leadership.token(), leadership.deadline()).await?;
@@ -44,26 +43,31 @@ const MAX_LABEL_LEN: usize = 63;
 /// `get` and `patch` of pods, and `list` with a label.
 #[derive(Debug)]
 pub struct LeaderPod {
-    pods: Objects,
-    pod: String,
+    own: OwnPod,
     label: Option<(String, String)>,
     deletion_cost: Option<i32>,
     /// The term whose marks this process may have written and has not removed.
-    directed: Option<Token>,
+    directed: Option<Directed>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Directed {
+    token: Token,
+    /// Whether the write was answered.
+    is_certain: bool,
 }
 
 impl LeaderPod {
     /// Describes the pod of this process in the cluster's namespace, `POD_NAME` or else the host's
     /// name, without a mark yet. Sends no request.
     pub fn new(cluster: &Cluster) -> Self {
-        let pod = cluster.pod_name();
-        Self { pods: pods(cluster), pod, label: None, deletion_cost: None, directed: None }
+        Self { own: OwnPod::new(cluster), label: None, deletion_cost: None, directed: None }
     }
 
     /// Sets the name of this process's pod, if it is neither in `POD_NAME` nor the host's name.
     #[must_use]
     pub fn pod(mut self, name: impl Into<String>) -> Self {
-        self.pod = name.into();
+        self.own = self.own.named(name.into());
         self
     }
 
@@ -108,8 +112,8 @@ impl LeaderPod {
         self
     }
 
-    /// Refuses what cannot work, before the first term: a missing pod, a missing right. The API
-    /// server checks the write, and writes nothing.
+    /// Refuses what cannot work, before the first term: a missing pod, a missing right, a mark that
+    /// somebody else has set on the pod. The API server checks the write, and writes nothing.
     ///
     /// # Errors
     /// [`Misconfigured`](crate::lock::LockErrorKind::Misconfigured) and
@@ -119,9 +123,14 @@ impl LeaderPod {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn check(&self) -> Result<(), LockError> {
-        check_pod_name(&self.pod)?;
+        self.own.check_name()?;
         self.others(BootClock.now() + REQUEST_TIMEOUT).await?;
-        change(&self.pods, &self.pod, Mode::DryRun, |pod| self.marking(pod, Token(0))).await
+        self.change_own(Mode::DryRun, |pod| {
+            let pod = pod.ok_or_else(|| self.own.missing())?;
+            self.check_marks(pod)?;
+            Ok(Edit::Merge(self.marks(Some(Token(0)))))
+        })
+        .await
     }
 
     /// Removes the marks that an earlier process of this pod has left.
@@ -132,12 +141,16 @@ impl LeaderPod {
     /// # Cancel safety
     /// The future may be dropped at any time, and the method called again.
     pub async fn clean(&mut self) -> Result<(), LockError> {
-        self.withdraw().await?;
-        change(&self.pods, &self.pod, Mode::Withdraw, |pod| {
-            let left = pod.filter(|pod| annotation(pod, TOKEN).is_some() && self.is_marked(pod));
-            Ok(left.map_or(Edit::Nothing, |_| Edit::Merge(self.marks(false, None))))
-        })
-        .await
+        self.own.check_name()?;
+        let withdrawn = self.withdraw().await;
+        let cleaned = self.change_own(Mode::Withdraw, |pod| {
+            Ok(match pod {
+                None => Edit::Nothing,
+                Some(pod) if annotation(pod, TOKEN).is_some() => Edit::Settle(self.marks(None)),
+                Some(_) => Edit::Settle(json!({})),
+            })
+        });
+        cleaned.await.and(withdrawn)
     }
 
     /// Removes the label from all other pods, and marks this one, for the term with this token.
@@ -150,16 +163,29 @@ impl LeaderPod {
     /// # Cancel safety
     /// The future may be dropped at any time, and the method called again.
     pub async fn direct(&mut self, token: Token, until: Instant) -> Result<(), LockError> {
+        self.own.check_name()?;
         let write = async {
             for other in self.others(until).await? {
-                change(&self.pods, &other, Mode::Until(until), |pod| {
-                    let marked = pod.filter(|pod| self.has_label(pod));
-                    Ok(marked.map_or(Edit::Nothing, |_| Edit::Merge(self.marks(false, None))))
+                change(&self.own.pods, &other, Mode::Until(until), |pod| {
+                    let left = pod.filter(|pod| self.is_left(pod));
+                    Ok(left.map_or(Edit::Nothing, |_| Edit::Merge(self.no_label())))
                 })
                 .await?;
             }
-            self.directed = Some(token);
-            change(&self.pods, &self.pod, Mode::Until(until), |pod| self.marking(pod, token)).await
+            self.directed = Some(Directed { token, is_certain: false });
+            self.change_own(Mode::Until(until), |pod| {
+                let pod = pod.ok_or_else(|| self.own.missing())?;
+                check_token(
+                    &self.own.pods.describe(&self.own.name),
+                    pod,
+                    token,
+                    "remove its annotation incumbent/token",
+                )?;
+                Ok(Edit::Merge(self.marks(Some(token))))
+            })
+            .await?;
+            self.directed = Some(Directed { token, is_certain: true });
+            Ok(())
         };
         within(until, write).await
     }
@@ -187,38 +213,72 @@ impl LeaderPod {
     /// # Cancel safety
     /// The future may be dropped at any time, and the method called again.
     pub async fn withdraw(&mut self) -> Result<(), LockError> {
-        let Some(token) = self.directed else { return Ok(()) };
-        change(&self.pods, &self.pod, Mode::Withdraw, |pod| {
-            let Some(pod) = pod else { return Ok(Edit::Nothing) };
-            let is_done = token_of(pod) == Some(token) && !self.is_marked(pod);
-            Ok(if is_done { Edit::Nothing } else { Edit::Merge(self.marks(false, Some(token))) })
+        let Some(Directed { token, is_certain }) = self.directed else { return Ok(()) };
+        self.change_own(Mode::Withdraw, |pod| {
+            Ok(match pod {
+                Some(pod) if token_of(pod).is_some_and(|found| found <= token) => {
+                    match is_certain {
+                        true if annotation(pod, TOKEN).is_none() => Edit::Nothing,
+                        true => Edit::Merge(self.marks(None)),
+                        false => Edit::Settle(self.marks(None)),
+                    }
+                }
+                _ => Edit::Nothing, // the pod is gone, or marked by a later process
+            })
         })
         .await?;
         self.directed = None;
         Ok(())
     }
 
-    fn marking(&self, pod: Option<&Value>, token: Token) -> Result<Edit, LockError> {
-        match pod {
-            None => Err(no_pod(&self.pods, &self.pod)),
-            Some(_) => Ok(Edit::Merge(self.marks(true, Some(token)))),
-        }
+    /// Changes the pod of this process; `None` if it is gone.
+    async fn change_own(
+        &self,
+        mode: Mode,
+        mut edit: impl FnMut(Option<&Value>) -> Result<Edit, LockError>,
+    ) -> Result<(), LockError> {
+        let own = &self.own;
+        change(&own.pods, &own.name, mode, |pod| edit(pod.filter(|pod| own.is(pod)))).await
     }
 
-    /// The fields that mark a pod, or remove the marks.
-    fn marks(&self, set: bool, token: Option<Token>) -> Value {
-        let (mut labels, mut annotations) = (Map::new(), Map::new());
-        let value = |value: String| if set { Value::String(value) } else { Value::Null };
-        if let Some((key, of)) = &self.label {
-            labels.insert(key.clone(), value(of.clone()));
-        }
-        if let Some(cost) = self.deletion_cost {
-            annotations.insert(DELETION_COST.to_owned(), value(cost.to_string()));
-        }
-        if let Some(token) = token {
-            annotations.insert(TOKEN.to_owned(), Value::String(token.to_string()));
+    /// The fields that mark a pod for a term, or remove the marks.
+    fn marks(&self, token: Option<Token>) -> Value {
+        let value = |value: String| token.map(|_| value);
+        let labels: Map<_, _> =
+            self.label.iter().map(|(key, of)| (key.clone(), json!(value(of.clone())))).collect();
+        let costs = self.deletion_cost.map(|cost| json!(value(cost.to_string())));
+        let mut annotations = json!({ TOKEN: token.map(|token| token.to_string()) });
+        if let Some(cost) = costs {
+            annotations[DELETION_COST] = cost;
         }
         json!({ "metadata": { "labels": labels, "annotations": annotations } })
+    }
+
+    fn no_label(&self) -> Value {
+        json!({ "metadata": { "labels": self.marks(None)["metadata"]["labels"] } })
+    }
+
+    /// Refuses to overwrite what somebody else has set.
+    fn check_marks(&self, pod: &Value) -> Result<(), LockError> {
+        if annotation(pod, TOKEN).is_some() {
+            return Ok(());
+        }
+        let described = self.own.pods.describe(&self.own.name);
+        let labels = pod.pointer("/metadata/labels");
+        if let Some((key, value)) = &self.label
+            && let Some(found) = labels.and_then(|labels| labels.get(key)?.as_str())
+            && found != value
+        {
+            return Err(misconfigured(format!(
+                "the {described} has the label {key}={found} already: use another key"
+            )));
+        }
+        if self.deletion_cost.is_some() && annotation(pod, DELETION_COST).is_some() {
+            return Err(misconfigured(format!(
+                "the {described} has the annotation {DELETION_COST} already: remove it, or set no deletion cost here"
+            )));
+        }
+        Ok(())
     }
 
     fn has_label(&self, pod: &Value) -> bool {
@@ -228,20 +288,21 @@ impl LeaderPod {
         })
     }
 
-    fn is_marked(&self, pod: &Value) -> bool {
-        let costs = self.deletion_cost.is_some() && annotation(pod, DELETION_COST).is_some();
-        costs || self.has_label(pod)
+    /// Whether a leader has left its label.
+    fn is_left(&self, pod: &Value) -> bool {
+        annotation(pod, TOKEN).is_some() && self.has_label(pod)
     }
 
-    /// The names of the other pods with the label.
+    /// The names of the other pods with the label of a leader.
     async fn others(&self, until: Instant) -> Result<Vec<String>, LockError> {
         let Some((key, value)) = &self.label else { return Ok(vec![]) };
         let by = deadline_after(until.saturating_since(BootClock.now()));
-        let listed = self.pods.list_labelled(key, value, by).await;
+        let listed = self.own.pods.list_labelled(key, value, by).await;
         let listed = listed
-            .map_err(|failure| self.pods.lock_error(failure, EVERY, "list", "list", false))?;
+            .map_err(|failure| self.own.pods.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();
-        let names = items.filter_map(|pod| pod.pointer("/metadata/name")?.as_str());
-        Ok(names.filter(|name| *name != self.pod).map(str::to_owned).collect())
+        let left = items.filter(|pod| self.is_left(pod));
+        let names = left.filter_map(|pod| pod.pointer("/metadata/name")?.as_str());
+        Ok(names.filter(|name| *name != self.own.name).map(str::to_owned).collect())
     }
 }

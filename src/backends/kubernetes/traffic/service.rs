@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use futures_util::future::try_join;
+use futures_util::future::{join, try_join};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Resource;
@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::slice::{self, Destination, Family};
-use super::{
-    Edit, Mode, change, check_pod_name, misconfigured, no_pod, pods, read_error, token_of, within,
-};
+use super::{Edit, Mode, OwnPod, change, check_token, misconfigured, read_error, token_of, within};
 use crate::backends::kubernetes::api::{EVERY, Objects, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::cluster::Cluster;
 use crate::backends::kubernetes::resource::check_object_name;
@@ -28,6 +26,8 @@ const MAX_SERVICE_NAME_LEN: usize = 63;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// How long after a failure the request is sent again.
 const RETRY: Duration = Duration::from_millis(250);
+/// How long a withdrawal may take after the term's deadline.
+const LAST_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Directs the requests of a Service to the leader's pod, in an election on any lock.
 ///
@@ -42,6 +42,7 @@ const RETRY: Duration = Duration::from_millis(250);
 /// # async fn example(lock: MemoryLock) -> Result<(), Box<dyn std::error::Error>> {
 /// # async fn serve() {}
 /// let mut service = ServiceFollowsLeader::new(&Cluster::infer().await?, "my-app")?;
+/// service.clean().await?; // what an earlier process of this pod has left
 /// service.check().await?; // before it campaigns
 /// let election = new_election("my_app", lock).start()?; // a lock of any kind
 /// loop {
@@ -56,9 +57,9 @@ const RETRY: Duration = Duration::from_millis(250);
 /// Each slice carries the token of the term that wrote it last, in the annotation
 /// `incumbent/token`. A write reads it first, never replaces a greater one, and is refused by the
 /// API server if anybody wrote the slice in between. So a write that was sent in time and arrives
-/// late never undoes what a successor wrote. A slice whose writer was killed with its machine keeps
-/// its address until the next leader writes: the process behind that address checks its own term,
-/// or fences what it writes.
+/// late never undoes what a successor wrote. A slice whose writer was killed keeps its address
+/// until the container has started again and called [`clean`](Self::clean), or until the next
+/// leader writes: the process behind that address checks its own term, or fences what it writes.
 ///
 /// # Rights
 /// `get` of the Service, `get` of the pod, and `get`, `create` and `patch` of the slices;
@@ -67,9 +68,8 @@ const RETRY: Duration = Duration::from_millis(250);
 pub struct ServiceFollowsLeader {
     services: Objects,
     slices: Objects,
-    pods: Objects,
     service: String,
-    pod: String,
+    own: OwnPod,
     addresses: Vec<IpAddr>,
     /// What this process may have written and has not withdrawn.
     directed: Option<Directed>,
@@ -107,9 +107,8 @@ impl ServiceFollowsLeader {
         Ok(Self {
             services: objects(Service::url_path(&(), Some(namespace)), "Service"),
             slices: objects(EndpointSlice::url_path(&(), Some(namespace)), "EndpointSlice"),
-            pods: pods(cluster),
             service,
-            pod: cluster.pod_name(),
+            own: OwnPod::new(cluster),
             addresses: Vec::new(),
             directed: None,
         })
@@ -118,7 +117,7 @@ impl ServiceFollowsLeader {
     /// Sets the name of this process's pod, if it is neither in `POD_NAME` nor the host's name.
     #[must_use]
     pub fn pod(mut self, name: impl Into<String>) -> Self {
-        self.pod = name.into();
+        self.own = self.own.named(name.into());
         self
     }
 
@@ -140,26 +139,33 @@ impl ServiceFollowsLeader {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn check(&self) -> Result<(), LockError> {
-        check_pod_name(&self.pod)?;
         let destination = self.destination(BootClock.now() + REQUEST_TIMEOUT).await?;
-        let write = async |family| {
-            let name = Family::slice(family, &self.service);
-            change(&self.slices, &name, Mode::DryRun, |slice| {
-                let token = slice.map_or(Some(Token(0)), token_of).unwrap_or(Token(0));
-                Ok(match self.directing(slice, family, token, &destination)? {
-                    Edit::Nothing => Edit::Merge(destination.slice(family, token)),
-                    edit => edit,
-                })
-            })
-            .await
-        };
         for family in &destination.families {
-            write(*family).await?;
+            let (name, by) = (family.slice(&self.service), deadline_after(REQUEST_TIMEOUT));
+            let slice = self.slices.get(&name, by).await;
+            let slice = slice.map_err(read_error(&self.slices, &name))?;
+            let token = slice.as_ref().and_then(token_of).unwrap_or(Token(0));
+            self.directing(slice.as_ref(), *family, token, &destination)?;
+            // Both are needed sooner or later. The server looks at the rights first, and then
+            // whether there is a slice.
+            let wanted = destination.slice(*family, token);
+            let created = self.slices.create_unless(true, &wanted, by).await;
+            let merged = self.slices.merge(true, &name, wanted, by).await;
+            for (done, doing, verb) in [(created, "creation", "create"), (merged, "write", "patch")]
+            {
+                match done {
+                    Err(failure) if !failure.is_change_of(&name) => {
+                        return Err(self.slices.lock_error(failure, &name, doing, verb, false));
+                    }
+                    _ => {}
+                }
+            }
         }
         self.check_other_slices().await
     }
 
-    /// Empties the slices if an earlier process of this pod has left its address there.
+    /// Empties the slices if an earlier process of this pod has left its address there. A write of
+    /// that process that is still under way can no longer be applied to slices that exist.
     ///
     /// # Errors
     /// If the API server did not answer, or refused.
@@ -167,19 +173,19 @@ impl ServiceFollowsLeader {
     /// # Cancel safety
     /// The future may be dropped at any time, and the method called again.
     pub async fn clean(&mut self) -> Result<(), LockError> {
-        self.withdraw().await?;
-        for family in Family::ALL {
-            let name = family.slice(&self.service);
-            change(&self.slices, &name, Mode::Withdraw, |slice| {
-                let left = slice.filter(|slice| {
-                    slice::is_ours(slice, &self.service, family)
-                        && slice::names_pod(slice, &self.pod)
-                });
-                Ok(left.map_or(Edit::Nothing, |_| Edit::Merge(json!({ "endpoints": [] }))))
+        let withdrawn = self.withdraw().await;
+        let clean = async |family: Family| {
+            change(&self.slices, &family.slice(&self.service), Mode::Withdraw, |slice| {
+                let own = slice.filter(|slice| slice::is_ours(slice, &self.service, family));
+                Ok(own.map_or(Edit::Nothing, |slice| {
+                    let is_here = slice::names_pod(slice, &self.own.name);
+                    Edit::Settle(if is_here { json!({ "endpoints": [] }) } else { json!({}) })
+                }))
             })
-            .await?;
-        }
-        Ok(())
+            .await
+        };
+        let (four, six) = join(clean(Family::V4), clean(Family::V6)).await;
+        withdrawn.and(four).and(six)
     }
 
     /// Directs requests to this pod, for the term with this token. Sends nothing after `until`, the
@@ -200,7 +206,7 @@ impl ServiceFollowsLeader {
         if !destination.is_reachable() {
             let message = format!(
                 "the {} has no address of a family of the {}: wait until status.podIPs has one, or set spec.ipFamilies of the Service",
-                self.pods.describe(&self.pod),
+                self.own.pods.describe(&self.own.name),
                 self.services.describe(&self.service)
             );
             return Err(LockError::new(LockErrorKind::Unavailable, message));
@@ -211,15 +217,13 @@ impl ServiceFollowsLeader {
         let destination = destination.clone();
         let (this, destination) = (&*self, &destination);
         let write = async |family: Family| {
-            if !destination.families.contains(&family) {
-                return Ok(());
-            }
             change(&this.slices, &family.slice(&this.service), Mode::Until(until), |slice| {
                 this.directing(slice, family, token, destination)
             })
             .await
         };
-        try_join(write(Family::V4), write(Family::V6)).await?;
+        let (four, six) = join(write(Family::V4), write(Family::V6)).await;
+        four.and(six)?;
         if let Some(directed) = &mut self.directed {
             directed.is_certain = true;
         }
@@ -263,15 +267,13 @@ impl ServiceFollowsLeader {
     pub async fn withdraw(&mut self) -> Result<(), LockError> {
         let Some(directed) = &self.directed else { return Ok(()) };
         let write = async |family: Family| {
-            if !directed.destination.families.contains(&family) {
-                return Ok(());
-            }
             change(&self.slices, &family.slice(&self.service), Mode::Withdraw, |slice| {
                 Ok(self.withdrawing(slice, family, directed))
             })
             .await
         };
-        try_join(write(Family::V4), write(Family::V6)).await?;
+        let (four, six) = join(write(Family::V4), write(Family::V6)).await;
+        four.and(six)?;
         self.directed = None;
         Ok(())
     }
@@ -280,10 +282,12 @@ impl ServiceFollowsLeader {
     /// returns. Keep the [`Leadership`] until then: others may lead once it is dropped.
     ///
     /// `None` if the term ended before the work was done, which is then dropped. A failure to
-    /// direct is logged, and retried while the term lasts.
+    /// direct is logged, and retried while the term lasts; every 30 s if somebody has to mend
+    /// something first.
     ///
     /// # Errors
-    /// Of [`withdraw`](Self::withdraw), which is tried until the term's deadline.
+    /// Of [`withdraw`](Self::withdraw), which is tried until the term's deadline, or for a second
+    /// if that has passed.
     ///
     /// # Cancel safety
     /// If the future is dropped, requests are directed here until [`withdraw`](Self::withdraw).
@@ -295,14 +299,22 @@ impl ServiceFollowsLeader {
         let follow = async {
             let mut until = leadership.deadline();
             let mut done = self.direct(leadership.token(), until).await;
+            let mut logged = String::new();
             loop {
                 if let Err(error) = &done {
-                    warn!(service = %self.service, %error, "requests are not directed here");
-                    tokio::time::sleep(RETRY).await;
+                    let text = error.to_string();
+                    if text != logged {
+                        warn!(service = %self.service, %error, "requests are not directed here");
+                        logged = text;
+                    }
+                    let may_pass = [LockErrorKind::Unavailable, LockErrorKind::OutcomeUnknown]
+                        .contains(&error.kind());
+                    tokio::time::sleep(if may_pass { RETRY } else { LOOK_AGAIN }).await;
                     until = leadership.deadline();
                     done = self.direct(leadership.token(), until).await;
                     continue;
                 }
+                logged.clear();
                 let Ok(later) = leadership.renewed(until).await else { return };
                 until = later;
                 done = self.extend(until).await;
@@ -316,9 +328,12 @@ impl ServiceFollowsLeader {
                 }
             })
             .await;
-        let until = leadership.deadline();
+        let until = match (leadership.deadline(), BootClock.now()) {
+            (deadline, now) if now < deadline => deadline,
+            (_, now) => now + LAST_ATTEMPT,
+        };
         loop {
-            match self.withdraw().await {
+            match within(until, self.withdraw()).await {
                 Err(_) if BootClock.now() < until => tokio::time::sleep(RETRY).await,
                 withdrawn => return withdrawn.map(|()| done.ok().flatten()),
             }
@@ -326,14 +341,15 @@ impl ServiceFollowsLeader {
     }
 
     async fn destination(&self, until: Instant) -> Result<Destination, LockError> {
+        self.own.check_name()?;
         let by = deadline_after(until.saturating_since(BootClock.now()));
         let service = async {
             let got = self.services.get(&self.service, by).await;
             got.map_err(read_error(&self.services, &self.service))
         };
         let pod = async {
-            let got = self.pods.get(&self.pod, by).await;
-            got.map_err(read_error(&self.pods, &self.pod))
+            let got = self.own.pods.get(&self.own.name, by).await;
+            got.map_err(read_error(&self.own.pods, &self.own.name))
         };
         let (service, pod) = try_join(service, pod).await?;
         let described = self.services.describe(&self.service);
@@ -341,11 +357,12 @@ impl ServiceFollowsLeader {
             misconfigured(format!("no {described}: create it, without a selector"))
         })?;
         slice::check_service(&described, &service)?;
-        let pod = pod.ok_or_else(|| no_pod(&self.pods, &self.pod))?;
+        let pod = pod.filter(|pod| self.own.is(pod)).ok_or_else(|| self.own.missing())?;
         Destination::of(&service, &pod, &self.addresses)
     }
 
-    /// What directs the requests of one family here.
+    /// What directs the requests of one family here, or empties the slice of a family that the
+    /// Service no longer has.
     fn directing(
         &self,
         slice: Option<&Value>,
@@ -354,41 +371,43 @@ impl ServiceFollowsLeader {
         destination: &Destination,
     ) -> Result<Edit, LockError> {
         let wanted = destination.slice(family, token);
-        let Some(slice) = slice else { return Ok(Edit::Create(wanted)) };
+        let is_ours = slice.is_some_and(|slice| slice::is_ours(slice, &self.service, family));
         let described = self.slices.describe(&family.slice(&self.service));
-        if !slice::is_ours(slice, &self.service, family) {
-            return Err(misconfigured(format!(
+        match slice {
+            _ if !is_ours && !destination.families.contains(&family) => Ok(Edit::Nothing),
+            None => Ok(Edit::Create(wanted)),
+            Some(_) if !is_ours => Err(misconfigured(format!(
                 "the {described} is not one of this Service that incumbent manages: delete it"
-            )));
-        }
-        match token_of(slice) {
-            None => Err(misconfigured(format!(
-                "the annotation incumbent/token of the {described} is no number: delete the slice"
             ))),
-            Some(found) if found > token => Err(LockError::new(
-                LockErrorKind::Conflict,
-                format!(
-                    "the {described} has the token {found} of a later leader than this one, {token}: if the lock was created anew, delete the slice"
-                ),
-            )),
-            Some(found) if found == token && slice::says(slice, &wanted) => Ok(Edit::Nothing),
-            Some(_) => Ok(Edit::Merge(wanted)),
+            Some(slice) => {
+                let found = check_token(&described, slice, token, "delete the slice")?;
+                let is_done = found == token && slice::says(slice, &wanted);
+                Ok(if is_done { Edit::Nothing } else { Edit::Merge(wanted) })
+            }
         }
     }
 
     /// What takes back the requests of one family. Unless it is certain that the slice has been
     /// written, it is written here, so that a write that is still under way is refused.
     fn withdrawing(&self, slice: Option<&Value>, family: Family, directed: &Directed) -> Edit {
-        let token = directed.token;
-        let empty = directed.destination.empty_slice(family, token);
+        let Directed { token, destination, is_certain, .. } = directed;
+        let empty = destination.empty_slice(family, *token);
         let Some(slice) = slice else {
-            return if directed.is_certain { Edit::Nothing } else { Edit::Create(empty) };
+            let is_absent = *is_certain || !destination.families.contains(&family);
+            return if is_absent { Edit::Nothing } else { Edit::Create(empty) };
         };
         let found = token_of(slice);
-        let is_done = found == Some(token) && slice::is_empty(slice);
         let is_other = !slice::is_ours(slice, &self.service, family)
-            || found.is_none_or(|found| found > token);
-        if is_done || is_other { Edit::Nothing } else { Edit::Merge(empty) }
+            || found.is_none_or(|found| found > *token);
+        if is_other {
+            Edit::Nothing
+        } else if !is_certain {
+            Edit::Settle(empty)
+        } else if found == Some(*token) && slice::is_empty(slice) {
+            Edit::Nothing
+        } else {
+            Edit::Merge(empty)
+        }
     }
 
     /// Refuses slices of others that send requests of the Service elsewhere. Without the right to

@@ -121,7 +121,7 @@ impl Destination {
     fn endpoints(&self, family: Family) -> Vec<Value> {
         let addresses: Vec<_> =
             self.addresses.iter().filter(|address| family.has(**address)).collect();
-        if addresses.is_empty() {
+        if addresses.is_empty() || !self.families.contains(&family) {
             return vec![];
         }
         let mut endpoint = self.endpoint.clone();

@@ -149,7 +149,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
     Mutation {
         name: "Service: a smaller token replaces a greater one",
         edits: &[edit(
-            "src/backends/kubernetes/traffic/service.rs",
+            "src/backends/kubernetes/traffic/mod.rs",
             "Some(found) if found > token => Err(",
             "Some(found) if found.0 == u64::MAX => Err(",
         )],
@@ -168,8 +168,17 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Service: a withdrawal leaves a write in doubt to arrive",
         edits: &[edit(
             "src/backends/kubernetes/traffic/service.rs",
-            "return if directed.is_certain { Edit::Nothing } else { Edit::Create(empty) };",
+            "return if is_absent { Edit::Nothing } else { Edit::Create(empty) };",
             "return Edit::Nothing;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Service: a withdrawal in doubt is done if the slice is empty",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/service.rs",
+            "} else if !is_certain {",
+            "} else if !is_certain && !slice::is_empty(slice) {",
         )],
         noticed_by: &[Objects],
     },
