@@ -33,11 +33,13 @@ enum Fault {
     /// The network of the lock: the host goes on to answer until the address is removed.
     Partition,
     Suspend,
+    /// The process that adds and removes the address.
+    SuspendTraffic,
     SuspendAll,
 }
 
 impl Fault {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Kill,
         Self::KillAll,
         Self::Stop,
@@ -45,6 +47,7 @@ impl Fault {
         Self::Unplug,
         Self::Partition,
         Self::Suspend,
+        Self::SuspendTraffic,
         Self::SuspendAll,
     ];
 
@@ -66,6 +69,7 @@ fn begin(network: &Network, fault: Fault, leader: usize) {
         Fault::Unplug => network.set_cable('a', leader, false),
         Fault::Partition => network.set_cable('l', leader, false),
         Fault::Suspend => host.signal(Signal::STOP),
+        Fault::SuspendTraffic => host.suspend_traffic(),
         Fault::SuspendAll => host.signal_all(Signal::STOP),
     }
 }
@@ -73,7 +77,8 @@ fn begin(network: &Network, fault: Fault, leader: usize) {
 fn end(network: &Network, fault: Fault, leader: usize) {
     let host = &network.hosts[leader];
     match fault {
-        Fault::Kill | Fault::KillAll | Fault::Stop | Fault::Move => {}
+        // The candidate has killed what was suspended.
+        Fault::Kill | Fault::KillAll | Fault::Stop | Fault::Move | Fault::SuspendTraffic => {}
         Fault::Unplug => network.set_cable('a', leader, true),
         Fault::Partition => network.set_cable('l', leader, true),
         Fault::Suspend => host.signal(Signal::CONT),

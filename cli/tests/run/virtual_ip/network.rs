@@ -172,7 +172,23 @@ impl Host {
 
     /// Signals the candidate and all that it started.
     pub fn signal_all(&self, signal: Signal) {
-        let Some(candidate) = &self.candidate else { return };
+        self.tree().into_iter().for_each(|id| send(signal, id));
+    }
+
+    /// Suspends `run-traffic`, and nothing else.
+    pub fn suspend_traffic(&self) {
+        let is_traffic = |id: &u32| {
+            fs::read(format!("/proc/{id}/cmdline"))
+                .is_ok_and(|words| words.split(|byte| *byte == 0).any(|w| w == b"run-traffic"))
+        };
+        let traffic: Vec<_> = self.tree().into_iter().filter(is_traffic).collect();
+        assert_eq!(traffic.len(), 1, "run-traffic: {traffic:?}");
+        traffic.into_iter().for_each(|id| send(Signal::STOP, id));
+    }
+
+    /// The candidate and all that it started.
+    fn tree(&self) -> Vec<u32> {
+        let Some(candidate) = &self.candidate else { return Vec::new() };
         let mut tree = vec![candidate.id()];
         let parents = parents();
         // A child is listed after what is above it.
@@ -181,11 +197,13 @@ impl Host {
             tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| child));
             next += 1;
         }
-        for id in tree {
-            let id = i32::try_from(id).ok().and_then(Pid::from_raw);
-            let _ = kill_process(id.expect("a process"), signal); // it may have ended
-        }
+        tree
     }
+}
+
+fn send(signal: Signal, id: u32) {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    let _ = kill_process(id.expect("a process"), signal); // it may have ended
 }
 
 /// All processes, each with its parent.
