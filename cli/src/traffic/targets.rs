@@ -44,7 +44,7 @@ impl Targets {
     /// Directs requests here, until this time.
     pub async fn direct(&mut self, token: u64, until: Instant) -> Result<(), String> {
         self.drains = false;
-        try_join_all(self.addresses.iter_mut().map(|address| address.direct(token, until))).await?;
+        try_join_all(self.addresses.iter_mut().map(|address| address.direct(until))).await?;
         match &mut self.service {
             Some(service) => service.direct(token, until).await,
             None => Ok(()),

@@ -20,11 +20,12 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use tokio::time::sleep;
 
 use self::neighbours::Neighbours;
-use self::netlink::Netlink;
+use self::netlink::{Addresses, Netlink};
 pub use self::virtual_ip::VirtualIp;
 use crate::background::BackgroundTask;
 
-/// The shortest lease with which an address is kept from one renewal to the next.
+/// The shortest lease with which an address is kept from one renewal to the next. Beside Choria's
+/// candidates, whose terms last three quarters of the lease, it takes 7s.
 pub const SHORTEST_LEASE: Duration = Duration::from_secs(5);
 
 /// When to announce the address, after the begin of a term. A frame may be lost, and a switch may
@@ -37,11 +38,18 @@ const ANNOUNCEMENTS: [Duration; 5] = [
     Duration::from_secs(2),
 ];
 
+/// How long to try to claim an address: another process may be about to end, or look for what was
+/// left.
+const CLAIM: Duration = Duration::from_millis(100);
+const CLAIM_RETRY: Duration = Duration::from_millis(10);
+
 /// Directs an address to this host.
 pub struct AddressTarget {
     ip: VirtualIp,
-    /// A term began here, and the address was not removed since.
-    is_directed: bool,
+    /// The indexes of interfaces where it was put and not removed since: another one may have got
+    /// the name.
+    put_on: Vec<u32>,
+    /// From before the address is put until it is known to be removed.
     claim: Option<UnixListener>,
     /// Ends with the term.
     announcing: Option<BackgroundTask>,
@@ -49,7 +57,7 @@ pub struct AddressTarget {
 
 impl AddressTarget {
     pub fn new(ip: VirtualIp) -> Self {
-        Self { ip, is_directed: false, claim: None, announcing: None }
+        Self { ip, put_on: Vec::new(), claim: None, announcing: None }
     }
 
     /// Refuses what cannot work: a missing interface, a missing permission, an address that is
@@ -71,31 +79,55 @@ impl AddressTarget {
         netlink.addresses(&self.ip).await?.refuse_foreign(&self.ip)
     }
 
-    /// Removes the address if an earlier run left it. One of another process that is alive stays:
-    /// it may lead.
-    pub async fn clean(&mut self) -> Result<(), String> {
-        let claim = self.claim();
-        match claim.as_ref().map_err(io::Error::kind) {
-            Err(io::ErrorKind::AddrInUse) if !self.is_directed => Ok(()),
-            _ => self.withdraw().await,
-        }
-    }
-
-    /// What tells other processes of this host that this one has the address. It ends with the
-    /// process. The name is one of the network namespace.
-    fn claim(&self) -> io::Result<UnixListener> {
-        let name = format!("incumbent/virtual-ip/{}", self.ip);
-        UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
-    }
-
-    /// Adds the address and announces it. Fails if another host answers for it.
+    /// Removes the address if an earlier run left it.
     ///
-    /// The address is gone at `until` at the latest, and up to an eighth of the time and two
-    /// seconds earlier unless it is extended.
-    pub async fn direct(&mut self, _token: u64, until: Instant) -> Result<(), String> {
+    /// `Ok(true)` proves that this host has no address of ours: the kernel said so, and no other
+    /// process of this host could add one meanwhile. `Ok(false)` proves nothing: another process
+    /// that has not ended has claimed the address. It may lead, and removes the address itself, or
+    /// it was killed and cannot end yet.
+    pub async fn clean(&mut self) -> Result<bool, String> {
+        if !self.claim().await? {
+            return Ok(false);
+        }
+        self.withdraw().await?;
+        Ok(true)
+    }
+
+    /// Claims the address on this host, for as long as this process lives or until it is removed.
+    /// Returns false if another process has it.
+    ///
+    /// The name is one of the network namespace. Any user there may bind it, and so deny the address
+    /// to this host.
+    async fn claim(&mut self) -> Result<bool, String> {
+        let name = format!("incumbent/virtual-ip/{}", self.ip.address());
+        let until = BootClock.now() + CLAIM;
+        while self.claim.is_none() {
+            let name = SocketAddr::from_abstract_name(&name);
+            match name.and_then(|name| UnixListener::bind_addr(&name)) {
+                Ok(claim) => self.claim = Some(claim),
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                    return Err(format!("cannot claim {}: {error}", self.ip.address()));
+                }
+                Err(_) if until <= BootClock.now() => return Ok(false),
+                Err(_) => sleep(CLAIM_RETRY).await,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds the address and announces it. Fails if another host answers for it, or another process
+    /// of this host has claimed it.
+    ///
+    /// The address is gone at `until` at the latest, and up to an eighth of the time and 2.2 s
+    /// earlier unless it is extended.
+    pub async fn direct(&mut self, until: Instant) -> Result<(), String> {
         self.announcing = None;
-        self.is_directed = true;
-        self.claim = self.claim.take().or_else(|| self.claim().ok());
+        if !self.claim().await? {
+            return Err(format!(
+                "another candidate of this host has {}: it must end or withdraw first",
+                self.ip.address()
+            ));
+        }
         let netlink = Netlink::open()?;
         let link = netlink.link(self.ip.interface()).await?;
         let found = netlink.addresses(&self.ip).await?;
@@ -110,7 +142,7 @@ impl AddressTarget {
                 self.ip.interface()
             ));
         }
-        if !netlink.put(&self.ip, link.index, found.covers_network, until).await? {
+        if !self.put(&netlink, link.index, &found, until).await? {
             return Err(format!("too little is left of the term to add {}", self.ip));
         }
         let announce = async move {
@@ -134,19 +166,37 @@ impl AddressTarget {
         let link = netlink.link(self.ip.interface()).await?;
         let found = netlink.addresses(&self.ip).await?;
         found.refuse_foreign(&self.ip)?;
-        if netlink.put(&self.ip, link.index, found.covers_network, until).await? {
+        if self.put(&netlink, link.index, &found, until).await? {
             let neighbours = Neighbours::open(&link, self.ip.address());
             announce(&neighbours.map_err(|error| self.wire(&error))?, until);
         }
         Ok(())
     }
 
-    /// Removes the address.
+    /// Removes the address. `Ok` proves that the kernel has none of ours.
     pub async fn withdraw(&mut self) -> Result<(), String> {
         self.announcing = None;
-        Netlink::open()?.remove(&self.ip).await?;
-        (self.is_directed, self.claim) = (false, None);
+        let netlink = Netlink::open()?;
+        for index in &self.put_on {
+            netlink.delete(&self.ip, *index).await?; // whatever a list of addresses has
+        }
+        netlink.remove_leftovers(&self.ip).await?;
+        self.put_on.clear();
+        self.claim = None;
         Ok(())
+    }
+
+    async fn put(
+        &mut self,
+        netlink: &Netlink,
+        index: u32,
+        found: &Addresses,
+        until: Instant,
+    ) -> Result<bool, String> {
+        if !self.put_on.contains(&index) {
+            self.put_on.push(index); // before the request, which may be cut off
+        }
+        netlink.put(&self.ip, index, found.covers_network, until).await
     }
 
     fn wire(&self, error: &io::Error) -> String {

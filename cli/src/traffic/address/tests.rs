@@ -4,6 +4,7 @@ use std::future::Future;
 use std::thread;
 
 use incumbent::clock::sleep_until;
+use incumbent::protocol::{Timing, TimingOptions};
 use incumbent_test_support::{Namespace, not_run};
 use tokio::runtime::Builder;
 
@@ -72,7 +73,7 @@ fn the_address_is_announced_extended_and_withdrawn() {
         assert_eq!(hosts.answers(&ip).await, None);
         let ear = hosts.ear(&ip).await;
         for _ in 0..2 {
-            assert_eq!(target.direct(1, soon()).await, Ok(()));
+            assert_eq!(target.direct(soon()).await, Ok(()));
             assert_eq!(ear.answer().await.expect("a socket"), own_mac().await);
             assert_eq!(hosts.answers(&ip).await, Some(own_mac().await));
         }
@@ -93,11 +94,13 @@ fn the_address_is_announced_extended_and_withdrawn() {
 fn a_later_run_removes_what_was_left_but_nothing_else() {
     on_hosts("a stale virtual IP", async |hosts, ip| {
         let mut killed = AddressTarget::new(ip.clone());
-        assert_eq!(killed.direct(1, soon()).await, Ok(()));
-        assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(()));
+        assert_eq!(killed.direct(soon()).await, Ok(()));
+        assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(false));
         assert!(hosts.answers(&ip).await.is_some(), "the other process is alive");
+        let refused = AddressTarget::new(ip.clone()).direct(soon()).await.expect_err("a claim");
+        assert!(refused.contains("another candidate of this host has"), "{refused}");
         drop(killed);
-        assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(()));
+        assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(true));
         assert_eq!(hosts.answers(&ip).await, None);
         for lifetime in ["forever", "100"] {
             let (address, prefix) = (ip.address(), ip.prefix());
@@ -105,10 +108,10 @@ fn a_later_run_removes_what_was_left_but_nothing_else() {
                 "address add {address}/{prefix} dev eth0 valid_lft {lifetime} preferred_lft 0"
             ));
             let mut target = AddressTarget::new(ip.clone());
-            assert_eq!(target.clean().await, Ok(()));
+            assert_eq!(target.clean().await, Ok(true));
             let why = target.check(LEASE).await.expect_err("a conflict");
             assert!(why.contains("is configured on this host already"), "{why}");
-            assert_eq!(target.direct(1, soon()).await.expect_err("a conflict"), why);
+            assert_eq!(target.direct(soon()).await.expect_err("a conflict"), why);
             assert_eq!(target.extend(soon()).await.expect_err("a conflict"), why);
             assert_eq!(target.withdraw().await, Ok(()));
             assert_eq!(hosts.answers(&ip).await, Some(own_mac().await), "it is another's");
@@ -124,7 +127,7 @@ fn an_address_of_another_host_refuses_the_term() {
         hosts.other.ip(&format!("address add {address}/{prefix} dev eth0"));
         let mut target = AddressTarget::new(ip.clone());
         assert_eq!(target.check(LEASE).await, Ok(()), "it may be the leader");
-        let why = target.direct(1, soon()).await.expect_err("a conflict");
+        let why = target.direct(soon()).await.expect_err("a conflict");
         let netlink = hosts.other.run(|| Netlink::open().expect("a socket"));
         let other = netlink.link("eth0").await.expect("eth0").mac;
         assert!(why.contains(&format!("in use by another host on eth0, with {other}")), "{why}");
@@ -144,7 +147,7 @@ fn an_interface_that_cannot_carry_it_is_refused() {
             let mut target = on(interface);
             let refusal = target.check(LEASE).await.expect_err(interface);
             assert!(refusal.contains(why) && !refusal.contains('\n'), "{refusal}");
-            assert_eq!(target.direct(1, soon()).await.expect_err(interface), refusal);
+            assert_eq!(target.direct(soon()).await.expect_err(interface), refusal);
             assert_eq!(target.extend(soon()).await.expect_err(interface), refusal);
             assert_eq!(target.withdraw().await, Ok(()));
         };
@@ -171,16 +174,16 @@ fn the_kernel_removes_it_before_the_end_where_nobody_does() {
         for lease in [3000, 4200, 5300] {
             let until = BootClock.now() + Duration::from_millis(lease);
             let mut decoy = AddressTarget::new(decoy.clone());
-            assert_eq!(decoy.direct(1, until - Duration::from_millis(300)).await, Ok(()));
+            assert_eq!(decoy.direct(until - Duration::from_millis(300)).await, Ok(()));
             let mut target = AddressTarget::new(ip.clone());
-            assert_eq!(target.direct(1, until).await, Ok(()));
+            assert_eq!(target.direct(until).await, Ok(()));
             assert!(hosts.answers(&ip).await.is_some());
             sleep_until(BootClock, until).await;
             assert!(netlink.addresses(&ip).await.expect("a list").is_absent(), "{lease}ms");
         }
         // The route to the network is not of this address.
         let mut target = AddressTarget::new(ip.clone());
-        assert_eq!(target.direct(1, BootClock.now() + LEASE).await, Ok(()));
+        assert_eq!(target.direct(BootClock.now() + LEASE).await, Ok(()));
         assert_eq!(target.withdraw().await, Ok(()));
         assert!(hosts.answers(&ip).await.is_none());
         let own: VirtualIp = match ip.address().is_ipv4() {
@@ -197,7 +200,7 @@ fn too_little_time_adds_nothing() {
         let mut target = AddressTarget::new(ip.clone());
         for left in [0, 1000, 2300] {
             let until = BootClock.now() + Duration::from_millis(left);
-            let why = target.direct(1, until).await.expect_err("too late");
+            let why = target.direct(until).await.expect_err("too late");
             assert!(why.contains("too little is left of the term"), "{why}");
             assert_eq!(target.extend(until).await, Ok(()), "it stays as it is");
             assert_eq!(hosts.answers(&ip).await, None);
@@ -211,4 +214,19 @@ fn lifetimes_leave_the_kernel_time() {
         assert_eq!(lifetime(Duration::from_millis(millis)), seconds, "{millis}");
     }
     assert_eq!(lifetime(Duration::MAX / 8), u32::MAX - 1);
+}
+
+#[test]
+fn an_address_lasts_until_a_renewal_that_is_late() {
+    for (with_choria, shortest) in [(false, SHORTEST_LEASE), (true, Duration::from_secs(7))] {
+        for lease in (0..60_000).map(|more| shortest + Duration::from_millis(more)) {
+            let grace = Some(Duration::ZERO);
+            let options = TimingOptions { with_choria, grace, ..TimingOptions::default() };
+            let timing = Timing::new(options, lease).expect("valid");
+            // The candidate has so long to kill what it runs.
+            let kill = (lease / 24).clamp(Duration::from_millis(40), Duration::from_secs(1));
+            let lasts = Duration::from_secs(lifetime(timing.validity() - kill).into());
+            assert!(lasts > timing.renewal() + Duration::from_millis(200), "{lease:?}: {lasts:?}");
+        }
+    }
 }
