@@ -278,16 +278,16 @@ impl TermActions {
         {
             traffic.kill(); // it is suspended or hangs: another one removes what it has left
         }
-        let removed =
-            |this: &Self| this.traffic.as_ref().is_none_or(TrafficHandle::addresses_are_removed);
+        let has_addresses =
+            |this: &Self| this.traffic.as_ref().is_some_and(TrafficHandle::has_addresses);
         if let Some(why) = &term.unfinished {
             output::note(format!("incumbent: {why}; the lock is left to its lease"));
         }
-        if term.unfinished.is_some() || !removed(self) {
+        if term.unfinished.is_some() || has_addresses(self) {
             leadership.resign(); // it renews no more
         }
         while BootClock.now() < leadership.deadline()
-            && (term.unfinished.is_some() || !removed(self))
+            && (term.unfinished.is_some() || has_addresses(self))
         {
             if let Some(traffic) = &mut self.traffic {
                 traffic.withdraw(leadership.deadline()).await;

@@ -78,7 +78,7 @@ impl TrafficHandle {
     ) -> Result<Self, CliError> {
         let (running, term) = (None, None);
         let mut handle = Self { arguments, lease, marker, running, term, moves_addresses };
-        match timeout(START, handle.spawn()).await {
+        match timeout(START, handle.spawn(false)).await {
             Ok(Ok(())) => Ok(handle),
             Ok(Err(why)) => Err(CliError::new(Code::Failed, why)),
             Err(_) => {
@@ -89,7 +89,8 @@ impl TrafficHandle {
     }
 
     /// Starts a process that replaces one that is gone, and removes what that one left.
-    async fn spawn(&mut self) -> Result<(), String> {
+    /// `must_clean`: fails if it could not.
+    async fn spawn(&mut self, must_clean: bool) -> Result<(), String> {
         let cannot = |error: std::io::Error| format!("cannot start run-traffic: {error}");
         let (ours, theirs) = StdStream::pair().map_err(cannot)?;
         let mut command = std::process::Command::new(OURSELVES);
@@ -111,13 +112,14 @@ impl TrafficHandle {
             None => None,
         };
         match event {
-            Some(TrafficEvent::Ready) => {
+            Some(TrafficEvent::Ready { cleaned }) if cleaned || !must_clean => {
                 self.running = starting.0.take();
                 self.term = None;
                 Ok(())
             }
             Some(TrafficEvent::Failed { why, .. }) => Err(why),
-            _ => Err("run-traffic ended".to_owned()),
+            Some(_) => Err("another process has the address, and has not ended".to_owned()),
+            None => Err("run-traffic ended".to_owned()),
         }
     }
 
@@ -127,7 +129,7 @@ impl TrafficHandle {
         let request = TrafficRequest::Direct { token, until };
         if self.running.as_ref().is_none_or(|running| running.request(&request).is_err()) {
             tokio::select! {
-                started = self.spawn() => started?, // it was killed
+                started = self.spawn(false) => started?, // it was killed
                 () = sleep_until(Some(until.ask_at)) => return Err("run-traffic does not start".to_owned()),
             }
             self.running.as_ref().map_or(Ok(()), |running| running.request(&request))?;
@@ -209,7 +211,7 @@ impl TrafficHandle {
                     }
                 }
             }
-            self.spawn().await // it was killed: a new one removes what it has left
+            self.spawn(self.has_addresses()).await // it was killed: a new one removes what it has left
         };
         tokio::select! {
             biased;
@@ -225,9 +227,9 @@ impl TrafficHandle {
         }
     }
 
-    /// Whether a successor may add the addresses.
-    pub fn addresses_are_removed(&self) -> bool {
-        self.term.is_none_or(|term| !term.has_addresses)
+    /// Whether a successor may not add the addresses yet.
+    pub fn has_addresses(&self) -> bool {
+        self.term.is_some_and(|term| term.has_addresses)
     }
 
     /// The next event of this term, until `late`. A process that does not respond is killed. Cancel

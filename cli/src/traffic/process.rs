@@ -47,15 +47,18 @@ pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> Exi
     let done = runtime.and_then(|runtime| {
         runtime.block_on(async {
             let channel = Channel::open()?;
-            let targets = match Targets::open(args, &lock, lease).await {
-                Ok(targets) => targets,
+            let (targets, cleaned) = match Targets::open(args, &lock, lease).await {
+                Ok(opened) => opened,
                 Err(why) => {
                     channel.send(&TrafficEvent::Failed { token: 0, why });
                     return Ok(());
                 }
             };
             let marker = PathBuf::from(marker);
-            let _ = std::fs::remove_file(&marker); // of a process that was killed
+            if cleaned {
+                let _ = std::fs::remove_file(&marker); // of a process that was killed
+            }
+            channel.send(&TrafficEvent::Ready { cleaned });
             let (token, until) = (0, None);
             let (extends, drains, orphaned) = (false, false, false);
             let traffic =
@@ -134,7 +137,6 @@ enum Step {
 
 impl Traffic {
     async fn run(mut self) -> io::Result<()> {
-        self.channel.send(&TrafficEvent::Ready);
         let mut step = Step::Wait;
         loop {
             step = match step {

@@ -24,13 +24,18 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Removes what an earlier process left, and checks that requests can be directed here.
-    pub async fn open(args: TrafficArgs, lock: &LockArgs, lease: Duration) -> Result<Self, String> {
+    /// Removes what an earlier process left, and checks that requests can be directed here. Returns
+    /// whether nothing is left: another process that has not ended may have an address.
+    pub async fn open(
+        args: TrafficArgs,
+        lock: &LockArgs,
+        lease: Duration,
+    ) -> Result<(Self, bool), String> {
         let service = args.service.open(lock).await.map_err(|error| error.to_string())?;
         let addresses = args.virtual_ip.into_iter().map(AddressTarget::new).collect();
         let mut targets = Self { addresses, service, drains: false };
         let cleaned = join_all(targets.addresses.iter_mut().map(AddressTarget::clean)).await;
-        cleaned.into_iter().collect::<Result<(), String>>()?;
+        let cleaned = cleaned.into_iter().collect::<Result<Vec<bool>, String>>()?;
         if let Some(service) = &mut targets.service {
             service.clean().await?;
             service.check().await.map_err(|error| error.to_string())?;
@@ -38,7 +43,7 @@ impl Targets {
         for address in &targets.addresses {
             address.check(lease).await?;
         }
-        Ok(targets)
+        Ok((targets, cleaned.into_iter().all(|cleaned| cleaned)))
     }
 
     /// Directs requests here, until this time.
