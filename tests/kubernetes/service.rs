@@ -574,3 +574,27 @@ async fn requests_are_withdrawn_before_the_leadership_is_dropped() {
     drop(leadership);
     election.stop().await;
 }
+
+/// An API server that hangs holds up the end of a term until its deadline alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_withdrawal_ends_with_the_term() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    let relay = Relay::start(env.env.admin.clone(), "nobody").await;
+    let mut service = behind(&relay, &env).await;
+    let lock = MemoryLock::new();
+    let election = new_election("my_app", lock).lease(Duration::from_secs(3)).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    let work = async {
+        eventually("requests are directed", async || env.slice("ipv4").await).await;
+        relay.set(Way::Cut);
+    };
+    let hung = service.while_leading(&leadership, work).await.map(drop);
+    refused(hung, LockErrorKind::OutcomeUnknown, "the right to lead ended");
+    assert!(!service.is_withdrawn());
+    relay.set(Way::Passes);
+    service.withdraw().await.unwrap();
+    assert_eq!(env.directs().await, (vec![], leadership.token().0));
+    drop(leadership);
+    election.stop().await;
+}
