@@ -96,8 +96,8 @@ impl AddressTarget {
     /// Claims the address on this host, for as long as this process lives or until it is removed.
     /// Returns false if another process has it.
     ///
-    /// The name is one of the network namespace. Any user there may bind it, and so deny the address
-    /// to this host.
+    /// The name is one of the network namespace. Any user there may bind it, and so deny the
+    /// address to this host.
     async fn claim(&mut self) -> Result<bool, String> {
         let name = format!("incumbent/virtual-ip/{}", self.ip.address());
         let until = BootClock.now() + CLAIM;
