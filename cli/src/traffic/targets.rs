@@ -35,9 +35,11 @@ impl Targets {
         let addresses = args.virtual_ip.into_iter().map(AddressTarget::new).collect();
         let mut targets = Self { addresses, service, drains: false };
         let cleaned = join_all(targets.addresses.iter_mut().map(AddressTarget::clean)).await;
-        let cleaned = cleaned.into_iter().collect::<Result<Vec<bool>, String>>()?;
         if let Some(service) = &mut targets.service {
             service.clean().await?;
+        }
+        let cleaned = cleaned.into_iter().collect::<Result<Vec<bool>, String>>()?;
+        if let Some(service) = &targets.service {
             service.check().await.map_err(|error| error.to_string())?;
         }
         for address in &targets.addresses {
