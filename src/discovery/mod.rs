@@ -65,7 +65,7 @@ impl Leaders {
     pub fn new(observer: Observer) -> Self {
         let follower = Follower { watch: observer.watch(), observer, last: None };
         let next = async |mut follower: Follower| Some((follower.next().await?, follower));
-        Self(unfold(follower, next).boxed())
+        Self(unfold(follower, next).fuse().boxed())
     }
 
     /// The leader at once in the first call, and in later ones when it differs from the last one

@@ -336,18 +336,15 @@ impl Driver {
         self.shared().set_nonce(self.machine.settings().nonce);
         self.shared().status.send_if_modified(|status| {
             lock_fails = status.lock_failure.is_some();
-            let mut is_back = false; // a renewal of a fresh leader wakes no task
             if let (Some(leader), Some(seen)) = (&mut status.leader, seen) {
-                is_back = !leader.is_fresh(now);
-                leader.last_seen = seen;
-                is_back &= leader.is_fresh(now);
+                leader.last_seen = seen; // a renewal wakes no task
             }
             paused = status.paused_until_unix_ms != paused_until;
             status.paused_until_unix_ms = paused_until;
             let before = (status.state, status.cool_down, status.is_refused);
             let after = (state, cool_down, is_refused);
             (status.state, status.cool_down, status.is_refused) = after;
-            paused || is_back || before != after
+            paused || before != after
         });
         if paused {
             self.telemetry().paused_until(paused_until);

@@ -1,6 +1,7 @@
 //! The status of an election, level-triggered: a slow reader gets the newest one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::shared::{self, Shared};
 use crate::lock::{Standing, Token};
@@ -63,6 +64,9 @@ impl Status {
     }
 }
 
+/// How often a reader looks whether a leader renews again after its lease: a renewal wakes no task.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
 /// The status of an election, each time it changes: see
 /// [`Election::watch`](crate::Election::watch).
 ///
@@ -72,11 +76,13 @@ pub struct StatusWatch {
     shared: Arc<Shared>,
     updates: Reader<shared::Status>,
     last: Option<Status>,
+    /// The end of a lease that `changed` has reported.
+    lapsed: Option<Instant>,
 }
 
 impl StatusWatch {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { updates: shared.status.subscribe(), shared, last: None }
+        Self { updates: shared.status.subscribe(), shared, last: None, lapsed: None }
     }
 
     /// Returns the status now.
@@ -117,26 +123,38 @@ impl StatusWatch {
     ///
     /// Cancel safe.
     pub async fn changed(&mut self) -> bool {
-        let clock = &self.shared.clock;
-        let (finished, leader) = {
-            let update = self.updates.borrow();
-            (update.finished, update.leader.clone())
-        };
-        let expiry = async {
-            match leader.filter(|leader| leader.is_fresh(clock.now())) {
-                Some(leader) => {
-                    sleep_until(Arc::clone(clock), leader.last_seen + leader.lease).await;
-                }
-                None => std::future::pending().await, // a renewal changes the status
+        loop {
+            let (finished, end) = self.end_of_lease();
+            if finished {
+                return false;
             }
-        };
-        if !finished {
+            let is_reported = end == self.lapsed;
+            let clock = &self.shared.clock;
+            let at = if is_reported { end.map(|_| clock.now() + LOOK_AGAIN) } else { end };
+            let wait = async {
+                match at {
+                    Some(at) => sleep_until(Arc::clone(clock), at).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
-                _ = self.updates.changed() => {}
-                () = expiry => {}
+                _ = self.updates.changed() => return !self.end_of_lease().0,
+                () = wait => {}
+            }
+            if !is_reported {
+                self.lapsed = end;
+                return true;
+            }
+            if self.end_of_lease().1 != end {
+                return true; // a renewal, after the end was reported
             }
         }
-        !self.updates.borrow().finished
+    }
+
+    /// Whether the candidate has stopped, and when the lease of the leader ends.
+    fn end_of_lease(&self) -> (bool, Option<Instant>) {
+        let update = self.updates.borrow();
+        (update.finished, update.leader.as_ref().map(|leader| leader.last_seen + leader.lease))
     }
 }
 

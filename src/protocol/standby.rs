@@ -197,6 +197,13 @@ impl Standby {
                 if cx.settings.rank == Rank::Next {
                     delay = delay.min(handover_poll(lease));
                 }
+                // Whoever only watches tells others that a leader is fresh: it has to see a renewal
+                // within each lease.
+                if !cx.settings.eligible
+                    && let Some(leader) = &cx.leader
+                {
+                    delay = delay.min(leader.lease / 3);
+                }
                 let at = now + delay.max(Duration::from_millis(10));
                 outlived_at
                     .filter(|outlived| *outlived > now)

@@ -12,7 +12,7 @@ pub struct Changes<C>(BoxStream<'static, C>);
 
 impl<C> Changes<C> {
     pub(crate) fn new(changes: impl Stream<Item = C> + Send + 'static) -> Self {
-        Self(changes.boxed())
+        Self(changes.fuse().boxed())
     }
 
     /// What a channel carries; `None`: it is closed. `missed`: says that so many were dropped.

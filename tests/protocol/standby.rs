@@ -233,6 +233,27 @@ fn an_observer_never_writes() {
     assert!(harness.requests().iter().all(|request| matches!(request, Request::Read { .. })));
 }
 
+/// Others cut connections by what it says.
+#[test]
+fn an_observer_without_hints_sees_each_lease_renewed() {
+    let lease = SECOND * 4; // polls are up to 7.5s apart
+    let mut observer = settings();
+    observer.eligible = false;
+    let mut harness = Harness::new(observer, capabilities());
+    harness.server.store(harness.now, of_other(lease), lease);
+    harness.event(Event::Start);
+    harness.run(lease / 12);
+    for step in 1..2000 {
+        if step % 4 == 0 {
+            harness.server.store(harness.now, of_other(lease), lease); // no hint
+        }
+        harness.run(lease / 12);
+        let now = harness.local();
+        let leader = harness.machine.leader().expect("a leader");
+        assert!(leader.is_fresh(now), "{leader:?} at {now:?}");
+    }
+}
+
 /// Who may not read creates blindly, and its wait is a full lease.
 #[test]
 pub fn a_candidate_without_the_right_to_read_leads_in_the_end() -> Harness {
