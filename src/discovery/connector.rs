@@ -1,5 +1,7 @@
 //! Connections to whoever leads.
 
+mod addresses;
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -15,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tower_service::Service;
 
+use self::addresses::Addresses;
 use super::Leaders;
 use super::stream::{FollowedTerm, LeaderStream};
 use crate::election::Observer;
@@ -27,6 +30,9 @@ const HOLD: Duration = Duration::from_secs(10);
 /// How often a leader that refuses connections is tried again, by all that wait for it together: it
 /// may not listen yet.
 const RETRY: Duration = Duration::from_millis(10);
+
+/// How long one address of a leader is tried: packets to it may get lost.
+const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Connects to the fresh leader's advertised address, for hyper, tonic and others.
 ///
@@ -50,6 +56,7 @@ pub struct LeaderConnector {
     observer: Observer,
     hold: Duration,
     refused: Arc<Refused>,
+    addresses: Arc<Addresses>,
 }
 
 /// The connections that a leader has refused, and that are tried again.
@@ -79,7 +86,7 @@ impl Drop for OneRefused<'_> {
 impl LeaderConnector {
     /// A connector to the leaders that this observer sees, with a hold of ten seconds.
     pub fn new(observer: Observer) -> Self {
-        Self { observer, hold: HOLD, refused: Arc::default() }
+        Self { observer, hold: HOLD, refused: Arc::default(), addresses: Arc::default() }
     }
 
     /// The observer.
@@ -148,13 +155,15 @@ impl LeaderConnector {
         };
         let mut refused = None;
         loop {
-            match TcpStream::connect(address).await {
+            // What counts if the hold ends meanwhile.
+            *failure = refusal(leader, io::ErrorKind::TimedOut.into());
+            match self.attempt(address).await {
                 Ok(stream) => {
                     let _ = stream.set_nodelay(true); // an error: it is slower
                     self.refused.accepted.notify_waiters();
                     return stream;
                 }
-                Err(error) => *failure = ConnectError::Refused(Arc::clone(&leader.identity), error),
+                Err(error) => *failure = refusal(leader, error),
             }
             refused.get_or_insert_with(|| OneRefused::of(&self.refused));
             let pause = RETRY.saturating_mul(self.refused.count.load(Ordering::Relaxed));
@@ -164,6 +173,36 @@ impl LeaderConnector {
             }
         }
     }
+
+    /// Tries each address once, and returns the error of the last one.
+    async fn attempt(&self, (host, port): (&str, u16)) -> io::Result<TcpStream> {
+        let mut failure = io::Error::other("the name has no address");
+        for address in self.addresses.of(host).await?.iter() {
+            let mut address = *address;
+            address.set_port(port);
+            match tokio::time::timeout(ATTEMPT, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) if is_to_itself(&stream) => {
+                    // The port stays free for the leader, which does not listen yet.
+                    let _ = stream.set_zero_linger();
+                    failure = io::ErrorKind::ConnectionRefused.into();
+                }
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => failure = error,
+                Err(_) => failure = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// Whether both ends are the same socket: a connection to a port of this host that nobody listens
+/// at may get that port for its own.
+fn is_to_itself(stream: &TcpStream) -> bool {
+    matches!((stream.local_addr(), stream.peer_addr()), (Ok(local), Ok(peer)) if local == peer)
+}
+
+fn refusal(leader: &Leader, error: io::Error) -> ConnectError {
+    ConnectError::Refused(Arc::clone(&leader.identity), error)
 }
 
 fn address(leader: &Leader) -> Result<(&str, u16), ConnectError> {

@@ -1,7 +1,7 @@
 //! Where a leader can be reached.
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use thiserror::Error;
 
@@ -67,7 +67,7 @@ impl Advertisement {
     /// `http` or `https`. An IPv6 address is returned without its brackets.
     ///
     /// # Errors
-    /// [`AdvertisementError::NoPort`]
+    /// [`AdvertisementError::NoPort`], [`AdvertisementError::Unspecified`]
     pub fn host_and_port(&self) -> Result<(&str, u16), AdvertisementError> {
         let (scheme, rest) = self.address.split_once("://").unwrap_or(("", &self.address));
         let authority = match scheme {
@@ -91,7 +91,11 @@ impl Advertisement {
             }
         };
         let port = port.filter(|port| is_valid && *port != 0);
-        Ok((bare.unwrap_or(host), port.ok_or(AdvertisementError::NoPort)?))
+        let (host, port) = (bare.unwrap_or(host), port.ok_or(AdvertisementError::NoPort)?);
+        match host.parse::<IpAddr>() {
+            Ok(ip) if ip.to_canonical().is_unspecified() => Err(AdvertisementError::Unspecified),
+            _ => Ok((host, port)),
+        }
     }
 
     /// Refuses what no lock takes.
@@ -161,6 +165,9 @@ pub enum AdvertisementError {
     /// No host and port to connect to.
     #[error("the address is neither host:port nor a URL with a port")]
     NoPort,
+    /// An address to listen at: who connects to it reaches its own host.
+    #[error("the address is one to listen at: advertise that of a network interface, or a name")]
+    Unspecified,
 }
 
 #[cfg(test)]
@@ -223,6 +230,9 @@ mod tests {
             ("::1:80", None),
             ("[c1]:80", None),
             ("https://user:secret@c1:80", None),
+            ("0.0.0.0:80", None),
+            ("http://[::]", None),
+            ("[::ffff:0.0.0.0]:80", None),
             ("é:80", None),
         ] {
             assert_eq!(Advertisement::new(address).host_and_port().ok(), expected, "{address}");

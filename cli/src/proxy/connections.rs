@@ -108,21 +108,20 @@ impl Proxied {
             return;
         }
         leader.prepare();
+        // Who reads the end of a stream takes what came before it for the whole: both end with a
+        // reset, also when the proxy stops, unless the copy is whole.
+        client.reset_on_close(true);
+        leader.reset_on_close(true);
         let mut leader = counters.count(leader);
-        let is_whole = tokio::select! {
+        tokio::select! {
             biased; // nothing is passed on once the term is over
-            () = term.over() => {
-                counters.cut.increment(1);
-                false
-            }
+            () = term.over() => counters.cut.increment(1),
             copied = copy_bidirectional_with_sizes(&mut client, &mut leader, BUFFER, BUFFER) => {
-                copied.is_ok()
+                if copied.is_ok() {
+                    client.reset_on_close(false);
+                    leader.leader.reset_on_close(false);
+                }
             }
-        };
-        // Who reads the end of a stream takes what came before it for the whole.
-        if !is_whole {
-            client.reset();
-            leader.leader.reset();
         }
     }
 
@@ -150,8 +149,10 @@ impl Proxied {
         else {
             return false;
         };
-        let is_own_address = own.ip().is_unspecified() || own.ip() == peer.ip();
-        is_own_address && own.port() == peer.port() && peer.ip() == local.ip()
+        let [own_ip, peer_ip, local_ip] = [own, peer, local].map(|at| at.ip().to_canonical());
+        // At [::] it gets the connections of IPv4, too.
+        let is_any = own.ip().is_unspecified() && (own.is_ipv6() || peer_ip.is_ipv4());
+        (is_any || own_ip == peer_ip) && own.port() == peer.port() && peer_ip == local_ip
     }
 }
 
@@ -160,8 +161,8 @@ trait Client: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Sets it up.
     fn prepare(&self) {}
 
-    /// Has it end with a reset: what was not sent is dropped, and its reader gets an error.
-    fn reset(&self) {}
+    /// Whether it ends with a reset: what was not sent is dropped, and its reader gets an error.
+    fn reset_on_close(&self, _resets: bool) {}
 }
 
 impl Client for TcpStream {
@@ -171,8 +172,9 @@ impl Client for TcpStream {
         let _ = SockRef::from(self).set_tcp_keepalive(&KEEPALIVE);
     }
 
-    fn reset(&self) {
-        let _ = self.set_zero_linger(); // an error: it has ended
+    fn reset_on_close(&self, resets: bool) {
+        let linger = resets.then_some(Duration::ZERO);
+        let _ = SockRef::from(self).set_linger(linger); // an error: it has ended
     }
 }
 

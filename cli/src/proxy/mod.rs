@@ -94,9 +94,7 @@ impl Proxy {
             counters: Counters::new(&self.name),
             own: Mutex::default(),
         });
-        #[cfg(unix)]
-        allow_files(self.max_connections);
-        let mut connections = connections::Connections::new(self.max_connections);
+        let mut connections = connections::Connections::new(allow_files(self.max_connections));
         let followed = async {
             let on_retry = |why: &CliError| output::note(format!("incumbent: {why}"));
             let lock = self.lock.open_existing(&self.name, None, on_retry).await?;
@@ -140,22 +138,32 @@ impl Proxy {
     }
 }
 
-/// Raises the limit of open files to what so many connections need, as far as that is allowed.
+/// Raises the limit of open files to what so many connections need, and returns how many it is
+/// enough for.
 #[cfg(unix)]
-fn allow_files(connections: u32) {
+fn allow_files(connections: u32) -> u32 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const OTHERS: u64 = 64;
     let wanted = 2 * u64::from(connections) + OTHERS;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let allowed = wanted.min(maximum.unwrap_or(wanted));
-    let is_enough = current.is_none_or(|current| current >= wanted);
-    let raised = Rlimit { current: Some(allowed), maximum };
-    if !is_enough && (setrlimit(Resource::Nofile, raised).is_err() || allowed < wanted) {
-        output::note(format!(
-            "incumbent: {connections} connections need {wanted} open files: raise `ulimit -n`, or \
-             lower --max-connections"
-        ));
+    let Some(current) = current.filter(|current| *current < wanted) else { return connections };
+    let raised = wanted.min(maximum.unwrap_or(wanted));
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok();
+    let allowed = if is_raised { raised } else { current };
+    if allowed >= wanted {
+        return connections;
     }
+    let fit = u32::try_from(allowed.saturating_sub(OTHERS) / 2).unwrap_or(connections).max(1);
+    output::note(format!(
+        "incumbent: {connections} connections need {wanted} open files, and {allowed} are allowed: \
+         one more than {fit} is closed; raise `ulimit -n`, or lower --max-connections"
+    ));
+    fit
+}
+
+#[cfg(not(unix))]
+fn allow_files(connections: u32) -> u32 {
+    connections
 }
 
 async fn readyz(State((name, connector)): State<(Arc<str>, Connector)>) -> (StatusCode, String) {

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -199,6 +200,25 @@ async fn open_connections_may_end_by_themselves_at_a_stop() {
     assert_eq!(proxy.program.exit().await.signal(), Some(15));
 }
 
+/// A response that was cut off must not look whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_connections_are_reset_when_the_proxy_ends() {
+    let env = TestEnv::start().await;
+    let (_election, listener) = lead(&env).await;
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut proxy = Proxy::start(&env, &["--drain", "0s"]);
+        let mut client = proxy.connect().await;
+        let mut leader = accept(&listener);
+        passes(&mut leader, &mut client);
+        proxy.program.signal(signal);
+        for end in [&mut client, &mut leader] {
+            let ended = end.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(ended, Err(ErrorKind::ConnectionReset));
+        }
+        assert_eq!(proxy.program.exit().await.signal(), Some(signal.as_raw()));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_connect_at_a_unix_socket() {
     let env = TestEnv::start().await;
@@ -252,17 +272,39 @@ async fn proxy_does_not_connect_to_itself() {
 #[tokio::test]
 async fn it_may_open_the_files_that_its_connections_need() {
     let env = TestEnv::start().await;
-    let program = incumbent();
-    let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -S -n 100; exec \"$@\"", "sh"]).arg(program.get_program());
-    limited.args(["proxy", "my_app", "--listen", "0", "--server", &env.server.url()]);
-    limited.args(["--max-connections", "100"]);
-    let proxy = Candidate::start(limited);
-    let limits = format!("/proc/{}/limits", proxy.pid().as_raw_pid());
+    let proxy = limited(&env, "ulimit -S -n 100");
+    let limits = format!("/proc/{}/limits", proxy.program.pid().as_raw_pid());
     eventually("the limit is raised", async || {
         let limits = std::fs::read_to_string(&limits).ok()?;
         let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
         (files.split_whitespace().next() == Some("264")).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_accepts_no_more_connections_than_it_may_open_files_for() {
+    let env = TestEnv::start().await;
+    let mut proxy = limited(&env, "ulimit -n 100");
+    let mut clients = Vec::new();
+    for _ in 0..19 {
+        clients.push(proxy.connect().await);
+    }
+    proxy
+        .wait_for_metric("incumbent_proxy_refused_total{election=\"my_app\",reason=\"limit", 1.0)
+        .await;
+    proxy.wait_for_metric("incumbent_proxy_held", 18.0).await;
+    proxy.program.signal(Signal::KILL);
+    let lines = proxy.program.stderr();
+    let line = "need 264 open files, and 100 are allowed: one more than 18 is closed";
+    assert!(lines.contains(line), "{lines}");
+}
+
+/// A proxy that may open fewer files than its connections need.
+fn limited(env: &TestEnv, limit: &str) -> Proxy {
+    let mut command = Command::new("sh");
+    let script = format!("{limit}; exec \"$@\"");
+    command.args(["-c", &script, "sh"]).arg(incumbent().get_program());
+    let flags = ["--max-connections", "100", "--hold", "1h"];
+    Proxy::of_command(command, &["--server", &env.server.url()], &flags)
 }

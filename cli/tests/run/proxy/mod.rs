@@ -9,6 +9,7 @@ mod worker;
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 
 use incumbent::Election;
 use incumbent::nats::Bucket;
@@ -32,8 +33,11 @@ impl Proxy {
     }
 
     fn of_lock(lock: &[&str], flags: &[&str]) -> Self {
+        Self::of_command(incumbent(), lock, flags)
+    }
+
+    fn of_command(mut command: Command, lock: &[&str], flags: &[&str]) -> Self {
         let ((port, address), (http_port, http)) = (free_port(), free_port());
-        let mut command = incumbent();
         command.args(["proxy", "my_app", "--listen", &port, "--http", &http_port]);
         command.args(lock).args(flags);
         Self { program: Candidate::start(command), address, http }
@@ -52,11 +56,14 @@ impl Proxy {
         eventually("it listens", connect).await
     }
 
-    /// The value of a metric: its name, with the beginning of its labels behind the election.
+    /// The value of a metric, the sum of all labels: its name, or the beginning of it and of its
+    /// labels behind the election.
     fn metric(&self, name: &str) -> Option<f64> {
         let (_, text) = get(&self.http, "/metrics")?;
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.rsplit(' ').next()?.parse().ok()
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        let values = lines.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        let values = values.collect::<Option<Vec<_>>>().filter(|values| !values.is_empty())?;
+        Some(values.iter().sum())
     }
 
     async fn wait_for_metric(&self, name: &str, value: f64) {
