@@ -33,7 +33,7 @@ impl Guard {
         let ask_at = ((now() + may_run.as_secs_f64()) * 1e9) as u64;
         let until = json!({"ask_at": ask_at, "kill_at": ask_at + 100_000_000}).to_string();
         let child = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-            .args(["run-guard", "100", "15", "-", "-", &until, "-", "-"])
+            .args(["run-guard", "100", "15", "-", "-", &until, "-", "-", "-"])
             .args(["sh", "-c", script])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
@@ -86,7 +86,7 @@ fn expired_command_is_not_started() {
 async fn command_that_is_too_late_to_start_waits_for_its_guard() {
     let past = json!({"ask_at": 1, "kill_at": 2}).to_string();
     let mut late = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-        .args(["run-exec", &std::process::id().to_string(), "-", &past, "echo", "up"])
+        .args(["run-exec", &std::process::id().to_string(), "-", &past, "-", "echo", "up"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
