@@ -170,6 +170,9 @@ async fn no_value_of_a_flag_panics() {
         if shared.contains(&(name.clone(), value.clone())) && !name.contains("grace") {
             continue;
         }
+        if value == "COMMAND" {
+            continue; // what a shell prints about it is the shell's
+        }
         shared.push((name.clone(), value.clone()));
         if last.replace(command.join(" ")) != Some(command.join(" ")) {
             groups.push(Vec::new());
