@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::background::BackgroundTask;
 use crate::candidate::{CandidateArgs, RunningCandidate};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
@@ -29,6 +28,13 @@ impl LinuxOnly {
     }
 }
 
+/// Nothing goes with a term.
+pub struct FollowedTerms;
+
+impl FollowedTerms {
+    pub async fn ended(self) {}
+}
+
 /// What goes with a term on Linux.
 #[derive(Debug, Args)]
 pub struct CampaignTerms {}
@@ -42,7 +48,7 @@ impl CampaignTerms {
         Ok(None)
     }
 
-    pub fn follow(&mut self, _: &RunningCandidate, _: &LockArgs) -> Option<BackgroundTask> {
-        None
+    pub fn follow(&mut self, _: &RunningCandidate, _: &LockArgs) -> FollowedTerms {
+        FollowedTerms
     }
 }

@@ -128,7 +128,11 @@ impl StatusWatch {
             if finished {
                 return false;
             }
-            let is_reported = end == self.lapsed;
+            if self.lapsed.is_some() && end != self.lapsed {
+                self.lapsed = None;
+                return true; // a renewal, after the end was reported
+            }
+            let is_reported = self.lapsed.is_some();
             let clock = &self.shared.clock;
             let at = if is_reported { end.map(|_| clock.now() + LOOK_AGAIN) } else { end };
             let wait = async {
@@ -141,12 +145,9 @@ impl StatusWatch {
                 _ = self.updates.changed() => return !self.end_of_lease().0,
                 () = wait => {}
             }
-            if !is_reported {
+            if !is_reported && self.end_of_lease().1 == end {
                 self.lapsed = end;
                 return true;
-            }
-            if self.end_of_lease().1 != end {
-                return true; // a renewal, after the end was reported
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::MIN_LEASE;
 use super::backoff::delay_of;
 use super::context::{Context, Source};
 #[cfg(feature = "_model")]
@@ -202,7 +203,7 @@ impl Standby {
                 if !cx.settings.eligible
                     && let Some(leader) = &cx.leader
                 {
-                    delay = delay.min(leader.lease / 3);
+                    delay = delay.min(leader.lease.max(MIN_LEASE) / 3); // a lease from outside
                 }
                 let at = now + delay.max(Duration::from_millis(10));
                 outlived_at

@@ -56,7 +56,7 @@ impl Campaign {
         let prepare = async |lease| self.terms.prepare(lease).await;
         let started = self.candidate.start(&self.lock, signals.next(), prepare).await?;
         let (mut candidate, mut changes) = started.map_err(CliError::Signal)?;
-        let _terms = self.terms.follow(&candidate, &self.lock);
+        let terms = self.terms.follow(&candidate, &self.lock);
         let (mut statuses, mut was_cooling) = (candidate.election.watch(), false);
         let end = loop {
             tokio::select! {
@@ -83,8 +83,12 @@ impl Campaign {
                 }
             }
         };
-        // The lock is released first, whatever the reason to stop is.
-        candidate.stop().await;
+        // The lock is released first, whatever the reason to stop is. What ends with the term may
+        // wait for its deadline: a second signal ends that.
+        tokio::select! {
+            () = candidate.stop() => terms.ended().await,
+            signal = signals.next() => return Err(CliError::Signal(signal)),
+        }
         while let Some(change) = changes.next().await {
             if self.print(&change, &candidate.election).is_err() {
                 break;

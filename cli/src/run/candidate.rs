@@ -68,11 +68,18 @@ impl CommandCandidate {
                 Err(code) => return Ok(code),
             };
             let next = self.lead(&leadership).await;
-            self.term.finish(&leadership).await;
-            match next? {
-                Next::CampaignAgain => {}
-                Next::Exit(code) => return Ok(code),
-                Next::ExitWithoutRelease(code) => self.exit_without_release(code),
+            let waits = matches!(next, Ok(Next::CampaignAgain));
+            let may_release = self.term.finish(&leadership, waits).await;
+            match next {
+                Ok(Next::CampaignAgain) => {}
+                Ok(Next::Exit(code)) if !may_release => self.exit_without_release(code),
+                Err(failure) if !may_release => {
+                    failure.report();
+                    self.exit_without_release(Code::Failed as u8)
+                }
+                Ok(Next::Exit(code)) => return Ok(code),
+                Err(failure) => return Err(failure),
+                Ok(Next::ExitWithoutRelease(code)) => self.exit_without_release(code),
             }
         }
     }
@@ -80,7 +87,9 @@ impl CommandCandidate {
     /// Leads for one term.
     async fn lead(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
         let began = BootClock.now();
-        if let Some(ended) = self.announce(leadership).await? {
+        if !self.term.is_empty()
+            && let Some(ended) = self.announce(leadership).await?
+        {
             return Ok(self.next_after(ended));
         }
         let (file, token) = (&mut self.file, leadership.token());
@@ -195,8 +204,9 @@ impl CommandCandidate {
                     self.term.extend(deadline);
                 }
                 why = self.term.failed() => {
-                    self.candidate.status.note(&format!("{why}: the term is given up"));
                     leadership.resign();
+                    self.candidate.election.end_drain();
+                    self.candidate.status.note(&format!("{why}: the term is given up"));
                 }
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
@@ -214,6 +224,7 @@ impl CommandCandidate {
             return Ok(ended);
         }
         let mut deadline = leadership.deadline();
+        self.term.extend(deadline);
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
             leadership.resign(); // suspended for too long
@@ -243,8 +254,9 @@ impl CommandCandidate {
                     self.term.extend(deadline);
                 }
                 why = self.term.failed() => {
-                    self.candidate.status.note(&format!("{why}: the term is given up"));
                     leadership.resign();
+                    self.candidate.election.end_drain();
+                    self.candidate.status.note(&format!("{why}: the term is given up"));
                 }
                 failure = self.file.fell_behind(self.grace.total()) => {
                     self.stop(leadership, &mut guard, deadline).await;

@@ -75,12 +75,12 @@ impl RunningHook {
     /// Waits for its end. Cancel safe.
     pub async fn ended(&mut self) -> Result<(), String> {
         loop {
+            if self.guard.code.is_some() {
+                self.all_ended()?; // what cannot be stopped is not waited for
+            }
             tokio::select! {
                 event = self.guard.event() => return self.outcome(event),
-                // What it leaves and cannot be stopped must not be waited for.
-                () = tokio::time::sleep(LOOK_FOR_LEFT), if self.guard.code.is_some() => {
-                    self.all_ended()?;
-                }
+                () = tokio::time::sleep(LOOK_FOR_LEFT) => {}
             }
         }
     }

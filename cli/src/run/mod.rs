@@ -93,7 +93,7 @@ impl Run {
         let (asked, term, mut traffic) = (self.grace, self.term.clone(), None);
         let prepare = async |lease| {
             let grace = Grace::new(lease, asked)?;
-            traffic = term.start(lease, &file, &NO_COMMAND).await?;
+            traffic = term.start((lease, grace), &file, &NO_COMMAND).await?;
             Ok(Some(grace.total()))
         };
         // What --on-lost would do is not done if this process is killed: its lease is waited for.

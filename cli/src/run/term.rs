@@ -29,7 +29,9 @@ use crate::traffic::{MARKER, TrafficArgs, TrafficHandle, WITHDRAWAL};
 /// How much later than the process the end of a term acts itself.
 const ANSWER: Duration = Duration::from_millis(200);
 /// How soon the end of a term tries again what is left.
-const RETRY: Duration = Duration::from_millis(50);
+const RETRY: Duration = Duration::from_millis(200);
+/// How long `--on-lost` has, at the least, if it runs after the deadline.
+const LATE: Duration = Duration::from_secs(1);
 
 /// The flags of what goes with a term.
 #[derive(Debug, Clone, Default, Args)]
@@ -46,14 +48,18 @@ impl TermArgs {
         self.hooks.on_won.is_none() && self.hooks.on_lost.is_none() && self.traffic.is_empty()
     }
 
-    /// Checks what directs requests here, before the campaign. `rest`: arguments that this program
+    /// Checks what goes with a term, before the campaign. `rest`: arguments that this program
     /// requires after its own.
     pub async fn start(
         &self,
-        lease: Duration,
+        (lease, grace): (Duration, Grace),
         file: &DeadlineFile,
         rest: &[&str],
     ) -> Result<Option<TrafficHandle>, CliError> {
+        if self.hooks.on_lost.is_some() && grace.stop.is_zero() {
+            let message = "--on-lost needs a grace to run in: raise --grace";
+            return Err(CliError::new(Code::Usage, message));
+        }
         if self.traffic.is_empty() {
             return Ok(None);
         }
@@ -141,6 +147,11 @@ impl TermActions {
         }
     }
 
+    /// Whether nothing goes with a term.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     /// Begins a term, unless it ends or `interrupt` completes before. `renew` writes a later
     /// deadline to the deadline file. `finish` must follow.
     pub async fn begin<T>(
@@ -167,6 +178,8 @@ impl TermActions {
         let begun = loop {
             let until = self.grace.until(deadline);
             let (traffic, token) = (&mut self.traffic, leadership.token().0);
+            // It may start a process, which a renewal must not start anew.
+            let directs = hook.is_none() && traffic.is_some() && !asked;
             let step = async {
                 match (&mut hook, traffic) {
                     (Some(hook), _) => hook.ended().await,
@@ -183,7 +196,7 @@ impl TermActions {
                     break Begun::Lost(leadership.ended().await);
                 }
                 interrupt = &mut interrupt => break Begun::Interrupted(interrupt),
-                Ok(later) = leadership.renewed(deadline) => {
+                Ok(later) = leadership.renewed(deadline), if !directs => {
                     deadline = later;
                     renew(later);
                     match &mut hook {
@@ -247,7 +260,12 @@ impl TermActions {
         deadline: Instant,
         stop: impl Future<Output = ()>,
     ) {
-        let kill_at = self.grace.kill_at(deadline);
+        // Late is better than never, once there is no right to protect.
+        let now = BootClock.now();
+        let kill_at = match deadline <= now {
+            true => now + self.grace.stop.max(LATE),
+            false => self.grace.kill_at(deadline),
+        };
         self.close(deadline).await;
         let hook = async {
             let term = self.term.as_ref().filter(|term| !term.told)?;
@@ -269,24 +287,30 @@ impl TermActions {
     }
 
     /// Ends the term, if it has not ended yet, and waits until its lock may be released. Call it
-    /// once no work is left, and drop the `Leadership` then.
-    pub async fn finish(&mut self, leadership: &Leadership) {
+    /// once no work is left, and drop the `Leadership` then. Without `waits` it returns at once
+    /// if the lock may not be released yet: false.
+    pub async fn finish(&mut self, leadership: &Leadership, waits: bool) -> bool {
         self.end(leadership, leadership.deadline(), async {}).await;
-        let Some(term) = self.term.take() else { return };
+        let Some(term) = self.term.take() else { return true };
+        let by = leadership.deadline().min(BootClock.now() + WITHDRAWAL + ANSWER);
         if let Some(traffic) = &mut self.traffic
-            && !traffic.withdraw(BootClock.now() + WITHDRAWAL + ANSWER).await
+            && !traffic.withdraw(by).await
+            && traffic.has_addresses()
         {
             traffic.kill(); // it is suspended or hangs: another one removes what it has left
         }
         let has_addresses =
             |this: &Self| this.traffic.as_ref().is_some_and(TrafficHandle::has_addresses);
+        if term.unfinished.is_none() && !has_addresses(self) {
+            return true;
+        }
+        leadership.resign(); // it renews no more
+        self.election.end_drain();
         if let Some(why) = &term.unfinished {
             output::note(format!("incumbent: {why}; the lock is left to its lease"));
         }
-        if term.unfinished.is_some() || has_addresses(self) {
-            leadership.resign(); // it renews no more
-        }
-        while BootClock.now() < leadership.deadline()
+        while waits
+            && BootClock.now() < leadership.deadline()
             && (term.unfinished.is_some() || has_addresses(self))
         {
             if let Some(traffic) = &mut self.traffic {
@@ -294,6 +318,7 @@ impl TermActions {
             }
             tokio::time::sleep(RETRY).await;
         }
+        waits
     }
 
     /// `/leading` returns 503 from now on, and requests are withdrawn, which is waited for within a
@@ -323,10 +348,6 @@ impl TermActions {
     /// Gives up a term whose start failed, and stands aside for a while. Returns until when.
     pub fn refuse(&mut self, leadership: &Leadership, began: Instant, why: &str) -> Instant {
         let pause = self.restarts.pause_after(began);
-        output::note(format!(
-            "incumbent: {why}: the term is given up; standing aside for {}",
-            humantime::format_duration(pause)
-        ));
         if self.election.watch().current().standing != Standing::Aside {
             self.stands_aside = true;
             self.election.stand_aside(true);
@@ -335,6 +356,10 @@ impl TermActions {
         if let Some(term) = &mut self.term {
             term.refused = true;
         }
+        output::note(format!(
+            "incumbent: {why}: the term is given up; standing aside for {}",
+            humantime::format_duration(pause)
+        ));
         BootClock.now() + pause
     }
 

@@ -18,6 +18,9 @@ use crate::lock_args::LockArgs;
 use crate::output;
 use crate::traffic::TrafficHandle;
 
+/// How long the files of a candidate that has stopped may take to be removed.
+const END: Duration = Duration::from_secs(2);
+
 /// The flags of what goes with a term of `incumbent campaign`.
 #[derive(Args)]
 pub struct CampaignTerms {
@@ -49,23 +52,39 @@ impl CampaignTerms {
         }
         let grace = Grace::new(lease, self.grace)?;
         let file = DeadlineFile::create()?;
-        let traffic = self.term.start(lease, &file, &[]).await?;
+        let traffic = self.term.start((lease, grace), &file, &[]).await?;
         self.prepared = Some((grace, file, traffic));
         Ok(Some(grace.total()))
     }
 
-    /// Performs what goes with each term, until the campaign is stopped and this is dropped.
-    pub fn follow(
-        &mut self,
-        candidate: &RunningCandidate,
-        lock: &LockArgs,
-    ) -> Option<BackgroundTask> {
-        let (grace, file, traffic) = self.prepared.take()?;
+    /// Performs what goes with each term, until the campaign is stopped.
+    pub fn follow(&mut self, candidate: &RunningCandidate, lock: &LockArgs) -> FollowedTerms {
+        let Some((grace, file, traffic)) = self.prepared.take() else {
+            return FollowedTerms(None);
+        };
         let withheld = lock.secrets(&[]);
         let actions = TermActions::new(&self.term, traffic, candidate, grace, &file, withheld);
         let terms = Terms { election: candidate.election.clone(), grace, file, actions };
-        Some(BackgroundTask(tokio::spawn(terms.run())))
+        FollowedTerms(Some(BackgroundTask(tokio::spawn(terms.run()))))
     }
+}
+
+/// What goes with the terms of a candidate.
+pub struct FollowedTerms(Option<BackgroundTask>);
+
+impl FollowedTerms {
+    /// Waits until nothing is left of it. The candidate must have stopped.
+    pub async fn ended(mut self) {
+        if let Some(task) = &mut self.0 {
+            let _ = tokio::time::timeout(END, &mut task.0).await; // it is aborted then
+        }
+    }
+}
+
+/// Waits until the candidate has stopped.
+async fn stopped(election: &Election) {
+    let mut status = election.watch();
+    while status.next().await.is_some() {}
 }
 
 struct Terms {
@@ -88,10 +107,13 @@ impl Terms {
                 Begun::Refused(why) => Some(self.actions.refuse(&leadership, began, &why)),
                 Begun::Lost(_) | Begun::Interrupted(()) => None,
             };
-            self.actions.finish(&leadership).await;
+            self.actions.finish(&leadership, true).await;
             drop(leadership);
             if let Some(until) = refused {
-                sleep_until(until).await;
+                tokio::select! {
+                    () = sleep_until(until) => {}
+                    () = stopped(&self.election) => return,
+                }
                 self.actions.stand_ready();
             }
         }
@@ -117,6 +139,7 @@ impl Terms {
     async fn hold(&mut self, leadership: &Leadership) {
         let mut deadline = leadership.deadline();
         self.file.renew(deadline, leadership.token());
+        self.actions.extend(deadline);
         loop {
             tokio::select! {
                 biased;
@@ -127,12 +150,12 @@ impl Terms {
                     self.actions.extend(deadline);
                 }
                 why = self.actions.failed() => {
-                    output::note(format!("incumbent: {why}: the term is given up"));
                     leadership.resign();
+                    output::note(format!("incumbent: {why}: the term is given up"));
                 }
                 failure = self.file.fell_behind(self.grace.total()) => {
-                    output::note(format!("incumbent: {failure}"));
                     leadership.resign();
+                    output::note(format!("incumbent: {failure}"));
                     leadership.ended().await;
                     return;
                 }

@@ -101,31 +101,44 @@ impl TrafficHandle {
             .env_remove(NOTIFY_SOCKET)
             .env_remove(ENVIRONMENT)
             .process_group(0)
+            .stdout(Stdio::null())
             .stdin(Stdio::from(OwnedFd::from(theirs)));
         let process = Command::from(command).spawn().map_err(cannot)?;
         ours.set_nonblocking(true).map_err(cannot)?;
         let events = ours.try_clone().and_then(UnixStream::from_std).map_err(cannot)?;
         let events = BufReader::new(events).lines();
         let mut starting = Starting(Some(Running { process, requests: ours, events }));
-        let event = match &mut starting.0 {
-            Some(running) => running.event().await,
-            None => None,
-        };
-        match event {
-            Some(TrafficEvent::Ready { cleaned }) if cleaned || !must_clean => {
-                self.running = starting.0.take();
-                self.term = None;
-                Ok(())
+        loop {
+            let event = match &mut starting.0 {
+                Some(running) => running.event().await,
+                None => None,
+            };
+            match event {
+                Some(TrafficEvent::Cleaned) => {
+                    if let Some(term) = &mut self.term {
+                        term.has_addresses = false;
+                    }
+                }
+                Some(TrafficEvent::Ready) if !(must_clean && self.has_addresses()) => {
+                    self.running = starting.0.take();
+                    self.term = None;
+                    return Ok(());
+                }
+                Some(TrafficEvent::Failed { why, .. }) => return Err(why),
+                Some(_) => {
+                    return Err("another process has the address, and has not ended".to_owned());
+                }
+                None => return Err("run-traffic ended".to_owned()),
             }
-            Some(TrafficEvent::Failed { why, .. }) => Err(why),
-            Some(_) => Err("another process has the address, and has not ended".to_owned()),
-            None => Err("run-traffic ended".to_owned()),
         }
     }
 
     /// Has the process direct requests here: `directed` waits for it. After an error, or if that is
     /// dropped, `withdraw` is to be called.
     pub async fn direct(&mut self, token: u64, until: StopTimes) -> Result<(), String> {
+        if self.term.is_some() {
+            self.kill(); // it did not withdraw what is of an earlier term
+        }
         let request = TrafficRequest::Direct { token, until };
         if self.running.as_ref().is_none_or(|running| running.request(&request).is_err()) {
             tokio::select! {

@@ -31,9 +31,10 @@ pub enum TrafficRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrafficEvent {
-    /// It was checked that requests can be directed. `cleaned`: nothing is left here of an earlier
-    /// process; else another one that has not ended has an address.
-    Ready { cleaned: bool },
+    /// No address is left here of an earlier process.
+    Cleaned,
+    /// It was checked that requests can be directed.
+    Ready,
     /// Requests are directed here, in the term with this token.
     Directed { token: u64 },
     /// Acknowledges renewals of that term.
@@ -50,7 +51,7 @@ impl TrafficEvent {
     /// The token of the term that it is about.
     pub fn token(&self) -> Option<u64> {
         match self {
-            Self::Ready { .. } => None,
+            Self::Cleaned | Self::Ready => None,
             Self::Directed { token }
             | Self::Extended { token }
             | Self::AddressesRemoved { token }

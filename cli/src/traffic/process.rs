@@ -5,6 +5,7 @@
 //! it is `run-traffic`.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write, stdin};
 use std::os::fd::AsFd;
@@ -47,18 +48,19 @@ pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> Exi
     let done = runtime.and_then(|runtime| {
         runtime.block_on(async {
             let channel = Channel::open()?;
-            let (targets, cleaned) = match Targets::open(args, &lock, lease).await {
-                Ok(opened) => opened,
+            let marker = PathBuf::from(marker);
+            let opened = Targets::open(args, &lock, lease, || {
+                let _ = std::fs::remove_file(&marker); // of a process that was killed
+                channel.send(&TrafficEvent::Cleaned);
+            });
+            let targets = match opened.await {
+                Ok(targets) => targets,
                 Err(why) => {
                     channel.send(&TrafficEvent::Failed { token: 0, why });
                     return Ok(());
                 }
             };
-            let marker = PathBuf::from(marker);
-            if cleaned {
-                let _ = std::fs::remove_file(&marker); // of a process that was killed
-            }
-            channel.send(&TrafficEvent::Ready { cleaned });
+            channel.send(&TrafficEvent::Ready);
             let (token, until) = (0, None);
             let (extends, drains, orphaned) = (false, false, false);
             let traffic =
@@ -69,7 +71,7 @@ pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> Exi
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("incumbent: cannot direct requests: {error}");
+            note(format_args!("incumbent: cannot direct requests: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -239,7 +241,9 @@ impl Traffic {
                 (until, bounded(ATTEMPT, addresses::withdraw(addresses)).await)
             {
                 if until.kill_at <= BootClock.now() {
-                    eprintln!("incumbent: cannot remove the address: {why}; its lifetime ends it");
+                    note(format_args!(
+                        "incumbent: cannot remove the address: {why}; its lifetime ends it"
+                    ));
                     break;
                 }
                 tokio::time::sleep(RETRY).await;
@@ -250,7 +254,9 @@ impl Traffic {
             if let Some(service) = service
                 && let Err(why) = bounded(WITHDRAWAL, service.withdraw()).await
             {
-                eprintln!("incumbent: {why}; it is tried again, and the next leader replaces it");
+                note(format_args!(
+                    "incumbent: {why}; it is tried again, and the next leader replaces it"
+                ));
             }
         };
         tokio::join!(addresses, service);
@@ -271,4 +277,9 @@ async fn bounded(
     work: impl Future<Output = Result<(), String>>,
 ) -> Result<(), String> {
     timeout(within, work).await.unwrap_or_else(|_| Err("no response".to_owned()))
+}
+
+/// Writes a line to standard error, which may be closed.
+fn note(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

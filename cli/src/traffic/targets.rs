@@ -24,28 +24,32 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Removes what an earlier process left, and checks that requests can be directed here. Returns
-    /// whether nothing is left: another process that has not ended may have an address.
+    /// Removes what an earlier process left, and checks that requests can be directed here.
+    /// `cleaned`: no address is left, nor with another process that has not ended.
     pub async fn open(
         args: TrafficArgs,
         lock: &LockArgs,
         lease: Duration,
-    ) -> Result<(Self, bool), String> {
+        cleaned: impl FnOnce(),
+    ) -> Result<Self, String> {
         let service = args.service.open(lock).await.map_err(|error| error.to_string())?;
         let addresses = args.virtual_ip.into_iter().map(AddressTarget::new).collect();
         let mut targets = Self { addresses, service, drains: false };
-        let cleaned = join_all(targets.addresses.iter_mut().map(AddressTarget::clean)).await;
+        let removed = join_all(targets.addresses.iter_mut().map(AddressTarget::clean)).await;
+        if removed.iter().all(|removed| *removed == Ok(true)) {
+            cleaned();
+        }
         if let Some(service) = &mut targets.service {
             service.clean().await?;
         }
-        let cleaned = cleaned.into_iter().collect::<Result<Vec<bool>, String>>()?;
+        removed.into_iter().try_for_each(|removed| removed.map(drop))?;
         if let Some(service) = &targets.service {
             service.check().await.map_err(|error| error.to_string())?;
         }
         for address in &targets.addresses {
             address.check(lease).await?;
         }
-        Ok((targets, cleaned.into_iter().all(|cleaned| cleaned)))
+        Ok(targets)
     }
 
     /// Directs requests here, until this time.

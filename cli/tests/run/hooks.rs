@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
@@ -152,6 +153,24 @@ async fn hooks_of_a_campaign_run_in_each_term() {
     campaign.exit_code().await;
     assert_eq!(lines(&log).last().map(String::as_str), Some("lost stopped"));
     assert_eq!(env.holder("my_app").await, None, "it is released");
+}
+
+/// The work that a hook has started elsewhere still has to end.
+#[tokio::test]
+async fn last_hook_runs_late_after_a_suspension() {
+    let env = TestEnv::with_ttl(Duration::from_secs(2)).await;
+    let (_place, log) = place();
+    let lost = format!("echo lost $INCUMBENT_CAUSE >> {log}");
+    let mut first = Candidate::start(env.campaign("my_app", &["--on-lost", &lost]));
+    while !first.line().await.starts_with("won") {}
+    let mut second = env.run("my_app", &[], SERVE);
+    first.signal(Signal::STOP);
+    second.wait_for_line("up").await;
+    first.signal(Signal::CONT);
+    eventually("the hook runs", async || {
+        lines(&log).iter().any(|line| line.starts_with("lost ")).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

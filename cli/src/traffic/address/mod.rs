@@ -173,14 +173,17 @@ impl AddressTarget {
         Ok(())
     }
 
-    /// Removes the address. `Ok` proves that the kernel has none of ours.
+    /// Removes the address, if this process may have it: `Ok` proves that the kernel has none of
+    /// ours then. Without the claim it is of another process, which may lead.
     pub async fn withdraw(&mut self) -> Result<(), String> {
         self.announcing = None;
         let netlink = Netlink::open()?;
         for index in &self.put_on {
             netlink.delete(&self.ip, *index).await?; // whatever a list of addresses has
         }
-        netlink.remove_leftovers(&self.ip).await?;
+        if self.claim.is_some() {
+            netlink.remove_leftovers(&self.ip).await?;
+        }
         self.put_on.clear();
         self.claim = None;
         Ok(())

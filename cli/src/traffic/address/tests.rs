@@ -97,8 +97,11 @@ fn a_later_run_removes_what_was_left_but_nothing_else() {
         assert_eq!(killed.direct(soon()).await, Ok(()));
         assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(false));
         assert!(hosts.answers(&ip).await.is_some(), "the other process is alive");
-        let refused = AddressTarget::new(ip.clone()).direct(soon()).await.expect_err("a claim");
+        let mut standby = AddressTarget::new(ip.clone());
+        let refused = standby.direct(soon()).await.expect_err("a claim");
         assert!(refused.contains("another candidate of this host has"), "{refused}");
+        assert_eq!(standby.withdraw().await, Ok(()), "it ends");
+        assert!(hosts.answers(&ip).await.is_some(), "the other process keeps it");
         drop(killed);
         assert_eq!(AddressTarget::new(ip.clone()).clean().await, Ok(true));
         assert_eq!(hosts.answers(&ip).await, None);
