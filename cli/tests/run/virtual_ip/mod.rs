@@ -37,10 +37,12 @@ enum Fault {
     /// The process that has the address.
     KillTraffic,
     SuspendTraffic,
+    /// Those of the standbys, before a move: the next leader cannot add the address.
+    SuspendOthers,
 }
 
 impl Fault {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Kill,
         Self::KillAll,
         Self::Stop,
@@ -51,6 +53,7 @@ impl Fault {
         Self::SuspendAll,
         Self::KillTraffic,
         Self::SuspendTraffic,
+        Self::SuspendOthers,
     ];
 
     fn ends_the_daemon(self) -> bool {
@@ -60,6 +63,7 @@ impl Fault {
 
 fn begin(network: &Network, fault: Fault, leader: usize) {
     let host = &network.hosts[leader];
+    let others = network.hosts.iter().filter(|host| host.number != leader);
     match fault {
         Fault::Kill => host.signal(Signal::KILL),
         Fault::KillAll => {
@@ -74,11 +78,13 @@ fn begin(network: &Network, fault: Fault, leader: usize) {
         Fault::SuspendAll => host.signal_all(Signal::STOP),
         Fault::KillTraffic => host.signal_traffic(Signal::KILL),
         Fault::SuspendTraffic => host.signal_traffic(Signal::STOP),
+        Fault::SuspendOthers => others.for_each(|host| host.signal_traffic(Signal::STOP)),
     }
 }
 
 fn end(network: &Network, fault: Fault, leader: usize) {
     let host = &network.hosts[leader];
+    let others = network.hosts.iter().filter(|host| host.number != leader);
     match fault {
         Fault::Kill | Fault::KillAll | Fault::Stop | Fault::Move | Fault::KillTraffic => {}
         Fault::Unplug => network.set_cable('a', leader, true),
@@ -86,6 +92,7 @@ fn end(network: &Network, fault: Fault, leader: usize) {
         Fault::Suspend => host.signal(Signal::CONT),
         Fault::SuspendAll => host.signal_all(Signal::CONT),
         Fault::SuspendTraffic => host.signal_traffic(Signal::CONT),
+        Fault::SuspendOthers => others.for_each(|host| host.signal_traffic(Signal::CONT)),
     }
 }
 
@@ -161,10 +168,10 @@ fn at_most_one_host_answers_for_the_address() {
         let leader = test.leader(token);
         test.client.seen().silence = Duration::ZERO;
         let doing = format!("fault {number}: {fault:?} of host {leader}, the leader {token}");
-        if fault == Fault::Move {
+        begin(&test.network, fault, leader);
+        if matches!(fault, Fault::Move | Fault::SuspendOthers) {
             test.moving = Some(test.network.move_leader());
         }
-        begin(&test.network, fault, leader);
         let next = test.leader(token + 1);
         let silence = test.client.seen().silence;
         println!("{doing}: host {next} answers after {} ms", silence.as_millis());
