@@ -70,25 +70,12 @@ impl<S: Fn() -> Value> Events<S> {
         loop {
             let fields = (self.show)();
             if self.sent.as_ref() != Some(&fields) {
-                let id = self.id_of(&fields);
+                let id = id_of(&fields);
                 let event = Event::default().event("leader").id(&id).data(fields.to_string());
                 self.sent = Some(fields);
                 return Some(event);
             }
             self.changed().await?;
-        }
-    }
-
-    /// The token of a leader that leads and is fresh; else empty.
-    fn id_of(&self, fields: &Value) -> String {
-        let leader = match &self.election {
-            Election::Opening(_) => None,
-            Election::Open(status) => status.current().leader,
-        };
-        let cools_down = leader.is_some_and(|leader| leader.is_me) && fields["mine"] != true;
-        match fields["token"].as_u64() {
-            Some(token) if fields["fresh"] == true && !cools_down => token.to_string(),
-            _ => String::new(),
         }
     }
 
@@ -101,5 +88,13 @@ impl<S: Fn() -> Value> Events<S> {
                 Some(())
             }
         }
+    }
+}
+
+/// The token of a fresh leader; else empty.
+fn id_of(fields: &Value) -> String {
+    match fields["token"].as_u64() {
+        Some(token) if fields["fresh"] == true => token.to_string(),
+        _ => String::new(),
     }
 }
