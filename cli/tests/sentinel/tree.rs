@@ -201,8 +201,9 @@ async fn program_is_not_started_without_a_directory_for_the_socket() {
 #[tokio::test]
 async fn dead_workers_hold_no_file_descriptors() {
     let env = TestEnv::start().await;
-    let script = "ulimit -c 0; for i in 1 2 3 4 5 6 7 8 9 10; do \"$@\" >/dev/null 2>&1; done; \
-                  echo \"$INCUMBENT_SENTINEL\"; read line";
+    let script = "ulimit -c 0; echo \"$INCUMBENT_SENTINEL\"; read line; \
+                  for i in 1 2 3 4 5 6 7 8 9 10; do \"$@\" >/dev/null 2>&1; done; \
+                  echo ended; read line";
     let mut command = wrapped(&env, script, &worker());
     command.stdin(Stdio::piped());
     let mut program = Candidate::start(command);
@@ -210,8 +211,10 @@ async fn dead_workers_hold_no_file_descriptors() {
         let id = program.pid().as_raw_pid();
         fs::read_dir(format!("/proc/{id}/fd")).expect("a process").count()
     };
-    let before = open(&program);
     let address = program.line().await;
+    let before = open(&program); // once it has started the program
+    program.write("\n");
+    program.wait_for_line("ended").await;
     let all_dead = async || (status(&address).await.0 == 0).then_some(());
     eventually("all workers are known to be dead", all_dead).await;
     // Its connection to the server, and that of the status.
