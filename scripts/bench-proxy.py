@@ -29,6 +29,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from processes import Processes
+
 ROOT = Path(__file__).resolve().parent.parent
 HTTP_SERVER = """
 import os, sys
@@ -65,28 +67,6 @@ def wait_for(what, look, limit=60):
     sys.exit(f"waited {limit} s for {what}")
 
 
-class Processes:
-    """What was started, and is killed at the end."""
-
-    def __init__(self, directory):
-        self.directory, self.all = directory, []
-
-    def start(self, *command):
-        log = (self.directory / f"log-{len(self.all)}").open("wb")
-        process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log)
-        self.all.append(process)
-        return process
-
-    def stop(self):
-        for process in reversed(self.all):
-            if process.poll() is None:
-                process.terminate()
-        for process in self.all:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            process.kill()
-
-
 class Candidate:
     """One candidate of an election, which may be started again."""
 
@@ -98,7 +78,7 @@ class Candidate:
 
     def start(self):
         self.process = self.fleet.processes.start(
-            *self.fleet.program, "run", self.fleet.name, "--identity", self.identity, "--lease", "5s",
+            self.identity, *self.fleet.program, "run", self.fleet.name, "--identity", self.identity, "--lease", "5s",
             "--advertise", f"127.0.0.1:{self.port}", "--http", self.http, *self.fleet.lock, "--", *self.command,
         )  # fmt: skip
 
@@ -122,7 +102,7 @@ class Fleet:
         self.candidates = [Candidate(self, number, command_of) for number in (1, 2)]
         self.paths = {"incumbent proxy": free_port(), "HAProxy": free_port()}
         listen = self.paths["incumbent proxy"]
-        self.proxy = processes.start(program, "proxy", name, "--listen", listen, "--hold", "1m", *self.lock)
+        self.proxy = processes.start("proxy", program, "proxy", name, "--listen", listen, "--hold", "1m", *self.lock)
         config = processes.directory / f"{name}.cfg"
         servers = [
             f"    server {c.identity} 127.0.0.1:{c.port} check port {c.http}\n" for c in self.candidates
@@ -134,7 +114,7 @@ class Fleet:
             "backend leader\n    option httpchk OPTIONS /leading\n"
             "    default-server inter 200ms fall 1 rise 1 on-marked-down shutdown-sessions\n" + "".join(servers)
         )
-        self.haproxy = processes.start("haproxy", "-db", "-f", config)
+        self.haproxy = processes.start("haproxy", "haproxy", "-db", "-f", config)
 
     def leader(self):
         return wait_for("a leader", lambda: next((c for c in self.candidates if c.leads()), None))
@@ -354,23 +334,22 @@ def main():
         try:
             port = free_port()
             server = f"nats://127.0.0.1:{port}"
-            processes.start(nats, "-js", "-sd", directory / "js", "-a", "127.0.0.1", "-p", port)
+            processes.start("nats", nats, "-js", "-sd", directory / "js", "-a", "127.0.0.1", "-p", port)
             wait_for("nats-server", lambda: socket.create_connection(("127.0.0.1", port)).close() or True)
             data = {number: data_directory(directory, number) for number in (1, 2)}
             fleet = Fleet(processes, args.program, server, "PostgreSQL", lambda n, p: [*data[n], "-p", p])
             fill(fleet.leader().port)
             throughput(fleet, args.seconds, args.rounds)
             faults(fleet, postgres_session, args.faults)
-            processes.stop()
-            processes = Processes(directory)
+            processes.end_all()
             port = free_port()
             server = f"nats://127.0.0.1:{port}"
-            processes.start(nats, "-js", "-sd", directory / "js2", "-a", "127.0.0.1", "-p", port)
+            processes.start("nats", nats, "-js", "-sd", directory / "js2", "-a", "127.0.0.1", "-p", port)
             wait_for("nats-server", lambda: socket.create_connection(("127.0.0.1", port)).close() or True)
             command = lambda _, port: ["python3", "-c", HTTP_SERVER, port]  # noqa: E731
             faults(Fleet(processes, args.program, server, "HTTP", command), http_session, args.faults)
         finally:
-            processes.stop()
+            processes.end_all()
 
 
 if __name__ == "__main__":

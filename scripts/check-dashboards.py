@@ -21,6 +21,8 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from processes import Processes
+
 RULES = Path("deploy/prometheus-alerts.yaml").resolve()
 DASHBOARD = Path("deploy/grafana-dashboard.json")
 ELECTION = "billing"
@@ -41,46 +43,6 @@ scrape_configs:
 
 class Failure(Exception):
     """What is wrong, in one line."""
-
-
-class Processes:
-    """What was started, and ends with this script."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.running = {}
-
-    def start(self, name, *command):
-        log = open(self.directory / f"{name}.log", "wb")
-        # In a session of its own: an interrupt reaches this script alone, which ends all in order.
-        self.running[name] = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-
-    def signal(self, name, number):
-        self.running[name].send_signal(number)
-
-    def end(self, name):
-        process = self.running.pop(name)
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def end_all(self):
-        for name in reversed(list(self.running)):
-            self.end(name)
-
-    def ended(self):
-        """The first that ended by itself, with its last words."""
-        for name, process in self.running.items():
-            if process.poll() is not None:
-                words = (self.directory / f"{name}.log").read_text(errors="replace").splitlines()
-                return f"{name} ended with {process.returncode}: {words[-1] if words else 'no output'}"
-        return None
 
 
 class Prometheus:

@@ -159,28 +159,14 @@ dpkg --purge incumbent
 cat $work
 EOF
 chmod +x "$root"/usr/bin/check-{unit,worker}
-cat >"$root/etc/systemd/system/check.service" <<'EOF'
-[Unit]
-After=multi-user.target
-SuccessAction=poweroff-force
-FailureAction=poweroff-force
-[Service]
-Type=oneshot
-TimeoutStartSec=60s
-ExecStart=/usr/bin/check-unit
-StandardOutput=file:/var/check.log
-StandardError=file:/var/check.log
-EOF
-ln -s ../check.service "$root/etc/systemd/system/multi-user.target.wants/check.service"
-timeout --kill-after=5s 120s systemd-nspawn --quiet --register=no --keep-unit --private-network --machine=incumbent-check \
-    --boot --directory="$root" >"$work/log" 2>&1 </dev/null || fail "$(tail -n 20 "$work/log" "$root/var/check.log")"
+scripts/boot-root.sh "$root" /usr/bin/check-unit 60 || fail "$(tail -n 20 "$root"/var/{boot,check}.log)"
 # All that the command wrote, after the command that prints it.
 said=$(sed '1,/^+ cat /d' "$root/var/check.log")
 [[ $said =~ ^leads\ check-unit\ with\ token\ [0-9]+:\ two\ words$'\n'stopped$ ]] || fail "$(cat "$root/var/check.log")"
 grep StatusText= "$root/var/check.log"
 
 step "deb removed"
-rm "$root"/usr/bin/check-{unit,worker} "$root"/etc/systemd/system/{multi-user.target.wants/,}check.service
+rm "$root"/usr/bin/check-{unit,worker}
 rm -rf "$root"/etc/incumbent
 files "$root" | diff "$work/before" - || fail "the files above remain"
 echo "nothing remains but /var and the settings"

@@ -100,21 +100,6 @@ told "its end" 2 "incumbent is killed"
 echo "all right"
 EOF
 chmod +x "$root"/usr/bin/{scheduler,check}
-cat >"$units/check.service" <<'EOF'
-[Unit]
-After=multi-user.target
-SuccessAction=poweroff-force
-FailureAction=poweroff-force
-[Service]
-Type=oneshot
-TimeoutStartSec=150s
-ExecStart=/usr/bin/check
-StandardOutput=file:/var/check.log
-StandardError=file:/var/check.log
-EOF
-mkdir -p "$units/multi-user.target.wants"
-ln -s ../check.service "$units/multi-user.target.wants/check.service"
-timeout --kill-after=5s 200s systemd-nspawn --quiet --register=no --keep-unit --private-network --machine="incumbent-hooks-$$" \
-    --boot --directory="$root" >"$work/log" 2>&1 </dev/null || true
-cat "$root/var/check.log" || tail -n 20 "$work/log" >&2
+scripts/boot-root.sh "$root" /usr/bin/check 150 || true # its output tells
+cat "$root/var/check.log" || tail -n 20 "$root/var/boot.log" >&2
 grep -q '^all right$' "$root/var/check.log"

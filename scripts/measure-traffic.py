@@ -38,6 +38,8 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from processes import Processes
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "leader-discovery.md"
 WHEELS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "incumbent/wheel-tools"
@@ -165,40 +167,6 @@ class Unreachable(Exception):
     """A host that does not answer."""
 
 
-class Processes:
-    """What was started, and ends with this script."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.running = {}
-
-    def start(self, name, command, **options):
-        log = open(self.directory / f"{name}.log", "ab")
-        self.running[name] = subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **options
-        )
-        return self.running[name]
-
-    def end(self, name):
-        process = self.running.pop(name, None)
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def end_all(self):
-        for name in reversed(list(self.running)):
-            self.end(name)
-
-    def last_words(self, name):
-        return (self.directory / f"{name}.log").read_text(errors="replace")[-300:]
-
-
 class Cluster:
     """Candidates, and the log that their servers write."""
 
@@ -215,7 +183,7 @@ class Cluster:
             server = options.address.format(n=OTHERS)
             nats = options.nats or program("nats-server")
             store = self.directory / "nats"
-            processes.start("nats", [nats, "-a", server, "-p", NATS, "-js", "-sd", store])
+            processes.start("nats", nats, "-a", server, "-p", NATS, "-js", "-sd", store)
             lock = f"--server nats://{server}:{NATS}"
         self.lock = shlex.split(lock)
 
@@ -235,7 +203,7 @@ class Cluster:
         # Of hosts of their own each takes all of its addresses, as one that moves.
         listen = f"0.0.0.0:{APP}" if self.options.within else address.removeprefix("http://")
         server += [listen, self.directory]
-        self.processes.start(name, [*command, "--", *server])
+        self.processes.start(name, *command, "--", *server)
 
     def get(self, name, path):
         """The status of a response of the candidate; `None` if there is none."""
@@ -283,7 +251,7 @@ class Cluster:
     def act(self, event, leader):
         if event == "move":
             command = [self.incumbent, "election", "move", ELECTION, *self.lock, "--quiet"]
-            self.processes.start("move", self.within(leader) + command)
+            self.processes.start("move", *self.within(leader), *command)
         elif event == "power":
             self.address(leader, "delete")
             # None of them sees another one end.
@@ -446,7 +414,7 @@ async def measure(options, name, command, urls):
             for candidate in cluster.names:
                 await cluster.ready(candidate)
             if command:
-                processes.start(name, command(Path(directory)))
+                processes.start(name, *command(Path(directory)))
             client = Client(urls(cluster), options.interval / 1000, options.timeout)
             sends = asyncio.create_task(client.run())
             begin = time.monotonic()
