@@ -304,9 +304,7 @@ async fn a_second_withdrawal_takes_back_a_second_write_in_doubt() {
     assert!(!service.is_withdrawn());
     service.withdraw().await.unwrap();
     assert!(service.is_withdrawn());
-    relay.set(Way::HoldsWrite);
-    let cut = tokio::time::timeout(Duration::from_millis(500), service.direct(Token(5), far()));
-    cut.await.expect_err("it is held up");
+    cut_off(&relay, service.direct(Token(5), far())).await;
     service.withdraw().await.unwrap();
     relay.lands().await;
     assert_eq!(env.directs().await, (vec![], 5));
@@ -314,12 +312,17 @@ async fn a_second_withdrawal_takes_back_a_second_write_in_doubt() {
     let mut pod = marked(behind_cluster(&relay, &env).await, "p1");
     pod.direct(Token(5), far()).await.unwrap();
     pod.withdraw().await.unwrap();
-    relay.set(Way::HoldsWrite);
-    let cut = tokio::time::timeout(Duration::from_millis(500), pod.direct(Token(5), far()));
-    cut.await.expect_err("it is held up");
+    cut_off(&relay, pod.direct(Token(5), far())).await;
     pod.withdraw().await.unwrap();
     relay.lands().await;
     assert_eq!(marks(&env.read_pod("p1").await), (None, None));
+}
+
+/// Sends a request whose write is held up on its way, and gives it up.
+async fn cut_off<T: std::fmt::Debug>(relay: &Relay, request: impl Future<Output = T>) {
+    relay.set(Way::HoldsWrite);
+    let cut = tokio::time::timeout(Duration::from_millis(500), request);
+    cut.await.expect_err("it is held up");
 }
 
 /// The next process of the pod settles what a killed one has sent, too.
@@ -332,17 +335,13 @@ async fn a_write_of_a_killed_process_is_no_longer_applied_after_a_clean() {
     earlier.withdraw().await.unwrap();
     let relay = Relay::start(env.env.admin.clone(), "nobody").await;
     let mut killed = behind(&relay, &env).await;
-    relay.set(Way::HoldsWrite);
-    let cut = tokio::time::timeout(Duration::from_millis(500), killed.direct(Token(5), far()));
-    cut.await.expect_err("it is held up");
+    cut_off(&relay, killed.direct(Token(5), far())).await;
     env.follower("p1").await.clean().await.unwrap();
     relay.lands().await;
     assert_eq!(env.directs().await, (vec![], 1));
 
     let mut killed = marked(behind_cluster(&relay, &env).await, "p1");
-    relay.set(Way::HoldsWrite);
-    let cut = tokio::time::timeout(Duration::from_millis(500), killed.direct(Token(5), far()));
-    cut.await.expect_err("it is held up");
+    cut_off(&relay, killed.direct(Token(5), far())).await;
     marked(env.env.cluster().await, "p1").clean().await.unwrap();
     relay.lands().await;
     assert_eq!(marks(&env.read_pod("p1").await), (None, None));
@@ -461,18 +460,14 @@ async fn a_withdrawal_takes_back_a_write_in_doubt() {
         }
         let relay = Relay::start(env.env.admin.clone(), "nobody").await;
         let mut first = behind(&relay, &env).await;
-        relay.set(Way::HoldsWrite);
-        let cut = tokio::time::timeout(Duration::from_millis(500), first.direct(Token(5), far()));
-        cut.await.expect_err("it is held up");
+        cut_off(&relay, first.direct(Token(5), far())).await;
         first.withdraw().await.unwrap();
         relay.lands().await;
         assert_eq!(env.directs().await, (vec![], 5), "exists: {exists}");
 
         // The pod's marks too.
         let mut pod = marked(behind_cluster(&relay, &env).await, "p1");
-        relay.set(Way::HoldsWrite);
-        let cut = tokio::time::timeout(Duration::from_millis(500), pod.direct(Token(5), far()));
-        cut.await.expect_err("it is held up");
+        cut_off(&relay, pod.direct(Token(5), far())).await;
         pod.withdraw().await.unwrap();
         relay.lands().await;
         assert_eq!(marks(&env.read_pod("p1").await), (None, None));

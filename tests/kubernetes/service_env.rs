@@ -1,5 +1,5 @@
-//! A namespace with a Service and pods without a kubelet, and an account with the documented rights
-//! of what follows the leader.
+//! A namespace with a Service and pods without a kubelet, and an account with the documented
+//! permissions of what follows the leader.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl ServiceEnv {
 
     pub async fn without_service() -> Self {
         let this = Self { env: TestEnv::new(Duration::from_secs(3)).await };
-        let (_, rights) = DOCUMENTATION.split_once("\n## Rights\n").expect("its heading");
+        let (_, rights) = DOCUMENTATION.split_once("\n## Permissions\n").expect("its heading");
         let (_, yaml) = rights.split_once("```yaml\n").expect("a manifest");
         let (yaml, _) = yaml.split_once("```").expect("its end");
         for (manifest, plural) in yaml.split("---\n").zip(["roles", "rolebindings"]) {

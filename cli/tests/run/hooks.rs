@@ -30,6 +30,12 @@ async fn logged(log: &str, line: &str) {
     eventually(&format!("{line} in the log of the hooks"), found).await;
 }
 
+/// Checks that a program that has ended printed this line.
+fn said(candidate: &mut Candidate, line: &str) {
+    let stderr = candidate.stderr();
+    assert!(stderr.lines().any(|found| found == line), "{stderr}");
+}
+
 #[tokio::test]
 async fn hooks_run_before_and_beside_the_work() {
     let env = TestEnv::start().await;
@@ -92,10 +98,10 @@ async fn refused_term_goes_to_another_candidate() {
     assert_eq!(tries, lines(&log).iter().filter(|line| *line == "lost resigned").count());
     first.signal(Signal::TERM);
     assert_eq!(first.exit_code().await, Some(128 + 15));
-    let stderr = first.stderr();
-    let line =
-        "incumbent: --on-won exited with code 3: the term is given up; standing aside for 1s";
-    assert!(stderr.lines().any(|found| found == line), "{stderr}");
+    said(
+        &mut first,
+        "incumbent: --on-won exited with code 3: the term is given up; standing aside for 1s",
+    );
 }
 
 #[tokio::test]
@@ -110,9 +116,7 @@ async fn hook_that_hangs_ends_before_the_deadline() {
     assert_eq!(first.descendants(), [""; 0]);
     let pid = lines(&log).first().cloned().expect("it ran");
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
-    let stderr = first.stderr();
-    let line = "incumbent: --on-lost did not end in time; the lock is left to its lease";
-    assert!(stderr.lines().any(|found| found == line), "{stderr}");
+    said(&mut first, "incumbent: --on-lost did not end in time; the lock is left to its lease");
 }
 
 #[tokio::test]
@@ -201,7 +205,5 @@ async fn watch_runs_a_command_at_each_change() {
     assert_eq!(first.exit_code().await, Some(128 + 15));
     watch.signal(Signal::TERM);
     watch.exit().await;
-    let stderr = watch.stderr();
-    let line = "incumbent: --exec exited with code 1";
-    assert!(stderr.lines().any(|found| found == line), "{stderr}");
+    said(&mut watch, "incumbent: --exec exited with code 1");
 }

@@ -54,6 +54,32 @@ pub fn free_port() -> (String, String) {
     (port, address)
 }
 
+/// Prints its token and stays.
+pub const SERVE_TOKEN: &str = "echo $INCUMBENT_TOKEN; exec sleep 1000";
+
+/// The leader `c1` and its standby `c2`, each with its address for HTTP.
+pub struct Pair {
+    pub run: Candidate,
+    pub token: String,
+    pub first: String,
+    pub standby: Candidate,
+    pub second: String,
+}
+
+impl Pair {
+    /// `more`: flags of the standby.
+    pub async fn start(env: &TestEnv, more: &[&str]) -> Self {
+        let ((first_port, first), (second_port, second)) = (free_port(), free_port());
+        let flags = ["--identity", "c1", "--http", &first_port];
+        let mut run = env.run("my_app", &flags, SERVE_TOKEN);
+        let token = run.line().await;
+        let flags = [&["--identity", "c2", "--http", &second_port], more].concat();
+        let mut standby = Candidate::start(env.campaign("my_app", &flags));
+        assert_eq!(standby.line().await, "leader: c1");
+        Self { run, token, first, standby, second }
+    }
+}
+
 #[tokio::test]
 async fn http_serves_leader_health_and_metrics() {
     let env = TestEnv::start().await;

@@ -8,11 +8,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
-use crate::http::{free_port, get};
+use crate::http::{Pair, SERVE_TOKEN, free_port, get};
 use crate::moves::start_move;
 use crate::observe::{observe, responds};
-
-const SERVE: &str = "echo $INCUMBENT_TOKEN; exec sleep 1000";
 
 /// How many clients a process sends events.
 const CLIENTS: usize = 32;
@@ -98,12 +96,8 @@ fn leads(identity: &str, mine: bool) -> impl Fn(&LeaderEvent) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_tell_of_each_change_of_the_leader() {
     let env = TestEnv::start().await;
-    let ((first_port, first), (second_port, second)) = (free_port(), free_port());
-    let mut run = env.run("my_app", &["--identity", "c1", "--http", &first_port], SERVE);
-    let token = run.line().await;
-    let flags = ["--identity", "c2", "--http", &second_port, "--advertise", "10.0.0.2:80"];
-    let mut standby = Candidate::start(env.campaign("my_app", &flags));
-    assert_eq!(standby.line().await, "leader: c1");
+    let more = ["--advertise", "10.0.0.2:80"];
+    let Pair { token, first, standby, second, run: _run } = Pair::start(&env, &more).await;
 
     // The state is sent at once, and is that of /leader.
     let mut of_first = Events::follow(&first, "/events", None);
@@ -139,7 +133,7 @@ async fn events_tell_of_each_change_of_the_leader() {
 async fn each_connection_is_sent_the_state_first() {
     let env = TestEnv::start().await;
     let (first_port, first) = free_port();
-    let mut run = env.run("my_app", &["--identity", "c1", "--http", &first_port], SERVE);
+    let mut run = env.run("my_app", &["--identity", "c1", "--http", &first_port], SERVE_TOKEN);
     let token = run.line().await;
     for known in [&*token, "", "0", "x", "18446744073709551616"] {
         let event = Events::follow(&first, "/events", Some(known)).next().expect("the state");
@@ -162,14 +156,10 @@ async fn each_connection_is_sent_the_state_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_that_cannot_renew_is_told_as_not_fresh() {
     let env = TestEnv::start().await;
-    let ((first_port, first), (second_port, second)) = (free_port(), free_port());
-    let mut run = env.run("my_app", &["--identity", "c1", "--http", &first_port], SERVE);
-    let token = run.line().await;
-    let mut standby =
-        Candidate::start(env.campaign("my_app", &["--identity", "c2", "--http", &second_port]));
-    assert_eq!(standby.line().await, "leader: c1");
+    let pair = Pair::start(&env, &[]).await;
+    let (token, first, second) = (&*pair.token, &*pair.first, &*pair.second);
     let (mut of_first, mut of_second) =
-        (Events::follow(&first, "/events", None), Events::follow(&second, "/events", None));
+        (Events::follow(first, "/events", None), Events::follow(second, "/events", None));
     for events in [&mut of_first, &mut of_second] {
         assert_eq!(events.next().expect("the state").id, token);
     }
@@ -178,7 +168,7 @@ async fn leader_that_cannot_renew_is_told_as_not_fresh() {
     assert_eq!((&lapsed.fields["leader"], &*lapsed.id), (&"c1".into(), ""));
     of_first.until("the end of the term", |event| event.fields["mine"] == false);
     // A client that connects now is told so, although it knows the token.
-    let mut again = Events::follow(&second, "/events", Some(&token));
+    let mut again = Events::follow(second, "/events", Some(token));
     assert_eq!(again.next().expect("the state").fields["fresh"], false);
     env.server.resume();
     let next = of_second.until("the next term", |event| !event.id.is_empty());
@@ -205,7 +195,7 @@ async fn unreached_lock_has_no_leader() {
 async fn too_many_clients_are_refused_until_one_leaves() {
     let env = TestEnv::start().await;
     let (port, address) = free_port();
-    let mut run = env.run("my_app", &["--http", &port], SERVE);
+    let mut run = env.run("my_app", &["--http", &port], SERVE_TOKEN);
     run.line().await;
     let mut clients: Vec<_> =
         (0..CLIENTS).map(|_| Events::follow(&address, "/events", None)).collect();

@@ -9,9 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::env::{Candidate, TIMEOUT, TestEnv};
-use crate::http::{free_port, get, open_files};
-
-const SERVE: &str = "echo $INCUMBENT_TOKEN; exec sleep 1000";
+use crate::http::{Pair, SERVE_TOKEN, free_port, get, open_files};
 
 /// Sends a request whose answer is read later.
 fn ask(address: &str, path: &str) -> TcpStream {
@@ -40,12 +38,7 @@ async fn answered(waiting: JoinHandle<Value>) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_comes_when_the_leader_changes() {
     let env = TestEnv::start().await;
-    let ((first_port, first), (second_port, second)) = (free_port(), free_port());
-    let mut run = env.run("my_app", &["--identity", "c1", "--http", &first_port], SERVE);
-    let token = run.line().await;
-    let flags = ["--identity", "c2", "--http", &second_port];
-    let mut standby = Candidate::start(env.campaign("my_app", &flags));
-    assert_eq!(standby.line().await, "leader: c1");
+    let Pair { run, token, first, mut standby, second } = Pair::start(&env, &[]).await;
 
     // The client does not know this leader yet.
     for known in ["null", "0"] {
@@ -97,7 +90,7 @@ async fn first_leader_ends_the_wait_of_an_unreached_lock() {
 async fn unknown_wait_is_refused() {
     let env = TestEnv::start().await;
     let (port, address) = free_port();
-    let mut run = env.run("my_app", &["--http", &port], SERVE);
+    let mut run = env.run("my_app", &["--http", &port], SERVE_TOKEN);
     run.line().await;
     let (status, body) = get(&address, "/leader?wait=soon").expect("it listens");
     assert_eq!((status, body.lines().count()), (400, 1), "{body}");
@@ -109,7 +102,7 @@ async fn unknown_wait_is_refused() {
 async fn waiting_clients_are_bounded_and_leave_nothing() {
     let env = TestEnv::start().await;
     let (port, address) = free_port();
-    let mut run = env.run("my_app", &["--http", &port], SERVE);
+    let mut run = env.run("my_app", &["--http", &port], SERVE_TOKEN);
     run.line().await;
     let before = open_files(&run);
     let waiting: Vec<_> = (0..300).map(|_| ask(&address, "/leader?wait")).collect();

@@ -81,21 +81,22 @@ impl Fleet<'_> {
     }
 }
 
-#[tokio::test]
-async fn writes_follow_the_leader_through_a_stop_a_move_and_a_kill() {
+async fn check_on_nats(rounds: usize) {
     let env = TestEnv::start().await;
     let url = env.server.url();
     let lock = vec!["--server", &url];
-    Fleet { lock, store: Store::start(), ports: Vec::new() }.check(1).await;
+    Fleet { lock, store: Store::start(), ports: Vec::new() }.check(rounds).await;
+}
+
+#[tokio::test]
+async fn writes_follow_the_leader_through_a_stop_a_move_and_a_kill() {
+    check_on_nats(1).await;
 }
 
 #[tokio::test]
 #[ignore = "takes minutes"]
 async fn writes_follow_the_leader_through_two_hundred_faults() {
-    let env = TestEnv::start().await;
-    let url = env.server.url();
-    let lock = vec!["--server", &url];
-    Fleet { lock, store: Store::start(), ports: Vec::new() }.check(67).await;
+    check_on_nats(67).await;
 }
 
 #[tokio::test]
