@@ -1,7 +1,7 @@
 //! A gRPC client whose calls reach the leader, through failovers.
 //!
 //! Three servers take part in one election, and the leader advertises its address. The client does
-//! not campaign: it observes the election, and its channel connects to whoever leads. A connection
+//! not campaign: it observes the election, and its channel connects to the leader. A connection
 //! ends with the term of its leader. Calls made without a leader wait for the next leader; a call
 //! that fails under way is the caller's to repeat, as with any channel. The service is gRPC's own
 //! health check: a server reports `jobs` as serving while it leads.

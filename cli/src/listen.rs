@@ -30,10 +30,10 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// `doing`: what it is for, as in "serve HTTP".
-    pub async fn bind(address: &Address, doing: &str) -> Result<Self, CliError> {
+    /// `operation`: what it is for, as in "serve HTTP".
+    pub async fn bind(address: &Address, operation: &str) -> Result<Self, CliError> {
         let cannot = |why: &dyn std::error::Error| {
-            let message = format!("cannot {doing} at {address}: {}", one_line(why));
+            let message = format!("cannot {operation} at {address}: {}", one_line(why));
             CliError::new(Code::Failed, message)
         };
         Ok(match address {

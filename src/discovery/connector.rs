@@ -1,4 +1,4 @@
-//! Connections to whoever leads.
+//! Connections to the leader.
 
 mod addresses;
 

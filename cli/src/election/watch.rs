@@ -19,7 +19,7 @@ use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 #[cfg(target_os = "linux")]
-use crate::run::{prepare_hooks, run_hook};
+use crate::run::{HOOK, prepare_children, run_hook};
 use crate::text;
 use crate::time_format;
 use crate::view::{Feed, Transition, cool_down_json, lost};
@@ -55,7 +55,7 @@ impl Watch {
         let mut feed = Feed::open(&elections, self.name.as_slice()).await?;
         #[cfg(target_os = "linux")]
         if self.exec.is_some() {
-            prepare_hooks()?;
+            prepare_children(HOOK)?;
         }
         let mut failing = false;
         let mut asked = FuturesUnordered::new();

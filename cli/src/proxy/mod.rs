@@ -1,4 +1,4 @@
-//! `incumbent proxy`: connections to whoever leads.
+//! `incumbent proxy`: connections to the leader.
 
 mod connections;
 mod counters;
@@ -27,7 +27,7 @@ use crate::observe::check_responding;
 use crate::output;
 use crate::signals::StopSignals;
 
-/// Pass connections on to the advertised address of whoever leads the election NAME.
+/// Pass connections on to the advertised address of the leader of the election NAME.
 ///
 /// A connection lasts as long as the term of its leader: it is reset once another leader, another
 /// token or a vacancy is observed, and at the latest when the leader was not seen to renew within
@@ -51,7 +51,7 @@ pub struct Proxy {
     #[arg(long, default_value_t = 1024, value_name = "NUMBER",
         value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_connections: u32,
-    /// How long open connections may go on after the signal to stop; a second signal ends them.
+    /// How long open connections may continue after the signal to stop; a second signal ends them.
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     drain: Duration,
     /// Serve HTTP at this port of the loopback address, at this address and port, or at this Unix

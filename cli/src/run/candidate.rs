@@ -1,6 +1,5 @@
 //! A candidate that runs a command while it leads.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -9,7 +8,7 @@ use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
 use super::args::{OnExit, Run};
-use super::deadline::{DEADLINE_FILE, DeadlineFile, sleep_until};
+use super::deadline::{DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
 use super::guard::GuardRequest;
 use super::guard::{CommandEvent, GuardHandle};
@@ -231,8 +230,7 @@ impl CommandCandidate {
             self.candidate.election.end_drain();
             return Ok(Ended::Lost(leadership.ended().await));
         }
-        let token = leadership.token().to_string();
-        let mut guard = self.start(&[("INCUMBENT_TOKEN", token.into())], Some(until))?;
+        let mut guard = self.start(leadership, until)?;
         let mut draining = false;
         loop {
             self.watchdog.feed(deadline);
@@ -353,25 +351,17 @@ impl CommandCandidate {
         self.exit_if_processes_remain(guard);
     }
 
-    fn start(
-        &self,
-        more: &[(&str, OsString)],
-        until: Option<StopTimes>,
-    ) -> Result<GuardHandle, CliError> {
-        let mut environment: Vec<(&str, OsString)> = vec![
-            ("INCUMBENT_ELECTION", self.candidate.election.name().into()),
-            ("INCUMBENT_IDENTITY", self.candidate.election.identity().into()),
-            (DEADLINE_FILE, self.file.path().into()),
-        ];
-        environment.extend_from_slice(more);
+    fn start(&self, leadership: &Leadership, until: StopTimes) -> Result<GuardHandle, CliError> {
+        let election = &self.candidate.election;
+        let environment = variables(election, leadership.token(), self.file.path());
         let config = GuardConfig {
             grace: self.grace.stop,
             signal: self.options.program.signal,
             cgroup: Cgroup::create(),
             directory: Some(self.file.directory().to_owned()),
-            until,
+            until: Some(until),
             withheld: self.options.withheld(),
-            drops_network_rights: self.options.term.traffic.has_addresses(),
+            drops_network_capabilities: self.options.term.traffic.has_addresses(),
         };
         let terms = self.terms.clone();
         let command = &self.options.program.command;

@@ -2,6 +2,7 @@
 //!
 //! A thread of its own writes it, so that a hung disk does not block the renewals.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
 
-use incumbent::Token;
 use incumbent::clock::{self, BootClock, Clock, Instant};
+use incumbent::{Election, Token};
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
@@ -18,6 +19,16 @@ use crate::error::{CliError, Code};
 
 /// The variable with the path of the file.
 pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";
+/// What COMMAND and the hooks of a term see.
+pub fn variables(election: &Election, token: Token, file: &Path) -> [(&'static str, OsString); 4] {
+    [
+        ("INCUMBENT_ELECTION", election.name().into()),
+        ("INCUMBENT_IDENTITY", election.identity().into()),
+        ("INCUMBENT_TOKEN", token.to_string().into()),
+        (DEADLINE_FILE, file.into()),
+    ]
+}
+
 /// All users may read it: a command that drops its privileges still needs its deadline.
 const READABLE: u32 = 0o644;
 const PASSABLE: u32 = 0o755;

@@ -178,7 +178,7 @@ impl Life {
             directory: None,
             until: None,
             withheld: Vec::new(),
-            drops_network_rights: false,
+            drops_network_capabilities: false,
         };
         let command = &self.program.command;
         let mut guard = GuardHandle::start(command, &environment, None, config, true)?;

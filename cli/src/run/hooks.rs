@@ -9,8 +9,10 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::Signal;
 
 use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest};
-use crate::error::{CliError, Code};
-use crate::process::{Cgroup, StopTimes, hide_credentials, reaper};
+use crate::process::{Cgroup, StopTimes};
+
+/// A hook, in the errors of `prepare_children`.
+pub const HOOK: &str = "a hook";
 
 /// The flags of the hooks.
 #[derive(Debug, Clone, Default, Args)]
@@ -37,6 +39,13 @@ pub struct HookArgs {
     pub on_lost: Option<String>,
 }
 
+impl HookArgs {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.on_won.is_none() && self.on_lost.is_none()
+    }
+}
+
 /// A hook that runs.
 pub struct RunningHook {
     flag: &'static str,
@@ -61,7 +70,7 @@ impl RunningHook {
             directory: None,
             until: Some(until),
             withheld,
-            drops_network_rights: false,
+            drops_network_capabilities: false,
         };
         let guard = GuardHandle::start(&command, environment, None, config, false)?;
         Ok(Self { flag, guard })
@@ -117,15 +126,6 @@ impl RunningHook {
 const LOOK_FOR_LEFT: Duration = Duration::from_secs(1);
 /// How long a hook outside of a term may take.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Checks that hooks can be stopped, and hides the credentials of the lock from them.
-pub fn prepare_hooks() -> Result<(), CliError> {
-    reaper::check().map_err(|why| {
-        CliError::new(Code::Failed, format!("a hook could not be stopped here: {why}"))
-    })?;
-    hide_credentials();
-    Ok(())
-}
 
 /// Runs a hook outside of a term.
 pub async fn run_hook(

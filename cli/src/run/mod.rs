@@ -31,14 +31,14 @@ use incumbent::sentinel::Sentinel;
 
 pub use self::args::{OnExit, Program, Run};
 use self::candidate::CommandCandidate;
-pub use self::deadline::sleep_until;
-pub use self::deadline::{DEADLINE_FILE, DeadlineFile};
+pub use self::deadline::{DeadlineFile, sleep_until, variables};
 pub use self::for_life::Life;
 pub use self::grace::Grace;
 pub use self::guard::{
     CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, unguarded,
 };
-pub use self::hooks::{prepare_hooks, run_hook};
+pub use self::hooks::{HOOK, run_hook};
+pub use self::prepare::prepare_children;
 pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
 use self::term::TermActions;

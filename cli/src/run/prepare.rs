@@ -18,10 +18,16 @@ impl Program {
             return Ok(Err(ExitCode::from(missing.code)));
         }
         let signals = Signals::listen()?;
-        reaper::check().map_err(|why| {
-            CliError::new(Code::Failed, format!("COMMAND could not be stopped here: {why}"))
-        })?;
-        hide_credentials();
+        prepare_children("COMMAND")?;
         Ok(Ok(signals))
     }
+}
+
+/// Checks that `what` could be stopped, and hides the credentials of the lock from it.
+pub fn prepare_children(what: &str) -> Result<(), CliError> {
+    reaper::check().map_err(|why| {
+        CliError::new(Code::Failed, format!("{what} could not be stopped here: {why}"))
+    })?;
+    hide_credentials();
+    Ok(())
 }

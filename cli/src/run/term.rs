@@ -14,9 +14,9 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::FutureExt;
 use incumbent::clock::{BootClock, Clock, Instant};
-use incumbent::{Election, Leadership, Loss, Standing};
+use incumbent::{Election, Leadership, Loss, Standing, Token};
 
-use super::deadline::{DEADLINE_FILE, DeadlineFile};
+use super::deadline::{DeadlineFile, variables};
 use super::grace::Grace;
 use super::hooks::{HookArgs, RunningHook};
 use super::restarts::Restarts;
@@ -30,7 +30,7 @@ use crate::traffic::{MARKER, TrafficArgs, TrafficHandle, WITHDRAWAL};
 const ANSWER: Duration = Duration::from_millis(200);
 /// How soon the end of a term tries again what is left.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long `--on-lost` has, at the least, if it runs after the deadline.
+/// How long `--on-lost` has at least, if it runs after the deadline.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The flags of what goes with a term.
@@ -45,7 +45,7 @@ pub struct TermArgs {
 impl TermArgs {
     /// Whether nothing goes with a term.
     pub fn is_empty(&self) -> bool {
-        self.hooks.on_won.is_none() && self.hooks.on_lost.is_none() && self.traffic.is_empty()
+        self.hooks.is_empty() && self.traffic.is_empty()
     }
 
     /// Checks what goes with a term, before the campaign. `rest`: arguments that this program
@@ -82,8 +82,6 @@ pub struct TermActions {
     /// The path of the deadline file.
     file: PathBuf,
     withheld: Vec<String>,
-    /// Whether anything is to be done.
-    is_empty: bool,
     term: Option<OpenTerm>,
     restarts: Restarts,
     /// Whether this process stands aside since it refused a term.
@@ -130,8 +128,7 @@ impl TermActions {
         file: &DeadlineFile,
         withheld: Vec<String>,
     ) -> Self {
-        let is_empty = args.is_empty();
-        candidate.health.serves(is_empty);
+        candidate.health.serves(args.is_empty());
         Self {
             hooks: args.hooks.clone(),
             traffic,
@@ -140,7 +137,6 @@ impl TermActions {
             grace,
             file: file.path().to_owned(),
             withheld,
-            is_empty,
             term: None,
             restarts: Restarts::default(),
             stands_aside: false,
@@ -149,7 +145,7 @@ impl TermActions {
 
     /// Whether nothing goes with a term.
     pub fn is_empty(&self) -> bool {
-        self.is_empty
+        self.hooks.is_empty() && self.traffic.is_none()
     }
 
     /// Begins a term, unless it ends or `interrupt` completes before. `renew` writes a later
@@ -160,7 +156,7 @@ impl TermActions {
         interrupt: impl Future<Output = T>,
         mut renew: impl FnMut(Instant),
     ) -> Begun<T> {
-        if self.is_empty {
+        if self.is_empty() {
             return Begun::Yes;
         }
         let mut interrupt = pin!(interrupt);
@@ -333,14 +329,9 @@ impl TermActions {
     }
 
     fn environment(&self, event: &str, cause: Option<&str>) -> Vec<(&'static str, OsString)> {
-        let token = self.term.as_ref().map_or(0, |term| term.token);
-        let mut environment = vec![
-            ("INCUMBENT_ELECTION", self.election.name().into()),
-            ("INCUMBENT_IDENTITY", self.election.identity().into()),
-            ("INCUMBENT_TOKEN", token.to_string().into()),
-            (DEADLINE_FILE, self.file.clone().into()),
-            ("INCUMBENT_EVENT", event.into()),
-        ];
+        let token = Token(self.term.as_ref().map_or(0, |term| term.token));
+        let mut environment = variables(&self.election, token, &self.file).to_vec();
+        environment.push(("INCUMBENT_EVENT", event.into()));
         environment.extend(cause.map(|cause| ("INCUMBENT_CAUSE", cause.into())));
         environment
     }

@@ -10,7 +10,7 @@ use incumbent::clock::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::deadline::sleep_until;
+use crate::process::sleep_until;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
@@ -46,16 +46,10 @@ impl Drop for Watchdog {
 async fn supervise(mut until_receiver: watch::Receiver<Option<Instant>>, election: Election) {
     loop {
         let until = *until_receiver.borrow_and_update();
-        let late = async {
-            match until {
-                Some(until) => sleep_until(until).await,
-                None => std::future::pending().await,
-            }
-        };
         let changed = tokio::select! {
             biased;
             changed = until_receiver.changed() => changed,
-            () = late => resign_terms(&mut until_receiver, &election).await,
+            () = sleep_until(until) => resign_terms(&mut until_receiver, &election).await,
         };
         if changed.is_err() {
             return;

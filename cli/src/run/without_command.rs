@@ -9,7 +9,8 @@ use incumbent::{Election, Leadership};
 
 use super::deadline::{DeadlineFile, sleep_until};
 use super::grace::Grace;
-use super::hooks::prepare_hooks;
+use super::hooks::HOOK;
+use super::prepare::prepare_children;
 use super::term::{Begun, TermActions, TermArgs};
 use crate::background::BackgroundTask;
 use crate::candidate::{CandidateArgs, RunningCandidate};
@@ -39,7 +40,7 @@ impl CampaignTerms {
         if self.term.is_empty() {
             return Ok(());
         }
-        prepare_hooks()?;
+        prepare_children(HOOK)?;
         // A sentinel that releases a killed candidate does not know what goes with its term.
         candidate.sentinel = Some(Sentinel::none());
         Ok(())

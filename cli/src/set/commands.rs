@@ -14,8 +14,8 @@ use crate::error::CliError;
 use crate::output;
 use crate::process::Cgroup;
 use crate::run::{
-    CommandEvent, DEADLINE_FILE, DeadlineFile, Grace, GuardConfig, GuardHandle, GuardRequest,
-    Program, Restarts, Terms, Watchdog, sleep_until, unguarded,
+    CommandEvent, DeadlineFile, Grace, GuardConfig, GuardHandle, GuardRequest, Program, Restarts,
+    Terms, Watchdog, sleep_until, unguarded, variables,
 };
 
 /// What the commands of all shards share.
@@ -193,15 +193,13 @@ impl Commands {
     fn start(&self, term: &Term<'_>, file: &DeadlineFile) -> Result<GuardHandle, CliError> {
         let (number, count) = self.naming.variables();
         let set = self.set.get().map(|set| OsString::from(set.name())).unwrap_or_default();
-        let environment: [(&str, OsString); 7] = [
+        let mut environment =
+            variables(term.election, term.leadership.token(), file.path()).to_vec();
+        environment.extend([
             ("INCUMBENT_SET", set),
-            ("INCUMBENT_ELECTION", term.election.name().into()),
-            ("INCUMBENT_IDENTITY", term.election.identity().into()),
-            ("INCUMBENT_TOKEN", term.leadership.token().to_string().into()),
             (number, term.shard.to_string().into()),
             (count, self.shards.to_string().into()),
-            (DEADLINE_FILE, file.path().into()),
-        ];
+        ]);
         let config = GuardConfig {
             grace: self.grace.stop,
             signal: self.program.signal,
@@ -209,7 +207,7 @@ impl Commands {
             directory: Some(file.directory().to_owned()),
             until: Some(self.grace.until(term.leadership.deadline())),
             withheld: self.withheld.clone(),
-            drops_network_rights: false,
+            drops_network_capabilities: false,
         };
         let command = self.naming.command(&self.program.command, term.shard);
         let terms = self.terms.get(term.shard as usize).cloned();

@@ -1,7 +1,6 @@
 //! The candidate's end of the channel to its `run-traffic` process.
 
 use std::future::pending;
-use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
@@ -10,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::sentinel::{ENVIRONMENT, encode};
+use incumbent::sentinel::ENVIRONMENT;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -20,7 +19,7 @@ use super::messages::{SUBCOMMAND, TrafficEvent, TrafficRequest};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::OURSELVES;
-use crate::process::{StopTimes, sleep_until};
+use crate::process::{StopTimes, Unsent, send, sleep_until};
 
 /// How long the checks at the start may take.
 const START: Duration = Duration::from_secs(10);
@@ -275,16 +274,10 @@ impl Running {
         serde_json::from_str(&line).ok()
     }
 
-    /// Does not wait: a suspended process does not read.
     fn request(&self, request: &TrafficRequest) -> Result<(), String> {
-        let message = encode(request);
-        match (&self.requests).write(&message) {
-            Ok(written) if written == message.len() => Ok(()),
-            Ok(_) => Err("run-traffic does not read".to_owned()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                Err("run-traffic does not read".to_owned())
-            }
-            Err(_) => Err("run-traffic was killed".to_owned()),
-        }
+        send(&self.requests, request).map_err(|unsent| match unsent {
+            Unsent::NotRead => "run-traffic does not read".to_owned(),
+            Unsent::Gone => "run-traffic was killed".to_owned(),
+        })
     }
 }

@@ -4,14 +4,13 @@
 //! time, also if the candidate is killed, hangs or is suspended.
 
 mod address;
-mod args;
 mod handle;
 mod messages;
 mod process;
 mod service;
 mod targets;
 
-pub use self::args::{ParseTraffic, TrafficArgs};
 pub use self::handle::TrafficHandle;
 pub use self::messages::{MARKER, SUBCOMMAND, WITHDRAWAL};
 pub use self::process::run;
+pub use self::targets::{ParseTraffic, TrafficArgs};

@@ -5,9 +5,8 @@
 //! it is `run-traffic`.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
-use std::io::{self, Write, stdin};
+use std::io::{self, stdin};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
@@ -16,17 +15,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
-use incumbent::sentinel::encode;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use super::args::ParseTraffic;
-use super::messages::{TrafficEvent, TrafficRequest, WITHDRAWAL};
-use super::targets::{self as addresses, Targets};
-use crate::process::{StopTimes, hide_credentials, sleep_until};
+use super::messages::{TrafficEvent, TrafficRequest};
+use super::targets::{self as addresses, ParseTraffic, Targets};
+use crate::output;
+use crate::process::{StopTimes, hide_credentials, send, sleep_until};
 
 /// How long to wait after a failed removal of an address.
 const RETRY: Duration = Duration::from_millis(50);
@@ -71,7 +69,7 @@ pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> Exi
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            note(format_args!("incumbent: cannot direct requests: {error}"));
+            output::note(format!("incumbent: cannot direct requests: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -104,10 +102,9 @@ impl Channel {
         serde_json::from_str(&line).ok()
     }
 
-    /// Does not wait: a suspended candidate does not read.
+    /// Does not wait. A candidate that is gone is noticed by `request`.
     fn send(&self, event: &TrafficEvent) {
-        // An error means that the candidate is gone, which the reader notices.
-        let _ = (&self.events).write(&encode(event));
+        let _ = send(&self.events, event);
     }
 }
 
@@ -241,7 +238,7 @@ impl Traffic {
                 (until, bounded(ATTEMPT, addresses::withdraw(addresses)).await)
             {
                 if until.kill_at <= BootClock.now() {
-                    note(format_args!(
+                    output::note(format!(
                         "incumbent: cannot remove the address: {why}; its lifetime ends it"
                     ));
                     break;
@@ -252,9 +249,9 @@ impl Traffic {
         };
         let service = async {
             if let Some(service) = service
-                && let Err(why) = bounded(WITHDRAWAL, service.withdraw()).await
+                && let Err(why) = service.withdraw().await
             {
-                note(format_args!(
+                output::note(format!(
                     "incumbent: {why}; it is tried again, and the next leader replaces it"
                 ));
             }
@@ -277,9 +274,4 @@ async fn bounded(
     work: impl Future<Output = Result<(), String>>,
 ) -> Result<(), String> {
     timeout(within, work).await.unwrap_or_else(|_| Err("no response".to_owned()))
-}
-
-/// Writes a line to standard error, which may be closed.
-fn note(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -8,17 +8,19 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::kubernetes::{Cluster, LeaderPod, ServiceFollowsLeader};
 use incumbent::lock::{LockError, LockErrorKind};
 use tokio::time::timeout;
-use tracing::warn;
 
 use super::messages::WITHDRAWAL;
 use crate::error::CliError;
 use crate::lock_args::LockArgs;
+use crate::output;
 use crate::text::one_line;
 
 /// How long after a failure the API server is asked again.
 const RETRY: Duration = Duration::from_millis(100);
 /// How long a renewal may wait for a look at the slices, which takes some requests.
 const LOOK: Duration = Duration::from_secs(1);
+
+const UNANSWERED: &str = "the API server does not answer";
 
 /// The flags of what follows the leader on Kubernetes. They work with every lock.
 #[derive(Debug, Clone, Default, Args)]
@@ -130,20 +132,16 @@ impl ServiceTarget {
     /// server that does not answer ends no term of another lock.
     pub async fn extend(&mut self, until: Instant) -> Result<(), String> {
         let Some(service) = &mut self.service else { return Ok(()) };
-        match timeout(LOOK, service.extend(until)).await {
-            Ok(Err(error)) if error.kind() == LockErrorKind::Conflict => Err(one_line(&error)),
-            Ok(Err(error)) => {
-                warn!(%error, "the slices of the Service were not looked at");
-                Ok(())
+        let why = match timeout(LOOK, service.extend(until)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) if error.kind() == LockErrorKind::Conflict => {
+                return Err(one_line(&error));
             }
-            Ok(Ok(())) => Ok(()),
-            Err(_) => {
-                warn!(
-                    "the slices of the Service were not looked at: the API server does not answer"
-                );
-                Ok(())
-            }
-        }
+            Ok(Err(error)) => one_line(&error),
+            Err(_) => UNANSWERED.to_owned(),
+        };
+        output::note(format!("incumbent: the slices of the Service were not looked at: {why}"));
+        Ok(())
     }
 
     /// Whether a withdrawal is still owed.
@@ -160,7 +158,7 @@ impl ServiceTarget {
         let pod = each(pod, until, async |pod| pod.withdraw().await);
         match timeout(WITHDRAWAL, both(service, pod)).await {
             Ok(done) => done,
-            Err(_) => Err("the API server does not answer".to_owned()),
+            Err(_) => Err(UNANSWERED.to_owned()),
         }
     }
 }

@@ -2,18 +2,46 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use futures_util::future::{join_all, try_join_all};
 use incumbent::clock::Instant;
-use tokio::time::timeout;
 
-use super::address::AddressTarget;
-use super::args::TrafficArgs;
-use super::messages::WITHDRAWAL;
-use super::service::ServiceTarget;
+use super::address::{AddressTarget, VirtualIp};
+use super::service::{ServiceArgs, ServiceTarget};
 use crate::lock_args::LockArgs;
 
 /// How soon a withdrawal that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Parses the arguments of the program.
+pub type ParseTraffic = fn(Vec<String>) -> Option<(TrafficArgs, LockArgs)>;
+
+/// The flags of what directs requests to the leader.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TrafficArgs {
+    /// An address that this host has while it leads, as in 10.0.0.5/24@eth0. Repeat it for several.
+    ///
+    /// It is added when a term begins, and removed before the lock is released, and before the
+    /// deadline in any case: by a process of its own if this one is killed or hangs, and by the
+    /// kernel if all are. Hosts of the network are told at once. It needs a lease of 5s or more,
+    /// CAP_NET_ADMIN and CAP_NET_RAW, which COMMAND does not get.
+    #[arg(long, value_name = "ADDRESS/PREFIX@INTERFACE", help_heading = "Traffic")]
+    virtual_ip: Vec<VirtualIp>,
+    #[command(flatten)]
+    service: ServiceArgs,
+}
+
+impl TrafficArgs {
+    /// Whether nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        self.virtual_ip.is_empty() && self.service.is_empty()
+    }
+
+    /// Whether COMMAND is to lose the capabilities of the network.
+    pub fn has_addresses(&self) -> bool {
+        !self.virtual_ip.is_empty()
+    }
+}
 
 /// The addresses of the leader, and what names its pod.
 pub struct Targets {
@@ -80,7 +108,7 @@ impl Targets {
     pub async fn drain(&mut self) {
         self.drains = true;
         if let Some(service) = self.service.as_mut().filter(|service| service.is_left()) {
-            let _ = timeout(WITHDRAWAL, service.withdraw()).await;
+            let _ = service.withdraw().await;
         }
     }
 

@@ -25,7 +25,7 @@ pub struct GuardConfig {
     /// The variables that the command does not inherit, and the guard does.
     pub withheld: Vec<String>,
     /// Whether the command loses what it takes to change addresses.
-    pub drops_network_rights: bool,
+    pub drops_network_capabilities: bool,
 }
 
 impl GuardConfig {
@@ -39,7 +39,7 @@ impl GuardConfig {
             path(self.directory.clone().map(Into::into)),
             until_argument(self.until),
             path((!self.withheld.is_empty()).then(|| self.withheld.join("=").into())),
-            flag_argument(self.drops_network_rights),
+            flag_argument(self.drops_network_capabilities),
             path(candidates.map(|group| group.as_raw_pid().to_string().into())),
         ]
     }
@@ -55,10 +55,10 @@ impl GuardConfig {
         let withheld = args.next()?.into_string().ok()?;
         let withheld = withheld.split('=').filter(|name| *name != "-").map(str::to_owned);
         let withheld = withheld.collect();
-        let drops_network_rights = is_flag(&args.next()?);
+        let drops_network_capabilities = is_flag(&args.next()?);
         let candidates = Pid::from_raw(args.next()?.to_str()?.parse().unwrap_or(0));
         let config =
-            Self { grace, signal, cgroup, directory, until, withheld, drops_network_rights };
+            Self { grace, signal, cgroup, directory, until, withheld, drops_network_capabilities };
         Some((config, candidates))
     }
 }

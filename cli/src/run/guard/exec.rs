@@ -1,25 +1,31 @@
 //! The process between guard and command: ties itself to the guard, and executes the command.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::io::Errno;
+use rustix::process::{Signal, geteuid, getppid, getuid, set_parent_process_death_signal};
+use rustix::thread::{
+    CapabilitySet, capabilities, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
 
 use super::config::is_flag;
-use crate::process::{Cgroup, StopTimes, drop_network_rights, lookup};
+use crate::process::{Cgroup, StopTimes, lookup};
 
 /// The subcommand of this process.
 pub const SUBCOMMAND: &str = "run-exec";
 
 /// Arguments: the guard's process id, the control group or `-`, the schedule or `-`, whether
-/// the rights of the network are dropped, the command and its arguments.
+/// the capabilities of the network are dropped, the command and its arguments.
 pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(guard), Some(cgroup)) = (args.next(), args.next()) else { return ExitCode::FAILURE };
-    let (Some(until), Some(drops_rights)) = (args.next(), args.next()) else {
+    let (Some(until), Some(drops_capabilities)) = (args.next(), args.next()) else {
         return ExitCode::FAILURE;
     };
     let Some(program) = args.next() else { return ExitCode::FAILURE };
@@ -39,8 +45,8 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     while until.is_some_and(|until| until.ask_at <= BootClock.now()) {
         thread::sleep(Duration::from_secs(1));
     }
-    if is_flag(&drops_rights)
-        && let Err(error) = drop_network_rights()
+    if is_flag(&drops_capabilities)
+        && let Err(error) = drop_network_capabilities()
     {
         eprintln!("incumbent: cannot drop CAP_NET_ADMIN and CAP_NET_RAW for COMMAND: {error}");
         return ExitCode::FAILURE;
@@ -48,4 +54,35 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let error = Command::new(&program).args(args).exec();
     eprintln!("incumbent: cannot run {}: {error}", program.display());
     ExitCode::from(lookup::exit_code(&error))
+}
+
+/// What it takes to add an address and to announce it.
+const OF_ADDRESSES: [CapabilitySet; 2] = [CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW];
+
+/// Drops `CAP_NET_ADMIN` and `CAP_NET_RAW` for this process and what it executes. It must have one
+/// thread only.
+///
+/// A process that is not root may still execute programs that have them, or are root, by their
+/// files, as `sudo`: only `CAP_SETPCAP` allows to forbid that.
+fn drop_network_capabilities() -> io::Result<()> {
+    let mut are_bounded = true;
+    for capability in OF_ADDRESSES {
+        configure_capability_in_ambient_set(capability, false)?;
+        match remove_capability_from_bounding_set(capability) {
+            Err(Errno::PERM) => are_bounded = false,
+            removed => removed?,
+        }
+    }
+    let mut sets = capabilities(None)?;
+    for capability in OF_ADDRESSES {
+        sets.effective.remove(capability);
+        sets.permitted.remove(capability);
+        sets.inheritable.remove(capability);
+    }
+    set_capabilities(None, sets)?;
+    // A program that root executes gets all that is in the bounding set, but for this.
+    if !are_bounded && (getuid().is_root() || geteuid().is_root()) {
+        set_no_new_privs(true)?;
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::pending;
-use std::io::{self, ErrorKind, Write, stdin};
+use std::io::{self, stdin};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::ExitStatusExt;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use incumbent::sentinel::{ENVIRONMENT, encode};
+use incumbent::sentinel::ENVIRONMENT;
 
 use super::channel;
 use super::config::{GuardConfig, SUBCOMMAND};
@@ -25,7 +25,7 @@ use super::messages::{GuardEvent, GuardRequest};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
-use crate::process::{Cgroup, NO_COMMAND, StopTimes, Terminal, own_arguments};
+use crate::process::{Cgroup, NO_COMMAND, StopTimes, Terminal, Unsent, own_arguments, send};
 use crate::run::deadline::DEADLINE_FILE;
 use crate::run::deadline::sleep_until;
 use crate::run::signals::{hung_up, suspend_self};
@@ -155,9 +155,9 @@ impl GuardHandle {
 
     /// Sends a request. If the guard is gone, its last event reports it.
     pub fn request(&mut self, request: GuardRequest) {
-        match send_all(&self.requests, &encode(&request)) {
-            true => self.unacknowledged.push_back(request),
-            false => self.channel_full = true,
+        match send(&self.requests, &request) {
+            Err(Unsent::NotRead) => self.channel_full = true,
+            Ok(()) | Err(Unsent::Gone) => self.unacknowledged.push_back(request),
         }
     }
 
@@ -342,15 +342,6 @@ async fn differ(terms: &mut Option<Terms>) {
     }
 }
 
-/// Writes without waiting. Returns whether the guard can read the whole message; a part of one
-/// makes the rest of the channel unreadable. A guard that is gone is no failure here.
-fn send_all(mut requests: &StdStream, message: &[u8]) -> bool {
-    match requests.write(message) {
-        Ok(written) => written == message.len(),
-        Err(error) => error.kind() != ErrorKind::WouldBlock,
-    }
-}
-
 /// Waits for the scheduled time of an event of the guard; forever without a schedule.
 async fn missed(channel_full: bool, until: Option<StopTimes>, stops: bool) {
     match until {
@@ -358,21 +349,5 @@ async fn missed(channel_full: bool, until: Option<StopTimes>, stops: bool) {
         Some(until) if stops => sleep_until(until.kill_at + GUARD_MARGIN).await,
         Some(until) => sleep_until(until.ask_at + GUARD_MARGIN).await,
         None => pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn part_of_a_message_counts_as_a_full_channel() {
-        let (ours, guard) = StdStream::pair().unwrap();
-        ours.set_nonblocking(true).unwrap();
-        assert!(send_all(&ours, b"a small message\n"));
-        assert!(!send_all(&ours, &vec![b'x'; 8 << 20]), "more than a channel can take");
-        assert!(!send_all(&ours, b"another one\n"));
-        drop(guard);
-        assert!(send_all(&ours, b"to nobody\n"));
     }
 }

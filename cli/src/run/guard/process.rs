@@ -22,7 +22,7 @@ use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
 use crate::process::tree::{self, Tree};
-use crate::process::{Terminal, WatchedProcess, hide_credentials};
+use crate::process::{Terminal, WatchedProcess, hide_credentials, send};
 use crate::traffic::MARKER;
 use std::ffi::OsString;
 
@@ -111,7 +111,7 @@ impl Guard {
         let child = child
             .arg0("incumbent")
             .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), cgroup, until])
-            .arg(flag_argument(config.drops_network_rights))
+            .arg(flag_argument(config.drops_network_capabilities))
             .args(args)
             .stdin(Stdio::from(input))
             .spawn()?;
@@ -149,7 +149,7 @@ impl Guard {
                 && until.ask_at <= now
                 && !self.is_stopping()
             {
-                send_event(&self.channel, &GuardEvent::Expired);
+                let _ = send(&self.channel, &GuardEvent::Expired);
                 self.stop_tree(until.kill_at);
             }
             if let Phase::Stopping { kill_at } = self.phase
@@ -164,14 +164,14 @@ impl Guard {
                         "incumbent: some processes of the command could not be stopped: {left}"
                     );
                 }
-                send_event(&self.channel, &GuardEvent::Left(left));
+                let _ = send(&self.channel, &GuardEvent::Left(left));
             }
             next_check_timer.reset(self.next_check(now));
             tokio::select! {
                 request = requests.next_line(), if !orphaned => match request {
                     Ok(Some(line)) => {
                         self.handle_request(&line);
-                        send_event(&self.channel, &GuardEvent::Received);
+                        let _ = send(&self.channel, &GuardEvent::Received);
                     }
                     Ok(None) | Err(_) => {
                         orphaned = true;
@@ -179,7 +179,7 @@ impl Guard {
                     }
                 },
                 signal = signals.next() => if let Some(signal) = signal {
-                    send_event(&self.channel, &GuardEvent::Interrupted(signal));
+                    let _ = send(&self.channel, &GuardEvent::Interrupted(signal));
                 },
                 () = &mut next_check_timer => {}
             }
@@ -187,7 +187,7 @@ impl Guard {
         if let Some(terminal) = &self.terminal {
             terminal.give_back();
         }
-        send_event(&self.channel, &GuardEvent::Empty);
+        let _ = send(&self.channel, &GuardEvent::Empty);
         if orphaned {
             self.no_requests().await;
             self.remove_files();
@@ -221,7 +221,7 @@ impl Guard {
         // The signal is reported before the end that it caused.
         if reaped.changed.iter().any(|(pid, _)| *pid == self.command) {
             while let Some(signal) = signals.already().await {
-                send_event(&self.channel, &GuardEvent::Interrupted(signal));
+                let _ = send(&self.channel, &GuardEvent::Interrupted(signal));
             }
         }
         self.note(&reaped.changed);
@@ -244,14 +244,14 @@ impl Guard {
                 {
                     terminal.restore_modes();
                 }
-                send_event(&self.channel, &GuardEvent::Ended { code });
+                let _ = send(&self.channel, &GuardEvent::Ended { code });
             } else if let Some(signal) = status.stopping_signal()
                 && !self.is_stopping()
             {
                 if let Some(terminal) = &self.terminal {
                     terminal.give_back();
                 }
-                send_event(&self.channel, &GuardEvent::Stopped(signal));
+                let _ = send(&self.channel, &GuardEvent::Stopped(signal));
             }
         }
     }
@@ -324,10 +324,4 @@ impl Guard {
             let _ = std::fs::remove_dir_all(directory);
         }
     }
-}
-
-/// Writes without waiting: a suspended candidate does not read.
-fn send_event(mut events: &StdStream, event: &GuardEvent) {
-    // An error means that the candidate is gone, which the reader notices.
-    let _ = events.write(&encode(event));
 }

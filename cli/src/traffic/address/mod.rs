@@ -28,7 +28,7 @@ use crate::background::BackgroundTask;
 /// candidates, whose terms last three quarters of the lease, it takes 7s.
 pub const SHORTEST_LEASE: Duration = Duration::from_secs(5);
 
-/// When to announce the address, after the begin of a term. A frame may be lost, and a switch may
+/// When to announce the address, after the start of a term. A frame may be lost, and a switch may
 /// have no path yet.
 const ANNOUNCEMENTS: [Duration; 5] = [
     Duration::ZERO,

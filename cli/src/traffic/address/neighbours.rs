@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
 
 /// How long to wait for the answer of a host that has the address. Answers take a millisecond on a
-/// local network; this delays the begin of a term.
+/// local network; this delays the start of a term.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(30);
 /// A probe may be lost.
 const PROBES: u32 = 2;

@@ -306,7 +306,7 @@ fn is(error: &io::Error, errno: Errno) -> bool {
 /// each eight times as coarse as the one before.
 pub fn lifetime(remaining: Duration) -> u32 {
     let seconds = (remaining.saturating_sub(KERNEL_DELAY) * 7 / 8).as_secs();
-    u32::try_from(seconds).unwrap_or(u32::MAX - 1) // the largest is for ever
+    u32::try_from(seconds).unwrap_or(u32::MAX - 1) // the largest is forever
 }
 
 #[cfg(test)]

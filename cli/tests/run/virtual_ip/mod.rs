@@ -1,9 +1,9 @@
 //! An address that follows the leader: in all faults at most one host answers for it.
 
+mod capabilities;
 mod client;
 mod measure;
 mod network;
-mod rights;
 
 use std::env;
 use std::thread::sleep;

@@ -39,7 +39,7 @@ const MAX_LABEL_LEN: usize = 63;
 /// # }
 /// ```
 ///
-/// # Rights
+/// # Permissions
 /// `get` and `patch` of pods, and `list` with a label.
 #[derive(Debug)]
 pub struct LeaderPod {
@@ -112,8 +112,8 @@ impl LeaderPod {
         self
     }
 
-    /// Refuses what cannot work, before the first term: a missing pod, a missing right, a mark that
-    /// somebody else has set on the pod. The API server checks the write, and writes nothing.
+    /// Refuses what cannot work, before the first term: a missing pod, a missing permission, a mark
+    /// that somebody else has set on the pod. The API server checks the write, and writes nothing.
     ///
     /// # Errors
     /// [`Misconfigured`](crate::lock::LockErrorKind::Misconfigured) and

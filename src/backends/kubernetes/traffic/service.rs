@@ -61,7 +61,7 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(1);
 /// until the container has started again and called [`clean`](Self::clean), or until the next
 /// leader writes: the process behind that address checks its own term, or fences what it writes.
 ///
-/// # Rights
+/// # Permissions
 /// `get` of the Service, `get` of the pod, and `get`, `create` and `patch` of the slices;
 /// `docs/kubernetes-service.md` in the repository has the Role.
 #[derive(Debug)]
@@ -129,8 +129,8 @@ impl ServiceFollowsLeader {
     }
 
     /// Refuses what cannot work, before the first term: a missing Service or pod, a Service with a
-    /// selector, other slices that send its requests elsewhere, a missing right. The API server
-    /// checks the write, and writes nothing.
+    /// selector, other slices that send its requests elsewhere, a missing permission. The API
+    /// server checks the write, and writes nothing.
     ///
     /// # Errors
     /// [`Misconfigured`](LockErrorKind::Misconfigured) and [`Denied`](LockErrorKind::Denied) in one

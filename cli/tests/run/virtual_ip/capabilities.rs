@@ -7,9 +7,9 @@ use incumbent_test_support::{Namespace, not_run};
 use crate::root::{SharedProgram, not_of_root, succeeds};
 
 /// CAP_NET_ADMIN and CAP_NET_RAW.
-const RIGHTS: u64 = 1 << 12 | 1 << 13;
+const CAPABILITIES: u64 = 1 << 12 | 1 << 13;
 const AS_NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
-const WITH_RIGHTS: [&str; 7] = [
+const WITH_CAPABILITIES: [&str; 7] = [
     "setpriv",
     "--reuid=65534",
     "--regid=65534",
@@ -67,17 +67,19 @@ impl Host {
 
 #[test]
 fn the_command_of_a_leader_cannot_change_addresses() {
-    let Some(host) = Host::create("the rights of a command beside a virtual IP") else { return };
-    for privileges in [&["env"][..], &WITH_RIGHTS, &AS_BOUNDED_ROOT] {
+    let Some(host) = Host::create("the capabilities of a command beside a virtual IP") else {
+        return;
+    };
+    for privileges in [&["env"][..], &WITH_CAPABILITIES, &AS_BOUNDED_ROOT] {
         let output = host.run(privileges, &["--virtual-ip", "10.0.0.5/24@eth0"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("10.0.0.5/24"), "{privileges:?}: {output:?}");
-        // A user who may take nothing from the bounding set has no other way to the rights.
+        // A user who may take nothing from the bounding set has no other way to them.
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             let line = text.lines().find(|line| line.starts_with(set)).expect(set);
-            let rights = line.split_whitespace().last().expect(set);
-            let rights = u64::from_str_radix(rights, 16).expect("a number");
-            assert_eq!(rights & RIGHTS, 0, "{privileges:?}: {text}");
+            let found = line.split_whitespace().last().expect(set);
+            let found = u64::from_str_radix(found, 16).expect("a number");
+            assert_eq!(found & CAPABILITIES, 0, "{privileges:?}: {text}");
         }
     }
     let output = host.run(&["env"], &[]);
@@ -85,20 +87,24 @@ fn the_command_of_a_leader_cannot_change_addresses() {
     let effective = text.lines().find(|line| line.starts_with("CapEff")).expect("it ran");
     let effective = effective.split_whitespace().last().expect("a number");
     let effective = u64::from_str_radix(effective, 16).expect("a number");
-    assert_eq!(effective & RIGHTS, RIGHTS, "without an address nothing is dropped: {text}");
+    assert_eq!(
+        effective & CAPABILITIES,
+        CAPABILITIES,
+        "without an address nothing is dropped: {text}"
+    );
 }
 
 #[test]
 fn what_cannot_work_is_refused_before_campaigning() {
     let Some(host) = Host::create("the refusals of a virtual IP") else { return };
-    let right = "10.0.0.5/24@eth0";
+    let valid = "10.0.0.5/24@eth0";
     host.here.ip("address add 10.0.0.7/24 dev eth0");
     for (privileges, ip, more, code, why) in [
-        (&AS_NOBODY[..], right, &[][..], 1, "a virtual IP needs CAP_NET_ADMIN"),
-        (&WITH_HALF, right, &[], 1, "a virtual IP needs CAP_NET_RAW"),
+        (&AS_NOBODY[..], valid, &[][..], 1, "a virtual IP needs CAP_NET_ADMIN"),
+        (&WITH_HALF, valid, &[], 1, "a virtual IP needs CAP_NET_RAW"),
         (&["env"], "10.0.0.5/24@eth7", &[], 1, "there is no interface eth7 on this host"),
         (&["env"], "10.0.0.7/24@eth0", &[], 1, "is configured on this host already"),
-        (&["env"], right, &["--lease", "4s"], 1, "needs a lease of 5s or more"),
+        (&["env"], valid, &["--lease", "4s"], 1, "needs a lease of 5s or more"),
         (&["env"], "10.0.0.5@eth0", &[], 2, "ADDRESS/PREFIX@INTERFACE"),
         (&["env"], "10.0.0.255/24@eth0", &[], 2, "is the broadcast address of the network"),
     ] {
