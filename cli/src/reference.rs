@@ -65,27 +65,55 @@ impl Reference {
         let mut text = String::from(
             "# The command line\n\nAfter this page you know every command, flag and exit code of `incumbent`.\n\n\
              It is the output of `incumbent --help` and of each command's help, which `make cli-doc` \
-             writes.\nOptions that a group of commands shares are listed with the group.\n",
+             writes.\nOptions that a group of commands shares are listed with the group, those that \
+             [select the lock](#the-lock)\nonce.\n",
         );
-        describe(&command, "incumbent", &[], &mut text);
+        let lock = lock_options(&command);
+        describe(&command, "incumbent", &[], &lock, &mut text);
         output::bytes(text.as_bytes())
     }
 }
 
-/// Appends the help of a command and its subcommands, without the arguments in `described`.
-fn describe(command: &Command, name: &str, described: &[Id], text: &mut String) {
+/// The options of the first command that has those of a lock.
+fn lock_options(command: &Command) -> Vec<Arg> {
+    let options = |command: &Command| -> Vec<Arg> {
+        let selects = |arg: &&Arg| matches!(arg.get_help_heading(), Some("Lock" | "Connection"));
+        command.get_arguments().filter(selects).cloned().collect()
+    };
+    command.get_subcommands().map(options).find(|options| !options.is_empty()).unwrap_or_default()
+}
+
+/// Appends the help of a command and its subcommands, without the arguments in `described`, and
+/// without those of `lock`, which have a section of their own before the first subcommand.
+fn describe(command: &Command, name: &str, described: &[Id], lock: &[Arg], text: &mut String) {
+    let is_of_lock = |arg: &Arg| {
+        let same = |other: &Arg| other.get_long_help() == arg.get_long_help();
+        lock.iter().any(|other| other.get_id() == arg.get_id() && same(other))
+    };
     let hide = |arg: Arg| {
-        let hidden = arg.is_hide_set() || described.contains(arg.get_id());
+        let hidden = arg.is_hide_set() || described.contains(arg.get_id()) || is_of_lock(&arg);
         arg.hide(hidden)
     };
-    let help = command.clone().mut_args(hide).render_long_help().to_string();
-    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    text.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
+    section(name, &command.clone().mut_args(hide), text);
+    if command.get_arguments().any(is_of_lock) {
+        text.push_str("\nIt also takes the options of [the lock](#the-lock).\n");
+    }
+    if name == "incumbent" {
+        let options = Command::new("lock").help_template("{all-args}").disable_help_flag(true);
+        section("The lock", &options.term_width(100).args(lock), text);
+    }
     let described: Vec<Id> = (command.get_arguments().filter(|arg| arg.is_global_set()))
         .map(|arg| arg.get_id().clone())
         .chain([Id::from("help")])
         .collect();
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        describe(verb, &format!("{name} {}", verb.get_name()), &described, text);
+        describe(verb, &format!("{name} {}", verb.get_name()), &described, lock, text);
     }
+}
+
+/// Appends a section with the help of a command.
+fn section(title: &str, command: &Command, text: &mut String) {
+    let help = command.clone().render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    text.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
 }

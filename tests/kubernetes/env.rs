@@ -1,4 +1,4 @@
-//! A namespace of an API server, with a service account that has the rights of `docs/kubernetes.md`
+//! A namespace of an API server, with a service account that has the permissions of `deploy`
 //! and no others.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use incumbent::kubernetes::{Cluster, LeaseTiming};
 use incumbent::lock::Lock;
 use incumbent::{Election, new_election};
-use incumbent_test_support::{KubeServer, eventually};
+use incumbent_test_support::{KubeServer, eventually, roles_in_deploy};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
 use k8s_openapi::jiff::Timestamp;
@@ -25,7 +25,6 @@ use crate::conformance::{Service, working};
 /// The object of the election, as the Role of the documentation names it.
 pub const OBJECT: &str = "my-app";
 
-const DOCUMENTATION: &str = include_str!("../../docs/kubernetes.md");
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// One server serves all tests that do not break it.
@@ -37,8 +36,8 @@ async fn shared_server() -> Arc<KubeServer> {
 
 /// A kind of object that carries the lock.
 pub trait Kind: Send + Sync + 'static {
-    /// The heading in the documentation that its Role follows.
-    const RIGHTS: &'static str = "\n## Rights\n";
+    /// The manifest in `deploy` with its Role.
+    const MANIFEST: &'static str = "kubernetes.yaml";
     /// As a Role names it, with its group.
     const RESOURCE: (&'static str, &'static str);
 
@@ -57,7 +56,7 @@ pub enum InEndpoints {}
 pub enum ForLife {}
 
 impl Kind for ForLife {
-    const RIGHTS: &'static str = "\n### Rights for it\n";
+    const MANIFEST: &'static str = "kubernetes-life.yaml";
     const RESOURCE: (&'static str, &'static str) = InConfigMap::RESOURCE;
 
     fn resource() -> ApiResource {
@@ -163,15 +162,10 @@ impl<K: Kind> TestEnv<K> {
         self.post("/api/v1/namespaces", &json!({ "metadata": { "name": namespace } })).await;
         let account = json!({ "metadata": { "name": "my-app" } });
         self.post(&format!("/api/v1/namespaces/{namespace}/serviceaccounts"), &account).await;
-        let (_, rights) = DOCUMENTATION.split_once(K::RIGHTS).expect("its heading");
-        let (_, yaml) = rights.split_once("```yaml\n").expect("a manifest");
-        let (yaml, _) = yaml.split_once("```").expect("its end");
         let (group, resource) = K::RESOURCE;
         let group = if group.is_empty() { "\"\"" } else { group };
-        for manifest in yaml.split("---\n") {
-            let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: "));
-            let kind = kind.and_then(|kind| kind.split(' ').next()).expect("a kind");
-            let place = match kind {
+        for (kind, manifest) in roles_in_deploy(K::MANIFEST) {
+            let place = match &*kind {
                 "Role" => format!("namespaces/{namespace}/roles"),
                 "RoleBinding" => format!("namespaces/{namespace}/rolebindings"),
                 "ClusterRole" => "clusterroles".to_owned(),
@@ -179,11 +173,11 @@ impl<K: Kind> TestEnv<K> {
                 other => panic!("a manifest of a {other}"),
             };
             let path = format!("/apis/rbac.authorization.k8s.io/v1/{place}");
-            // As the documentation says for the older locks, and what is the reader's to fill in.
+            // As the documentation says for the older locks, and in this namespace.
             let manifest = manifest
                 .replace("[coordination.k8s.io]", &format!("[{group}]"))
                 .replace("[leases]", &format!("[{resource}]"))
-                .replace("my-namespace", namespace)
+                .replace("namespace: default", &format!("namespace: {namespace}"))
                 .replace("my-app-nodes", &format!("{namespace}-nodes"));
             self.send("POST", &path, "application/yaml", manifest.into_bytes()).await.unwrap();
         }

@@ -53,6 +53,8 @@ fn read_flags() -> Vec<Flag> {
     for line in reference.lines() {
         if let Some(named) = line.strip_prefix("## incumbent") {
             command = named.split_whitespace().map(str::to_owned).collect();
+        } else if line == "## The lock" {
+            command = vec!["election".to_owned()];
         }
         let Some(at) = line.find("--").filter(|at| line[..*at].trim_matches([' ', ',']).len() < 3)
         else {

@@ -1,28 +1,19 @@
 //! `incumbent doctor --lock kubernetes`, and the documented rights.
 
-use incumbent_test_support::eventually;
+use incumbent_test_support::{eventually, roles_in_deploy};
 use serde_json::{Value, json};
 
 use super::env::{OBSERVER, TestEnv};
 use crate::shell::CommandOutput;
 
-const DOCUMENTATION: &str = include_str!("../../../../docs/kubernetes.md");
-
-/// The documents of the first manifest below a heading.
-fn manifest(heading: &str) -> Vec<&'static str> {
-    let (_, below) = DOCUMENTATION.split_once(heading).expect("its heading");
-    let (_, yaml) = below.split_once("```yaml\n").expect("a manifest");
-    let (yaml, _) = yaml.split_once("```").expect("its end");
-    yaml.split("---\n").collect()
-}
-
 impl TestEnv {
-    /// The rules of a documented Role, as the server parses them.
-    async fn documented(&self, heading: &str) -> Value {
+    /// The rules of the Role of a manifest in `deploy`, as the server parses them.
+    async fn rules_of(&self, manifest: &str) -> Value {
         let path = format!("{}?dryRun=All&fieldValidation=Strict", self.roles());
-        let manifest = manifest(heading)[0].as_bytes().to_vec();
+        let roles = roles_in_deploy(manifest);
+        let (_, role) = roles.into_iter().find(|(kind, _)| kind == "Role").unwrap();
         let request = http::Request::post(path).header("content-type", "application/yaml");
-        let request = request.body(manifest).unwrap();
+        let request = request.body(role.into_bytes()).unwrap();
         let role: Value = self.admin.client().request(request).await.unwrap();
         role["rules"].clone()
     }
@@ -48,18 +39,18 @@ fn without(rules: &Value, rule: usize, verb: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_documented_right_is_named() {
     let operator = ["--role", "administrator"];
-    for (heading, args, kinds) in [
-        ("\n## Rights\n", &["my-app"][..], &["leases"][..]),
-        ("\n### Rights for it\n", &["my-app", "--kind", "for-life"], &["configmaps", "pods"]),
-        ("\n### Rights to look and to evict\n", &operator, &["leases"]),
+    for (manifest, args, kinds) in [
+        ("kubernetes.yaml", &["my-app"][..], &["leases"][..]),
+        ("kubernetes-life.yaml", &["my-app", "--kind", "for-life"], &["configmaps", "pods"]),
+        ("kubernetes-operator.yaml", &operator, &["leases"]),
         (
-            "\n### Rights to look and to evict\n",
+            "kubernetes-operator.yaml",
             &["--role", "administrator", "--kind", "for-life"],
             &["configmaps", "pods"],
         ),
     ] {
         let env = TestEnv::new().await;
-        let rules = env.documented(heading).await;
+        let rules = env.rules_of(manifest).await;
         env.allow(OBSERVER, &rules).await;
         let has_all = |report: &CommandOutput| {
             let missing = report.stdout.lines().filter(|line| line.contains(" rights "));
@@ -236,38 +227,5 @@ async fn wrong_server_namespace_and_credentials_are_errors() {
         (&["my_app", "--kind", "for-life"], "\"my_app\" is not a valid name of a ConfigMap"),
     ] {
         env.expect_refusal(&[&["doctor"], args].concat(), text, 2);
-    }
-}
-
-/// The server refuses unknown fields and invalid values, in a dry run.
-#[tokio::test(flavor = "multi_thread")]
-async fn manifest_of_candidates_for_life_is_valid_and_has_the_documented_roles() {
-    let env = TestEnv::new().await;
-    let documented = manifest("\n### Rights for it\n");
-    let text = include_str!("../../../../deploy/kubernetes-life.yaml");
-    let manifests: Vec<&str> = text.split("---\n").collect();
-    assert_eq!(manifests.len(), 2 + documented.len());
-    let namespaced = format!("namespaces/{}/", env.namespace);
-    for manifest in &manifests {
-        let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: ")).unwrap();
-        let kind = kind.split(' ').next().unwrap();
-        let (group, of_cluster) = match kind {
-            "ServiceAccount" => ("api/v1", false),
-            "Deployment" => ("apis/apps/v1", false),
-            kind => ("apis/rbac.authorization.k8s.io/v1", kind.starts_with("Cluster")),
-        };
-        if group.contains("rbac") {
-            let is_same = |text: &&&str| {
-                text.trim()
-                    == manifest.replace("namespace: default", "namespace: my-namespace").trim()
-            };
-            assert!(documented.iter().any(|text| is_same(&text)), "{manifest}");
-        }
-        let plural = format!("{}s", kind.to_lowercase());
-        let namespace = if of_cluster { "" } else { &namespaced };
-        let path = format!("/{group}/{namespace}{plural}?dryRun=All&fieldValidation=Strict");
-        let request = http::Request::post(path).header("content-type", "application/yaml");
-        let request = request.body(manifest.as_bytes().to_vec()).unwrap();
-        env.admin.client().request::<Value>(request).await.unwrap();
     }
 }

@@ -57,7 +57,7 @@ mod server;
 pub use authority::Authority;
 pub use binaries::{Version, find};
 pub use browser::Browser;
-pub use checkout::checkout;
+pub use checkout::{checkout, roles_in_deploy};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use disk::SmallDisk;
 pub use fault_proxy::FaultProxy;
