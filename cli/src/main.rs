@@ -7,11 +7,11 @@
 mod background;
 mod campaign;
 mod candidate;
+mod console;
 mod doctor;
 mod election;
 mod elections;
 mod error;
-mod history;
 mod http;
 mod kv;
 mod leader;
@@ -26,7 +26,6 @@ mod output;
 mod process;
 mod prompt;
 mod proxy;
-mod record;
 mod reference;
 #[cfg(target_os = "linux")]
 mod run;
@@ -36,13 +35,10 @@ mod set;
 mod signals;
 mod text;
 mod time_format;
-mod top;
 #[cfg(target_os = "linux")]
 mod traffic;
-mod ui;
 #[cfg(unix)]
 mod unix_socket;
-mod view;
 
 use std::process::ExitCode;
 
@@ -86,9 +82,9 @@ enum Command {
     Sentinel(linux_only::LinuxOnly),
     Set(set::Set),
     Election(election::Election),
-    Top(top::Top),
-    Ui(ui::Ui),
-    Record(record::Record),
+    Top(console::top::Top),
+    Ui(console::ui::Ui),
+    Record(console::record::Record),
     Observe(observe::Observe),
     Proxy(proxy::Proxy),
     Leader(leader::Leader),
@@ -210,7 +206,7 @@ fn log(verbose: u8) -> Result<(), CliError> {
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(top::log_writer)
+        .with_writer(console::top::log_writer)
         .with_ansi(output::has_colors(&std::io::stderr()))
         .init();
     Ok(())

@@ -7,6 +7,7 @@ use incumbent::{Change, Election, Standing, WaitReason};
 use serde_json::json;
 
 use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, standing};
+use crate::console::model::millis;
 use crate::error::{CliError, EXIT_CODES};
 #[cfg(not(target_os = "linux"))]
 use crate::linux_only::CampaignTerms;
@@ -18,7 +19,6 @@ use crate::signals::StopSignals;
 use crate::text::printable;
 #[cfg(target_os = "linux")]
 use crate::traffic::TrafficArgs;
-use crate::view::millis;
 
 /// Campaign in the election NAME, and print each transition until interrupted.
 ///

@@ -18,10 +18,11 @@ use super::http_metrics::metrics;
 use super::leader_events::LeaderEvents;
 use super::leader_wait::{LeaderWait, MAX_WAIT};
 use crate::background::BackgroundTask;
+use crate::console::ui;
 use crate::error::CliError;
 use crate::http::{Access, Extent, Flags, GuardedRoutes, HttpListener, ServedHttp};
 use crate::lock_args::LockArgs;
-use crate::{time_format, ui};
+use crate::time_format;
 
 /// The flags of a candidate's server.
 pub const HTTP: Flags = Flags { address: "--http", token_file: "--http-token-file" };

@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
+use crate::console::model::{Feed, millis};
 use crate::elections::Elections;
 use crate::elections::{Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{Format, Printing};
 use crate::text;
-use crate::view::{Feed, millis};
 use crate::{output, prompt, time_format};
 
 /// The wait for a successor if the lease is unknown.

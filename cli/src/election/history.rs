@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use time::{Date, OffsetDateTime};
 
+use crate::console::history::{self, Day, History, Recording, Span, State, Statistics};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
-use crate::history::{self, Day, History, Recording, Span, State, Statistics};
 use crate::lock_args::{LockArgs, check_name};
 use crate::output::{self, Format, Printing};
 use crate::time_format::{self, with_millis};

@@ -9,6 +9,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use crate::candidate::cooling_down;
+use crate::console::model::cool_down_json;
 use crate::elections::Elections;
 use crate::elections::{ElectionStatus, Holder, LeaderStatus};
 use crate::error::{CliError, Code};
@@ -16,7 +17,6 @@ use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
-use crate::view::cool_down_json;
 
 /// List the elections of the bucket or namespace, and their leaders.
 #[derive(Args)]

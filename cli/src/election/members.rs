@@ -7,13 +7,13 @@ use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, RollCall, Standing};
 use time::OffsetDateTime;
 
+use crate::console::model::{candidate_json, started};
 use crate::elections::{ElectionStatus, Elections};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
 use crate::text;
 use crate::time_format;
-use crate::view::{candidate_json, started};
 
 /// Call the roll: list the candidates of an election, leading or not.
 ///

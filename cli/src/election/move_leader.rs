@@ -7,13 +7,13 @@ use incumbent::lock::Successor;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
+use crate::console::model::{Feed, millis};
 use crate::elections::Elections;
 use crate::elections::{Handover, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{Format, Printing};
 use crate::text::printable;
-use crate::view::{Feed, millis};
 use crate::{output, time_format};
 
 /// The wait for a successor if the lease is unknown.

@@ -14,6 +14,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use crate::candidate::cooling_down;
+use crate::console::model::{Feed, Transition, cool_down_json, lost};
 use crate::elections::{ElectionStatus, Elections, Holder, LeaderStatus, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
@@ -22,7 +23,6 @@ use crate::output::{self, Format, Printing};
 use crate::run::{HOOK, prepare_children, run_hook};
 use crate::text;
 use crate::time_format;
-use crate::view::{Feed, Transition, cool_down_json, lost};
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///

@@ -6,11 +6,11 @@ use clap::Args;
 use incumbent::lock::{CandidateRequest, RollCall};
 use serde_json::json;
 
+use crate::console::model::{MemberView, SetView, ranges, shard_of, stated};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock_args::{LockArgs, check_name};
 use crate::output::{self, Format, Printing};
-use crate::view::{MemberView, SetView, ranges, shard_of, stated};
 
 /// Show who leads each shard of the set NAME, and how much each member leads.
 ///

@@ -1,0 +1,81 @@
+//! Rows of transitions.
+
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Error, Row};
+use time::OffsetDateTime;
+
+use crate::console::history::spans::Event;
+use crate::console::model::{Transition, millis};
+use crate::elections::{Holder, LeaderStatus};
+
+/// The most bytes of a name that are stored.
+const MAX_TEXT: usize = 1024;
+
+/// The bytes of a row beside its texts, with those of the indices.
+const FIXED: u64 = 150;
+
+/// The columns that `event` reads.
+pub const COLUMNS: &str = "name, revision, time, learned, found, leader, token, since, before, \
+     before_token, cause, leaderless_ms, unrenewed_ms";
+
+/// A time as a column; the nearest one if it is out of range.
+pub fn nanos(time: OffsetDateTime) -> i64 {
+    let nanos = time.unix_timestamp_nanos();
+    nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+pub fn time(nanos: i64) -> OffsetDateTime {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(nanos.into());
+    time.unwrap_or(OffsetDateTime::UNIX_EPOCH) // never: the range is that of 64 bits
+}
+
+pub fn span(span: Duration) -> i64 {
+    i64::try_from(millis(span)).unwrap_or(i64::MAX)
+}
+
+/// The start of a text of another program.
+pub fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
+}
+
+/// How many bytes a row has, and a little more.
+pub fn size(event: &Event) -> u64 {
+    let transition = &event.transition;
+    let leader = transition.outcome().map_or_else(|cause| cause, |holder| &*holder.leader);
+    let before = transition.before.as_ref().map_or("", |before| &*before.leader);
+    let texts = [&*transition.election, cut(leader), cut(before)];
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    bytes as u64 + FIXED
+}
+
+/// The event of a row.
+pub fn event(row: &SqliteRow, has_lock_times: bool) -> Result<Event, Error> {
+    let learned = time(row.try_get("learned")?);
+    let dated = time(row.try_get("time")?);
+    let number =
+        |column| Ok::<_, Error>(row.try_get::<Option<i64>, _>(column)?.map(i64::cast_unsigned));
+    let length = |column| Ok::<_, Error>(number(column)?.map(Duration::from_millis));
+    let since = row.try_get::<Option<i64>, _>("since")?.map(time);
+    let (leader, before): (Option<String>, Option<String>) =
+        (row.try_get("leader")?, row.try_get("before")?);
+    let before_token = number("before_token")?;
+    let now = match leader {
+        Some(leader) => {
+            LeaderStatus::Held(Holder { since, ..Holder::new(leader, number("token")?) })
+        }
+        None => LeaderStatus::Vacant(row.try_get::<Option<_>, _>("cause")?.unwrap_or_default()),
+    };
+    let transition = Transition {
+        election: row.try_get("name")?,
+        time: dated,
+        revision: row.try_get::<i64, _>("revision")?.cast_unsigned(),
+        before: before.map(|before| Holder::new(before, before_token)),
+        now,
+        found: row.try_get("found")?,
+        leaderless: length("leaderless_ms")?,
+        unrenewed: length("unrenewed_ms")?,
+    };
+    Ok(Event { transition, at: if has_lock_times { dated } else { learned }, learned })
+}

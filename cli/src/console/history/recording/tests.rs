@@ -1,0 +1,285 @@
+//! Tests of the file: what is written is what is read.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::*;
+use crate::console::history::spans::{Event, Period};
+use crate::console::model::Transition;
+use crate::elections::{Holder, LeaderStatus};
+
+fn at(seconds: i64) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp(1_700_049_600 + seconds).expect("a time")
+}
+
+fn holder(leader: &str, token: Option<u64>) -> Holder {
+    Holder { since: Some(at(-5)), ..Holder::new(leader, token) }
+}
+
+fn event(seconds: i64, revision: u64, now: LeaderStatus) -> Event {
+    let transition = Transition {
+        election: "e".to_owned(),
+        time: at(seconds),
+        revision,
+        before: Some(holder("before", Some(7))),
+        now,
+        found: false,
+        leaderless: Some(Duration::from_millis(3)),
+        unrenewed: None,
+    };
+    Event { transition, at: at(seconds), learned: at(seconds) }
+}
+
+fn held(leader: &str, token: u64) -> LeaderStatus {
+    LeaderStatus::Held(holder(leader, Some(token)))
+}
+
+fn vacant(cause: &str) -> LeaderStatus {
+    LeaderStatus::Vacant(cause.to_owned())
+}
+
+fn seen(begin: i64, end: i64) -> Vec<ObservedPeriod> {
+    vec![ObservedPeriod { id: None, period: Period { begin: at(begin), end: at(end) } }]
+}
+
+/// A new file of a lock that dates its writes.
+async fn writer(path: &std::path::Path) -> Writer {
+    let mut writer = Writer::open(path, &[], MIN_SIZE).await.expect("a file");
+    writer.set_lock("a lock", true).await.expect("the first lock");
+    writer
+}
+
+#[tokio::test]
+async fn transitions_are_read_as_they_were_written() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut other = event(3, u64::MAX, vacant("handed_over"));
+    other.transition.election = "größer \u{1b}[2J".to_owned();
+    other.transition.time =
+        OffsetDateTime::from_unix_timestamp_nanos(i64::MIN.into()).expect("a time");
+    other.transition.unrenewed = Some(Duration::MAX);
+    other.transition.before = None;
+    other.transition.found = true;
+    let events = [event(1, 1, held("one", u64::MAX)), event(2, 2, vacant("expired")), other];
+    let mut writer = writer(&path).await;
+    assert_eq!(writer.write(&events, &mut seen(0, 10)).await.expect("room"), 3);
+    let recording = Recording::open(&path).await.expect("a recording");
+    let read = recording.transitions(None, None, 10).await.expect("rows");
+    let json = |transition: &Transition| transition.json();
+    let mut expected: Vec<_> = events.iter().map(|event| event.transition.json()).collect();
+    expected[2]["unrenewed_ms"] = i64::MAX.into(); // as far as the file counts
+    assert_eq!(read.iter().map(json).collect::<Vec<_>>(), expected);
+
+    let of = async |election, since, limit| {
+        let rows = recording.transitions(election, since, limit).await.expect("rows");
+        rows.iter().map(|row| row.revision).collect::<Vec<_>>()
+    };
+    assert_eq!(of(Some("e"), None, 10).await, [1, 2]);
+    assert_eq!(of(Some("e"), None, 1).await, [2], "the latest");
+    assert_eq!(of(Some("e"), Some(at(2)), 10).await, [2]);
+    assert_eq!(of(Some("absent"), None, 10).await, [0; 0]);
+    assert!(recording.history("absent", None).await.expect("rows").is_none());
+    let history = recording.history("e", Some(at(4))).await.expect("rows").expect("a history");
+    let causes: Vec<_> = history.spans().map(|span| span.cause.clone()).collect();
+    assert_eq!(causes, [Some("expired".to_owned())], "the state at that time");
+}
+
+#[tokio::test]
+async fn what_is_found_again_is_not_doubled() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    // A lock on which nobody ends a term has the record of a leader that expired.
+    let expired = |seconds, revision| {
+        let mut expired = event(seconds, revision, vacant("expired"));
+        expired.transition.before = Some(holder("one", Some(1)));
+        expired
+    };
+    // It has renewed before.
+    let term = [event(1, 1, held("one", 1)), expired(9, 5)];
+    writer.write(&term, &mut seen(0, 10)).await.expect("room");
+    let mut found = event(20, 5, held("one", 1));
+    found.transition.found = true;
+    let again = [found, expired(29, 5)];
+    writer.write(&again, &mut seen(20, 30)).await.expect("room");
+    let recording = Recording::open(&path).await.expect("a recording");
+    assert_eq!(recording.transitions(None, None, 10).await.expect("rows").len(), 2);
+    // The revisions of a lock that was deleted begin again.
+    let anew = [event(40, 1, held("two", 1)), event(49, 1, vacant("expired"))];
+    writer.write(&anew, &mut seen(35, 50)).await.expect("room");
+    assert_eq!(recording.transitions(None, None, 10).await.expect("rows").len(), 4);
+    writer.close().await.expect("an end");
+}
+
+#[tokio::test]
+async fn full_file_loses_its_oldest_rows_and_says_so() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let mut quiet = event(0, 1, held("quiet", 1));
+    quiet.transition.election = "quiet".to_owned();
+    writer.write(&[quiet], &mut seen(0, 1)).await.expect("room");
+    let mut observed = seen(2, 3);
+    for number in 0..6000_u32 {
+        let seconds = 10 * i64::from(number);
+        observed[0].period.end = at(seconds);
+        let event = event(seconds, number.into(), held("one", number.into()));
+        writer.write(&[event], &mut observed).await.expect("room");
+    }
+    let size = std::fs::metadata(&path).expect("a file").len();
+    assert!(size <= MIN_SIZE, "{size}");
+    let recording = Recording::open(&path).await.expect("a recording");
+    let left = recording.transitions(Some("e"), None, u32::MAX).await.expect("rows");
+    assert_eq!(left.last().map(|last| last.revision), Some(5999));
+    let history = recording.history("e", None).await.expect("rows").expect("a history");
+    let first = left.first().expect("rows").time;
+    let begin = history.begin().expect("a begin");
+    assert!(begin >= first - Duration::from_secs(10), "{begin} {first}");
+}
+
+/// One that flaps does not erase the history of the others.
+#[tokio::test]
+async fn full_file_keeps_the_history_of_quiet_elections() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let quiet = |seconds, revision: u64| {
+        let mut quiet = event(seconds, revision, held("quiet", revision));
+        quiet.transition.election = "quiet".to_owned();
+        quiet
+    };
+    writer.write(&[quiet(0, 1), quiet(1, 2), quiet(2, 3)], &mut seen(0, 3)).await.expect("room");
+    let mut observed = seen(3, 3);
+    for number in 10..6000_u32 {
+        let seconds = i64::from(number);
+        observed[0].period.end = at(seconds);
+        let event = event(seconds, number.into(), held("one", number.into()));
+        writer.write(&[event], &mut observed).await.expect("room");
+    }
+    for file in std::fs::read_dir(&place).expect("files").flatten() {
+        let mode = file.metadata().expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+    }
+    let recording = Recording::open(&path).await.expect("a recording");
+    let flapping = recording.history("e", None).await.expect("rows").expect("a history");
+    assert!(flapping.begin().expect("a begin") > at(100), "its oldest rows were removed");
+    let quiet = recording.history("quiet", None).await.expect("rows").expect("a history");
+    assert_eq!(quiet.begin(), Some(at(0)));
+    assert_eq!(quiet.statistics().led, Duration::from_secs(5999));
+}
+
+#[tokio::test]
+async fn what_is_cut_off_is_unknown() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let leaders = [(1, "before"), (50, "two"), (100, "three"), (110, "four")];
+    let mut events = Vec::new();
+    for (number, (seconds, leader)) in leaders.into_iter().enumerate() {
+        let token = number as u64 + 7;
+        let mut event = event(seconds, token, held(leader, token));
+        let before = number.checked_sub(1).and_then(|before| leaders.get(before));
+        event.transition.before = before.map(|(_, name)| holder(name, Some(token - 1)));
+        events.push(event);
+    }
+    writer.write(&events, &mut seen(0, 120)).await.expect("room");
+    let recording = Recording::open(&path).await.expect("a recording");
+    let read = async |limit| {
+        let history = recording.history_of_rows("e", None, limit).await.expect("rows");
+        history.expect("a history")
+    };
+    assert_eq!(read(2).await.begin(), Some(at(100)), "no term of before over the time cut off");
+    assert_eq!(read(2).await.statistics().led, Duration::from_secs(20));
+    assert_eq!(read(5).await.statistics().led, Duration::from_secs(119));
+}
+
+#[tokio::test]
+async fn found_leader_is_stored_once_unless_it_is_another_one() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let found = |seconds, revision, leader, token| {
+        let mut event = event(seconds, revision, held(leader, token));
+        event.transition.found = true;
+        event
+    };
+    let mut count = async |event: Event| {
+        writer.write(&[event], &mut seen(0, 10)).await.expect("room");
+        let recording = Recording::open(&path).await.expect("a recording");
+        recording.transitions(None, None, 10).await.expect("rows").len()
+    };
+    assert_eq!(count(event(1, 1, held("one", 1))).await, 1);
+    assert_eq!(count(found(10, 4, "one", 1)).await, 1, "it has renewed");
+    assert_eq!(count(found(20, 4, "one", 3)).await, 2, "another term");
+    assert_eq!(count(found(30, 4, "two", 3)).await, 3, "another lock, of the same revision");
+    assert_eq!(count(event(40, 4, held("three", 3))).await, 4);
+    assert_eq!(count(found(50, 1, "one", 1)).await, 5, "the first row is not the state");
+}
+
+#[tokio::test]
+async fn time_is_known_once_its_transitions_are_written() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let event = |number: i64| event(number, number as u64, held("one", number as u64));
+    let events: Vec<Event> = (1..=600).map(event).collect();
+    let mut observed = seen(0, 700);
+    let count = writer.write(&events, &mut observed).await.expect("room");
+    assert!(count < events.len(), "several batches");
+    let recording = Recording::open(&path).await.expect("a recording");
+    let known = async || {
+        let history = recording.history("e", None).await.expect("rows").expect("a history");
+        history.statistics().known()
+    };
+    assert_eq!(known().await, Duration::ZERO, "the recorder may be killed here");
+    let mut written = count;
+    while written < events.len() {
+        written += writer.write(&events[written..], &mut observed).await.expect("room");
+    }
+    assert_eq!(known().await, Duration::from_secs(700));
+}
+
+#[tokio::test]
+async fn clock_that_was_ahead_leaves_the_rest_known() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let mut ahead = event(0, 1, held("ahead", 1));
+    ahead.learned = OffsetDateTime::now_utc() + time::Duration::days(4000);
+    writer.write(&[ahead], &mut seen(0, 1)).await.expect("room");
+    let mut observed = seen(2, 3);
+    for part in 0..60_u32 {
+        let numbers = 100 * part + 2..100 * part + 102;
+        observed[0].period.end = at(10 * i64::from(numbers.end));
+        let event =
+            |number: u32| event(10 * i64::from(number), number.into(), held("one", number.into()));
+        let events: Vec<Event> = numbers.map(event).collect();
+        let mut written = 0;
+        while written < events.len() {
+            written += writer.write(&events[written..], &mut observed).await.expect("room");
+        }
+    }
+    let recording = Recording::open(&path).await.expect("a recording");
+    let left = recording.transitions(Some("e"), None, u32::MAX).await.expect("rows");
+    assert!(left.len() < 6000, "rows were removed");
+    let history = recording.history("e", None).await.expect("rows").expect("a history");
+    let known = history.statistics().known().as_secs();
+    assert!(known + 20 >= 10 * left.len() as u64, "{known} {}", left.len());
+}
+
+#[tokio::test]
+async fn file_that_is_too_small_is_no_full_disk() {
+    let place = tempfile::tempdir().expect("a directory");
+    let names: Vec<String> = (0..1000).map(|number| format!("{number:0400}")).collect();
+    let writer = Writer::open(&place.path().join("rec"), &names, MIN_SIZE).await;
+    let mut writer = writer.expect("a file");
+    let failed = writer.write(&[event(1, 1, held("one", 1))], &mut seen(0, 1)).await;
+    match failed {
+        Err(WriteError::Lasting(failure)) => {
+            assert!(failure.to_string().contains("--max-size is too small"), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

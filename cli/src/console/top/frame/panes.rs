@@ -1,0 +1,135 @@
+//! What is around the list and the details: transitions, the foot, the help.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::canvas::{Theme, below, put, right_of};
+use crate::console::model::{Moment, Transition, lost};
+use crate::console::top::cell::wrap;
+use crate::console::top::state::{Input, KEYS, Screen, State};
+use crate::time_format;
+
+/// The width of the time of day.
+const TIME: u16 = 9;
+/// The width of a time of another day.
+const DATE: u16 = 12;
+
+/// Draws transitions under a heading, the latest one first.
+pub fn draw_transitions<'a>(
+    transitions: impl DoubleEndedIterator<Item = &'a Transition>,
+    heading: &str,
+    now: Moment,
+    theme: Theme,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    put(buffer, area, 0, heading, theme.heading());
+    let shown: Vec<_> = (1..area.height).zip(transitions.rev()).collect();
+    let today = time_format::date(now.wall);
+    let is_today = |transition: &Transition| time_format::date(transition.time) == today;
+    let width = if shown.iter().all(|(_, transition)| is_today(transition)) { TIME } else { DATE };
+    for (line, transition) in shown {
+        let style = match transition.outcome() {
+            Ok(_) => theme.good(),
+            Err(_) => theme.bad(),
+        };
+        let time = match is_today(transition) {
+            true => time_format::time_of_day(transition.time),
+            false => time_format::month_and_time(transition.time),
+        };
+        put(buffer, area, line, time.trim_end_matches(" UTC"), style);
+        put(buffer, right_of(area, width), line, &text(transition), Style::new());
+    }
+}
+
+/// A transition in words.
+fn text(transition: &Transition) -> String {
+    let Transition { election, before, leaderless, .. } = transition;
+    let before = before.as_ref().map(|before| before.leader.as_str());
+    match (transition.outcome(), before) {
+        (Ok(now), before) => {
+            let token = now.token.map(|token| format!(", token {token}")).unwrap_or_default();
+            let after = match (leaderless, before) {
+                (Some(gap), _) => format!(" after {} ms without a leader", gap.as_millis()),
+                (None, Some(before)) if before != now.leader => format!(", succeeding {before}"),
+                (None, _) => String::new(),
+            };
+            // A token may be cut off, but not the time without a leader.
+            format!("{election}: {} leads{after}{token}", now.leader)
+        }
+        (Err(cause), Some(before)) => {
+            let span = transition.unrenewed.map(time_format::span);
+            let since = span.map(|span| format!(", {span} after its last renewal"));
+            format!("{election}: {before} {}{}", lost(cause), since.unwrap_or_default())
+        }
+        (Err(cause), None) => format!("{election}: no leader: {cause}"),
+    }
+}
+
+/// The most lines of a question.
+const MAX_LINES: usize = 5;
+
+/// How many lines the foot has.
+pub fn foot_height(state: &State, area: Rect) -> u16 {
+    let lines = question(state, area.width).map_or(1, |lines| lines.len());
+    let lines = lines + usize::from(state.failing.is_some());
+    u16::try_from(lines).unwrap_or(1).min(area.height)
+}
+
+pub fn draw_foot(state: &State, theme: Theme, mut area: Rect, buffer: &mut Buffer) {
+    if let Some(failure) = &state.failing {
+        put(buffer, area, 0, &format!("lock failing: {failure}"), theme.bad());
+        area = below(area, 1);
+    }
+    if let Some(lines) = question(state, area.width) {
+        for (line, text) in (0..).zip(lines) {
+            put(buffer, area, line, &text, theme.selected());
+        }
+        return;
+    }
+    let (text, style) = match (&state.input, &state.message) {
+        (Some((Input::Filter, text)), _) => (format!("filter: {text}_"), theme.title()),
+        (Some((Input::Search, text)), _) => (format!("/{text}_"), theme.title()),
+        (_, Some(message)) => (message.clone(), theme.title()),
+        _ => (keys(state).to_owned(), Style::new()),
+    };
+    put(buffer, area, 0, &text, style);
+}
+
+fn question(state: &State, width: u16) -> Option<Vec<String>> {
+    let question = state.question.as_ref()?;
+    let (text, verb) = (&question.text, question.verb);
+    let text = match question.is_chosen {
+        false => format!("{text}? [Cancel]  {verb}  (arrows, Enter)"),
+        true => format!("{text}?  Cancel  [{verb}]  (arrows, Enter)"),
+    };
+    let mut lines = wrap(&text, width.max(1).into());
+    // The end is what has to be seen.
+    lines.drain(..lines.len().saturating_sub(MAX_LINES));
+    Some(lines)
+}
+
+fn keys(state: &State) -> &'static str {
+    match state.screen {
+        Screen::List => {
+            "? help  q quit  Enter details  e evict  m move  f filter  / search  s sort"
+        }
+        Screen::Details { .. } => "? help  Esc back  r call the roll  e evict  m move",
+        Screen::Help => "any key: back",
+    }
+}
+
+/// The width of the column of keys.
+const WIDTH: u16 = 18;
+
+pub fn draw_help(theme: Theme, area: Rect, buffer: &mut Buffer) {
+    put(buffer, area, 0, "KEYS", theme.heading());
+    for (line, (keys, meaning)) in (1..).zip(KEYS) {
+        put(buffer, area, line, keys, theme.title());
+        put(buffer, right_of(area, WIDTH), line, meaning, Style::new());
+    }
+    let line = u16::try_from(KEYS.len()).unwrap_or_default() + 2;
+    let more = "The bar of DEADLINE shows what is left of the lease until the next renewal.";
+    put(buffer, area, line, more, Style::new());
+}
