@@ -6,7 +6,7 @@ use crate::lock::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockUrlErrorKind {
-    /// The URL is invalid.
+    /// The URL, or a file that it names, is invalid.
     Malformed,
     /// The lock is not compiled in: a feature of this crate is missing.
     NotBuilt,

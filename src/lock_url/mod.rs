@@ -142,6 +142,15 @@ impl LockUrl {
     }
 }
 
+#[cfg(feature = "nats")]
+impl From<NatsBucket> for LockUrl {
+    fn from(bucket: NatsBucket) -> Self {
+        let shown = bucket.shown.clone();
+        let member = Member { target: Target::Nats(Box::new(bucket)), need: Need::Required, shown };
+        Self { members: vec![member] }
+    }
+}
+
 impl FromStr for LockUrl {
     type Err = LockUrlError;
 

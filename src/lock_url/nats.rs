@@ -4,49 +4,69 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{ConnectErrorKind, ServerAddr};
+use async_nats::ServerAddr;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
 use crate::backends::nats::{
-    Bucket, BucketConfig, BucketErrorKind, DEFAULT_BUCKET, MAX_QUEUE_GROUPS, TlsFiles,
-    connect_options, connect_to, with_servers,
+    Bucket, BucketConfig, BucketError, BucketErrorKind, ConnectionSettings, Credentials,
+    DEFAULT_BUCKET, MAX_QUEUE_GROUPS, TlsFiles,
 };
 use crate::lock::Lock;
 
-/// The bucket that a `nats:` URL names, for inspection.
+/// A bucket and the connection to it: what a `nats:` URL names. A [`LockUrl`](super::LockUrl) is
+/// made from one that no URL can name, as with a password that is not in an address.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct NatsBucket {
-    /// The servers, possibly with a user and a password.
-    pub servers: Vec<ServerAddr>,
+    /// The connection.
+    pub connection: ConnectionSettings,
     /// The bucket.
     pub bucket: String,
-    /// The JetStream domain.
-    pub domain: Option<String>,
-    /// The prefix of the subjects on which responses arrive.
-    pub inbox_prefix: Option<String>,
-    /// A file with the user's credentials.
-    pub creds: Option<PathBuf>,
-    /// A file with the certificates of the authorities to trust.
-    pub ca: Option<PathBuf>,
     /// Whether Choria's candidates take part in its elections.
     pub with_choria: bool,
-}
-
-#[derive(Clone)]
-pub(super) struct NatsTarget {
-    pub named: NatsBucket,
+    /// The number of queue groups of its standbys, as of [`BucketConfig::queue_groups`].
+    pub queue_groups: u8,
     ttl: Option<Duration>,
     /// The TTL of a bucket that is created.
     lease: Option<Duration>,
     create: bool,
-    queue_groups: u8,
-    shown: String,
+    pub(super) shown: String,
 }
 
-impl NatsTarget {
-    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+impl NatsBucket {
+    /// Creates the target that a URL with these settings and without options names.
+    pub fn new(connection: ConnectionSettings, bucket: Option<&str>) -> Self {
+        let bucket = bucket.unwrap_or(DEFAULT_BUCKET).to_owned();
+        let hosts = connection.servers.iter().map(|one| format!("{}:{}", one.host(), one.port()));
+        let shown = format!("nats://{}/{bucket}", hosts.collect::<Vec<_>>().join(","));
+        Self {
+            connection,
+            bucket,
+            with_choria: false,
+            queue_groups: 0,
+            ttl: None,
+            lease: None,
+            create: true,
+            shown: crate::util::text::escape_line(&shown, 200).into_owned(),
+        }
+    }
+
+    /// Returns the configuration of the bucket, which creates nothing by itself.
+    pub fn config(&self) -> BucketConfig {
+        let mut config = BucketConfig::new(&self.bucket)
+            .with_choria(self.with_choria)
+            .queue_groups(self.queue_groups);
+        if let Some(ttl) = self.ttl.or(self.lease) {
+            config = config.ttl(ttl);
+        }
+        match &self.connection.api_prefix {
+            Some(prefix) => config.api_prefix(prefix),
+            None => config,
+        }
+    }
+
+    pub(super) fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let hosts = "it names no server, as nats://localhost:4222/MY_BUCKET does";
         let place = parts.place().strip_prefix("//").unwrap_or_default();
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
@@ -66,98 +86,63 @@ impl NatsTarget {
             })
             .collect();
         let bucket = parts.decoded(path.trim_end_matches('/'))?;
-        let named = NatsBucket {
+        let ttl = parts.take_duration("ttl")?;
+        let connection = ConnectionSettings {
             servers: servers?,
-            bucket: if bucket.is_empty() { DEFAULT_BUCKET.to_owned() } else { bucket },
-            domain: parts.take("domain"),
+            credentials: match parts.take("creds") {
+                Some(file) => Credentials::File(PathBuf::from(file)),
+                None => Credentials::None,
+            },
+            tls: TlsFiles { authorities: parts.take("ca").map(PathBuf::from), client: None },
+            api_prefix: parts.take("domain").map(|domain| format!("$JS.{domain}.API")),
             inbox_prefix: parts.take("inbox-prefix"),
-            creds: parts.take("creds").map(PathBuf::from),
-            ca: parts.take("ca").map(PathBuf::from),
-            with_choria: parts.take_flag("with-choria")?,
+            in_background: ttl.is_some(),
+            ..ConnectionSettings::default()
         };
         Ok(Self {
-            named,
-            ttl: parts.take_duration("ttl")?,
-            lease: None,
+            with_choria: parts.take_flag("with-choria")?,
+            ttl,
             create: parts.take_create()?,
             queue_groups: queue_groups(parts)?,
             shown: parts.shown().to_owned(),
+            ..Self::new(connection, Some(&bucket).filter(|name| !name.is_empty()).map(|n| &**n))
         })
     }
 
-    pub fn with_lease(&mut self, lease: Duration) {
+    pub(super) fn with_lease(&mut self, lease: Duration) {
         self.lease = Some(lease);
     }
 
-    pub fn without_create(&mut self) {
+    pub(super) fn without_create(&mut self) {
         self.create = false;
     }
 
-    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let NatsBucket { servers, bucket, domain, inbox_prefix, creds, ca, with_choria } =
-            &self.named;
-        let tls = TlsFiles { authorities: ca.clone(), ..TlsFiles::default() };
-        let (mut options, addresses) = with_servers(connect_options(), &servers[..], &tls)
-            .map_err(|error| self.failed(LockUrlErrorKind::Malformed, "no server", error))?;
-        if let Some(file) = creds {
-            let read = options.credentials_file(file).await;
-            options = read.map_err(|error| {
-                let what = format!("the credentials file {} cannot be used", file.display());
-                self.failed(LockUrlErrorKind::Unusable, &what, error)
-            })?;
-        }
-        if let Some(prefix) = inbox_prefix {
-            options = options.custom_inbox_prefix(prefix);
-        }
-        if self.ttl.is_some() {
-            options = options.retry_on_initial_connect();
-        }
-        let connection = connect_to(addresses, options).await;
-        let connection = connection.map_err(|error| {
-            let kind = match error.kind() {
-                ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                    LockUrlErrorKind::Denied
-                }
-                ConnectErrorKind::ServerParse | ConnectErrorKind::Tls => LockUrlErrorKind::Unusable,
-                _ => LockUrlErrorKind::Unavailable,
-            };
-            self.failed(kind, "no connection to a server", error)
+    pub(super) async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let connection = self.connection.connect(|_| ()).await;
+        // Settings are of the URL, or of a file that it names.
+        let connection = connection.map_err(|error| match error.kind() {
+            BucketErrorKind::Unusable => error.with_kind(LockUrlErrorKind::Malformed),
+            _ => failed(error),
         })?;
-        let mut config = BucketConfig::new(bucket)
-            .create_if_missing(self.create)
-            .with_choria(*with_choria)
-            .queue_groups(self.queue_groups);
-        if let Some(ttl) = self.lease {
-            config = config.ttl(ttl);
-        }
-        if let Some(domain) = domain {
-            config = config.domain(domain);
-        }
+        let config = self.config();
         let opened = match self.ttl {
-            Some(ttl) => Bucket::deferred(connection, config.ttl(ttl)),
+            Some(_) => Bucket::deferred(connection, config.create_if_missing(self.create)),
             None if self.create => Bucket::create_or_open(connection, config).await,
             None => Bucket::open_with(connection, config).await,
         };
-        let opened = opened.map_err(|error| {
-            let kind = match error.kind() {
-                BucketErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
-                BucketErrorKind::Denied => LockUrlErrorKind::Denied,
-                BucketErrorKind::Missing => LockUrlErrorKind::Missing,
-                _ => LockUrlErrorKind::Unusable,
-            };
-            self.failed(kind, &format!("bucket {bucket} cannot be used"), error)
-        })?;
-        Ok(Arc::new(opened.lock()))
+        Ok(Arc::new(opened.map_err(failed)?.lock()))
     }
+}
 
-    fn failed(
-        &self,
-        kind: LockUrlErrorKind,
-        what: &str,
-        error: impl std::error::Error + Send + Sync + 'static,
-    ) -> LockUrlError {
-        LockUrlError::with_source(kind, format!("{}: {what}", self.shown), error)
-    }
+/// The message names the servers or the bucket.
+fn failed(error: BucketError) -> LockUrlError {
+    let kind = match error.kind() {
+        BucketErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
+        BucketErrorKind::Denied => LockUrlErrorKind::Denied,
+        BucketErrorKind::Missing => LockUrlErrorKind::Missing,
+        BucketErrorKind::Exists | BucketErrorKind::Unusable => LockUrlErrorKind::Unusable,
+    };
+    error.with_kind(kind)
 }
 
 fn queue_groups(parts: &mut Parts) -> Result<u8, LockUrlError> {
@@ -167,11 +152,8 @@ fn queue_groups(parts: &mut Parts) -> Result<u8, LockUrlError> {
     groups.ok_or_else(|| parts.malformed(&rule()))
 }
 
-// Hides addresses, which may contain passwords.
-partial_debug!(NatsBucket, self, bucket: self.bucket);
-
 /// Hides addresses, which may contain passwords.
-impl std::fmt::Debug for NatsTarget {
+impl std::fmt::Debug for NatsBucket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)
     }

@@ -25,7 +25,7 @@ use crate::lock::Lock;
 pub(super) enum Target {
     Memory(memory::MemoryTarget),
     #[cfg(feature = "nats")]
-    Nats(Box<nats::NatsTarget>),
+    Nats(Box<nats::NatsBucket>),
     #[cfg(feature = "kubernetes")]
     Kubernetes(kubernetes::KubernetesTarget),
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -42,7 +42,7 @@ impl Target {
             "memory" => memory::MemoryTarget::parse(parts).map(Self::Memory),
             #[cfg(feature = "nats")]
             "nats" | "tls" => {
-                nats::NatsTarget::parse(parts).map(|place| Self::Nats(Box::new(place)))
+                nats::NatsBucket::parse(parts).map(|place| Self::Nats(Box::new(place)))
             }
             #[cfg(feature = "kubernetes")]
             "kubernetes" => kubernetes::KubernetesTarget::parse(parts).map(Self::Kubernetes),
@@ -111,7 +111,7 @@ impl Target {
         match self {
             Self::Memory(_) => Ok(LockTarget::Memory),
             #[cfg(feature = "nats")]
-            Self::Nats(place) => Ok(LockTarget::Nats(place.named.clone())),
+            Self::Nats(place) => Ok(LockTarget::Nats(place.clone())),
             #[cfg(feature = "kubernetes")]
             Self::Kubernetes(place) => Ok(LockTarget::Kubernetes(KubernetesObjects(place.clone()))),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]

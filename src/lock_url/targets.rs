@@ -15,7 +15,7 @@ pub enum LockTarget {
     Memory,
     /// A bucket of NATS.
     #[cfg(feature = "nats")]
-    Nats(NatsBucket),
+    Nats(Box<NatsBucket>),
     /// The objects of a Kubernetes namespace.
     #[cfg(feature = "kubernetes")]
     Kubernetes(KubernetesObjects),

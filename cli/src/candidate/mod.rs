@@ -244,9 +244,6 @@ impl CandidateArgs {
         if let Some(drain) = self.drain {
             builder = builder.drain(drain);
         }
-        if lock.with_choria {
-            builder = builder.with_choria();
-        }
         #[cfg(target_os = "linux")]
         if let Some(sentinel) = &self.sentinel {
             builder = builder.sentinel(sentinel.clone());

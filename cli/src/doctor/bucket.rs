@@ -3,20 +3,23 @@
 use std::collections::{HashMap, HashSet};
 
 use async_nats::jetstream::message::StreamMessage;
-use incumbent::nats::{Finding, Severity};
+use incumbent::nats::{Bucket, Finding, Severity};
 use serde_json::Value;
 
 use super::report::{Level, Report};
 use crate::error::{CliError, Code};
-use crate::nats::{BucketArgs, Session};
+use crate::nats::Session;
+use incumbent::lock_url::NatsBucket;
 
 /// The maximum number of messages that are read.
 const MAX_MESSAGES: usize = 1_000;
 
 /// The library's own findings about the bucket.
-pub async fn health(session: &Session, bucket: &BucketArgs, report: &mut Report) {
+pub async fn health(session: &Session, bucket: &NatsBucket, report: &mut Report) {
     const CHECK: &str = "bucket";
-    match bucket.health(session).await {
+    let bucket = Bucket::deferred(session.connection(), bucket.config());
+    let found = async { Ok::<_, CliError>(bucket?.health().await?) };
+    match found.await {
         Ok(findings) if findings.is_empty() => report.ok(CHECK, "its settings fit elections"),
         Ok(findings) => findings.iter().for_each(|finding| {
             let level = match (finding, finding.severity()) {

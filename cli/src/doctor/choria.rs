@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::report::Report;
 use crate::elections::unmarked;
-use crate::nats::{BucketArgs, Session};
+use crate::nats::Session;
+use incumbent::lock_url::NatsBucket;
 
 const CHECK: &str = "choria";
 
@@ -21,7 +22,7 @@ const FIX: &str = "if Choria's candidates take part, give every candidate --with
 /// Checks the entries and the bucket. `configured`: `with-choria` is set.
 pub async fn check(
     session: &Session,
-    bucket: &BucketArgs,
+    bucket: &NatsBucket,
     info: &Value,
     configured: bool,
     report: &mut Report,

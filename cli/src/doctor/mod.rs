@@ -112,8 +112,8 @@ impl Doctor {
         };
         match self.lock.at().await? {
             SelectedLock::Nats(bucket) => {
-                let timeout = bucket.explicit_timeout().unwrap_or(DEFAULT_TIMEOUT);
-                nats::check(bucket, context(timeout), &mut report).await?;
+                let timeout = bucket.connection.timeout.unwrap_or(DEFAULT_TIMEOUT);
+                nats::check(&bucket, context(timeout), &mut report).await?;
             }
             SelectedLock::Url(..) | SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_)
                 if self.with_choria =>

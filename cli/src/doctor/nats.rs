@@ -5,15 +5,16 @@ use super::report::Report;
 use super::server::{self, ServerSamples};
 use super::{bucket, choria, disk, fanout, rights};
 use crate::error::{CliError, Code};
-use crate::nats::{BucketArgs, Session};
+use crate::nats::Session;
+use incumbent::lock_url::NatsBucket;
 
 /// Checks the server and the bucket.
 pub async fn check(
-    bucket: &BucketArgs,
+    bucket: &NatsBucket,
     context: CheckContext<'_>,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    match bucket.session().await {
+    match Session::connect(&bucket.connection).await {
         Ok(session) => of_session(bucket, &session, context, report).await?,
         Err(CliError::Message { code: Code::Unreachable | Code::Denied, message }) => {
             report.error("server", message);
@@ -27,12 +28,12 @@ pub async fn check(
 }
 
 async fn of_session(
-    bucket: &BucketArgs,
+    bucket: &NatsBucket,
     session: &Session,
     context: CheckContext<'_>,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let asked = ServerSamples::take(session, bucket.bucket()).await?;
+    let asked = ServerSamples::take(session, &bucket.bucket).await?;
     server::version(session, &asked, report).await;
     asked.jetstream(report);
     asked.clock(report);
@@ -40,9 +41,9 @@ async fn of_session(
     rights::check(session, bucket, context.name, context.role, &asked, report).await?;
     if let Some(info) = &asked.info {
         bucket::health(session, bucket, report).await;
-        bucket::identities(session, bucket.bucket(), info, report).await;
+        bucket::identities(session, &bucket.bucket, info, report).await;
         choria::check(session, bucket, info, context.with_choria, report).await;
-        fanout::check(session, bucket.bucket(), info, report).await;
+        fanout::check(session, &bucket.bucket, info, report).await;
         disk::persistence(info, context.monitor.is_some(), report);
     }
     Ok(())

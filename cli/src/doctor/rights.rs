@@ -12,7 +12,8 @@ use super::context::Role;
 use super::report::Report;
 use super::server::ServerSamples;
 use crate::error::CliError;
-use crate::nats::{BucketArgs, Session};
+use crate::nats::Session;
+use incumbent::lock_url::NatsBucket;
 
 pub const CHECK: &str = "rights";
 
@@ -63,13 +64,13 @@ enum Written {
 
 pub async fn check(
     session: &Session,
-    bucket: &BucketArgs,
+    bucket: &NatsBucket,
     name: Option<&str>,
     role: Role,
     asked: &ServerSamples,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let rights = rights(session, bucket.bucket(), name.unwrap_or(UNUSED_NAME), asked);
+    let rights = rights(session, &bucket.bucket, name.unwrap_or(UNUSED_NAME), asked);
     let mut refused = session.refusals();
     let client = session.client();
     let mut subscriptions = Vec::new();

@@ -9,7 +9,6 @@ use super::report::Report;
 use super::{kubernetes, nats, objects, peers, postgres, sqlite};
 use crate::error::{CliError, Code};
 use crate::lock_args::{ElectionObjects, misplaced};
-use crate::nats::BucketArgs;
 use crate::text::one_line;
 
 /// Checks each lock of a URL.
@@ -47,9 +46,10 @@ async fn one(
             let what = "it is in one process, invisible to other processes: nothing to check";
             report.ok("memory", what);
         }
-        LockTarget::Nats(bucket) => {
+        LockTarget::Nats(mut bucket) => {
             let context = CheckContext { with_choria: bucket.with_choria, ..context };
-            nats::check(&BucketArgs::named(bucket, context.timeout), context, report).await?
+            bucket.connection.timeout = Some(context.timeout);
+            nats::check(&bucket, context, report).await?
         }
         LockTarget::Kubernetes(named) => {
             let cluster = named.cluster().await.map_err(CliError::from)?;

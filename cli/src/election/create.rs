@@ -1,6 +1,7 @@
 //! `election create`.
 
 use clap::Args;
+use incumbent::LockUrl;
 use incumbent::lock_url::LockTarget;
 
 use crate::error::{CliError, Code};
@@ -31,9 +32,10 @@ impl Create {
                 let message = "a leader for life creates its lock itself: nothing to create";
                 Err(CliError::new(Code::Usage, message))
             }
-            SelectedLock::Nats(args) => {
-                let bucket = args.open(None, false, None).await?;
-                output::line(format!("bucket {} exists: {name} needs nothing else", bucket.name()))
+            SelectedLock::Nats(bucket) => {
+                let message = format!("bucket {} exists: {name} needs nothing else", bucket.bucket);
+                LockUrl::from(*bucket).open().await?;
+                output::line(message)
             }
             SelectedLock::Url(url, timeout) => {
                 let timeout = timeout.unwrap_or(crate::nats::DEFAULT_TIMEOUT);

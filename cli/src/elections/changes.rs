@@ -21,7 +21,7 @@ pub struct Handover {
     pub to: String,
 }
 
-impl Elections<'_> {
+impl Elections {
     /// Ends the term of this holder, although it may renew meanwhile. Returns a revision below
     /// those of its successors.
     pub async fn evict_term(

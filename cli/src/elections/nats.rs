@@ -7,7 +7,8 @@ use async_nats::jetstream::kv;
 use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use incumbent::lock::Lock;
-use incumbent::nats::{self, Finding};
+use incumbent::lock_url::NatsBucket;
+use incumbent::nats::{self, Bucket, Finding};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -15,7 +16,7 @@ use super::status::{ElectionStatus, LeaderStatus, Position};
 use super::watcher::{Hint, Update};
 use crate::error::{CliError, Code};
 use crate::lock_args::check_name;
-use crate::nats::{BucketArgs, Session};
+use crate::nats::Session;
 use crate::text::one_line;
 use crate::time_format;
 
@@ -29,9 +30,9 @@ const MAX_STORED: usize = 1000;
 const SAMPLE: usize = 200;
 
 /// The elections whose holder has no mark of this library, among the first ones of a bucket.
-pub async fn unmarked(session: &Session, bucket: &BucketArgs) -> Result<Vec<String>, CliError> {
-    let store = session.store(bucket.bucket()).await?;
-    let elections = NatsElections { session: session.clone(), bucket, store };
+pub async fn unmarked(session: &Session, bucket: &NatsBucket) -> Result<Vec<String>, CliError> {
+    let store = session.store(&bucket.bucket).await?;
+    let elections = NatsElections { session: session.clone(), bucket: bucket.clone(), store };
     let mut names = elections.names().await?;
     names.truncate(SAMPLE);
     let reads = stream::iter(&names).map(|name| elections.read(name)).buffered(READS);
@@ -42,9 +43,9 @@ pub async fn unmarked(session: &Session, bucket: &BucketArgs) -> Result<Vec<Stri
 }
 
 /// The elections of a bucket.
-pub struct NatsElections<'a> {
+pub struct NatsElections {
     pub session: Session,
-    bucket: &'a BucketArgs,
+    bucket: NatsBucket,
     store: kv::Store,
 }
 
@@ -57,15 +58,15 @@ pub struct NatsWatcher {
     stored: bool,
 }
 
-impl<'a> NatsElections<'a> {
-    pub async fn open(bucket: &'a BucketArgs) -> Result<Self, CliError> {
-        let session = bucket.session().await?;
-        let store = session.store(bucket.bucket()).await?;
+impl NatsElections {
+    pub async fn open(bucket: NatsBucket) -> Result<Self, CliError> {
+        let session = Session::connect(&bucket.connection).await?;
+        let store = session.store(&bucket.bucket).await?;
         Ok(Self { session, bucket, store })
     }
 
     pub fn bucket(&self) -> &str {
-        self.bucket.bucket()
+        &self.bucket.bucket
     }
 
     /// When the bucket was created.
@@ -82,17 +83,20 @@ impl<'a> NatsElections<'a> {
 
     /// The problems of the bucket.
     pub async fn findings(&self) -> Result<Vec<Finding>, CliError> {
-        self.bucket.health(&self.session).await
+        let bucket = Bucket::deferred(self.session.connection(), self.bucket.config())?;
+        Ok(bucket.health().await?)
     }
 
     /// The lock, for roll calls: it needs no request to the server.
     pub fn deferred(&self) -> Result<Arc<dyn Lock>, CliError> {
-        Ok(Arc::new(self.bucket.deferred(&self.session)?.lock()))
+        let bucket = Bucket::deferred(self.session.connection(), self.bucket.config())?;
+        Ok(Arc::new(bucket.lock()))
     }
 
     /// The lock, for what changes an election: it has the TTL of the bucket.
     pub async fn lock(&self) -> Result<Arc<dyn Lock>, CliError> {
-        Ok(Arc::new(self.bucket.existing(&self.session).await?.lock()))
+        let bucket = Bucket::open_with(self.session.connection(), self.bucket.config()).await?;
+        Ok(Arc::new(bucket.lock()))
     }
 
     /// The names that have or had an entry.

@@ -24,7 +24,7 @@ const USUAL_LEASE: Duration = Duration::from_secs(60);
 /// For so many leases after its create a holder may be cooling down.
 const COOL_DOWN_LEASES: u32 = 4;
 
-impl Elections<'_> {
+impl Elections {
     /// What is left of the cool-down of the holder, as it states itself when it is asked. Locks
     /// without roll calls refuse the call: then it is not known.
     pub async fn cool_down(&self, status: &ElectionStatus) -> Option<CoolDownLeft> {

@@ -21,8 +21,8 @@ use crate::text;
 use crate::{output, time_format};
 
 /// The elections of a lock.
-pub enum Elections<'a> {
-    Nats(Box<NatsElections<'a>>),
+pub enum Elections {
+    Nats(Box<NatsElections>),
     Kubernetes(KubernetesElections),
     ForLife(LifeElections),
     Lock(LockElections),
@@ -36,18 +36,18 @@ pub enum Watcher {
     Lock(LockWatcher),
 }
 
-impl<'a> Elections<'a> {
+impl Elections {
     /// Opens the lock; `only` must be a valid election name there.
-    pub async fn open(lock: &'a LockArgs, only: Option<&str>) -> Result<Self, CliError> {
+    pub async fn open(lock: &LockArgs, only: Option<&str>) -> Result<Self, CliError> {
         Self::open_for(lock, only.as_slice()).await
     }
 
     /// The same for several elections.
-    pub async fn open_for(lock: &'a LockArgs, names: &[impl AsRef<str>]) -> Result<Self, CliError> {
+    pub async fn open_for(lock: &LockArgs, names: &[impl AsRef<str>]) -> Result<Self, CliError> {
         let at = lock.at().await?;
         names.iter().try_for_each(|name| check_name(name.as_ref()))?;
         let elections = match at {
-            SelectedLock::Nats(lock) => Self::Nats(Box::new(NatsElections::open(lock).await?)),
+            SelectedLock::Nats(lock) => Self::Nats(Box::new(NatsElections::open(*lock).await?)),
             SelectedLock::Kubernetes(objects) => Self::Kubernetes(KubernetesElections(objects)),
             SelectedLock::ForLife(locks) => Self::ForLife(LifeElections(locks)),
             SelectedLock::Url(url, timeout) => {
@@ -291,7 +291,7 @@ impl<'a> Elections<'a> {
     }
 }
 
-impl Elections<'_> {
+impl Elections {
     /// The same, with what distinguishes the lock from another one of its name.
     pub fn lock_json(&self) -> Map<String, Value> {
         let mut fields = self.json();

@@ -58,7 +58,7 @@ impl Kv {
         let format = self.output;
         // Invalid arguments are refused before a request to the server.
         self.verb.check()?;
-        let session = Session::connect(&self.connection).await?;
+        let session = Session::connect(&self.connection.settings()?).await?;
         match self.verb {
             Verb::Add(verb) => verb.run(&session, format).await,
             Verb::List(verb) => verb.run(&session, format).await,

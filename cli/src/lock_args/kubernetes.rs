@@ -24,8 +24,6 @@ pub struct OpenedLock {
     pub lease: Duration,
     /// The lease to set on the election; `None` if the lock sets it.
     pub lease_override: Option<Duration>,
-    /// Whether Choria's candidates take part.
-    pub with_choria: bool,
 }
 
 /// The longest name of an object.
@@ -318,7 +316,7 @@ impl ElectionObjects {
         if let Reading::Empty { .. } = lock.read(name, self.timeout).await? {
             self.check_namespace().await?;
         }
-        Ok(OpenedLock { lock, lease: timing.lease(), lease_override: None, with_choria: false })
+        Ok(OpenedLock { lock, lease: timing.lease(), lease_override: None })
     }
 }
 

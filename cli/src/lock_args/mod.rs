@@ -13,7 +13,7 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::kubernetes::Cluster;
 use incumbent::lock::Lock;
-use incumbent::lock_url::LockTarget;
+use incumbent::lock_url::{LockTarget, NatsBucket};
 
 use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, DEFAULT_TIMEOUT};
@@ -140,8 +140,8 @@ pub struct LeaseArgs {
 }
 
 /// The selected lock.
-pub enum SelectedLock<'a> {
-    Nats(&'a BucketArgs),
+pub enum SelectedLock {
+    Nats(Box<NatsBucket>),
     Kubernetes(ElectionObjects),
     ForLife(LifeObjects),
     /// With the timeout of requests, if one is given.
@@ -150,11 +150,11 @@ pub enum SelectedLock<'a> {
 
 impl LockArgs {
     /// The selected lock, without a request to it.
-    pub async fn at(&self) -> Result<SelectedLock<'_>, CliError> {
+    pub async fn at(&self) -> Result<SelectedLock, CliError> {
         match LockKind::parse(&self.lock)? {
             LockKind::Nats => match self.objects.given() {
                 Some(flag) => Err(misplaced(flag, "kubernetes")),
-                None => Ok(SelectedLock::Nats(&self.bucket)),
+                None => Ok(SelectedLock::Nats(Box::new(self.bucket.target()?))),
             },
             LockKind::Kubernetes => match self.bucket.given() {
                 Some(flag) => Err(misplaced(flag, "nats")),
@@ -255,7 +255,7 @@ impl LockArgs {
     }
 }
 
-impl SelectedLock<'_> {
+impl SelectedLock {
     /// `limit`: how long the lock of a URL may take to open.
     async fn open(
         &self,
@@ -280,41 +280,41 @@ impl SelectedLock<'_> {
                 Err(misplaced("--queue-groups", "nats"))
             }
             Self::Kubernetes(_) if args.no_create => Err(misplaced("--no-create", "nats")),
-            Self::Nats(bucket_args) => {
-                let bucket =
-                    bucket_args.open(args.lease, args.no_create, args.queue_groups).await?;
-                let lease = args.lease.unwrap_or(bucket.ttl());
-                let lock = Arc::new(bucket.lock());
-                Ok(OpenedLock {
-                    lock,
-                    lease,
-                    lease_override: args.lease,
-                    with_choria: args.with_choria,
-                })
+            Self::Nats(bucket) => {
+                let mut bucket = NatsBucket::clone(bucket);
+                bucket.with_choria = args.with_choria;
+                bucket.queue_groups = args.queue_groups.unwrap_or(0);
+                // Its connection has the timeout of requests.
+                open_url(bucket.into(), args, Duration::MAX).await
             }
             Self::Kubernetes(objects) => {
                 objects.open_lock(name, args.object.as_deref(), args.lease, args.is_set).await
             }
-            Self::Url(url, _) => {
-                let mut url = url.clone();
-                if let Some(lease) = args.lease {
-                    url = url.with_lease(lease);
-                }
-                if args.no_create {
-                    url = url.without_create();
-                }
-                let lock = open_within(&url, limit).await?;
-                let known = lock.timing().lease;
-                let lease = args.lease.or(known).unwrap_or(lock.capabilities().max_lease);
-                let lease_override = args.lease.filter(|lease| known != Some(*lease));
-                Ok(OpenedLock { lock, lease, lease_override, with_choria: false })
-            }
+            Self::Url(url, _) => open_url(url.clone(), args, limit).await,
             Self::ForLife(_) => Err(CliError::new(
                 Code::Usage,
                 "a leader for life has no lease: use `incumbent life`, or another --kind",
             )),
         }
     }
+}
+
+async fn open_url(
+    mut url: LockUrl,
+    args: &LeaseArgs,
+    limit: Duration,
+) -> Result<OpenedLock, CliError> {
+    if let Some(lease) = args.lease {
+        url = url.with_lease(lease);
+    }
+    if args.no_create {
+        url = url.without_create();
+    }
+    let lock = open_within(&url, limit).await?;
+    let known = lock.timing().lease;
+    let lease = args.lease.or(known).unwrap_or(lock.capabilities().max_lease);
+    let lease_override = args.lease.filter(|lease| known != Some(*lease));
+    Ok(OpenedLock { lock, lease, lease_override })
 }
 
 impl LeaseArgs {

@@ -72,9 +72,6 @@ pub struct ConnectionArgs {
     /// The timeout of the connection and of each request [env: NATS_TIMEOUT] [default: 5s].
     #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub timeout: Option<Duration>,
-    /// Whether variables and contexts are ignored.
-    #[arg(skip)]
-    pub is_complete: bool,
 }
 
 /// Flags may contain a password or a token, and so may a server's address.
@@ -133,7 +130,6 @@ impl ConnectionArgs {
             js_api_prefix,
             inbox_prefix,
             timeout: _,
-            is_complete: _,
         } = self;
         let flags = [
             ("--server", server),

@@ -3,7 +3,6 @@
 mod args;
 mod bucket;
 mod context;
-mod credentials;
 mod session;
 mod settings;
 

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, response::Response};
-use async_nats::{ConnectError, ConnectErrorKind, Event, ServerAddr, ServerError};
-use incumbent::nats::{self, BucketConfig, PermissionWatch};
+use async_nats::{Event, ServerError};
+use incumbent::nats::{self, BucketConfig, BucketErrorKind, ConnectionSettings};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::args::ConnectionArgs;
-use super::settings::Settings;
+use super::args::DEFAULT_TIMEOUT;
 use crate::error::{CliError, Code};
 use crate::text::one_line;
 
@@ -41,7 +40,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &ConnectionSettings) -> Self {
         let inbox = settings.inbox_prefix.as_deref().unwrap_or("_INBOX").into();
         Self { messages: broadcast::Sender::new(REFUSALS), inbox }
     }
@@ -86,42 +85,23 @@ pub enum Bounded {
 
 impl Session {
     /// Connects. The error is one line without a secret.
-    pub async fn connect(flags: &ConnectionArgs) -> Result<Self, CliError> {
-        let settings = Settings::of(flags)?;
-        let (options, addresses) = settings.options()?;
-        let options = options
-            .connection_timeout(settings.timeout)
-            .request_timeout(Some(settings.timeout))
-            .name("incumbent");
-        let (watch, refusals) = (PermissionWatch::new(), Refusals::new(&settings));
-        let (observer, noted) = (watch.clone(), refusals.clone());
-        let options = options.event_callback(move |event| {
-            observer.observe(&event);
-            noted.observe(&event);
-            std::future::ready(())
-        });
-        let client = tokio::time::timeout(settings.timeout, options.connect(addresses.as_slice()))
-            .await
-            .map_err(|_| settings.unreachable(&addresses, "timed out"))?
-            .map_err(|error| settings.refused(&addresses, &error))?;
-        let connection = nats::Connection::new(client, watch);
-        Ok(Self::new(connection, refusals, &settings))
-    }
-
-    fn new(connection: nats::Connection, refusals: Refusals, settings: &Settings) -> Self {
+    pub async fn connect(settings: &ConnectionSettings) -> Result<Self, CliError> {
+        let refusals = Refusals::new(settings);
+        let noted = refusals.clone();
+        let connection = settings.connect(move |event| noted.observe(event)).await;
+        let connection = connection.map_err(|error| match error.kind() {
+            BucketErrorKind::Unusable => CliError::new(Code::Usage, one_line(&error)),
+            _ => error.into(),
+        })?;
         let client = connection.client().clone();
         let mut jetstream = match &settings.api_prefix {
             Some(prefix) => jetstream::with_prefix(client, prefix),
             None => jetstream::new(client),
         };
-        jetstream.set_timeout(settings.timeout);
-        Self {
-            connection,
-            jetstream,
-            refusals,
-            api_prefix: settings.api_prefix.clone(),
-            timeout: settings.timeout,
-        }
+        let timeout = settings.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        jetstream.set_timeout(timeout);
+        let api_prefix = settings.api_prefix.clone();
+        Ok(Self { connection, jetstream, refusals, api_prefix, timeout })
     }
 
     pub fn connection(&self) -> nats::Connection {
@@ -210,37 +190,6 @@ impl Session {
         let subject = format!("STREAM.INFO.KV_{bucket}");
         self.api(&format!("bucket {bucket}"), &subject, &serde_json::json!({})).await
     }
-}
-
-impl Settings {
-    fn refused(&self, addresses: &[ServerAddr], error: &ConnectError) -> CliError {
-        let denied = |why: &str| {
-            let at = display_addresses(addresses);
-            CliError::new(
-                Code::Denied,
-                format!("the NATS server at {at} {why}; see --creds, --nkey, --user"),
-            )
-        };
-        match error.kind() {
-            ConnectErrorKind::AuthorizationViolation => denied("denies access"),
-            ConnectErrorKind::Authentication => denied("rejects the credentials"),
-            _ => self.unreachable(addresses, &one_line(error)),
-        }
-    }
-
-    fn unreachable(&self, addresses: &[ServerAddr], why: &str) -> CliError {
-        let tls = if self.requires_tls(addresses) { "; TLS is required" } else { "" };
-        let at = display_addresses(addresses);
-        let message = format!("cannot reach a NATS server at {at}: {why}{tls}");
-        CliError::new(Code::Unreachable, message)
-    }
-}
-
-/// Addresses without the user and password of their URLs.
-fn display_addresses(addresses: &[ServerAddr]) -> String {
-    let shown: Vec<_> =
-        addresses.iter().map(|server| format!("{}:{}", server.host(), server.port())).collect();
-    shown.join(", ")
 }
 
 fn denied(doing: &str, refusal: &str) -> CliError {

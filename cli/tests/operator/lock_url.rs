@@ -99,7 +99,7 @@ fn invalid_url_is_refused_in_one_line_without_its_secret() {
             "cannot be used: no connection to 127.0.0.1:1/db",
             4,
         ),
-        ("nats://me:s3cret@127.0.0.1:1/B", "no connection to a server", 4),
+        ("nats://me:s3cret@127.0.0.1:1/B", "cannot reach a NATS server at 127.0.0.1:1", 4),
         ("sqlite:absent/x.db", "there is no directory for absent/x.db", 1),
     ] {
         let (line, exit) = refused(lock);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::{
     Client, ConnectError, ConnectOptions, Event, Message, PublishError, PublishErrorKind,
-    ServerAddr, ServerError, StatusCode, Subject, ToServerAddrs,
+    ServerError, StatusCode, Subject, ToServerAddrs,
 };
 use tokio::sync::broadcast;
 
@@ -59,14 +59,6 @@ pub async fn connect(
     options: ConnectOptions,
 ) -> Result<Connection, ConnectError> {
     let (options, addresses) = with_servers(options, servers, &TlsFiles::default())?;
-    connect_to(addresses, options).await
-}
-
-/// Connects to addresses that [`with_servers`] returned, and watches for denied permissions.
-pub(crate) async fn connect_to(
-    addresses: Vec<ServerAddr>,
-    options: ConnectOptions,
-) -> Result<Connection, ConnectError> {
     let watch = PermissionWatch::new();
     let observer = watch.clone();
     let options = options.event_callback(move |event| {

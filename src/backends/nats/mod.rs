@@ -73,6 +73,7 @@ mod message;
 mod options;
 mod reply_inbox;
 mod roll_call;
+mod settings;
 mod state;
 mod stream;
 mod subscription_plan;
@@ -87,10 +88,9 @@ pub use codec::decode;
 #[cfg(feature = "url")]
 pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
-#[cfg(feature = "url")]
-pub(crate) use connection::connect_to;
 pub use connection::{Connection, PermissionWatch, connect};
 pub use error::{BucketError, BucketErrorKind};
 pub use health::Finding;
 pub use lock::NatsLock;
 pub use options::{TlsFiles, connect_options, with_servers};
+pub use settings::{ConnectionSettings, Credentials};

@@ -87,7 +87,7 @@ pub fn with_servers(
 /// Chooses among the servers without WebSockets, if one is advertised: the client would connect to
 /// it without TLS, and a middleman who alters a server's first message, which is in clear, can add
 /// one.
-async fn without_websockets(
+pub(super) async fn without_websockets(
     servers: Vec<async_nats::Server>,
     _: ServerInfo,
 ) -> Option<ReconnectToServer> {

@@ -93,7 +93,7 @@ impl History {
 /// The history in the writes that a bucket still stores, in their order; `None` without any.
 pub fn stored(
     election: &str,
-    elections: &Elections<'_>,
+    elections: &Elections,
     statuses: Vec<ElectionStatus>,
     since: Option<OffsetDateTime>,
 ) -> Option<History> {

@@ -33,7 +33,7 @@ pub enum Answer {
 
 /// Carries out a request.
 pub async fn execute(
-    elections: &Elections<'_>,
+    elections: &Elections,
     election: &str,
     asked: Command,
 ) -> Result<Answer, CliError> {
@@ -69,7 +69,7 @@ pub async fn execute(
 
 /// The status of the election, if the term still lasts.
 async fn current(
-    elections: &Elections<'_>,
+    elections: &Elections,
     election: &str,
     term: &Holder,
 ) -> Result<ElectionStatus, CliError> {

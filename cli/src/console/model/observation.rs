@@ -50,7 +50,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub fn of(elections: &Elections<'_>, is_named: bool, watched_for: Duration) -> Self {
+    pub fn of(elections: &Elections, is_named: bool, watched_for: Duration) -> Self {
         Self {
             cause_of_absence: elections.cause_of_absence(),
             has_lock_times: elections.has_lock_times(),

@@ -57,7 +57,7 @@ type Confirmed = (String, Option<ElectionStatus>);
 
 /// The elections of a lock, or some of them by name.
 pub struct Source<'a> {
-    elections: &'a Elections<'a>,
+    elections: &'a Elections,
     names: &'a [String],
     watcher: Watcher,
     ticks: Interval,
@@ -83,7 +83,7 @@ pub struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// Watches the named elections, or all if none is named.
-    pub async fn open(elections: &'a Elections<'a>, names: &'a [String]) -> Result<Self, CliError> {
+    pub async fn open(elections: &'a Elections, names: &'a [String]) -> Result<Self, CliError> {
         let watcher = elections.watch(names).await?;
         let mut ticks =
             interval(if watcher.reports_every_change() { WITH_UPDATES } else { WITHOUT_UPDATES });
@@ -321,7 +321,7 @@ pub struct LastRead {
 
 impl<'a> Feed<'a> {
     /// Watches the named elections, or all if none is named.
-    pub async fn open(elections: &'a Elections<'a>, names: &'a [String]) -> Result<Self, CliError> {
+    pub async fn open(elections: &'a Elections, names: &'a [String]) -> Result<Self, CliError> {
         let source = Source::open(elections, names).await?;
         let model = Model::new(source.origin());
         Ok(Self { source, model, waiting: VecDeque::new(), last_read: None })
@@ -329,7 +329,7 @@ impl<'a> Feed<'a> {
 
     /// The same, and the current statuses include all that have no leader.
     pub async fn open_complete(
-        elections: &'a Elections<'a>,
+        elections: &'a Elections,
         names: &'a [String],
     ) -> Result<Self, CliError> {
         let feed = Self::open(elections, names).await?;

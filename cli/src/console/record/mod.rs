@@ -66,7 +66,7 @@ impl Record {
 
 /// Records until something ends it. Whatever it has read is in the recorder.
 async fn follow(
-    elections: &Elections<'_>,
+    elections: &Elections,
     args: &Record,
     recorder: &mut Recorder,
     signals: &mut StopSignals,

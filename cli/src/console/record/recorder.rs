@@ -45,7 +45,7 @@ pub struct Recorder {
 impl Recorder {
     pub async fn new(
         mut writer: Writer,
-        elections: &Elections<'_>,
+        elections: &Elections,
         names: &[String],
     ) -> Result<Self, CliError> {
         let lock = serde_json::Value::Object(elections.lock_json()).to_string();

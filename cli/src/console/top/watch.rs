@@ -30,7 +30,7 @@ const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// Shows the view until a key or a signal ends it.
 pub async fn run<'a>(
-    elections: &'a Elections<'a>,
+    elections: &'a Elections,
     recording: Option<&'a Recording>,
     source: Source<'a>,
     mut state: State,
@@ -199,7 +199,7 @@ const TRANSITIONS: u32 = 100;
 
 /// Carries out a request.
 fn start<'a>(
-    elections: &'a Elections<'a>,
+    elections: &'a Elections,
     recording: Option<&'a Recording>,
     request: Request,
 ) -> BoxFuture<'a, Done> {
