@@ -7,14 +7,12 @@ use std::time::Duration;
 use super::actions::Actions;
 #[cfg(feature = "_model")]
 use super::backoff::BackoffPolicy;
-use super::evidence::Evidence;
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::lock_health::LockHealth;
-use super::previous_term::PreviousTerm;
+use super::observations::{Observations, PreviousTerm};
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
-use super::sampling::{HintRate, SentNotice};
-use super::stampede::HintLatency;
+use super::sampling::{HintLatency, HintRate, SentNotice};
 use super::types::{Action, Leader, LockFailure, Response, Settings};
 use crate::lock::{
     Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, MoveInfo, Nonce,
@@ -44,7 +42,7 @@ pub(super) struct Context {
     /// How the term before a vacancy ended, until another leader is seen.
     pub previous_term: Option<PreviousTerm>,
     pub health: LockHealth,
-    pub evidence: Evidence,
+    pub observed: Observations,
     pub requests: Requests,
     pub actions: Actions,
 }
@@ -65,7 +63,7 @@ impl Context {
             pause: None,
             previous_term: None,
             health: LockHealth::default(),
-            evidence: Evidence::new(),
+            observed: Observations::new(),
             requests: Requests::default(),
             actions: Actions::default(),
         }
@@ -117,14 +115,14 @@ impl Context {
     }
 
     /// On a lock without expiry: when the entry last seen counts as vacant, if it does not change.
-    pub fn outlived_at(&self) -> Option<Instant> {
-        let seen = self.evidence.last_seen().filter(|_| !self.capabilities.expires_entries)?;
+    pub fn stale_at(&self) -> Option<Instant> {
+        let seen = self.observed.last_seen().filter(|_| !self.capabilities.expires_entries)?;
         Some(seen.lease_ends(self.capabilities.max_lease, false))
     }
 
     /// Whether that is so.
-    pub fn has_outlived(&self, now: Instant) -> bool {
-        self.outlived_at().is_some_and(|outlived| now >= outlived)
+    pub fn is_stale(&self, now: Instant) -> bool {
+        self.stale_at().is_some_and(|stale_at| now >= stale_at)
     }
 
     /// Remembers a record. Returns whether it is an entry, rather than a tombstone.
@@ -137,14 +135,14 @@ impl Context {
     ) -> bool {
         let revision = record.revision;
         let own = self.own_mark_in(&record).map(|mark| mark.write);
-        self.evidence.notice_set_back(at, revision, own, &self.capabilities);
+        self.observed.notice_set_back(at, revision, own, &self.capabilities);
         self.learn_pause(at, &record.content);
         match record.content {
             Content::Held(entry) => {
                 self.health.entry_seen(revision);
                 self.notice_twin(at, &entry);
                 let is_me = self.is_mine(&entry);
-                let leader = self.evidence.record_entry(
+                let leader = self.observed.record_entry(
                     at,
                     revision,
                     entry,
@@ -154,13 +152,13 @@ impl Context {
                 );
                 // An entry that was judged to be as good as free stays so until it changes, however
                 // often it is read.
-                if is_me || !source.on_standby || !self.has_outlived(at) {
+                if is_me || !source.on_standby || !self.is_stale(at) {
                     self.set_leader(Some(leader));
                 }
                 true
             }
             Content::Vacant(tombstone) => {
-                self.evidence.record_tombstone(at, revision, tombstone, previous);
+                self.observed.record_tombstone(at, revision, tombstone, previous);
                 self.set_leader(None);
                 false
             }
@@ -199,6 +197,18 @@ impl Context {
         Some(Instant::from_origin(Duration::from_millis(since_origin)))
     }
 
+    /// The entry in the lock is our own, as `mark` shows.
+    pub fn record_own_entry(&mut self, now: Instant, revision: Revision, mark: &Mark) {
+        let in_doubt = self.requests.in_doubt(mark.write.number).is_some();
+        let (settings, capabilities) = (&self.settings, &self.capabilities);
+        self.observed.record_own_entry(now, revision, mark, in_doubt, settings, capabilities);
+    }
+
+    /// What our own writes so far had to wait for.
+    pub fn own_cool_down(&self, now: Instant) -> Duration {
+        self.observed.own_cool_down(now, self.requests.waits_in_doubt())
+    }
+
     /// Remembers that the entry is vacant.
     pub fn record_vacancy(
         &mut self,
@@ -207,20 +217,8 @@ impl Context {
         previous: Option<Revision>,
         empty_is_proof: bool,
     ) {
-        self.evidence.record_vacancy(at, tombstone, previous, empty_is_proof);
+        self.observed.record_vacancy(at, tombstone, previous, empty_is_proof);
         self.set_leader(None);
-    }
-
-    /// The entry in the lock is our own, as `mark` shows.
-    pub fn record_own_entry(&mut self, now: Instant, revision: Revision, mark: &Mark) {
-        let in_doubt = self.requests.unsettled(mark.write.number).is_some();
-        let (settings, capabilities) = (&self.settings, &self.capabilities);
-        self.evidence.record_own_entry(now, revision, mark, in_doubt, settings, capabilities);
-    }
-
-    /// What our own writes so far had to wait for.
-    pub fn own_cool_down(&self, now: Instant) -> Duration {
-        self.evidence.own_cool_down(now, self.requests.unsettled_waits())
     }
 
     pub fn set_leader(&mut self, leader: Option<Leader>) {
@@ -228,7 +226,7 @@ impl Context {
             (Some(known), Some(leader)) => !known.is_renewal_of(leader),
             (known, leader) => known.is_some() != leader.is_some(),
         };
-        self.previous_term = match (&leader, self.evidence.vacancy()) {
+        self.previous_term = match (&leader, self.observed.vacancy()) {
             (Some(leader), _) if !leader.is_me => None,
             (None, Some(vacancy)) if changed || self.previous_term.is_none() => {
                 Some(PreviousTerm::of(vacancy.tombstone.as_ref().map(|(_, tombstone)| tombstone)))
@@ -312,7 +310,7 @@ impl Context {
         timeout: Duration,
         request: Request,
     ) {
-        let seen_leases_end = self.evidence.seen_leases_end();
+        let seen_leases_end = self.observed.seen_leases_end();
         let id = self.requests.send(now, kind, over, timeout, seen_leases_end);
         self.act(Action::Request { id, request });
     }
@@ -365,7 +363,7 @@ impl Context {
         // Requests come as hints do.
         let may_be_asked = may_be_asked && self.coverage != Coverage::None;
         let over_nothing = token.is_none() && expected.is_none();
-        self.evidence.record_write(now, life, over_nothing.then_some(number));
+        self.observed.record_write(now, life, over_nothing.then_some(number));
         let write = Write {
             expected,
             identity: Arc::clone(&self.settings.identity),
@@ -396,7 +394,7 @@ impl Context {
     /// Another candidate that holds the entry, as far as is known: as last seen where the lock can
     /// be read, else for as long as what was last seen entitles it.
     pub fn other_holder(&self, now: Instant) -> Option<&Leader> {
-        let is_current = !self.health.only_reads_fail() || now < self.evidence.seen_leases_end();
+        let is_current = !self.health.only_reads_fail() || now < self.observed.seen_leases_end();
         self.leader.as_ref().filter(|leader| !leader.is_me && is_current)
     }
 
@@ -440,7 +438,7 @@ impl Context {
             pause: self.pause.clone(),
             previous_term: self.previous_term,
             health: self.health.clone(),
-            evidence: self.evidence.clone(),
+            observed: self.observed.clone(),
             requests: self.requests.clone(),
             actions: self.actions.clone(),
         }
@@ -462,7 +460,7 @@ impl Context {
             pause: _,         // only stated
             previous_term: _, // likewise
             health,
-            evidence,
+            observed,
             requests,
             actions: _, // drained after each event
         } = self;
@@ -472,7 +470,7 @@ impl Context {
         writer.to.word(*coverage as u64);
         writer.to.word(FingerprintWriter::nanos(latency.window()));
         health.fingerprint(writer);
-        evidence.fingerprint(writer, requests.in_flight_since());
+        observed.fingerprint(writer, requests.in_flight_since());
         requests.fingerprint(writer);
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::{Context, Source};
-use super::cool_down::{Until, WaitReason};
+use super::cool_down::KnownStepDown;
+use super::cool_down::{CoolDownWait, NotBefore, WaitReason};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
-use super::transition::{EndedTerm, Next, StoredCreate};
+use super::transition::{AcquiredEntry, EndedTerm, Next};
 use super::types::{Action, Cause, Leader, LockFailure};
-use super::vacancy::{KnownStepDown, Predecessor};
 use crate::lock::{Content, LockErrorKind, Nonce, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
@@ -22,13 +22,7 @@ pub(super) struct Holding {
     since: Instant,
     /// When the right to lead ends: from before the sending of the last write that succeeded.
     deadline: Instant,
-    /// When the cool-down is over, and what it waits for.
-    lead_at: Until,
-    /// What no step-down notice can bring forward.
-    floor: Until,
-    predecessor: Option<Predecessor>,
-    /// Whether it leads only after a write that was sent when the cool-down was over.
-    unconfirmed: bool,
+    wait: CoolDownWait,
     /// When the last write was sent.
     sent: Instant,
     /// Whether [`Action::Begin`] has been returned.
@@ -48,22 +42,19 @@ pub(super) struct Holding {
 const STATES_WITHIN: Duration = Duration::from_secs(1);
 
 impl Holding {
-    pub fn new(cx: &mut Context, now: Instant, stored: StoredCreate) -> Self {
-        let StoredCreate { created, number, sent, wait } = stored;
+    pub fn new(cx: &mut Context, now: Instant, stored: AcquiredEntry) -> Self {
+        let AcquiredEntry { created, number, sent, wait } = stored;
         cx.requests.begin_term(number);
         // Each further renewal is due an interval after the one before: the elections that a
         // process acquires at one moment would be renewed at one moment for ever. Not at once:
         // some object stores refuse a second write to an object within a second.
         let first = cx.settings.timing.renewal().mul_f64(0.25 + 0.75 * cx.random.f64());
-        let mut holding = Self {
+        let holding = Self {
             token: created.into(),
             revision: created,
             since: sent,
             deadline: sent + cx.settings.timing.validity(),
-            lead_at: wait.ends(now),
-            floor: wait.floor,
-            predecessor: wait.predecessor,
-            unconfirmed: wait.confirm,
+            wait,
             sent,
             began: false,
             renew_at: sent + first,
@@ -73,10 +64,7 @@ impl Holding {
             check_from: now,
             drains: false,
         };
-        for step_down in cx.evidence.step_downs() {
-            holding.on_step_down(step_down);
-        }
-        cx.evidence.record_held(created, holding.lead_at.at);
+        cx.observed.record_held(created, wait.not_before.at);
         let since_unix_ms = cx.by_wall_clock(holding.since);
         cx.set_leader(Some(Leader {
             identity: Arc::clone(&cx.settings.identity),
@@ -94,8 +82,9 @@ impl Holding {
     /// `busy`: a request is in flight.
     pub fn next_wake(&self, grace: Duration, busy: bool) -> Instant {
         let mut at = self.deadline - grace;
-        if !self.began && (!self.unconfirmed || !busy && self.sent < self.lead_at.at) {
-            at = at.min(self.lead_at.at);
+        let lead_at = self.wait.not_before.at;
+        if !self.began && (!self.wait.confirm || !busy && self.sent < lead_at) {
+            at = at.min(lead_at);
         }
         if !busy {
             at = at.min(self.renew_at);
@@ -113,7 +102,8 @@ impl Holding {
 
     /// When it leads, and what it waits for until then; `None` once it leads.
     pub fn cool_down(&self) -> Option<(Instant, WaitReason)> {
-        (!self.began).then_some((self.lead_at.at, self.lead_at.reason))
+        let NotBefore { at, reason } = self.wait.not_before;
+        (!self.began).then_some((at, reason))
     }
 
     /// The end of the term. `verified`: the cause is known from a response of the lock, not from a
@@ -128,7 +118,8 @@ impl Holding {
     }
 
     fn ended(&self, cause: Cause, verified: bool, to: Option<Nonce>) -> EndedTerm {
-        let &Self { token, revision, deadline, lead_at, began, .. } = self;
+        let &Self { token, revision, deadline, wait, began, .. } = self;
+        let lead_at = wait.not_before.at;
         EndedTerm { cause, verified, token, revision, deadline, lead_at, began, to }
     }
 
@@ -137,14 +128,9 @@ impl Holding {
         if now >= self.deadline { self.ends(self.expired(), true) } else { Next::Stay }
     }
 
-    /// A holder has stepped down: if it is the one waited for, the wait is what that one still
-    /// waited for.
+    /// A holder has stepped down.
     pub fn on_step_down(&mut self, step_down: &KnownStepDown) {
-        if self.predecessor.is_some_and(|predecessor| predecessor.is(step_down)) {
-            let clear = Until::new(step_down.clear_at, WaitReason::PassedOn);
-            self.lead_at = self.lead_at.min(clear.max(self.floor));
-            self.unconfirmed = false; // it is of this library, and writes over nobody's entry
-        }
+        self.wait.on_step_down(step_down);
     }
 
     /// The pause of the election has changed.
@@ -179,12 +165,13 @@ impl Holding {
         if now >= stop_at {
             return self.ends(self.expired(), true);
         }
-        if !self.began && now >= self.lead_at.at {
-            if !self.unconfirmed {
+        let lead_at = self.wait.not_before.at;
+        if !self.began && now >= lead_at {
+            if !self.wait.confirm {
                 self.began = true;
-                cx.evidence.set_own_cool_down(now);
+                cx.observed.set_own_cool_down(now);
                 cx.act(Action::Begin { token: self.token, deadline: self.deadline });
-            } else if self.sent < self.lead_at.at {
+            } else if self.sent < lead_at {
                 self.renew_at = self.renew_at.min(now);
             }
         }
@@ -194,8 +181,7 @@ impl Holding {
         let timeout = timing.request_timeout().min(stop_at.saturating_since(now));
         if now >= self.renew_at {
             let (expected, token, since) = (Some(self.revision), Some(self.token), self.since);
-            let left =
-                if self.began { Duration::ZERO } else { self.lead_at.at.saturating_since(now) };
+            let left = if self.began { Duration::ZERO } else { lead_at.saturating_since(now) };
             let life = cx.entry_life(left);
             // One that asked a holder that cools down or drains would be refused.
             let may_be_asked = self.began && !self.drains;
@@ -232,7 +218,7 @@ impl Holding {
             }
             // Ours, applied and reported lost, or another candidate's: a read shows which.
             Err(failure) if failure.kind == LockErrorKind::Conflict && reads => {
-                cx.requests.settle(number, false);
+                cx.requests.resolve(number, false);
                 self.last_failure = Some(failure);
                 self.check = true;
                 self.check_from = now;
@@ -244,12 +230,12 @@ impl Holding {
             // It cannot be read. If a write of ours is in doubt, this may be the lease we hold:
             // leave it to expire.
             Err(failure) if failure.kind == LockErrorKind::Conflict => {
-                let ambiguous = cx.requests.has_other_unsettled(number);
+                let ambiguous = cx.requests.has_other_in_doubt(number);
                 return self.ends(Cause::Superseded { by: None }, !ambiguous);
             }
             Err(failure) => {
                 if failure.kind != LockErrorKind::OutcomeUnknown {
-                    cx.requests.settle(number, false);
+                    cx.requests.resolve(number, false);
                 }
                 self.last_failure = Some(failure);
                 let delay = self.retries.get_or_insert(fresh).delay();
@@ -266,8 +252,8 @@ impl Holding {
         self.renew_at = sent + timing.renewal();
         self.retries = None;
         self.last_failure = None;
-        self.unconfirmed &= sent < self.lead_at.at;
-        cx.requests.settle_all(number);
+        self.wait.confirm &= sent < self.wait.not_before.at;
+        cx.requests.resolve_all(number);
         if let Some(me) = &mut cx.leader {
             me.last_seen = sent;
         }
@@ -314,7 +300,7 @@ impl Holding {
                     // A renewal whose reply was lost. It counts from when *it* was sent.
                     self.revision = record.revision;
                     let number = mark.write.number;
-                    match cx.requests.unsettled(number).map(|write| write.sent) {
+                    match cx.requests.in_doubt(number).map(|write| write.sent) {
                         Some(sent) if durable => self.renewed(cx, sent, number),
                         // It may still be lost. The next renewal is due already, and its
                         // acknowledgement covers both.
@@ -353,10 +339,7 @@ impl Holding {
             revision,
             since: _, // for people
             deadline,
-            lead_at,
-            floor,
-            predecessor,
-            unconfirmed,
+            wait,
             sent,
             began,
             renew_at,
@@ -372,10 +355,8 @@ impl Holding {
         writer.until(*deadline);
         writer.flags(&[*began, *check]);
         if !began {
-            writer.flags(&[*unconfirmed, *sent < lead_at.at]);
-            lead_at.fingerprint(writer);
-            floor.fingerprint(writer);
-            writer.each(predecessor, |writer, predecessor| predecessor.fingerprint(writer));
+            writer.flags(&[*sent < wait.not_before.at]);
+            wait.fingerprint(writer);
         }
         writer.until(*renew_at);
         writer.each(retries, FingerprintWriter::retries);

@@ -51,15 +51,14 @@
 //! # Ok::<(), incumbent::protocol::TimingError>(())
 //! ```
 
+mod acquire;
 mod actions;
 mod backoff;
-mod choria;
 mod context;
 mod cool_down;
 mod crash_release;
 mod drain;
 mod elector;
-mod evidence;
 #[cfg(feature = "_model")]
 mod fingerprint;
 mod health;
@@ -68,18 +67,15 @@ mod lock_health;
 mod move_types;
 mod moves;
 mod multi;
-mod previous_term;
+mod observations;
 mod refusal;
 mod requests;
 mod sampling;
 pub mod set;
-mod stampede;
 mod standby;
 mod stepping_down;
 mod transition;
-mod turn;
 mod types;
-mod vacancy;
 
 #[cfg(feature = "kubernetes")]
 pub(crate) use crate::time::timing::DRIFT_DIVISOR;
@@ -101,6 +97,6 @@ pub use move_types::{Chosen, MoveCall, MoveRole, MoveSettings, SeenLeader};
 pub use moves::Moves;
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;
-pub(crate) use previous_term::PreviousTerm;
+pub(crate) use observations::PreviousTerm;
 pub use refusal::{Found, Refusal};
 pub use types::{Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State};

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::acquire;
 use super::move_types::{Chosen, MoveCall, MoveRole, MoveSettings, Reason};
 use super::refusal::{Found, Refusal};
-use super::stampede;
 use crate::lock::{CandidateInfo, CandidateRequest, Role, Standing, Successor, TakeRequest};
 use crate::time::clock::Instant;
 
@@ -294,7 +294,7 @@ impl Moves {
                 let from = from.max(pause_ends).max(now);
                 // Thousands may be of higher priority: most draw a late moment, and see the leader
                 // move upon the request of one that drew an early one.
-                let spread = stampede::truncated_exponential(lease, self.random.f64());
+                let spread = acquire::truncated_exponential(lease, self.random.f64());
                 (is_lower && !self.asked).then_some(from + spread)
             }
         }

@@ -38,7 +38,7 @@ pub(super) enum RequestKind {
 
 /// A write whose outcome is not known yet.
 #[derive(Debug, Clone)]
-pub(super) struct UnsettledWrite {
+pub(super) struct WriteInDoubt {
     pub number: u64,
     pub sent: Instant,
     /// For a create: the wait it earns.
@@ -64,7 +64,7 @@ pub(super) struct WriteDraft {
 pub(super) struct Requests {
     /// Boxed, as there is none almost always.
     in_flight: Option<Box<InFlightRequest>>,
-    unsettled: VecDeque<UnsettledWrite>,
+    in_doubt: VecDeque<WriteInDoubt>,
     last_request: u64,
     last_write: u64,
     /// The last ones that were stored, or may have been: a stale read may show them. Not all up to
@@ -78,7 +78,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// How many writes of unknown outcome are remembered.
-    const MAX_UNSETTLED: usize = 64;
+    const MAX_IN_DOUBT: usize = 64;
 
     /// Notes a request that is sent now, and returns its id.
     pub fn send(
@@ -103,10 +103,10 @@ impl Requests {
     pub fn add_write(&mut self, now: Instant, wait: Option<CoolDownWait>) -> u64 {
         let number = now.as_nanos().max(self.last_write.saturating_add(1));
         self.last_write = number;
-        if self.unsettled.len() == Self::MAX_UNSETTLED {
-            self.unsettled.pop_front();
+        if self.in_doubt.len() == Self::MAX_IN_DOUBT {
+            self.in_doubt.pop_front();
         }
-        self.unsettled.push_back(UnsettledWrite { number, sent: now, wait: wait.map(Box::new) });
+        self.in_doubt.push_back(WriteInDoubt { number, sent: now, wait: wait.map(Box::new) });
         number
     }
 
@@ -158,48 +158,48 @@ impl Requests {
     }
 
     /// The write `number`, if its outcome is not known.
-    pub fn unsettled(&self, number: u64) -> Option<&UnsettledWrite> {
-        self.unsettled.iter().find(|write| write.number == number)
+    pub fn in_doubt(&self, number: u64) -> Option<&WriteInDoubt> {
+        self.in_doubt.iter().find(|write| write.number == number)
     }
 
     /// Whether this candidate sent the write `number`, as far as it can be in the lock.
     pub fn has_sent(&self, number: u64) -> bool {
         self.stored.as_ref().is_some_and(|stored| stored.contains(&number))
             || number == self.refused
-            || self.unsettled(number).is_some()
+            || self.in_doubt(number).is_some()
     }
 
     /// Whether the outcome of a write other than `number` is not known.
-    pub fn has_other_unsettled(&self, number: u64) -> bool {
-        self.unsettled.iter().any(|write| write.number != number)
+    pub fn has_other_in_doubt(&self, number: u64) -> bool {
+        self.in_doubt.iter().any(|write| write.number != number)
     }
 
     /// Whether the outcome of any write is not known.
-    pub fn has_unsettled(&self) -> bool {
-        !self.unsettled.is_empty()
+    pub fn has_in_doubt(&self) -> bool {
+        !self.in_doubt.is_empty()
     }
 
     /// What the creates of unknown outcome earned.
-    pub fn unsettled_waits(&self) -> impl Iterator<Item = &CoolDownWait> {
-        self.unsettled.iter().filter_map(|write| write.wait.as_deref())
+    pub fn waits_in_doubt(&self) -> impl Iterator<Item = &CoolDownWait> {
+        self.in_doubt.iter().filter_map(|write| write.wait.as_deref())
     }
 
     /// The outcome of the write `number` is known.
-    pub fn settle(&mut self, number: u64, is_stored: bool) {
+    pub fn resolve(&mut self, number: u64, is_stored: bool) {
         if is_stored {
             self.remember(number);
         } else {
             self.refused = number;
         }
-        self.unsettled.retain(|write| write.number != number);
-        if self.unsettled.is_empty() {
-            self.unsettled = VecDeque::new(); // takes no memory between two renewals
+        self.in_doubt.retain(|write| write.number != number);
+        if self.in_doubt.is_empty() {
+            self.in_doubt = VecDeque::new(); // takes no memory between two renewals
         }
     }
 
     /// The write `number` began a term.
     pub fn begin_term(&mut self, number: u64) {
-        self.settle_all(number);
+        self.resolve_all(number);
         self.create = number;
     }
 
@@ -209,8 +209,8 @@ impl Requests {
     }
 
     /// The write `number` is in the lock: those before it were stored earlier, or never will be.
-    pub fn settle_all(&mut self, number: u64) {
-        for write in std::mem::take(&mut self.unsettled) {
+    pub fn resolve_all(&mut self, number: u64) {
+        for write in std::mem::take(&mut self.in_doubt) {
             self.remember(write.number);
         }
         self.remember(number);
@@ -235,7 +235,7 @@ impl Requests {
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
             in_flight,
-            unsettled,
+            in_doubt,
             last_request: _, // greater than all
             last_write: _,   // greater than all
             stored: _,       // no other process writes by this nonce
@@ -255,7 +255,7 @@ impl Requests {
                 RequestKind::Check => writer.to.word(3),
             }
         });
-        writer.each(unsettled, |writer, UnsettledWrite { number, sent, wait }| {
+        writer.each(in_doubt, |writer, WriteInDoubt { number, sent, wait }| {
             writer.to.write(*number);
             writer.since(*sent, writer.timing.lease());
             writer.each(wait.as_deref(), |writer, wait| wait.fingerprint(writer));

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use super::MIN_LEASE;
+use super::acquire;
 use super::backoff::delay_of;
 use super::context::{Context, Source};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
-use super::stampede;
-use super::transition::{Next, StoredCreate};
-use super::turn::{self, Turn};
+use super::transition::{AcquiredEntry, Next};
 use super::types::{LockFailure, Rank};
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
@@ -21,8 +20,6 @@ use crate::util::retry::ProtocolRetries;
 const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
 /// The same where they see each other's creates.
 const FULL_SPREAD: Duration = Duration::from_millis(20);
-/// How long, at the most, a candidate without evidence lets the others go first.
-const GIVE_WAY: Duration = Duration::from_millis(300);
 
 /// Over how long standbys spread the reads that a hint suggests.
 pub(super) fn read_spread(coverage: Coverage) -> Duration {
@@ -35,7 +32,7 @@ pub(super) fn read_spread(coverage: Coverage) -> Duration {
 /// How long the candidate that asked for an entry waits before it polls again: what it sees leaves
 /// it the rest of the time for which the others hold back.
 fn handover_poll(lease: Duration) -> Duration {
-    turn::hold(lease) / 3
+    acquire::hold(lease) / 3
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +51,12 @@ pub(super) struct Standby {
     not_before: Instant,
     /// Since when it has known of no holder, and lets others go first. A tombstone may expire
     /// meanwhile, which is no reason to begin anew.
-    holds_back_since: Option<Instant>,
+    deferring_since: Option<Instant>,
     /// Polls that found the same holder.
     polls: u32,
     retries: Option<ProtocolRetries>,
     /// A create in doubt has been looked up at once, since another holder was last seen.
-    settled: bool,
+    resolved: bool,
     /// Hints began while a read was in flight: what it saw may be old.
     read_again: bool,
 }
@@ -71,10 +68,10 @@ impl Standby {
             at,
             plan: Plan::Read,
             not_before: at,
-            holds_back_since: None,
+            deferring_since: None,
             polls: 0,
             retries: None,
-            settled: false,
+            resolved: false,
             read_again: false,
         }
     }
@@ -107,10 +104,10 @@ impl Standby {
             return Next::Stay;
         }
         match self.plan {
-            Plan::Read if self.sees_outlived(cx, now) => self.overwrite(cx, now, true),
+            Plan::Read if self.sees_stale(cx, now) => self.overwrite(cx, now, true),
             Plan::Read if reads => cx.read(now, timeout),
-            Plan::Read if eligible => acquire(cx, now, None),
-            Plan::Acquire { expected } if eligible => acquire(cx, now, expected),
+            Plan::Read if eligible => create(cx, now, None),
+            Plan::Acquire { expected } if eligible => create(cx, now, expected),
             Plan::Read | Plan::Acquire { .. } => self.wait_for_change(cx, now),
         }
         Next::Stay
@@ -118,16 +115,16 @@ impl Standby {
 
     /// Whether it has received all renewals, and the last one has not changed for its holder's
     /// lease.
-    fn sees_outlived(&self, cx: &Context, now: Instant) -> bool {
-        let other = cx.evidence.last_seen().is_some_and(|seen| !cx.is_mine(&seen.entry));
-        let news = cx.evidence.vacancy().is_some() || self.read_again || self.retries.is_some();
-        other && !news && cx.coverage == Coverage::Full && cx.has_outlived(now)
+    fn sees_stale(&self, cx: &Context, now: Instant) -> bool {
+        let other = cx.observed.last_seen().is_some_and(|seen| !cx.is_mine(&seen.entry));
+        let news = cx.observed.vacancy().is_some() || self.read_again || self.retries.is_some();
+        other && !news && cx.coverage == Coverage::Full && cx.is_stale(now)
     }
 
     /// Its holder's lease has ended by our own clock: write over it, without a read, which all
     /// standbys would send at this instant. If it has changed unseen, the write is refused.
     fn overwrite(&mut self, cx: &mut Context, now: Instant, woken: bool) {
-        let Some(revision) = cx.evidence.last_seen().map(|seen| seen.revision) else { return };
+        let Some(revision) = cx.observed.last_seen().map(|seen| seen.revision) else { return };
         cx.record_vacancy(now, Some((revision, Tombstone::Expired)), Some(revision), false);
         self.schedule_acquire(cx, now, woken);
     }
@@ -166,21 +163,21 @@ impl Standby {
     fn wait_for_change(&mut self, cx: &mut Context, now: Instant) {
         let random = cx.random.f64();
         let lease = cx.settings.timing.lease();
-        let outlived_at = cx.outlived_at();
+        let stale_at = cx.stale_at();
         let max_lease = cx.capabilities.max_lease;
-        let silence_ends = cx.evidence.last_seen().map(|seen| {
+        let silence_ends = cx.observed.last_seen().map(|seen| {
             let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
             // What lives longer may be a claim that the lock knows nothing of: then no sign shows
             // its end.
             let life = seen.entry.ttl.min(max_lease.saturating_mul(2));
-            outlived_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
+            stale_at.unwrap_or(seen.at + life + slack.mul_f64(0.5 + random))
         });
         let receives_renewals = cx.coverage == Coverage::Full && cx.capabilities.can_read;
         cx.plan_check(now);
         self.plan = Plan::Read;
-        self.holds_back_since = None;
+        self.deferring_since = None;
         self.retries = None;
-        self.settled = false;
+        self.resolved = false;
         self.at = match silence_ends {
             _ if self.read_again => now,
             Some(at) if receives_renewals && at > now => {
@@ -206,9 +203,7 @@ impl Standby {
                     delay = delay.min(leader.lease.max(MIN_LEASE) / 3); // a lease from outside
                 }
                 let at = now + delay.max(Duration::from_millis(10));
-                outlived_at
-                    .filter(|outlived| *outlived > now)
-                    .map_or(at, |outlived| at.min(outlived))
+                stale_at.filter(|stale_at| *stale_at > now).map_or(at, |stale_at| at.min(stale_at))
             }
         }
         .max(self.not_before);
@@ -218,43 +213,13 @@ impl Standby {
     /// The entry is vacant: acquire it after a delay. `woken`: others learned of it at the same
     /// moment.
     fn schedule_acquire(&mut self, cx: &mut Context, now: Instant, woken: bool) {
-        let vacancy = cx.evidence.vacancy();
-        let standing = cx.standing();
-        let turn = vacancy.map(|it| Turn::new(it.successor(), &cx.settings, standing));
-        let (Some(vacancy), Some(turn)) = (vacancy, turn.filter(|turn| *turn != Turn::Never))
-        else {
+        let delay = cx.acquire_delay(woken);
+        let (Some(delay), Some(vacancy)) = (delay, cx.observed.vacancy()) else {
             return self.wait_for_change(cx, now);
         };
-        let uniform = cx.random.f64();
-        let mut delay = Duration::ZERO;
-        if woken && turn != Turn::First {
-            let few = cx.coverage == Coverage::Sampled;
-            let draw = if few { stampede::delay_of_few } else { stampede::delay };
-            // All find it at one instant, and locks without expiry do not state how old a hint is.
-            let outlived = vacancy.is_expired() && !cx.capabilities.expires_entries;
-            let lease = if outlived { cx.settings.timing.lease() } else { Duration::ZERO };
-            let window = cx.latency.window().max((lease / 32).min(stampede::MAX_WINDOW));
-            delay += draw(window, cx.settings.priority, uniform);
-        }
-        let inputs = cx.evidence.inputs(now, &cx.settings, &cx.capabilities);
-        if vacancy.is_unknown(&inputs) {
-            delay += (inputs.max_lease / 4).min(GIVE_WAY).mul_f64(0.5 + uniform / 2.0);
-        }
-        let mut at = now + delay;
-        let last_seen = cx.evidence.last_seen();
-        let was_mine = last_seen.is_some_and(|s| s.entry.identity == cx.settings.identity);
-        if vacancy.is_vanished() && last_seen.is_some() && !was_mine {
-            at = at.max(vacancy.first_seen + cx.settings.takeover_delay + delay);
-        }
         self.polls = 0;
-        self.at = match turn {
-            Turn::First => at,
-            Turn::Any | Turn::Never => at.max(self.not_before),
-            Turn::After(hold) => {
-                let since = *self.holds_back_since.get_or_insert(vacancy.first_seen);
-                at.max(since + hold + delay).max(self.not_before)
-            }
-        };
+        let since = &mut self.deferring_since;
+        self.at = delay.ends(now, vacancy.first_seen, since, self.not_before);
         self.plan = Plan::Acquire { expected: vacancy.revision() };
     }
 
@@ -268,24 +233,27 @@ impl Standby {
         let RequestKind::Write { number } = request.kind else { return Next::Stay };
         let known =
             !matches!(&result, Err(failure) if failure.kind == LockErrorKind::OutcomeUnknown);
-        let write = cx.requests.unsettled(number);
+        let write = cx.requests.in_doubt(number);
         let wait = write.and_then(|write| write.wait.as_deref().copied());
         if known {
-            cx.requests.settle(number, result.is_ok());
+            cx.requests.resolve(number, result.is_ok());
         }
         if let (Err(_), Some(wait)) = (&result, wait) {
-            cx.evidence.record_refused_create(&wait);
+            cx.observed.record_refused_create(&wait);
         }
-        let learned_at = cx.evidence.learned_at();
+        let learned_at = cx.observed.learned_at();
         let heard_meanwhile = learned_at > request.sent;
         if let (Ok(created), Some(wait)) = (&result, wait)
-            && !(learned_at >= request.sent && cx.evidence.newest_revision() > *created)
+            && !(learned_at >= request.sent && cx.observed.newest_revision() > *created)
         // superseded before the response came
         {
-            let (seen_before, sent) = (request.seen_leases_end, request.sent);
-            let capabilities = &cx.capabilities;
-            let wait = cx.evidence.wait_of_stored(wait, heard_meanwhile, seen_before, capabilities);
-            return Next::Hold(StoredCreate { created: *created, number, sent, wait });
+            let wait = cx.observed.cool_down_of_stored(now, request, wait, &cx.capabilities);
+            return Next::Hold(AcquiredEntry {
+                created: *created,
+                number,
+                sent: request.sent,
+                wait,
+            });
         }
         if cx.stopping {
             return Next::StopStandby;
@@ -303,10 +271,10 @@ impl Standby {
             }
             LockErrorKind::Conflict => {
                 // The winner's create is on its way to us as a hint; else read. A create of ours in
-                // doubt is settled at once, but only once: what refuses us may go
+                // doubt is resolved at once, but only once: what refuses us may go
                 // on refusing.
-                let settles = cx.requests.has_unsettled();
-                let at_once = settles && !std::mem::replace(&mut self.settled, true);
+                let resolves = cx.requests.has_in_doubt();
+                let at_once = resolves && !std::mem::replace(&mut self.resolved, true);
                 let wait = if at_once { 0.0 } else { 0.25 * (0.5 + random) };
                 self.plan = Plan::Read;
                 self.at = now + Duration::from_secs_f64(wait);
@@ -351,7 +319,7 @@ impl Standby {
         sent: Instant,
         result: Result<Reading, LockFailure>,
     ) -> Next {
-        let heard_meanwhile = cx.evidence.learned_at() > sent;
+        let heard_meanwhile = cx.observed.learned_at() > sent;
         let full = cx.coverage == Coverage::Full;
         match result {
             Err(_) if heard_meanwhile => {}
@@ -369,7 +337,7 @@ impl Standby {
                 let held = cx.record(now, record, None, source);
                 if mine {
                     self.adopt_own_entry(cx, now, revision);
-                } else if held && cx.has_outlived(now) {
+                } else if held && cx.is_stale(now) {
                     self.overwrite(cx, now, full);
                 } else if held {
                     self.wait_for_change(cx, now);
@@ -405,25 +373,25 @@ impl Standby {
     /// The entry is our own: a write that we had given up was applied after all. No other candidate
     /// may lead by it, so it is as good as released, with what that write had to wait.
     fn adopt_own_entry(&mut self, cx: &mut Context, now: Instant, revision: Revision) {
-        if let Some(mark) = cx.evidence.last_seen().and_then(|seen| seen.entry.mark.clone()) {
+        if let Some(mark) = cx.observed.last_seen().and_then(|seen| seen.entry.mark.clone()) {
             cx.record_own_entry(now, revision, &mark);
-            cx.requests.settle_all(mark.write.number);
+            cx.requests.resolve_all(mark.write.number);
         }
         let left = cx.own_cool_down(now);
-        cx.evidence.adopt_own_entry(now, revision, left, &cx.settings);
+        cx.observed.adopt_own_entry(now, revision, cx.settings.nonce, left);
         self.at = now.max(self.not_before);
         self.plan = Plan::Acquire { expected: Some(revision) };
     }
 
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { at, plan, not_before, holds_back_since, polls: _, retries, settled, read_again } =
+        let Self { at, plan, not_before, deferring_since, polls: _, retries, resolved, read_again } =
             self;
         writer.to.word(2);
         writer.until(*at);
         writer.until(*not_before);
-        writer.each(holds_back_since, |writer, since| writer.since(*since, writer.longest));
-        writer.flags(&[*settled, *read_again]);
+        writer.each(deferring_since, |writer, since| writer.since(*since, writer.longest));
+        writer.flags(&[*resolved, *read_again]);
         writer.each(retries, FingerprintWriter::retries);
         match plan {
             Plan::Read => writer.to.word(0),
@@ -436,8 +404,8 @@ impl Standby {
 }
 
 /// Creates the entry over `expected`.
-fn acquire(cx: &mut Context, now: Instant, expected: Option<Revision>) {
-    let wait = cx.evidence.wait(now, expected, &cx.settings, &cx.capabilities);
+fn create(cx: &mut Context, now: Instant, expected: Option<Revision>) {
+    let wait = cx.observed.cool_down(now, expected, &cx.settings, &cx.capabilities);
     let life = cx.entry_life(wait.left(now));
     let timeout = cx.settings.timing.request_timeout();
     let (token, wait, may_be_asked) = (None, Some(wait), false);

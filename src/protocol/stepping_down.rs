@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::context::{Context, Source};
+use super::cool_down::KnownStepDown;
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::transition::{EndedTerm, Next};
 use super::types::{Action, Cause, Response};
-use super::vacancy::KnownStepDown;
 use crate::lock::{LockErrorKind, Nonce, Reading, Release, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
@@ -74,7 +74,7 @@ impl SteppingDown {
             let by = (now + cx.settings.timing.grace()).min(deadline).max(now);
             cx.act(Action::End { cause, by });
         } else {
-            cx.evidence.set_own_cool_down(lead_at.at);
+            cx.observed.set_own_cool_down(lead_at);
         }
         cx.requests.drop_in_flight();
         stepping_down
@@ -83,7 +83,7 @@ impl SteppingDown {
     /// Stops a standby, which may have created an entry without knowing.
     pub fn after_standby(cx: &mut Context, now: Instant) -> Self {
         cx.requests.drop_in_flight();
-        let verify = cx.capabilities.can_read && cx.evidence.entry_may_stand(now);
+        let verify = cx.capabilities.can_read && cx.observed.entry_may_stand(now);
         Self {
             cause: Cause::Stopped,
             step: if verify { Step::Verify } else { Step::Done },
@@ -124,7 +124,7 @@ impl SteppingDown {
         self.notify &= work_stopped;
         self.release &= work_stopped;
         if !work_stopped {
-            cx.evidence.record_running_work(self.deadline);
+            cx.observed.record_running_work(self.deadline);
         }
     }
 
@@ -173,11 +173,11 @@ impl SteppingDown {
         let fresh = cx.retries();
         let reads = cx.capabilities.can_read;
         // A hint that came meanwhile may be newer than what was read.
-        let learned_at = cx.evidence.learned_at();
+        let learned_at = cx.observed.learned_at();
         let failed = match response {
             Response::Notified(_) => return,
             Response::Released(Ok(())) => {
-                cx.evidence.record_no_own_entry(now);
+                cx.observed.record_no_own_entry(now);
                 self.step = Step::Done;
                 return;
             }
@@ -202,9 +202,9 @@ impl SteppingDown {
                     cx.record_own_entry(now, record.revision, mark);
                 } else {
                     // It is not ours to release: the revision stays that of our own last write.
-                    cx.evidence.record_no_own_entry(now);
+                    cx.observed.record_no_own_entry(now);
                     self.step = Step::Done;
-                    let is_older = record.revision < cx.evidence.newest_revision();
+                    let is_older = record.revision < cx.observed.newest_revision();
                     if !(is_older && learned_at >= sent) {
                         let source = Source { from_hint: false, on_standby: false };
                         cx.record(now, record, None, source);
@@ -234,9 +234,9 @@ impl SteppingDown {
     fn done(&self, cx: &mut Context, now: Instant) -> Next {
         if let (true, Some(revision), Some(token)) = (self.work_stopped, self.revision, self.token)
         {
-            let clear_at = cx.evidence.own_cool_down_ends().max(now);
+            let clear_at = cx.observed.own_cool_down_ends().max(now);
             let by = cx.settings.nonce;
-            cx.evidence.record_step_down(KnownStepDown { by, token, revision, clear_at });
+            cx.observed.record_step_down(KnownStepDown { by, token, revision, clear_at });
         }
         if cx.stopping {
             return Next::Finish;

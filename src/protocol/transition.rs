@@ -1,6 +1,6 @@
 //! Transitions between the phases of a candidate, as data.
 
-use super::cool_down::{CoolDownWait, Until};
+use super::cool_down::CoolDownWait;
 use super::types::Cause;
 use crate::lock::{Nonce, Revision, Token};
 use crate::time::clock::Instant;
@@ -13,7 +13,7 @@ pub(super) enum Next {
     StandBy {
         at: Instant,
     },
-    Hold(StoredCreate),
+    Hold(AcquiredEntry),
     StepDown(EndedTerm),
     /// A standby stops, which may have created an entry without knowing.
     StopStandby,
@@ -21,7 +21,7 @@ pub(super) enum Next {
 }
 
 /// A create of this candidate that the lock has stored.
-pub(super) struct StoredCreate {
+pub(super) struct AcquiredEntry {
     pub created: Revision,
     /// The number of the write.
     pub number: u64,
@@ -38,7 +38,7 @@ pub(super) struct EndedTerm {
     pub revision: Revision,
     pub deadline: Instant,
     /// When it would have begun, or has.
-    pub lead_at: Until,
+    pub lead_at: Instant,
     pub began: bool,
     /// The candidate that it is handed over to.
     pub to: Option<Nonce>,

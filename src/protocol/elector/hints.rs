@@ -7,10 +7,10 @@ use crate::lock::{
     CandidateRequest, Coverage, Hint, Record, Revision, RollCall, StepDownNotice, Successor,
 };
 use crate::protocol::context::{Context, Source};
+use crate::protocol::cool_down::KnownStepDown;
 use crate::protocol::sampling::{HintRate, SentNotice};
 use crate::protocol::standby::read_spread;
 use crate::protocol::types::Rank;
-use crate::protocol::vacancy::KnownStepDown;
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
@@ -66,11 +66,11 @@ impl Elector {
 
     fn on_stored(&mut self, now: Instant, record: Record, previous: Option<Revision>) {
         let cx = &mut self.cx;
-        cx.evidence.record_previous(&record, previous);
+        cx.observed.record_previous(&record, previous);
         let mine = cx.own_mark_in(&record).is_some();
         let expected = matches!(&self.phase, Phase::Holding(h) if h.expects(&record, mine));
         let response_on_the_way = mine && cx.requests.is_writing();
-        if record.revision <= cx.evidence.newest_revision() || expected || response_on_the_way {
+        if record.revision <= cx.observed.newest_revision() || expected || response_on_the_way {
             return;
         }
         if let Phase::Holding(holding) = &self.phase {
@@ -96,7 +96,7 @@ impl Elector {
             revision: notice.revision,
             clear_at: now + with_drift(notice.left),
         };
-        self.cx.evidence.record_step_down(step_down);
+        self.cx.observed.record_step_down(step_down);
         if let Phase::Holding(holding) = &mut self.phase {
             holding.on_step_down(&step_down);
         }

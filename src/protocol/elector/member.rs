@@ -67,7 +67,7 @@ impl Elector {
 
     /// When what was last seen of other holders entitles them to nothing any more.
     pub(in crate::protocol) fn others_end(&self) -> Instant {
-        self.cx.evidence.seen_leases_end()
+        self.cx.observed.seen_leases_end()
     }
 
     /// What keeps it from acquiring the entry that another try soon will not fix.

@@ -16,7 +16,7 @@ use crate::protocol::crash_release::RegisteredTerm;
 #[cfg(feature = "_model")]
 use crate::protocol::fingerprint::{FingerprintSink, FingerprintWriter};
 use crate::protocol::holding::Holding;
-use crate::protocol::previous_term::PreviousTerm;
+use crate::protocol::observations::PreviousTerm;
 use crate::protocol::sampling::HintRate;
 use crate::protocol::standby::Standby;
 use crate::protocol::stepping_down::SteppingDown;
@@ -45,7 +45,7 @@ pub struct Elector {
 
 partial_debug!(
     Elector, self, settings: self.cx.settings, phase: self.phase, requests: self.cx.requests,
-    vacancy: self.cx.evidence.vacancy(), coverage: self.cx.coverage
+    vacancy: self.cx.observed.vacancy(), coverage: self.cx.coverage
 );
 
 impl Elector {

@@ -87,7 +87,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "two writes of one revision count as one",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "seen.revision == revision && seen.is_of(&entry) => seen,",
             "seen.revision == revision => seen,",
         )],
@@ -96,9 +96,9 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "no cool-down",
         edits: &[edit(
-            "src/protocol/holding.rs",
-            "lead_at: wait.ends(now),",
-            "lead_at: Until::new(now, WaitReason::NothingToWaitFor),",
+            "src/protocol/observations.rs",
+            "        wait.begins(now);\n",
+            "        wait.not_before = NotBefore::new(now, WaitReason::NothingToWaitFor);\n",
         )],
         noticed_by: &[Simulation, Model, Scenarios],
     },
@@ -106,15 +106,15 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "an unknown vacancy earns no wait",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "if !self.empty_is_proof || c.policy == CoolDown::Strict {",
-            "if c.policy == CoolDown::Strict {",
+            "(None, _) if vacancy.empty_is_proof && !strict => {",
+            "(None, _) if !strict => {",
         )],
         noticed_by: &[Simulation, Model, Scenarios],
     },
     Mutation {
         name: "a lock's word that a watched entry has expired is believed",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "let previous = if itself { Some(revision) } else { previous };",
             "",
         )],
@@ -175,15 +175,15 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "an expiry by the server's clock is believed under Strict",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "None if strict => (self.first_seen + c.unknown_holder_leads_for(), UnknownHolder),",
-            "None if strict => (c.now, UnknownHolder),",
+            "(Some(Expired), None) if strict => row(seen_at + unknown, UnknownHolder),",
+            "(Some(Expired), None) if strict => row(now, UnknownHolder),",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "the late hint of an entry that the lock called expired vouches for the one before",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "            && matches!(record.content, Content::Vacant(_))\n",
             "",
         )],
@@ -199,23 +199,23 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             ),
             edit(
                 "src/protocol/cool_down.rs",
-                "if strict || seen.from_hint || !c.lock_expires || !seen.is_allowed(c.max_lease) =>",
-                "if strict || seen.from_hint && c.lock_expires =>",
+                "if strict || seen.from_hint || !expires || !seen.is_allowed(max_lease) =>",
+                "if strict || seen.from_hint && expires =>",
             ),
         ],
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "an expired entry proves the end of a right that it could not outlive",
-        edits: &[edit("src/protocol/cool_down.rs", " || !seen.is_allowed(c.max_lease) =>", " =>")],
+        edits: &[edit("src/protocol/cool_down.rs", " || !seen.is_allowed(max_lease) =>", " =>")],
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
         name: "a watched holder is waited for by no more than the TTL known so far",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "Until::new(seen.lease_ends(c.max_lease, c.lock_expires), SeenLease)",
-            "Until::new(seen.at + seen.lease(c.max_lease, true).min(c.max_lease), SeenLease)",
+            "until_step_down(seen.lease_ends(max_lease, expires), SeenLease)",
+            "until_step_down(seen.at + seen.lease(max_lease, true).min(max_lease), SeenLease)",
         )],
         noticed_by: &[Scenarios],
     },
@@ -223,15 +223,15 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a holder of unknown last write is waited for by no longer lease that was seen",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "let full = with_drift(self.max_lease).max(seen.unwrap_or_default());",
-            "let full = with_drift(self.max_lease).max(seen.unwrap_or_default().min(self.max_lease));",
+            "let full = with_drift(max_lease).max(seen.unwrap_or_default());",
+            "let full = with_drift(max_lease).max(seen.unwrap_or_default().min(max_lease));",
         )],
         noticed_by: &[Scenarios],
     },
     Mutation {
         name: "what was seen in a bucket that is gone hides what follows in the next one",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "self.last_seen.take_if(|seen| seen.revision > created);",
             "let _ = self.last_seen.take_if(|seen| seen.revision < created && false);",
         )],
@@ -240,7 +240,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a tombstone means for ever what it meant when it was first seen",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "known.tombstone == tombstone;",
             "known.revision() == tombstone.as_ref().map(|t| t.0);",
         )],
@@ -249,7 +249,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a create that was sent before the TTL was raised waits by the old one",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "if is_blind || max_lease > wait.max_lease {",
             "if is_blind {",
         )],
@@ -258,7 +258,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a Choria candidate is waited for like one of ours",
         edits: &[edit(
-            "src/protocol/choria.rs",
+            "src/protocol/cool_down.rs",
             "with_drift(next_renewal.saturating_add(REQUEST_TIMEOUT))",
             "with_drift(next_renewal.min(bucket_ttl))",
         )],
@@ -308,7 +308,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "candidates that wake together all acquire at once",
         edits: &[edit(
-            "src/protocol/stampede.rs",
+            "src/protocol/acquire.rs",
             "window.mul_f64(((uniform * LAMBDA.exp_m1()).ln_1p() / LAMBDA).clamp(0.0, 1.0))",
             "window.mul_f64(uniform * LAMBDA.exp_m1() * 0.0)",
         )],

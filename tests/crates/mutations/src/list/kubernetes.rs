@@ -62,7 +62,7 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "an entry is written over before its holder's lease has ended",
         edits: &[edit(
             "src/protocol/standby.rs",
-            "cx.coverage == Coverage::Full && cx.has_outlived(now)",
+            "cx.coverage == Coverage::Full && cx.is_stale(now)",
             "cx.coverage == Coverage::Full && !cx.capabilities.expires_entries",
         )],
         noticed_by: &[Scenarios, Simulation],
@@ -71,8 +71,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a winner that waited for a leader of client-go's leads without a new write",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "confirm: !c.lock_expires && !is_ours,",
-            "confirm: is_ours && !is_ours,",
+            "wait.confirm = !expires && !is_ours;",
+            "wait.confirm = is_ours && !is_ours;",
         )],
         noticed_by: &[Scenarios],
     },

@@ -7,7 +7,7 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
         name: "a create in doubt that is found had no holder before it, as was proven before it",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "if !(in_doubt && capabilities.empty_is_proof) {",
             "if !in_doubt {",
         )],
@@ -34,16 +34,16 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
         name: "a holder that was seen counts for nothing once the lock is set back",
         edits: &[edit(
-            "src/protocol/evidence.rs",
-            "let ends = self.seen_leases_end;",
-            "let ends = Instant::ORIGIN;",
+            "src/protocol/observations.rs",
+            "self.barrier = self.barrier.max(NotBefore::new(ends, WaitReason::SeenLease));",
+            "",
         )],
         noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a step-down is told by its revision alone",
         edits: &[edit(
-            "src/protocol/vacancy.rs",
+            "src/protocol/cool_down.rs",
             "self.term.map_or(self.revision == step_down.revision, of_term)",
             "self.revision == step_down.revision || self.term.is_some_and(of_term)",
         )],
@@ -51,7 +51,7 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
     },
     Mutation {
         name: "an own entry that comes back after another's is taken for a release",
-        edits: &[edit("src/protocol/evidence.rs", " || own.is_some_and(is_before)", "")],
+        edits: &[edit("src/protocol/observations.rs", " || own.is_some_and(is_before)", "")],
         noticed_by: &[Scenarios],
     },
     Mutation {
@@ -85,8 +85,8 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
         name: "an evicted holder is waited for although it says that its work has stopped",
         edits: &[edit(
             "src/protocol/cool_down.rs",
-            "if *by != Nonce::NOBODY && its_own(*by) =>",
-            "if its_own(*by) =>",
+            "if *by != Nonce::NOBODY && mark_is_holders(*by) =>",
+            "if mark_is_holders(*by) =>",
         )],
         noticed_by: &[Scenarios],
     },
@@ -102,7 +102,7 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
         name: "rights once seen are forgotten over an empty key",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "self.seen_leases_end = self.seen_leases_end.max(ends);",
             "self.seen_leases_end = self.seen_leases_end.min(ends);",
         )],
@@ -111,7 +111,7 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
         name: "a tombstone over a tombstone counts like the first",
         edits: &[edit(
-            "src/protocol/evidence.rs",
+            "src/protocol/observations.rs",
             "Some(known) if known.is_followed_by(previous) => {",
             "Some(known) if known.is_followed_by(None) => {",
         )],
@@ -120,8 +120,8 @@ pub(super) const OF_TAMPERING: &[Mutation] = &[
     Mutation {
         name: "work that would not stop is forgotten over an empty key",
         edits: &[edit(
-            "src/protocol/evidence.rs",
-            "wait.not_before(Until::new(self.work_may_last_until, WaitReason::OwnEarlierTerm));",
+            "src/protocol/observations.rs",
+            "self.barrier = self.barrier.max(NotBefore::new(deadline, WaitReason::OwnEarlierTerm));",
             "",
         )],
         noticed_by: &[Scenarios, Simulation],

@@ -1,37 +1,40 @@
-//! The evidence of a candidate: which entries it has seen, how the last one went, who stepped down,
-//! and what its own writes had to wait for.
+//! What a candidate has observed: entries, vacancies, step-downs, and what its own writes had to
+//! wait for.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::choria;
-use super::cool_down::{CoolDownInputs, CoolDownWait, Until, WaitReason};
+use super::cool_down::{
+    CoolDownWait, KnownStepDown, NotBefore, Observed, SeenEntry, Vacancy, WaitReason,
+    max_tenure_of_choria,
+};
+use super::crash_release::CRASHED;
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
+use super::requests::InFlightRequest;
 use super::types::{Leader, Settings};
-use super::vacancy::{KnownStepDown, SeenEntry, Vacancy};
-use crate::lock::{Capabilities, Content, Entry, Mark, Record, Revision, Tombstone, WriteId};
+use crate::lock::{
+    Capabilities, Content, Entry, Mark, Nonce, Record, Revision, Tombstone, WriteId,
+};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 
 /// What a candidate knows of the entry. Knows no phase.
 #[derive(Debug, Clone)]
-pub(super) struct Evidence {
+pub(super) struct Observations {
     last_seen: Option<SeenEntry>,
     /// When the leases of all entries of others that were seen are over.
     seen_leases_end: Instant,
-    /// When those are over that were seen before the lock was set back: nothing in it shows more.
-    lost_leases_end: Instant,
+    /// No create of ours leads before this, whatever a vacancy shows.
+    barrier: NotBefore,
     vacancy: Option<Box<Vacancy>>,
     /// When what is known about the entry was last learned.
     learned_at: Instant,
     step_downs: Box<[KnownStepDown]>,
     /// When no holder before us can be leading any more, by what our last entry had to wait.
     own_cool_down_ends: Instant,
-    /// Until when work of our own last term may continue that would not stop.
-    work_may_last_until: Instant,
     /// What a create that was refused had to wait for, should it turn out to be in the lock.
-    refused_wait: Duration,
+    refused_from_create: Duration,
     /// The number of our last create over nothing: no create over something before it is under way.
     last_over_nothing: u64,
     /// Where a create of ours is known to have landed; the two above are what it had to wait for.
@@ -40,7 +43,7 @@ pub(super) struct Evidence {
     entry_may_stand_until: Instant,
 }
 
-impl Evidence {
+impl Observations {
     /// How many step-downs are remembered.
     const MAX_STEP_DOWNS: usize = 16;
 
@@ -48,13 +51,12 @@ impl Evidence {
         Self {
             last_seen: None,
             seen_leases_end: Instant::ORIGIN,
-            lost_leases_end: Instant::ORIGIN,
+            barrier: NotBefore::new(Instant::ORIGIN, WaitReason::NothingToWaitFor),
             vacancy: None,
             learned_at: Instant::ORIGIN,
             step_downs: Box::default(),
             own_cool_down_ends: Instant::ORIGIN,
-            work_may_last_until: Instant::ORIGIN,
-            refused_wait: Duration::ZERO,
+            refused_from_create: Duration::ZERO,
             last_over_nothing: 0,
             known_create: None,
             entry_may_stand_until: Instant::ORIGIN,
@@ -75,10 +77,6 @@ impl Evidence {
 
     pub fn learned_at(&self) -> Instant {
         self.learned_at
-    }
-
-    pub fn step_downs(&self) -> impl Iterator<Item = &KnownStepDown> {
-        self.step_downs.iter()
     }
 
     /// The newest revision known of.
@@ -105,9 +103,10 @@ impl Evidence {
             other.is_some_and(|seen| seen.at.as_nanos() > number)
         };
         if revision < self.newest_revision() || own.is_some_and(is_before) {
-            let longest = with_drift(max_lease).max(choria::may_lead_for(max_lease));
+            let longest = with_drift(max_lease).max(max_tenure_of_choria(max_lease));
             let ends = self.seen_leases_end;
-            self.lost_leases_end = if expires_entries { ends.min(at + longest) } else { ends };
+            let ends = if expires_entries { ends.min(at + longest) } else { ends };
+            self.barrier = self.barrier.max(NotBefore::new(ends, WaitReason::SeenLease));
         }
     }
 
@@ -221,27 +220,28 @@ impl Evidence {
     }
 
     /// What the wait of a create depends on.
-    pub fn inputs(
+    fn observed(
         &self,
         now: Instant,
         settings: &Settings,
         capabilities: &Capabilities,
-    ) -> CoolDownInputs<'_> {
-        CoolDownInputs {
+    ) -> Observed<'_> {
+        Observed {
             now,
             nonce: settings.nonce,
             max_lease: capabilities.max_lease,
             policy: settings.cool_down,
             with_choria: settings.with_choria,
-            lock_expires: capabilities.expires_entries,
+            expires: capabilities.expires_entries,
             last_seen: self.last_seen.as_ref(),
             seen_leases_end: self.seen_leases_end,
             step_downs: &self.step_downs,
+            barrier: self.barrier,
         }
     }
 
-    /// The earliest instant at which no other candidate leads, for a create over `expected`.
-    pub fn wait(
+    /// The wait of a create over `expected` that is sent now.
+    pub fn cool_down(
         &self,
         now: Instant,
         expected: Option<Revision>,
@@ -249,23 +249,16 @@ impl Evidence {
         capabilities: &Capabilities,
     ) -> CoolDownWait {
         let blind = Vacancy::empty(now, capabilities.empty_is_proof);
-        let mut wait = self
-            .vacancy()
-            .filter(|vacancy| vacancy.revision() == expected)
-            .unwrap_or(&blind)
-            .wait(&self.inputs(now, settings, capabilities));
-        wait.not_before(Until::new(self.lost_leases_end, WaitReason::SeenLease));
-        wait.not_before(Until::new(self.work_may_last_until, WaitReason::OwnEarlierTerm));
-        wait
+        let known = self.vacancy().filter(|vacancy| vacancy.revision() == expected);
+        self.observed(now, settings, capabilities).cool_down(known.unwrap_or(&blind))
     }
 
-    /// What `wait` comes to once its create is known to be stored. `heard_meanwhile`: something was
-    /// received while it was under way, when the leases seen were over at `seen_leases_end`.
-    pub fn wait_of_stored(
+    /// What `wait` comes to now that `request`, its create, is known to be stored.
+    pub fn cool_down_of_stored(
         &self,
+        now: Instant,
+        request: &InFlightRequest,
         mut wait: CoolDownWait,
-        heard_meanwhile: bool,
-        seen_leases_end: Instant,
         capabilities: &Capabilities,
     ) -> CoolDownWait {
         // What was reckoned without reading, now that the lock has stated what emptiness shows.
@@ -273,26 +266,30 @@ impl Evidence {
         let is_blind = !reads && !empty_is_proof && self.vacancy.is_none();
         // A longer lease may have been allowed before this create was sent.
         if is_blind || max_lease > wait.max_lease {
-            wait.after_create = wait.after_create.max(with_drift(max_lease));
+            wait.from_create = wait.from_create.max(with_drift(max_lease));
         }
         // Both may have been at one instant.
-        if heard_meanwhile || self.seen_leases_end > seen_leases_end {
+        if self.learned_at > request.sent || self.seen_leases_end > request.seen_leases_end {
             // An entry that came and went while the create was under way: purged, as it left
             // nothing that refuses us.
-            wait.not_before(Until::new(self.seen_leases_end, WaitReason::SeenLease));
+            wait = wait.at_least(NotBefore::new(self.seen_leases_end, WaitReason::SeenLease));
+        }
+        wait.begins(now);
+        for step_down in &self.step_downs {
+            wait.on_step_down(step_down);
         }
         wait
     }
 
-    /// What our own writes so far had to wait for, with those of unknown outcome (`unsettled`).
+    /// What our own writes so far had to wait for, with those in doubt.
     pub fn own_cool_down<'a>(
         &self,
         now: Instant,
-        unsettled: impl Iterator<Item = &'a CoolDownWait>,
+        in_doubt: impl Iterator<Item = &'a CoolDownWait>,
     ) -> Duration {
-        unsettled
+        in_doubt
             .map(|wait| wait.left(now))
-            .chain([self.own_cool_down_ends.saturating_since(now), self.refused_wait])
+            .chain([self.own_cool_down_ends.saturating_since(now), self.refused_from_create])
             .max()
             .unwrap_or_default()
     }
@@ -322,8 +319,8 @@ impl Evidence {
     /// A refusal may be wrong: a create that landed can be reported as another candidate's, and one
     /// that was sent twice can land after its refusal. If the entry is ours, this must be waited.
     pub fn record_refused_create(&mut self, wait: &CoolDownWait) {
-        self.extend_own_cool_down(wait.until.at);
-        self.refused_wait = self.refused_wait.max(wait.after_create);
+        self.extend_own_cool_down(wait.not_before.at);
+        self.refused_from_create = self.refused_from_create.max(wait.from_create);
     }
 
     /// Our create was stored: the entry is ours, until the cool-down ends without leading.
@@ -333,13 +330,13 @@ impl Evidence {
         // A later revision is one of a store that is gone. What follows is newer.
         self.last_seen.take_if(|seen| seen.revision > created);
         self.own_cool_down_ends = cool_down_ends;
-        self.refused_wait = Duration::ZERO;
+        self.refused_from_create = Duration::ZERO;
     }
 
     /// No other candidate leads before the entry has expired; nor do we, beside our own work.
     pub fn record_running_work(&mut self, deadline: Instant) {
         self.extend_own_cool_down(deadline);
-        self.work_may_last_until = self.work_may_last_until.max(deadline);
+        self.barrier = self.barrier.max(NotBefore::new(deadline, WaitReason::OwnEarlierTerm));
     }
 
     /// Whether an entry of ours may be in the lock.
@@ -372,9 +369,7 @@ impl Evidence {
         // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent
         // over.
         if !(in_doubt && capabilities.empty_is_proof) {
-            // What is waited for where nothing is known about who wrote before.
-            let nothing = Vacancy::empty(now, false);
-            let full = nothing.wait(&self.inputs(now, settings, capabilities)).after_create;
+            let full = self.observed(now, settings, capabilities).max_tenure_of_unknown();
             self.extend_own_cool_down(now + full);
         }
         // An entry that came and went meanwhile without a trace: purged.
@@ -382,17 +377,10 @@ impl Evidence {
     }
 
     /// Our own entry counts as released, with what its write still had to wait.
-    pub fn adopt_own_entry(
-        &mut self,
-        now: Instant,
-        revision: Revision,
-        left: Duration,
-        settings: &Settings,
-    ) {
+    pub fn adopt_own_entry(&mut self, now: Instant, revision: Revision, by: Nonce, left: Duration) {
         // Read again, it must not seem that nothing had to be waited for.
         self.extend_own_cool_down(now + left);
-        self.refused_wait = Duration::ZERO;
-        let by = settings.nonce;
+        self.refused_from_create = Duration::ZERO;
         let released = Tombstone::Released { by, left, cause: None, to: None, pause: None };
         let tombstone = Some((revision, released));
         self.vacancy = Some(Box::new(Vacancy { tombstone, ..Vacancy::empty(now, false) }));
@@ -408,13 +396,12 @@ impl Evidence {
         let Self {
             last_seen,
             seen_leases_end,
-            lost_leases_end,
+            barrier,
             vacancy,
             learned_at,
             step_downs,
             own_cool_down_ends,
-            work_may_last_until,
-            refused_wait,
+            refused_from_create,
             last_over_nothing,
             known_create,
             entry_may_stand_until,
@@ -422,21 +409,58 @@ impl Evidence {
         let saw_others = in_flight.is_some_and(|(_, seen)| *seen_leases_end > seen);
         writer.flags(&[*learned_at == writer.now, saw_others]);
         writer.to.word(in_flight.map_or(9, |(sent, _)| learned_at.cmp(&sent) as i8 as u64));
-        let instants = [
-            seen_leases_end,
-            lost_leases_end,
-            own_cool_down_ends,
-            work_may_last_until,
-            entry_may_stand_until,
-        ];
+        let instants = [seen_leases_end, &barrier.at, own_cool_down_ends, entry_may_stand_until];
         for at in instants {
             writer.until(*at);
         }
-        writer.to.word(FingerprintWriter::nanos(*refused_wait));
+        writer.to.word(FingerprintWriter::nanos(*refused_from_create));
         writer.to.write(*last_over_nothing);
         writer.each(known_create, FingerprintWriter::revision);
         writer.each(last_seen, |writer, seen| seen.fingerprint(writer));
         writer.each(vacancy, |writer, vacancy| vacancy.fingerprint(writer));
         writer.each(step_downs, |writer, step_down| step_down.fingerprint(writer));
+    }
+}
+
+/// How the term before ended, as the winner of the next one saw it. Only reported: no decision
+/// depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PreviousTerm {
+    /// Its holder released the entry, after its work had stopped.
+    Released,
+    /// The same, in favour of a successor that it named.
+    HandedOver,
+    /// A sentinel released the entry of a crashed holder.
+    Crashed,
+    /// The entry was not renewed.
+    Expired,
+    /// The holder was evicted, or the entry deleted, or nothing is left of it.
+    Deleted,
+}
+
+impl PreviousTerm {
+    /// The meaning of what is left of its entry.
+    pub(super) fn of(tombstone: Option<&Tombstone>) -> Self {
+        match tombstone {
+            Some(Tombstone::Released { by: Nonce::NOBODY, cause: Some(_), .. }) => Self::Deleted,
+            Some(Tombstone::Released { cause, .. }) if cause.as_deref() == Some(CRASHED) => {
+                Self::Crashed
+            }
+            Some(Tombstone::Released { to: Some(_), .. }) => Self::HandedOver,
+            Some(Tombstone::Released { .. }) => Self::Released,
+            Some(Tombstone::Expired) => Self::Expired,
+            Some(Tombstone::Deleted) | None => Self::Deleted,
+        }
+    }
+
+    /// The value of a label, and of a field of a span.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::HandedOver => "handed_over",
+            Self::Crashed => "crashed",
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+        }
     }
 }
