@@ -4,9 +4,7 @@ use async_nats::jetstream;
 use incumbent_test_support::Server;
 
 use crate::doctor::{doctor, expect_line};
-use crate::shell::Shell;
-
-const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+use crate::shell::{BUCKET, Shell};
 
 /// A bucket with the settings of a Choria broker.
 async fn chorias_bucket(server: &Server) -> jetstream::kv::Store {
@@ -29,8 +27,7 @@ async fn chorias_bucket(server: &Server) -> jetstream::kv::Store {
 
 #[tokio::test]
 async fn doctor_detects_chorias_candidates() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     let store = chorias_bucket(&server).await;
     let report = doctor(&shell, &[], 1);
     expect_line(
@@ -62,8 +59,7 @@ async fn doctor_detects_chorias_candidates() {
 /// Without `with_choria`, the library warns of an entry without a mark.
 #[tokio::test]
 async fn candidate_with_choria_does_not_warn_of_its_entries() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     let store = chorias_bucket(&server).await;
     store.put("my_app", "go-1.example.net".into()).await.expect("a write");
     let url = format!("{}/{BUCKET}", server.url());

@@ -154,8 +154,7 @@ async fn tls_is_required_where_it_is_configured() {
 
 #[tokio::test]
 async fn invalid_credential_files_are_named() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.write("junk", "s3cret");
     for (flag, expected) in [
         ("--creds", "no credentials in junk"),

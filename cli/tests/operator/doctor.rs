@@ -3,9 +3,7 @@
 use incumbent_test_support::{Server, Version, on_versions};
 use serde_json::Value;
 
-use crate::shell::{CommandOutput, Shell};
-
-const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+use crate::shell::{BUCKET, CommandOutput, Shell};
 
 /// The line of this level that contains this text. Panics without one.
 pub fn expect_line<'a>(report: &'a CommandOutput, level: &str, text: &str) -> &'a str {
@@ -23,9 +21,7 @@ pub fn doctor(shell: &Shell, args: &[&str], code: i32) -> CommandOutput {
 
 /// A server with a bucket for elections.
 async fn start_env() -> (Server, Shell) {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
+    let (server, shell) = Shell::with_leaders(&[]).await;
     (server, shell)
 }
 
@@ -90,8 +86,7 @@ async fn invalid_usage_is_not_a_finding() {
 
 #[tokio::test]
 async fn missing_or_unfit_bucket_is_reported_with_a_fix() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let report = doctor(&shell, &["--bucket", "ABSENT"], 1);
     expect_line(&report, "warning  jetstream ", "`incumbent kv add ABSENT --election`");
     shell.out(&["kv", "add", "ENDLESS", "-q"]);
@@ -187,8 +182,7 @@ async fn rights_are_checked_per_role() {
 
 #[tokio::test]
 async fn shared_identity_is_distinguished_from_a_restart() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--ttl", "1m", "--history", "9", "-q"]);
     let client = server.connect().await;
     let jetstream = async_nats::jetstream::new(client);

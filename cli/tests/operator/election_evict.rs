@@ -1,15 +1,12 @@
 //! `election evict`.
 
-use incumbent_test_support::Server;
-
 use crate::shell::Shell;
 
 const CAMPAIGN: [&str; 5] = ["campaign", "my_app", "--lease", "2s", "--identity"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn successor_and_duration_are_reported() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let mut first = shell.start(&[&CAMPAIGN[..], &["first"]].concat());
     first.line_with("won");
     let mut second = shell.start(&[&CAMPAIGN[..], &["second"]].concat());
@@ -39,8 +36,7 @@ async fn successor_and_duration_are_reported() {
 
 #[tokio::test]
 async fn missing_successor_is_reported() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "-q"]);
     shell.out(&["kv", "put", "B", "e", "c1"]);
     let args = ["election", "evict", "e", "--bucket", "B", "--force", "--wait", "1s"];

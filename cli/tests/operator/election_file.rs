@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::eventually;
 
 use crate::shell::Shell;
 
@@ -15,8 +15,7 @@ fn content(file: &Path) -> Option<serde_json::Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_exists_while_its_candidate_leads() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let file = shell.home().join("leads.json");
     shell.write("leads.json", "of an earlier run");
     let candidate = shell.start(&[&FILE[..], &["--identity", "a", "--interval", "20ms"]].concat());
@@ -54,8 +53,7 @@ async fn file_exists_while_its_candidate_leads() {
 /// As when its terminal is closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn hangup_removes_the_file_and_releases_the_lock() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let file = shell.home().join("leads.json");
     let candidate = shell.start(&[&FILE[..], &["--identity", "a"]].concat());
     eventually("the file", async || content(&file)).await;
@@ -91,8 +89,7 @@ fn failed_check_is_reported_in_one_line() {
 
 #[tokio::test]
 async fn candidate_that_cannot_write_does_not_campaign() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let (line, code) = shell.refusal(&["election", "file", "my_app", "/does/not/exist/f"]);
     assert!(line.contains("cannot keep /does/not/exist/f"), "{line}");
     assert_eq!(code, 1);

@@ -1,6 +1,6 @@
 //! `election history` without a recording.
 
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::eventually;
 use serde_json::Value;
 
 use crate::record::spans;
@@ -8,8 +8,7 @@ use crate::shell::Shell;
 
 #[tokio::test]
 async fn bucket_shows_as_much_as_it_stores() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
     let history = ["election", "history", "e", "--bucket", "B"];
     shell.expect_refusal(&history, "election e: no leader, and no trace", 3);
@@ -44,8 +43,7 @@ async fn bucket_shows_as_much_as_it_stores() {
 
 #[tokio::test]
 async fn hostile_names_are_harmless() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
     let hostile = format!("\u{1b}[2J\u{202e}<script>{}", "x".repeat(2000));
     shell.out(&["kv", "put", "B", "e", &hostile]);

@@ -1,7 +1,7 @@
 //! `election list` and `info`.
 
 use futures_util::StreamExt;
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::eventually;
 
 use crate::shell::Shell;
 
@@ -15,8 +15,7 @@ fn advertised_address_with_a_blank_is_refused() {
 /// Its entry states that it leads.
 #[tokio::test]
 async fn info_of_a_leader_asks_no_candidate() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     let mut leader = shell.start(&["campaign", "my_app", "--lease", "2s"]);
     leader.line_with("won");
     eventually("it states its priority", async || {
@@ -36,8 +35,7 @@ async fn info_of_a_leader_asks_no_candidate() {
 /// A bucket that is unfit for elections is shown, not refused.
 #[tokio::test]
 async fn info_reports_a_bucket_without_a_ttl() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "-q"]);
     let output = shell.out(&["election", "info", "--bucket", "B"]);
     assert!(
@@ -51,8 +49,7 @@ async fn info_reports_a_bucket_without_a_ttl() {
 /// An identity of another candidate must not move the cursor.
 #[tokio::test]
 async fn control_characters_of_an_identity_are_replaced() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "-q"]);
     shell.run_with_input(&["kv", "put", "B", "k"], b"evil\x1b[2J\nname");
     for args in [["election", "list"], ["election", "info"]] {

@@ -1,13 +1,12 @@
 //! `election members`.
 
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::eventually;
 
 use crate::shell::Shell;
 
 #[tokio::test]
 async fn candidates_are_listed_by_their_role() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let campaign = ["campaign", "my_app", "--lease", "2s", "--identity"];
     let mut first = shell.start(&[&campaign[..], &["first"]].concat());
     first.line_with("won");
@@ -43,8 +42,7 @@ async fn candidates_are_listed_by_their_role() {
 async fn lock_without_roll_calls_is_refused_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("sqlite:{}", directory.path().join("locks.db").display());
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["run", "my_app", "--lock", &url, "--", "true"]);
     let (refused, _) = shell.refusal(&["election", "members", "my_app", "--lock", &url]);
     assert!(refused.contains("this lock carries no roll calls"), "{refused}");

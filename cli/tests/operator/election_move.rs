@@ -1,7 +1,5 @@
 //! `election move`.
 
-use incumbent_test_support::Server;
-
 use crate::shell::{Running, Shell};
 
 const CAMPAIGN: [&str; 5] = ["campaign", "my_app", "--lease", "2s", "--identity"];
@@ -17,8 +15,7 @@ fn two(shell: &Shell) -> [Running; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leadership_moves_to_the_named_candidate_or_site() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let [mut first, mut second] = two(&shell);
     let output = shell.out(&["election", "move", "my_app", "--to", "second"]);
     first.line_with("lost: handed over to second");
@@ -42,8 +39,7 @@ async fn leadership_moves_to_the_named_candidate_or_site() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refusal_is_one_line_and_the_leader_leads_on() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let [_first, mut second] = two(&shell);
     let command = ["election", "move", "my_app"];
     shell.expect_refusal(&["election", "move", "other"], "election other: no leader", 3);
@@ -61,8 +57,7 @@ async fn refusal_is_one_line_and_the_leader_leads_on() {
 /// As one of Choria.
 #[tokio::test]
 async fn leader_that_does_not_answer_is_reported() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "-q"]);
     shell.out(&["kv", "put", "B", "e", "c1"]);
     let line = shell.expect_refusal(

@@ -1,6 +1,6 @@
 //! `election pause` and `resume`.
 
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::eventually;
 
 use crate::shell::Shell;
 
@@ -9,8 +9,7 @@ const MEMBERS: [&str; 5] = ["election", "members", "my_app", "--within", "300ms"
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sick_leader_moves_only_after_the_pause() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let sick = shell.home().join("sick");
     let check = format!("[ ! -e {sick} ] || {{ echo disk full; exit 1; }}", sick = sick.display());
     let check = ["--check", &check, "--check-interval", "100ms", "--check-failures", "2"];
@@ -57,8 +56,7 @@ async fn sick_leader_moves_only_after_the_pause() {
 
 #[tokio::test]
 async fn unknown_pause_is_reported() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "-q"]);
     let pause = ["election", "pause", "e", "--bucket", "B", "--within", "1s"];
     shell.expect_refusal(&pause, "election e: no leader of this library answered", 1);

@@ -1,15 +1,13 @@
 //! `election watch`.
 
 use async_nats::{HeaderMap, jetstream};
-use incumbent_test_support::Server;
 
 use crate::shell::Shell;
 
 /// A bucket of a Choria broker republishes nothing and leaves no marker of an expired entry.
 #[tokio::test]
 async fn bucket_without_notifications_is_polled() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--ttl", "2s", "-q"]);
     shell.out(&["kv", "put", "B", "e", "theirs"]);
     let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
@@ -19,8 +17,7 @@ async fn bucket_without_notifications_is_polled() {
 
 #[tokio::test]
 async fn watch_continues_after_a_server_restart() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
     shell.out(&["kv", "put", "B", "e", "one"]);
     let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);
@@ -49,8 +46,7 @@ async fn watch_needs_only_the_rights_of_an_observer() {
 /// A message that any candidate may send beside the bucket, as if the server had stored it.
 #[tokio::test]
 async fn forged_message_neither_names_nor_hides_a_leader() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     let client = server.connect().await;
     for (bucket, forger) in [("B", "forger"), ("C", "one")] {
         shell.out(&["kv", "add", bucket, "--election", "--ttl", "1h", "-q"]);
@@ -77,8 +73,7 @@ async fn forged_message_neither_names_nor_hides_a_leader() {
 
 #[tokio::test]
 async fn bucket_made_anew_with_lower_revisions_shows_its_leaders() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
     shell.out(&["kv", "put", "B", "e", "one"]);
     let mut watch = shell.start(&["election", "watch", "--bucket", "B"]);

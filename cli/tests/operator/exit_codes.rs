@@ -18,8 +18,7 @@ fn help_lists_the_exit_codes() {
 
 #[tokio::test]
 async fn each_kind_of_failure_has_its_own_exit_code() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "-q"]);
     assert_eq!(shell.run(&["kv", "put", "B", "k", "v"]).code, Some(0));
     assert_eq!(shell.refusal(&["kv", "add", "B"]).1, 1);
@@ -73,8 +72,7 @@ async fn missing_jetstream_is_reported_in_one_line() {
 
 #[tokio::test]
 async fn signal_ends_the_program_as_shells_expect() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "-q"]);
     shell.out(&["kv", "put", "B", "k", "v"]);
     for (name, number) in [("INT", 2), ("TERM", 15)] {
@@ -87,8 +85,7 @@ async fn signal_ends_the_program_as_shells_expect() {
 /// What only lists has left nothing undone.
 #[tokio::test]
 async fn closed_output_is_a_failure_unless_of_a_listing() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "-q"]);
     shell.out(&["kv", "put", "B", "a", "v"]);
     let mut leader = shell.campaign("my_app", "c1");

@@ -1,7 +1,5 @@
 //! Names and values of other programs with control sequences for terminals.
 
-use incumbent_test_support::Server;
-
 use crate::shell::{CommandOutput, Shell};
 
 /// Control sequences: clear screen, title, bell, carriage return, right-to-left override, and a C1
@@ -20,8 +18,7 @@ fn assert_harmless(args: &[&str], output: &CommandOutput) {
 
 #[tokio::test]
 async fn no_command_prints_control_characters() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--history", "5", "--description", HOSTILE, "-q"]);
     for _ in 0..2 {
         shell.out(&["kv", "put", "B", "e", HOSTILE]);
@@ -66,8 +63,7 @@ async fn no_command_prints_control_characters() {
 
 #[tokio::test]
 async fn cause_of_a_release_is_a_short_word() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "E", "--election", "-q"]);
     let context = async_nats::jetstream::new(server.connect().await);
     let long = format!("{}{}", HOSTILE.replace('\r', ""), "x".repeat(500));
@@ -97,8 +93,7 @@ async fn cause_of_a_release_is_a_short_word() {
 
 #[tokio::test]
 async fn confirmation_shows_no_control_sequence_of_the_leader() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "-q"]);
     shell.out(&["kv", "put", "B", "e", HOSTILE]);
     let mut terminal = shell.on_terminal(&["election", "evict", "e", "--bucket", "B"]);

@@ -1,13 +1,10 @@
 //! `kv add`, `list` and `status`.
 
-use incumbent_test_support::Server;
-
 use crate::shell::Shell;
 
 #[tokio::test]
 async fn bucket_is_created_shown_and_listed() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let output = shell.run(&[
         "kv",
         "add",
@@ -41,8 +38,7 @@ async fn bucket_is_created_shown_and_listed() {
 
 #[tokio::test]
 async fn bucket_for_elections_has_the_settings_they_need() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "--ttl", "10s", "-q"]);
     let before = shell.json(&["kv", "status", "B", "-o", "json"]);
     assert_eq!(before["republish"], "incumbent.B.>");

@@ -6,8 +6,7 @@ use crate::shell::Shell;
 
 /// A server with a bucket and an entry of two revisions.
 async fn start_env() -> (Server, Shell) {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--history", "5", "-q"]);
     shell.out(&["kv", "put", "B", "k", "1"]);
     shell.out(&["kv", "put", "B", "k", "2"]);

@@ -6,8 +6,7 @@ use crate::shell::Shell;
 
 /// A server with a bucket that keeps three revisions per key.
 async fn start_env() -> (Server, Shell) {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "CHORIA_LEADER_ELECTION", "--history", "3", "-q"]);
     (server, shell)
 }

@@ -1,13 +1,10 @@
 //! `kv watch`.
 
-use incumbent_test_support::Server;
-
 use crate::shell::Shell;
 
 #[tokio::test]
 async fn watch_prints_present_entries_and_changes() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "-q"]);
     shell.out(&["kv", "put", "B", "a", "1"]);
     let mut lines = shell.start(&["kv", "watch", "B"]);
@@ -26,8 +23,7 @@ async fn watch_prints_present_entries_and_changes() {
 
 #[tokio::test]
 async fn watch_ends_after_one_value_or_a_timeout() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "-q"]);
     let (line, code) = shell.refusal(&["kv", "watch", "B", "--once", "--timeout", "1s"]);
     assert!(line.contains("no value within 1s"), "{line}");

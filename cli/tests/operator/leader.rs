@@ -12,8 +12,7 @@ fn parts(output: &CommandOutput) -> (&str, &str, Option<i32>) {
 /// Candidates without `--identity` and this command have the same default.
 #[tokio::test]
 async fn default_identity_is_that_of_candidates() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let mut leader = shell.start(&["campaign", "my_app"]);
     leader.line_with("won");
     shell.out(&["leader", "my_app"]);
@@ -25,8 +24,7 @@ async fn default_identity_is_that_of_candidates() {
 
 #[tokio::test]
 async fn nothing_is_created() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.expect_refusal(&["leader", "my_app"], "the bucket does not exist", 3);
     shell.expect_refusal(&["election", "list"], "the bucket does not exist", 3);
     shell.out(&["kv", "add", "B", "--election", "-q"]);

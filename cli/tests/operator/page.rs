@@ -1,11 +1,11 @@
 //! The page of `ui` in a real browser, against real servers.
 
-use incumbent_test_support::{Browser, Cluster, Server, eventually};
+use incumbent_test_support::{Browser, Cluster, eventually};
 use serde_json::{Value, json};
 
 use crate::record::{FILE, query};
-use crate::shell::{Running, Shell};
-use crate::ui::{BUCKET, token_file};
+use crate::shell::{BUCKET, Running, Shell};
+use crate::ui::token_file;
 
 /// Starts `incumbent ui` at a free port. Returns the URL of its page.
 pub fn serve(shell: &Shell, args: &[&str]) -> (Running, String) {
@@ -50,7 +50,7 @@ async fn page_shows_changes_of_leadership_live() {
         .into();
     for number in 0..30 {
         let name = format!("job-{number:02}");
-        shell.out(&["kv", "put", BUCKET, &name, &format!("host-{}", number % 5)]);
+        shell.put(&name, &format!("host-{}", number % 5));
     }
     let (_ui, url) = serve(&shell, &[]);
     let browser = Browser::start(1280, 800);
@@ -138,10 +138,7 @@ async fn page_shows_changes_of_leadership_live() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_goes_on_when_servers_return() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let (ui, url) = serve(&shell, &["--timeout", "1s"]);
     let browser = Browser::start(1000, 700);
     browser.open(&url);
@@ -151,7 +148,7 @@ async fn page_goes_on_when_servers_return() {
     browser.wait_for_text(&["The lock cannot be read: "]);
     wait_for_leader(&browser, "e", "one");
     server.start_again().await;
-    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    shell.put("e", "two");
     wait_for_leader(&browser, "e", "two");
     browser.wait_for_text(&["Live"]);
     let port = url.trim_end_matches('/').rsplit_once(':').expect("a port").1.to_owned();
@@ -159,16 +156,14 @@ async fn page_goes_on_when_servers_return() {
     browser.wait_for_text(&["Not live: "]);
     let mut ui = shell.start(&["ui", "--listen", &port]);
     ui.line_with("serving");
-    shell.out(&["kv", "put", BUCKET, "e", "three"]);
+    shell.put("e", "three");
     wait_for_leader(&browser, "e", "three");
     browser.wait_for_text(&["Live"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_names_are_shown_harmlessly() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+    let (_server, shell) = Shell::with_leaders(&[]).await;
     let script =
         "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>";
     let names = [
@@ -180,7 +175,7 @@ async fn hostile_names_are_shown_harmlessly() {
         "</script>&lt;b&gt;{{7*7}}".to_owned(),
     ];
     for (number, name) in names.iter().enumerate() {
-        shell.out(&["kv", "put", BUCKET, &format!("e{number}"), name]);
+        shell.put(&format!("e{number}"), name);
     }
     let (_ui, url) = serve(&shell, &[]);
     let browser = Browser::start(1000, 700);
@@ -222,8 +217,7 @@ async fn hostile_names_are_shown_harmlessly() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_changes_elections_with_a_token_after_a_question() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let mut first = shell.campaign("billing", "host-1");
     first.line_with("won");
     let mut second = shell.campaign("billing", "host-2");
@@ -276,13 +270,11 @@ async fn page_changes_elections_with_a_token_after_a_question() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_shows_what_was_recorded() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+    let (_server, shell) = Shell::with_leaders(&[]).await;
     let file = shell.home().join(FILE).display().to_string();
     let mut recorder = shell.start_with_errors(&["record", "--to", &file]);
     recorder.line_with("recording");
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    shell.put("e", "one");
     let history = || shell.json(&["election", "history", "e", "--from", &file, "-o", "json"]);
     let recorded = async |field: &str, value: &str| {
         eventually("it is recorded", async || {
@@ -293,7 +285,7 @@ async fn page_shows_what_was_recorded() {
     };
     recorded("leader", "one").await;
     shell.out(&["election", "evict", "e", "--force", "--wait", "0s"]);
-    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    shell.put("e", "two");
     recorded("leader", "two").await;
     let read = "SELECT count(*) FROM observation WHERE end > (SELECT max(learned) FROM transition)";
     eventually("it was read since", async || (query(&shell, read).await[0].0 > 0).then_some(()))
@@ -313,7 +305,7 @@ async fn page_shows_what_was_recorded() {
         "1 evicted",
         "one led from",
     ]);
-    shell.out(&["kv", "put", BUCKET, "e", "three"]);
+    shell.put("e", "three");
     browser.wait_for_text(&["three led from", "two led from", "one led from", "nobody recorded"]);
     let lines = browser.eval("return document.body.innerText.split('until now').length - 1", &[]);
     assert_eq!(lines, 1, "one of them leads");
@@ -327,8 +319,7 @@ async fn page_shows_what_was_recorded() {
 async fn figures_of_five_thousand_elections() {
     const ELECTIONS: u64 = 5000;
     const RENEWALS: std::time::Duration = std::time::Duration::from_millis(2);
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "30s", "-q"]);
     let client = async_nats::connect(server.url()).await.expect("a server");
     let put = async move |number: u64| {
@@ -372,7 +363,7 @@ async fn figures_of_five_thousand_elections() {
     let mut delays: Vec<_> = (0..21)
         .map(|number| {
             let leader = format!("new-{number}");
-            shell.out(&["kv", "put", BUCKET, "election-0000", &leader]);
+            shell.put("election-0000", &leader);
             let written = std::time::Instant::now();
             wait_for_leader(&browser, "election-0000", &leader);
             written.elapsed().as_millis()

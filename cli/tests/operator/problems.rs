@@ -1,6 +1,6 @@
 //! What keeps a candidate from leading is said on standard error, without a terminal too.
 
-use incumbent_test_support::{PostgresServer, Server};
+use incumbent_test_support::PostgresServer;
 
 use crate::shell::Shell;
 
@@ -18,8 +18,7 @@ fn member<'a>(shards: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn member_with_another_number_of_shards_says_why_it_leads_none() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let mut first = shell.start(&member("4", &["--identity", "first"]));
     first.line_with("up");
     let mut other = shell.start_with_errors(&member("6", &["--identity", "other"]));

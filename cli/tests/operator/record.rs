@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use incumbent_test_support::{Flow, Proxy, Server, Way, eventually};
+use incumbent_test_support::{Flow, Proxy, Way, eventually};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
 use crate::screen::Screen;
-use crate::shell::{Running, Shell};
+use crate::shell::{BUCKET, Running, Shell};
 
-pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
 pub const FILE: &str = "rec.sqlite";
 
 /// A recorder that has opened its file and its lock.
@@ -45,18 +44,6 @@ pub async fn recorded(shell: &Shell, election: &str, expected: &[&str]) -> Value
         .unwrap_or_else(|_| panic!("{election}: {:?}", history(shell, election)))
 }
 
-pub fn put(shell: &Shell, election: &str, leader: &str) {
-    shell.out(&["kv", "put", BUCKET, election, leader]);
-}
-
-/// A bucket that keeps what is put.
-pub async fn server() -> (Server, Shell) {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
-    (server, shell)
-}
-
 pub async fn query(shell: &Shell, sql: &'static str) -> Vec<(i64,)> {
     let url = format!("sqlite:{}", shell.home().join(FILE).display());
     let mut connection = SqliteConnection::connect(&url).await.expect("a file");
@@ -65,8 +52,7 @@ pub async fn query(shell: &Shell, sql: &'static str) -> Vec<(i64,)> {
 
 #[tokio::test]
 async fn each_change_is_recorded_with_its_cause() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let campaign =
         |identity| shell.start(&["campaign", "my_app", "--lease", "2s", "--identity", identity]);
     let mut first = campaign("first");
@@ -111,14 +97,14 @@ async fn each_change_is_recorded_with_its_cause() {
 
 #[tokio::test]
 async fn restarted_recorder_doubles_nothing_and_knows_what_it_missed() {
-    let (_server, shell) = server().await;
+    let (_server, shell) = Shell::with_leaders(&[]).await;
     let recorder = record(&shell, &[]);
     for election in ["stays", "changes", "ends"] {
-        put(&shell, election, "one");
+        shell.put(election, "one");
         recorded(&shell, election, &["term one -"]).await;
     }
     assert_eq!(recorder.end_with("TERM"), Some(15));
-    put(&shell, "changes", "two");
+    shell.put("changes", "two");
     shell.out(&["kv", "del", BUCKET, "ends", "--force"]);
     let recorder = record(&shell, &[]);
     let changed = ["term one -", "unknown - -", "term two -"];
@@ -133,7 +119,7 @@ async fn restarted_recorder_doubles_nothing_and_knows_what_it_missed() {
     // Nothing happens between these two.
     recorder.end_with("TERM");
     let recorder = record(&shell, &[]);
-    put(&shell, "new", "one");
+    shell.put("new", "one");
     recorded(&shell, "new", &["term one -"]).await;
     let after = query(&shell, "SELECT count(*) FROM transition WHERE election < 4").await;
     assert_eq!(after, rows);
@@ -142,8 +128,7 @@ async fn restarted_recorder_doubles_nothing_and_knows_what_it_missed() {
 
 #[tokio::test]
 async fn leader_that_renews_is_stored_once() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let args = ["campaign", "my_app", "--lease", "2s", "--identity", "one"];
     let mut leader = shell.start(&args);
     leader.line_with("won");
@@ -168,10 +153,9 @@ async fn leader_that_renews_is_stored_once() {
 
 #[tokio::test]
 async fn entry_that_vanished_while_nobody_recorded_has_no_leader() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", BUCKET, "--ttl", "2s", "-q"]);
-    put(&shell, "e", "one");
+    shell.put("e", "one");
     let recorder = record(&shell, &[]);
     recorded(&shell, "e", &["term one -"]).await;
     recorder.end_with("TERM");
@@ -185,9 +169,9 @@ async fn entry_that_vanished_while_nobody_recorded_has_no_leader() {
 
 #[tokio::test]
 async fn killed_recorder_leaves_a_readable_file_and_an_unknown_time() {
-    let (_server, shell) = server().await;
+    let (_server, shell) = Shell::with_leaders(&[]).await;
     let recorder = record(&shell, &["e"]);
-    put(&shell, "e", "one");
+    shell.put("e", "one");
     recorded(&shell, "e", &["term one -"]).await;
     recorder.end_with("KILL");
     let left = history(&shell, "e").expect("a readable file");
@@ -197,21 +181,21 @@ async fn killed_recorder_leaves_a_readable_file_and_an_unknown_time() {
     let statistics = &history["statistics"];
     assert!(statistics["unknown_ms"].as_u64().is_some_and(|ms| ms > 0), "{history}");
     assert_eq!(statistics["availability_percent"], 100.0, "of what is known");
-    put(&shell, "e", "two");
+    shell.put("e", "two");
     recorded(&shell, "e", &["term one -", "unknown - -", "term two -"]).await;
 }
 
 #[tokio::test]
 async fn recorder_goes_on_when_the_server_returns() {
-    let (server, shell) = server().await;
-    put(&shell, "e", "one");
+    let (server, shell) = Shell::with_leaders(&[]).await;
+    shell.put("e", "one");
     let mut recorder = record(&shell, &["--timeout", "1s"]);
     recorded(&shell, "e", &["term one -"]).await;
     server.stop().await;
     recorder.line_with("lock failing: ");
     server.start_again().await;
     recorder.line_with("lock recovered");
-    put(&shell, "e", "two");
+    shell.put("e", "two");
     let history = recorded(&shell, "e", &["term one -", "unknown - -", "term two -"]).await;
     assert_eq!(history["spans"][0]["end_seen"], true, "{history}");
 }
@@ -244,14 +228,14 @@ async fn lock_without_watchers_is_recorded_with_the_rest() {
 /// A connection that is away for less than a request may take: no request fails.
 #[tokio::test]
 async fn time_of_messages_that_were_lost_is_unknown() {
-    let (server, shell) = server().await;
-    put(&shell, "e", "one");
+    let (server, shell) = Shell::with_leaders(&[]).await;
+    shell.put("e", "one");
     let proxy = Proxy::start(server.address());
     let _recorder = record(&shell, &["--server", &proxy.url()]);
     recorded(&shell, "e", &["term one -"]).await;
     proxy.flow(Way::ToClient, Flow::Lose);
-    put(&shell, "e", "two");
-    put(&shell, "e", "three");
+    shell.put("e", "two");
+    shell.put("e", "three");
     proxy.pass();
     recorded(&shell, "e", &["term one -", "unknown - -", "term three -"]).await;
 }
@@ -271,12 +255,12 @@ async fn recorder_needs_only_the_rights_of_an_observer() {
 
 #[tokio::test]
 async fn view_shows_what_is_recorded() {
-    let (_server, shell) = server().await;
+    let (_server, shell) = Shell::with_leaders(&[]).await;
     let recorder = record(&shell, &[]);
-    put(&shell, "e", "one");
-    put(&shell, "e", "two");
+    shell.put("e", "one");
+    shell.put("e", "two");
     shell.out(&["kv", "del", BUCKET, "e", "--force"]);
-    put(&shell, "e", "three");
+    shell.put("e", "three");
     let expected = ["term one -", "term two evicted", "gap - evicted", "term three -"];
     recorded(&shell, "e", &expected).await;
     let screen = Screen::start(&shell, &["top", "--recording", FILE], (120, 30));
@@ -284,7 +268,7 @@ async fn view_shows_what_is_recorded() {
     screen.press("\r");
     screen.wait_for(&["recorded", "available", "2 ends of terms", "evicted 1"]);
     screen.wait_for(&["two was evicted"]);
-    put(&shell, "e", "four");
+    shell.put("e", "four");
     screen.wait_for(&["four leads, succeeding three"]);
     screen.wait_for(&["3 ends of terms"]);
     recorder.end_with("TERM");

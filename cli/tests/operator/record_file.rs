@@ -6,14 +6,14 @@ use incumbent_test_support::{Server, SmallDisk, eventually};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
-use crate::record::{BUCKET, FILE, history, put, query, record, recorded, server, spans};
+use crate::record::{FILE, history, query, record, recorded, spans};
 use crate::screen::Screen;
-use crate::shell::{Running, Shell};
+use crate::shell::{BUCKET, Running, Shell};
 
 #[tokio::test]
 async fn file_stays_within_its_size() {
-    let (server, shell) = server().await;
-    put(&shell, "quiet", "one");
+    let (server, shell) = Shell::with_leaders(&[]).await;
+    shell.put("quiet", "one");
     let recorder = record(&shell, &["--max-size", "256KiB"]);
     recorded(&shell, "quiet", &["term one -"]).await;
     let client = async_nats::connect(server.url()).await.expect("a connection");
@@ -47,7 +47,7 @@ async fn file_stays_within_its_size() {
 
 /// A recorder whose file is on this disk.
 async fn record_on(disk: &SmallDisk) -> (Server, Shell, String, Running) {
-    let (server, shell) = server().await;
+    let (server, shell) = Shell::with_leaders(&[]).await;
     let file = disk.path().join("rec.sqlite").display().to_string();
     let mut recorder = shell.start_with_errors(&["record", "--to", &file]);
     recorder.line_with("recording ");
@@ -78,7 +78,7 @@ async fn recorder_waits_for_room_on_a_full_disk() {
         })
         .await;
     };
-    put(&shell, "first", "alpha");
+    shell.put("first", "alpha");
     is_recorded("first", "alpha").await;
     let filler = fill(&disk);
     // Each in an election of its own: a bucket keeps the last entry, and one that is overwritten
@@ -86,7 +86,7 @@ async fn recorder_waits_for_room_on_a_full_disk() {
     let leaders: Vec<_> =
         (0..40).map(|number| (format!("e{number}"), format!("{number:0900}"))).collect();
     for (name, leader) in &leaders {
-        put(&shell, name, leader);
+        shell.put(name, leader);
     }
     let note = recorder.line_with("not recording for now");
     assert!(note.contains("the disk is full"), "{note}");
@@ -106,7 +106,7 @@ async fn transitions_that_a_full_disk_takes_are_counted_at_the_end() {
     let (_server, shell, _, mut recorder) = record_on(&disk).await;
     fill(&disk);
     for number in 0..40 {
-        put(&shell, "e", &format!("{number:0900}"));
+        shell.put("e", &format!("{number:0900}"));
     }
     recorder.line_with("not recording for now");
     recorder.signal("TERM");
@@ -117,8 +117,8 @@ async fn transitions_that_a_full_disk_takes_are_counted_at_the_end() {
 
 #[tokio::test]
 async fn bucket_that_was_created_anew_needs_another_file() {
-    let (_server, shell) = server().await;
-    put(&shell, "e", "one");
+    let (_server, shell) = Shell::with_leaders(&[]).await;
+    shell.put("e", "one");
     let recorder = record(&shell, &[]);
     recorded(&shell, "e", &["term one -"]).await;
     recorder.end_with("TERM");
@@ -126,15 +126,15 @@ async fn bucket_that_was_created_anew_needs_another_file() {
     recorder.end_with("TERM");
     shell.out(&["kv", "rm", BUCKET, "--force"]);
     shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
-    put(&shell, "e", "two");
+    shell.put("e", "two");
     shell.expect_refusal(&["record", "--to", FILE], "rec.sqlite is a recording of", 2);
     assert_eq!(spans(&history(&shell, "e").expect("a recording"))[0], "term one -");
 }
 
 #[tokio::test]
 async fn unfit_file_is_one_clear_line() {
-    let (_server, shell) = server().await;
-    put(&shell, "e", "one");
+    let (_server, shell) = Shell::with_leaders(&[]).await;
+    shell.put("e", "one");
     shell.write("text", "not a database, but rather long: ".repeat(100).as_str());
     let make = async |name: &str, sql: &'static str| {
         let url = format!("sqlite:{}?mode=rwc", shell.home().join(name).display());
@@ -190,12 +190,12 @@ async fn unfit_file_is_one_clear_line() {
 
 #[tokio::test]
 async fn moved_file_ends_the_recorder() {
-    let (_server, shell) = server().await;
+    let (_server, shell) = Shell::with_leaders(&[]).await;
     let mut recorder = record(&shell, &[]);
-    put(&shell, "e", "one");
+    shell.put("e", "one");
     recorded(&shell, "e", &["term one -"]).await;
     std::fs::rename(shell.home().join(FILE), shell.home().join("elsewhere")).expect("a file");
-    put(&shell, "e", "two");
+    shell.put("e", "two");
     recorder.line_with("rec.sqlite: it was moved or deleted: restart the recorder");
     assert_eq!(recorder.wait(), Some(1));
 }

@@ -1,6 +1,6 @@
 //! `incumbent set info`.
 
-use incumbent_test_support::{Server, eventually};
+use incumbent_test_support::eventually;
 
 use crate::shell::{Running, Shell};
 
@@ -14,8 +14,7 @@ fn member(shell: &Shell, identity: &str, flags: &[&str]) -> Running {
 
 #[tokio::test]
 async fn leaders_loads_and_idle_members_are_shown() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let mut first = member(&shell, "first", &[]);
     for _ in 0..4 {
         first.line_with("up");
@@ -58,8 +57,7 @@ async fn leaders_loads_and_idle_members_are_shown() {
 
 #[tokio::test]
 async fn members_whose_numbers_of_shards_do_not_go_together_are_shown() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let mut first = member(&shell, "first", &["--resizing", "8"]);
     for _ in 0..4 {
         first.line_with("up");

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use incumbent_test_support::{PseudoTerminal, Server};
 use tempfile::TempDir;
 
+/// The bucket of elections without `--bucket`.
+pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+
 /// Limit of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -39,6 +42,26 @@ impl Shell {
     /// A shell whose NATS_URL is this server.
     pub fn at(server: &Server) -> Self {
         Self { server: Some(server.url()), ..Self::bare() }
+    }
+
+    /// A server, and a shell whose NATS_URL is this server.
+    pub async fn serving() -> (Server, Self) {
+        let server = Server::start().await;
+        let shell = Self::at(&server);
+        (server, shell)
+    }
+
+    /// The same, with a bucket that keeps what is put, and these leaders of elections.
+    pub async fn with_leaders(leaders: &[(&str, &str)]) -> (Server, Self) {
+        let (server, shell) = Self::serving().await;
+        shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+        leaders.iter().for_each(|(election, leader)| shell.put(election, leader));
+        (server, shell)
+    }
+
+    /// Writes a leader that does not renew.
+    pub fn put(&self, election: &str, leader: &str) {
+        self.out(&["kv", "put", BUCKET, election, leader]);
     }
 
     /// A server, and shells of an administrator and of an observer of bucket `B`, who may publish

@@ -3,9 +3,7 @@
 use incumbent_test_support::{Server, Version, eventually};
 
 use crate::screen::{Screen, has_line};
-use crate::shell::{Running, Shell};
-
-const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+use crate::shell::{BUCKET, Running, Shell};
 
 /// Reads lines until this candidate is one of the election.
 fn joined(mut candidate: Running, leader: &str) -> Running {
@@ -15,8 +13,7 @@ fn joined(mut candidate: Running, leader: &str) -> Running {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_leadership_are_live_at_every_size() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let mut first = shell.campaign("my_app", "first");
     first.line_with("won");
     let second = joined(shell.campaign("my_app", "second"), "first");
@@ -78,10 +75,7 @@ async fn changes_of_leadership_are_live_at_every_size() {
 
 #[tokio::test]
 async fn terminal_is_restored_however_the_view_ends() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let ends = [
         ("q", "", 0),
         ("\u{3}", "", 0),
@@ -107,10 +101,7 @@ async fn terminal_is_restored_however_the_view_ends() {
 /// As in a connection that hangs: the program waits for the terminal, and a signal ends it.
 #[tokio::test]
 async fn signal_ends_a_view_whose_terminal_takes_no_output() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let screen = Screen::start(&shell, &["top"], (200, 50));
     screen.wait_for(&["e ", "one"]);
     screen.hang();
@@ -129,10 +120,7 @@ async fn signal_ends_a_view_whose_terminal_takes_no_output() {
 
 #[tokio::test]
 async fn colors_are_those_of_the_terminal_and_can_be_off() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     for (variable, flag, has_colors) in [
         ("X", "auto", true),
         ("NO_COLOR", "auto", false),
@@ -155,15 +143,12 @@ async fn colors_are_those_of_the_terminal_and_can_be_off() {
 
 #[tokio::test]
 async fn stopped_view_gives_the_terminal_back_and_goes_on() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let screen = Screen::start(&shell, &["top"], (80, 24));
     screen.wait_for(&["e ", "one"]);
     screen.press("\u{1a}");
     screen.wait_until("the screen of before", |screen| !screen.alternate_screen());
-    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    shell.put("e", "two");
     screen.signal("CONT");
     screen.wait_for(&["e ", "two"]);
     screen.press("q");
@@ -172,17 +157,14 @@ async fn stopped_view_gives_the_terminal_back_and_goes_on() {
 
 #[tokio::test]
 async fn view_goes_on_when_the_server_returns() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let screen = Screen::start(&shell, &["top", "--timeout", "1s"], (80, 24));
     screen.wait_for(&["e ", "one"]);
     server.stop().await;
     let shown = screen.wait_for(&["lock failing: "]);
     assert!(has_line(&shown, &["e ", "one"]), "{shown}");
     server.start_again().await;
-    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    shell.put("e", "two");
     screen.wait_for(&["e ", "two"]);
     screen.wait_for_no("lock failing");
 }
@@ -211,7 +193,7 @@ async fn one_frame_is_plain_text_of_the_given_width() {
     let mut leader = shell.start(&leader);
     leader.line_with("won");
     let hostile = format!("\u{1b}[2J\u{202e}<script>{}", "x".repeat(700));
-    shell.out(&["kv", "put", BUCKET, "hostile", &hostile]);
+    shell.put("hostile", &hostile);
     let frame = shell.out(&["top", "--once", "--color", "always"]);
     assert!(has_line(&frame, &["my_app", "one", "["]), "{frame}");
     assert!(frame.lines().all(|line| line.chars().count() <= 60), "{frame}");
@@ -232,8 +214,7 @@ async fn one_frame_is_plain_text_of_the_given_width() {
 
 #[tokio::test]
 async fn view_works_on_a_lock_without_watchers() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let url = format!("sqlite:{}", shell.home().join("locks.db").display());
     let run = |identity| {
         let flags = ["campaign", "my_app", "--lock", &url, "--lease", "3s", "--identity", identity];
@@ -253,8 +234,7 @@ async fn view_works_on_a_lock_without_watchers() {
 
 #[tokio::test]
 async fn what_cannot_be_shown_is_one_clear_line() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.expect_refusal(&["top"], "use --once", 2);
     shell.expect_refusal(&["top", "--once"], BUCKET, 3);
     shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
@@ -279,17 +259,15 @@ async fn requests(server: &Server) -> u64 {
 
 #[tokio::test]
 async fn watching_many_elections_costs_one_request_per_poll() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
+    let (server, shell) = Shell::with_leaders(&[]).await;
     for number in 0..30 {
-        shell.out(&["kv", "put", BUCKET, &format!("e{number}"), "one"]);
+        shell.put(&format!("e{number}"), "one");
     }
     let screen = Screen::start(&shell, &["top"], (80, 40));
     screen.wait_for(&["30 elections"]);
     let first = requests(&server).await;
     assert!(first > 30, "each was read once: {first}");
-    shell.out(&["kv", "put", BUCKET, "e7", "two"]);
+    shell.put("e7", "two");
     screen.wait_for(&["e7: two leads"]);
     let polled = eventually("two polls", async || {
         let now = requests(&server).await;
@@ -305,7 +283,7 @@ async fn entry_that_vanishes_is_noticed_on_v2_10() {
     let server = Server::builder().version(Version::V2_10).start().await;
     let shell = Shell::at(&server);
     shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "3s", "-q"]);
-    shell.out(&["kv", "put", BUCKET, "e", "one"]);
+    shell.put("e", "one");
     let screen = Screen::start(&shell, &["top"], (80, 24));
     screen.wait_for(&["e ", "one"]);
     screen.wait_for(&["e: one did not renew: expired"]);

@@ -3,9 +3,7 @@
 use incumbent_test_support::{Cluster, LeafNode, Server, eventually};
 
 use crate::doctor::{doctor, expect_line};
-use crate::shell::Shell;
-
-const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+use crate::shell::{BUCKET, Shell};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_at_the_hub_is_used_from_a_leaf_node() {

@@ -6,13 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use incumbent_test_support::{Port, Server, eventually};
+use incumbent_test_support::{Port, eventually};
 use serde_json::Value;
 
 use crate::record;
-use crate::shell::{Running, Shell};
-
-pub const BUCKET: &str = "CHORIA_LEADER_ELECTION";
+use crate::shell::{BUCKET, Running, Shell};
 
 /// Starts `incumbent ui` at a free port. Returns its address.
 pub fn serve(shell: &Shell, args: &[&str]) -> (Running, String) {
@@ -72,13 +70,6 @@ pub fn follow(address: &str, fields: &str) -> BufReader<TcpStream> {
     events
 }
 
-fn bucket_with(shell: &Shell, entries: &[(&str, &str)]) {
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);
-    for (election, leader) in entries {
-        shell.out(&["kv", "put", BUCKET, election, leader]);
-    }
-}
-
 /// Writes the token `s3cret` to a file. Returns its path.
 pub fn token_file(shell: &Shell) -> String {
     shell.write("token", "s3cret\n");
@@ -89,9 +80,7 @@ pub fn token_file(shell: &Shell) -> String {
 
 #[tokio::test]
 async fn events_are_everything_and_then_each_change() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[("e", "one"), ("f", "one")]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one"), ("f", "one")]).await;
     let (_ui, address) = serve(&shell, &[]);
     let mut events = follow(&address, "");
     let first = event(&mut events, "snapshot");
@@ -102,7 +91,7 @@ async fn events_are_everything_and_then_each_change() {
     let mut late = follow(&address, "");
     let snapshot = event(&mut late, "snapshot");
     assert_eq!(snapshot["elections"], all["elections"].clone().take_times(&snapshot["elections"]));
-    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    shell.put("e", "two");
     for events in [&mut events, &mut late] {
         let change = event(events, "changes");
         assert_eq!(change["elections"].as_array().map(Vec::len), Some(1), "{change}");
@@ -110,7 +99,7 @@ async fn events_are_everything_and_then_each_change() {
         assert_eq!(change["transitions"][0]["before"], "one");
     }
     // The same leader again is a renewal: only what is left of its lease is sent.
-    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    shell.put("e", "two");
     loop {
         let renewal = event(&mut events, "changes");
         assert_eq!(renewal["elections"], Value::Array(Vec::new()), "{renewal}");
@@ -140,9 +129,7 @@ impl TakeTimes for Value {
 
 #[tokio::test]
 async fn without_a_token_only_this_host_reads_and_nobody_changes() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[("e", "one")]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let (_ui, address) = serve(&shell, &[]);
     let refused = |fields: &str| {
         let (head, _) = send(&address, "GET /api/events", fields, "");
@@ -180,9 +167,7 @@ async fn without_a_token_only_this_host_reads_and_nobody_changes() {
 
 #[tokio::test]
 async fn with_a_token_only_those_who_send_it_read_and_change() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[("e", "one")]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let file = token_file(&shell);
     let (_ui, address) = serve(&shell, &["--token-file", &file, "--allow-changes"]);
     let json = "Content-Type: application/json\r\n";
@@ -223,9 +208,7 @@ async fn with_a_token_only_those_who_send_it_read_and_change() {
 
 #[tokio::test]
 async fn empty_lock_and_absent_elections_are_shown_as_such() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[]);
+    let (_server, shell) = Shell::with_leaders(&[]).await;
     for names in [&[][..], &["a", "b"]] {
         let (_ui, address) = serve(&shell, names);
         let mut events = follow(&address, "");
@@ -239,9 +222,7 @@ async fn empty_lock_and_absent_elections_are_shown_as_such() {
 /// The connections are few, and some are for others.
 #[tokio::test]
 async fn one_browser_too_many_is_told_so() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[("e", "one")]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let (_ui, address) = serve(&shell, &[]);
     let mut viewers: Vec<_> = (0..32).map(|_| follow(&address, "")).collect();
     let (status, why) = request(&address, "GET /api/events", "", "");
@@ -249,7 +230,7 @@ async fn one_browser_too_many_is_told_so() {
     let page = request(&address, "GET /", "", "");
     assert_eq!(page.0, 200);
     // Those before are still sent changes, and one who leaves makes room.
-    shell.out(&["kv", "put", BUCKET, "e", "two"]);
+    shell.put("e", "two");
     for events in &mut viewers {
         while event(events, "changes")["elections"][0]["leader"] != "two" {}
     }
@@ -264,9 +245,7 @@ async fn one_browser_too_many_is_told_so() {
 
 #[tokio::test]
 async fn lock_that_is_away_is_told_to_all_who_ask() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[("e", "one")]);
+    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let (_ui, address) = serve(&shell, &["--timeout", "1s"]);
     server.stop().await;
     let mut events = follow(&address, "");
@@ -286,9 +265,7 @@ async fn lock_that_is_away_is_told_to_all_who_ask() {
 
 #[tokio::test]
 async fn nothing_is_read_while_nobody_looks() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[("e", "one")]);
+    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let (_ui, address) = serve(&shell, &[]);
     let connections = async || server.connz().await["connections"].as_array().map(Vec::len);
     eventually("the first read is over", async || (connections().await == Some(0)).then_some(()))
@@ -329,8 +306,7 @@ async fn page_needs_only_the_rights_of_an_observer() {
 
 #[tokio::test]
 async fn candidate_serves_the_page_under_its_own_address() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     let port = Port::pick().number().to_string();
     let address = format!("127.0.0.1:{port}");
     let flags = ["campaign", "e", "--lease", "4s", "--identity", "one", "--http", &port];
@@ -354,8 +330,7 @@ async fn candidate_serves_the_page_under_its_own_address() {
 
 #[tokio::test]
 async fn what_cannot_be_served_is_one_clear_line() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
+    let (_server, shell) = Shell::serving().await;
     shell.expect_refusal(&["ui", "--listen", "0"], BUCKET, 3);
     shell.out(&["kv", "add", BUCKET, "--election", "-q"]);
     let refusal = |args: &str, text: &str, code| {
@@ -383,9 +358,7 @@ async fn what_cannot_be_served_is_one_clear_line() {
 /// The mode of the socket decides who connects, and a page of another site sends its own origin.
 #[tokio::test]
 async fn user_of_a_socket_may_change_elections() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[("e", "one")]);
+    let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let path = shell.home().join("ui.sock");
     let at = format!("unix:{}", path.display());
     let mut ui = shell.start(&["ui", "--listen", &at, "--allow-changes"]);
@@ -413,9 +386,7 @@ async fn user_of_a_socket_may_change_elections() {
 /// A number of a page is exact up to 2^53 only.
 #[tokio::test]
 async fn tokens_are_sent_to_a_page_as_text() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[]);
+    let (server, shell) = Shell::with_leaders(&[]).await;
     let mut headers = async_nats::HeaderMap::new();
     for (name, value) in [
         ("Incumbent-Version", "1"),
@@ -446,8 +417,8 @@ async fn tokens_are_sent_to_a_page_as_text() {
 
 #[tokio::test]
 async fn recording_is_served_of_the_selected_elections_alone() {
-    let (_server, shell) = record::server().await;
-    ["e", "f"].into_iter().for_each(|election| record::put(&shell, election, "one"));
+    let (_server, shell) = Shell::with_leaders(&[]).await;
+    ["e", "f"].into_iter().for_each(|election| shell.put(election, "one"));
     let _recorder = record::record(&shell, &[]);
     record::recorded(&shell, "f", &["term one -"]).await;
     let (_ui, address) = serve(&shell, &["e", "--recording", record::FILE]);
@@ -464,9 +435,7 @@ async fn recording_is_served_of_the_selected_elections_alone() {
 /// The name of an election is the choice of whoever writes it.
 #[tokio::test]
 async fn great_numbers_in_names_take_no_memory() {
-    let server = Server::start().await;
-    let shell = Shell::at(&server);
-    bucket_with(&shell, &[]);
+    let (server, shell) = Shell::with_leaders(&[]).await;
     let context = async_nats::jetstream::new(server.connect().await);
     for set in 0..200 {
         for shard in ["99998", "99999"] {
