@@ -1,11 +1,12 @@
 //! The health of a candidate.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, Standing, State};
+use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use super::status_line;
@@ -35,7 +36,7 @@ impl Health {
 
     /// Records a change of the election.
     pub fn note(&self, election: &Election) {
-        let since = &mut self.record().failing_since;
+        let since = &mut self.record.lock().failing_since;
         *since = election.lock_failure().map(|_| since.unwrap_or_else(|| BootClock.now()));
     }
 
@@ -46,12 +47,12 @@ impl Health {
 
     /// Records that the campaign has ended.
     pub fn ended(&self) {
-        self.record().ended = true;
+        self.record.lock().ended = true;
     }
 
     /// One line: whether the process works, with the lock reachable or not.
     pub fn is_alive(&self, election: &Election) -> Result<String, String> {
-        if self.record().ended {
+        if self.record.lock().ended {
             return Err("the campaign has ended".to_owned());
         }
         overdue(BootClock.now(), election.deadline())?;
@@ -97,17 +98,13 @@ impl Health {
     /// One line: the state of the election, or the problem.
     pub fn health(&self, election: &Election) -> Result<String, String> {
         let alive = self.is_alive(election)?;
-        let record = self.record();
+        let record = self.record.lock();
         let now = BootClock.now();
         if let Some(failure) = election.lock_failure() {
             let since = record.failing_since.unwrap_or(now);
             unreachable(now.saturating_since(since), self.lease, &failure.message)?;
         }
         Ok(alive)
-    }
-
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

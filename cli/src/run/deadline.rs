@@ -7,11 +7,12 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use incumbent::clock::{self, BootClock, Clock, Instant};
 use incumbent::{Election, Token};
+use parking_lot::Mutex;
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
@@ -186,7 +187,7 @@ impl DeadlineFile {
     /// Removes the file, unless its disk hangs.
     pub fn remove(&mut self) {
         self.lines = None;
-        let removed = self.removed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.removed.get_mut();
         let _ = removed.recv_timeout(REMOVAL);
     }
 }

@@ -1,13 +1,14 @@
 //! The locks that a sentinel releases on, with a connection of its own.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use incumbent::lock::Lock;
 use incumbent::protocol::{CrashOutcome, RegisteredTerm};
 use incumbent::sentinel::{check_registered, check_release, release_crashed};
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tracing::warn;
 
@@ -34,7 +35,7 @@ impl SentinelLocks {
     async fn of(&self, election: &str) -> Result<Vec<Arc<dyn Lock>>, CliError> {
         let key = if self.args.is_per_election() { election } else { "" };
         let cell = {
-            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut opened = self.opened.lock();
             Arc::clone(opened.entry(key.to_owned()).or_default())
         };
         let open = || async {

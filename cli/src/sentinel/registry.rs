@@ -1,14 +1,15 @@
 //! The processes that registered terms, and the release of their entries when they are dead.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use incumbent::lock::Nonce;
 use incumbent::protocol::{CrashOutcome, RegisteredTerm};
 use incumbent::sentinel::SentinelMessage;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
@@ -96,34 +97,30 @@ impl Registry {
         }
     }
 
-    fn terms(&self) -> MutexGuard<'_, HashMap<u64, RegisteredTerms>> {
-        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a message of a connection.
     pub fn on_message(
         &self,
         connection: u64,
         message: &SentinelMessage,
     ) -> Result<Option<(Arc<str>, RegisteredTerm)>, String> {
-        self.terms().entry(connection).or_default().on_message(message)
+        self.terms.lock().entry(connection).or_default().on_message(message)
     }
 
     /// The number of processes and of terms.
     pub fn counts(&self) -> (usize, usize) {
-        let terms = self.terms();
+        let terms = self.terms.lock();
         (terms.len(), terms.values().map(RegisteredTerms::len).sum())
     }
 
     /// Takes the terms of a connection, which is over.
     pub fn take(&self, connection: u64) -> Vec<(Arc<str>, RegisteredTerm)> {
-        self.terms().remove(&connection).map(|mut terms| terms.take()).unwrap_or_default()
+        self.terms.lock().remove(&connection).map(|mut terms| terms.take()).unwrap_or_default()
     }
 
     /// Keeps the terms of a dead process, the newest ones if they are many: the leases of the
     /// others are over first.
     pub fn keep(&self, terms: Vec<(Arc<str>, RegisteredTerm)>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.extend(terms);
         let excess = kept.len().saturating_sub(MAX_TERMS);
         kept.drain(..excess);
@@ -131,14 +128,14 @@ impl Registry {
 
     /// Takes what was kept.
     pub fn take_kept(&self) -> Vec<(Arc<str>, RegisteredTerm)> {
-        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into()
+        std::mem::take(&mut *self.kept.lock()).into()
     }
 
     /// Checks that the lock responds, and that it would let an election be released: one that is
     /// registered, if there is one. Returns the problem.
     pub async fn check_lock(&self) -> Result<(), String> {
         let any = |terms: &RegisteredTerms| terms.0.keys().next().map(|key| Arc::clone(&key.0));
-        let registered = self.terms().values().find_map(any);
+        let registered = self.terms.lock().values().find_map(any);
         let election = registered.unwrap_or_else(|| UNUSED_NAME.into());
         let checked = timeout(CHECK_TIMEOUT, self.locks.check_lock(&election)).await;
         checked.unwrap_or_else(|_| Err("the lock does not respond".to_owned()))
@@ -147,7 +144,7 @@ impl Registry {
     /// Whether the term has not ended.
     fn is_registered(&self, connection: u64, election: &Arc<str>, term: RegisteredTerm) -> bool {
         let key = (Arc::clone(election), term.nonce);
-        let terms = self.terms();
+        let terms = self.terms.lock();
         terms.get(&connection).is_some_and(|terms| terms.0.get(&key) == Some(&term))
     }
 

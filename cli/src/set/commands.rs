@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, Leadership, Set};
+use parking_lot::Mutex;
 use tokio::sync::{SetOnce, broadcast, mpsc};
 
 use super::work::{MemberEvent, Naming, OnShardExit, Order};
@@ -90,7 +91,7 @@ impl Commands {
     }
 
     fn pause_after(&self, shard: u32, started: Instant) -> Duration {
-        let mut restarts = self.restarts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut restarts = self.restarts.lock();
         restarts.entry(shard).or_default().pause_after(started)
     }
 

@@ -1,12 +1,13 @@
 //! A member of a set, from its start to its end.
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::Lock;
 use incumbent::sentinel::Sentinel;
 use incumbent::{Change, Set, SetBuilder, SetError, ShardChange, check_shards, new_set};
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::sync::{SetOnce, broadcast, mpsc};
 

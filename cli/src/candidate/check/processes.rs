@@ -2,8 +2,9 @@
 
 use std::io;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, kill_process};
 use tokio::process::{Child, Command};
 
@@ -33,7 +34,7 @@ impl CheckProcesses {
     /// Starts a reaper. `None`: processes of an earlier check cannot be killed, and there is to be
     /// no further one beside them.
     pub fn start(&self, mut reaper: Command) -> io::Result<Option<RunningCheck>> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.closed {
             return Err(io::Error::other("the program ends"));
         }
@@ -49,13 +50,9 @@ impl CheckProcesses {
 
     /// Kills the check that runs: the program ends.
     pub fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.closed = true;
         state.running.into_iter().for_each(kill);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,7 +68,7 @@ impl RunningCheck {
 
 impl Drop for RunningCheck {
     fn drop(&mut self) {
-        let mut state = self.processes.state();
+        let mut state = self.processes.0.lock();
         state.running = None;
         state.last = self.reaper.take();
         state.last.as_ref().and_then(id).into_iter().for_each(kill);

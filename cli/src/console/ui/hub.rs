@@ -1,9 +1,10 @@
 //! The elections for all browsers: what is known, and what each of them is sent.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::Event;
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -89,12 +90,12 @@ impl Hub {
 
     /// Whether the page may change elections.
     pub fn allows_changes(&self) -> bool {
-        self.shared.known().about.page.changes
+        self.shared.known.lock().about.page.changes
     }
 
     /// Whether the page shows this election.
     pub fn shows(&self, election: &str) -> bool {
-        let names = &self.shared.known().about.names;
+        let names = &self.shared.known.lock().about.names;
         names.is_empty() || names.iter().any(|name| name == election)
     }
 
@@ -135,13 +136,9 @@ impl Drop for Viewer {
 }
 
 impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Everything known, and the events from then on.
     fn subscribe(&self) -> (Event, broadcast::Receiver<Event>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let now = Moment::now();
         // Many who come at once are sent the same.
         if let Some((snapshot, made)) = &known.snapshot
@@ -175,7 +172,7 @@ impl Shared {
 
     /// Forgets the elections: what happens from now on is not seen.
     pub fn reset(&self) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.model = None;
         known.updates = Updates::default();
         known.about.failing = None;
@@ -184,7 +181,7 @@ impl Shared {
 
     /// The lock is open. What was known is shown until it is read.
     pub fn opened(&self, lock: String) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.about.lock != lock {
             known.about.lock = lock;
             self.send_everything(&mut known);
@@ -199,7 +196,7 @@ impl Shared {
     /// Takes an observation. `first` is the model until something was read: then it replaces the
     /// one of an earlier reader.
     pub fn observe(&self, first: &mut Option<Model>, observed: Observation) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.about.failing.take().is_some() {
             self.broadcast(&mut known, updates::failing(None));
         }
@@ -226,7 +223,7 @@ impl Shared {
     /// Takes the answers to a roll call.
     pub fn take_roll(&self, election: &str, answer: &Result<Answer, CliError>) {
         if let Ok(Answer::Roll(roll)) = answer
-            && let Known { model: Some(model), updates, .. } = &mut *self.known()
+            && let Known { model: Some(model), updates, .. } = &mut *self.known.lock()
         {
             model.take_roll(election, roll.clone(), Moment::now());
             updates.note(election);
@@ -235,7 +232,7 @@ impl Shared {
 
     /// Ends the terms of holders that have not renewed in time, and sends what has changed.
     pub fn tick(&self, now: Moment) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if let Known { model: Some(model), updates, .. } = &mut *known {
             updates.note_transitions(&model.expire(now));
         }
@@ -247,7 +244,7 @@ impl Shared {
     /// Sends the browsers that the lock cannot be read.
     pub fn fail(&self, failure: &CliError) {
         let reason = failure.to_string();
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.about.failing.as_ref() != Some(&reason) {
             self.broadcast(&mut known, updates::failing(Some(&reason)));
             known.about.failing = Some(reason);

@@ -4,10 +4,12 @@
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::connected;
 
@@ -74,14 +76,14 @@ impl Store {
         for line in BufReader::new(leader.try_clone()?).lines() {
             let line = line?;
             let token = line.split(' ').next().and_then(|token| token.parse::<u64>().ok());
-            self.tokens.lock().unwrap_or_else(PoisonError::into_inner).extend(token);
+            self.tokens.lock().extend(token);
             leader.write_all(b"written\n")?;
         }
         Ok(())
     }
 
     pub fn tokens(&self) -> Vec<u64> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tokens.lock().clone()
     }
 }
 
