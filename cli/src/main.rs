@@ -20,12 +20,10 @@ mod linux_only;
 mod listen;
 mod lock_args;
 mod nats;
-mod observe;
 mod output;
 #[cfg(target_os = "linux")]
 mod process;
 mod prompt;
-mod proxy;
 mod reference;
 #[cfg(target_os = "linux")]
 mod run;
@@ -85,8 +83,8 @@ enum Command {
     Top(console::top::Top),
     Ui(console::ui::Ui),
     Record(console::record::Record),
-    Observe(observe::Observe),
-    Proxy(proxy::Proxy),
+    Observe(console::observe::Observe),
+    Proxy(console::proxy::Proxy),
     Leader(leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),

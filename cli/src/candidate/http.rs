@@ -4,28 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::http::{StatusCode, Uri};
+use axum::response::{Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
-use incumbent::{Advertisement, Election, Leader};
-use serde_json::{Value, json};
+use incumbent::Election;
+use serde_json::Value;
 
-use super::health::Health;
-use super::health::{Started, StartedElection};
+use super::health::{Health, Started, StartedElection};
 use super::http_actions;
-use super::http_metrics::metrics;
-use super::leader_events::LeaderEvents;
-use super::leader_wait::{LeaderWait, MAX_WAIT};
 use crate::background::BackgroundTask;
 use crate::console::ui;
 use crate::error::CliError;
-use crate::http::{Access, Extent, Flags, GuardedRoutes, HttpListener, ServedHttp};
+use crate::http::{
+    Access, Extent, GuardedRoutes, HTTP, HttpListener, LeaderEvents, LeaderWait, MAX_WAIT,
+    ServedHttp, leader_fields, metrics, redirect_to, respond,
+};
 use crate::lock_args::LockArgs;
-use crate::time_format;
-
-/// The flags of a candidate's server.
-pub const HTTP: Flags = Flags { address: "--http", token_file: "--http-token-file" };
 
 /// The HTTP server of a candidate. It serves from the start, before the lock was reached.
 pub struct Server {
@@ -124,55 +119,11 @@ fn show(started: &Started) -> Value {
     leader_fields(leader.as_ref(), mine, fresh)
 }
 
-/// The fields of `/leader`.
-pub fn leader_fields(leader: Option<&Leader>, mine: bool, fresh: bool) -> Value {
-    let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
-    json!({
-        "leader": leader.map(|leader| &*leader.identity),
-        "token": leader.and_then(|leader| leader.token).map(|token| token.0),
-        "since": leader
-            .and_then(|leader| leader.since_unix_ms)
-            .and_then(time_format::from_unix_ms)
-            .map(time_format::rfc3339),
-        "mine": mine,
-        "address": advertisement.map(Advertisement::address),
-        "metadata": advertisement.map(Advertisement::metadata),
-        "fresh": leader.map(|_| fresh),
-    })
-}
-
 /// Redirects any method: 307 preserves the method and the body.
 async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
     let leader = state.started.get().and_then(|started| started.election.fresh_leader());
     let path = uri.path_and_query().map_or("", |path| path.as_str());
     redirect_to(leader.as_ref(), path.strip_prefix("/redirect").unwrap_or_default())
-}
-
-/// Redirects to this path at the address of a fresh leader.
-pub fn redirect_to(leader: Option<&Leader>, path: &str) -> Response {
-    let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
-    let location = advertisement.map(|leader| HeaderValue::try_from(leader.location(path)));
-    match location {
-        Some(Ok(location)) => {
-            (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response()
-        }
-        _ => {
-            let line = match leader {
-                Some(_) => "the leader advertises no address to redirect to\n",
-                None => "no leader is known\n",
-            };
-            (StatusCode::SERVICE_UNAVAILABLE, line).into_response()
-        }
-    }
-}
-
-/// One line: the health, or the problem.
-pub fn respond(health: Result<String, String>) -> (StatusCode, String) {
-    let (status, line) = match health {
-        Ok(line) => (StatusCode::OK, line),
-        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
-    };
-    (status, line + "\n")
 }
 
 /// Whether the process works. An unreachable lock is not a reason to restart it.

@@ -1,9 +1,115 @@
-//! HTTP servers: bounded connections, and which requests are answered.
+//! HTTP servers at an address and port or a Unix socket: bounded connections, which requests are
+//! answered, and the routes that several commands serve.
 
 mod connections;
 mod guard;
-mod listener;
+mod leader;
+mod metrics;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::background::BackgroundTask;
+use crate::error::{CliError, Code};
+use crate::listen::{Address, Socket};
+#[cfg(unix)]
+use crate::unix_socket::SocketFile;
 
 pub use self::connections::Extent;
 pub use self::guard::{Access, Guard, GuardedRoutes, Permission};
-pub use self::listener::{Flags, HttpListener, ServedHttp};
+pub use self::leader::{
+    HTTP, LeaderEvents, LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond,
+};
+pub use self::metrics::metrics;
+
+/// The flags that select a listener, for errors.
+#[derive(Debug, Clone, Copy)]
+pub struct Flags {
+    pub address: &'static str,
+    pub token_file: &'static str,
+}
+
+/// A socket that listens, and what it answers.
+pub struct HttpListener {
+    socket: Socket,
+    pub guard: Guard,
+}
+
+/// It serves until it is dropped.
+pub struct ServedHttp {
+    _serves: BackgroundTask,
+    #[cfg(unix)]
+    _file: Option<SocketFile>,
+}
+
+impl HttpListener {
+    /// `advertised`: the address at which clients reach this process.
+    pub async fn bind(
+        flags: Flags,
+        address: &str,
+        token_file: Option<&Path>,
+        advertised: Option<&str>,
+    ) -> Result<Self, CliError> {
+        let address = Address::parse(flags.address, address)?;
+        let permission = match (&address, token_file) {
+            (Address::Tcp(_), None) => Permission::Nobody,
+            (Address::Tcp(_), Some(file)) => Permission::of_file(flags.token_file, file)?,
+            #[cfg(unix)]
+            (Address::Unix(_), None) => Permission::Everybody,
+            #[cfg(unix)]
+            (Address::Unix(_), Some(_)) => {
+                let Flags { address, token_file } = flags;
+                let message =
+                    format!("{token_file} has no effect with {address} unix:PATH: omit it");
+                return Err(CliError::new(Code::Usage, message));
+            }
+        };
+        let socket = Socket::bind(&address, "serve HTTP").await?;
+        let is_exposed = match address {
+            Address::Tcp(address) => !address.ip().is_loopback(),
+            #[cfg(unix)]
+            Address::Unix(_) => false,
+        };
+        let listener = Self { socket, guard: Guard::new(permission, is_exposed, advertised) };
+        match listener.port() {
+            // The port that was chosen, if it was 0.
+            Some(address) => tracing::info!(%address, "serving HTTP"),
+            None => tracing::info!(%address, "serving HTTP"),
+        }
+        Ok(listener)
+    }
+
+    /// The address and port; `None` for a Unix socket.
+    pub fn port(&self) -> Option<SocketAddr> {
+        self.socket.port()
+    }
+
+    /// The URL of its port, or `address`, which names its Unix socket.
+    pub fn url(&self, address: &str) -> String {
+        match self.port() {
+            Some(address) => format!("http://{address}/"),
+            None => address.to_owned(),
+        }
+    }
+
+    /// Serves these routes.
+    pub fn serve(self, routes: GuardedRoutes) -> ServedHttp {
+        let routes = routes.into_router();
+        match self.socket {
+            Socket::Tcp(socket) => {
+                let client = |address: &SocketAddr| Some(connections::network_of(address.ip()));
+                let serves = tokio::spawn(connections::serve(socket, client, routes));
+                ServedHttp {
+                    _serves: BackgroundTask(serves),
+                    #[cfg(unix)]
+                    _file: None,
+                }
+            }
+            #[cfg(unix)]
+            Socket::Unix(socket, file) => {
+                let serves = tokio::spawn(connections::serve(socket, |_| None, routes));
+                ServedHttp { _serves: BackgroundTask(serves), _file: Some(file) }
+            }
+        }
+    }
+}

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::sync::SetOnce;
 
 use crate::background::BackgroundTask;
-use crate::candidate::{HTTP, Health, metrics, respond};
+use crate::candidate::Health;
 use crate::error::CliError;
-use crate::http::{Access, GuardedRoutes, HttpListener, ServedHttp};
+use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
 
 /// What is served once the lock was reached.
 struct StartedSet {

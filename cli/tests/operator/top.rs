@@ -120,7 +120,7 @@ async fn signal_ends_a_view_whose_terminal_takes_no_output() {
 
 #[tokio::test]
 async fn colors_are_those_of_the_terminal_and_can_be_off() {
-    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
+    let (server, _shell) = Shell::with_leaders(&[("e", "one")]).await;
     for (variable, flag, has_colors) in [
         ("X", "auto", true),
         ("NO_COLOR", "auto", false),

@@ -58,8 +58,6 @@ const CRATES: [Layers; 2] = [
             "console",
             "candidate",
             "linux_only",
-            "observe",
-            "proxy",
             "kv",
             "doctor",
             "sentinel",

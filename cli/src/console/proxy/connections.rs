@@ -1,11 +1,12 @@
 //! Connections of clients: held, passed on, and cut.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::Listener;
 use incumbent::discovery::{ConnectError, LeaderConnector, LeaderKey, LeaderStream};
+use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
 use tokio::net::TcpStream;
@@ -100,7 +101,7 @@ impl Proxied {
         if self.is_own(&leader) {
             counters.not_connected.increment(1);
             let found = Some(LeaderKey::from(term.leader()));
-            let known = std::mem::replace(&mut *self.own(), found.clone());
+            let known = std::mem::replace(&mut *self.own.lock(), found.clone());
             if known != found {
                 let identity = &term.leader().identity;
                 output::note(format!("{identity} advertises this proxy: connections are closed"));
@@ -136,11 +137,7 @@ impl Proxied {
     /// Whether the leader is known to advertise this proxy.
     fn leads_to_itself(&self) -> bool {
         let leader = self.connector.get().and_then(|to| to.observer().fresh_leader());
-        leader.is_some_and(|leader| *self.own() == Some(LeaderKey::from(&leader)))
-    }
-
-    fn own(&self) -> MutexGuard<'_, Option<LeaderKey>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+        leader.is_some_and(|leader| *self.own.lock() == Some(LeaderKey::from(&leader)))
     }
 
     /// Whether the proxy connected to itself, which would have no end.

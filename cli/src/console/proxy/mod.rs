@@ -4,7 +4,7 @@ mod connections;
 mod counters;
 mod follow;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,17 +13,17 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
 use incumbent::discovery::LeaderConnector;
+use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use self::connections::Proxied;
 use self::counters::Counters;
 use crate::background::BackgroundTask;
-use crate::candidate::{HTTP, metrics, respond};
+use crate::console::observe::check_responding;
 use crate::error::{CliError, EXIT_CODES};
-use crate::http::{Access, GuardedRoutes, HttpListener, ServedHttp};
+use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
 use crate::listen::{Address, Socket};
 use crate::lock_args::{LockArgs, check_name};
-use crate::observe::check_responding;
 use crate::output;
 use crate::signals::StopSignals;
 

@@ -14,11 +14,11 @@ use incumbent::{Observer, State as ElectionState};
 use serde_json::Value;
 use tokio::sync::SetOnce;
 
-use crate::candidate::{
-    HTTP, LeaderEvents, LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond,
-};
 use crate::error::{CliError, EXIT_CODES};
-use crate::http::{Access, Extent, GuardedRoutes, HttpListener};
+use crate::http::{
+    Access, Extent, GuardedRoutes, HTTP, HttpListener, LeaderEvents, LeaderWait, MAX_WAIT,
+    leader_fields, redirect_to, respond,
+};
 use crate::lock_args::LockArgs;
 use crate::output;
 use crate::signals::StopSignals;

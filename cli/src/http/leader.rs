@@ -1,0 +1,259 @@
+//! The leader over HTTP: as JSON, at once or once it has changed; as events; as a redirect.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::sse::{Event, KeepAlive};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, stream};
+use incumbent::{Advertisement, Leader, Status, StatusWatch};
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until};
+
+use super::Flags;
+use super::connections::Extent;
+use crate::time_format;
+
+/// The flags of a candidate's server.
+pub const HTTP: Flags = Flags { address: "--http", token_file: "--http-token-file" };
+
+/// The fields of `/leader`.
+pub fn leader_fields(leader: Option<&Leader>, mine: bool, fresh: bool) -> Value {
+    let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
+    json!({
+        "leader": leader.map(|leader| &*leader.identity),
+        "token": leader.and_then(|leader| leader.token).map(|token| token.0),
+        "since": leader
+            .and_then(|leader| leader.since_unix_ms)
+            .and_then(time_format::from_unix_ms)
+            .map(time_format::rfc3339),
+        "mine": mine,
+        "address": advertisement.map(Advertisement::address),
+        "metadata": advertisement.map(Advertisement::metadata),
+        "fresh": leader.map(|_| fresh),
+    })
+}
+
+/// Redirects to this path at the address of a fresh leader.
+pub fn redirect_to(leader: Option<&Leader>, path: &str) -> Response {
+    let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
+    let location = advertisement.map(|leader| HeaderValue::try_from(leader.location(path)));
+    match location {
+        Some(Ok(location)) => {
+            (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response()
+        }
+        _ => {
+            let line = match leader {
+                Some(_) => "the leader advertises no address to redirect to\n",
+                None => "no leader is known\n",
+            };
+            (StatusCode::SERVICE_UNAVAILABLE, line).into_response()
+        }
+    }
+}
+
+/// One line: the health, or the problem.
+pub fn respond(health: Result<String, String>) -> (StatusCode, String) {
+    let (status, line) = match health {
+        Ok(line) => (StatusCode::OK, line),
+        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
+    };
+    (status, line + "\n")
+}
+
+/// The most clients. Each keeps a connection; the others of the listener are left for probes.
+const CLIENTS: usize = 32;
+
+/// The clients that are sent events.
+#[derive(Clone)]
+pub struct LeaderEvents(Arc<Semaphore>);
+
+/// The status of the election.
+enum Election {
+    /// Waits until the lock was reached.
+    Opening(BoxFuture<'static, StatusWatch>),
+    Open(Box<StatusWatch>),
+}
+
+/// What one client is sent.
+struct Events<S> {
+    election: Election,
+    /// Returns the fields of `/leader`.
+    show: S,
+    /// The last ones that were sent.
+    sent: Option<Value>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Default for LeaderEvents {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(CLIENTS)))
+    }
+}
+
+impl LeaderEvents {
+    /// Sends one more client the fields of `/leader`, now and each time they change. `status`: that
+    /// of the election, once the lock was reached.
+    pub fn respond(
+        &self,
+        extent: &Extent,
+        status: impl Future<Output = StatusWatch> + Send + 'static,
+        show: impl Fn() -> Value + Send + 'static,
+    ) -> Response {
+        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
+            let line = format!("{CLIENTS} clients are sent events: no more are accepted\n");
+            return (StatusCode::SERVICE_UNAVAILABLE, line).into_response();
+        };
+        let election = Election::Opening(status.boxed());
+        let events = Events { election, show, sent: None, _permit: permit };
+        let events =
+            stream::unfold(events, async |mut events| Some((events.next().await?, events)));
+        extent.events(events).keep_alive(KeepAlive::default()).into_response()
+    }
+}
+
+impl<S: Fn() -> Value> Events<S> {
+    /// The next event; `None` once the candidate has stopped.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            let fields = (self.show)();
+            if self.sent.as_ref() != Some(&fields) {
+                let id = id_of(&fields);
+                let event = Event::default().event("leader").id(&id).data(fields.to_string());
+                self.sent = Some(fields);
+                return Some(event);
+            }
+            self.changed().await?;
+        }
+    }
+
+    /// Waits until the fields may have changed.
+    async fn changed(&mut self) -> Option<()> {
+        match &mut self.election {
+            Election::Open(status) => status.changed().await.then_some(()),
+            Election::Opening(opening) => {
+                self.election = Election::Open(Box::new(opening.await));
+                Some(())
+            }
+        }
+    }
+}
+
+/// The token of a fresh leader; else empty.
+fn id_of(fields: &Value) -> String {
+    match fields["token"].as_u64() {
+        Some(token) if fields["fresh"] == true => token.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The longest wait.
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// What a client waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaderWait {
+    /// The next change.
+    Change,
+    /// That the leader's token differs from this one.
+    TokenOtherThan(Option<u64>),
+}
+
+/// The fields compared to detect a change of the leader: a renewal changes none.
+type Leading = (Option<(Arc<str>, Option<u64>, Option<Arc<Advertisement>>)>, bool);
+
+impl LeaderWait {
+    /// Parses the query of a request: `None` if it does not wait.
+    pub fn parse(query: Option<&str>) -> Result<Option<Self>, String> {
+        let mut parts = query.unwrap_or_default().split('&');
+        let wait = parts.find_map(|part| match part.split_once('=') {
+            Some(("wait", value)) => Some(value),
+            None if part == "wait" => Some(""),
+            _ => None,
+        });
+        match wait {
+            None => Ok(None),
+            Some("") => Ok(Some(Self::Change)),
+            Some("null") => Ok(Some(Self::TokenOtherThan(None))),
+            Some(token) => match token.parse() {
+                Ok(token) => Ok(Some(Self::TokenOtherThan(Some(token)))),
+                Err(_) => Err("write ?wait=TOKEN with the token of /leader, or ?wait\n".to_owned()),
+            },
+        }
+    }
+
+    /// Waits until the leader has changed, for `MAX_WAIT` at most. `now`: the status, if the lock
+    /// was reached. `watch`: that of the election, once it was.
+    pub async fn over(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
+        let end = Instant::now() + MAX_WAIT;
+        tokio::select! {
+            () = self.changed(now, watch) => {}
+            () = sleep_until(end) => {}
+        }
+    }
+
+    async fn changed(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
+        let mut first = match self {
+            Self::TokenOtherThan(_) => None,
+            // Nothing is known of a lock that was not reached.
+            Self::Change => Some(now.as_ref().map_or_else(Default::default, leading)),
+        };
+        let mut watch = watch().await;
+        while let Some(status) = watch.next().await {
+            let now = leading(&status);
+            if let Self::TokenOtherThan(known) = self
+                && token(&now) != known
+            {
+                return;
+            }
+            if *first.get_or_insert_with(|| now.clone()) != now {
+                return;
+            }
+        }
+    }
+}
+
+fn leading(status: &Status) -> Leading {
+    let leader = status.leader.as_ref().map(|leader| {
+        let token = leader.token.map(|token| token.0);
+        (Arc::clone(&leader.identity), token, leader.advertisement.clone())
+    });
+    (leader, status.token.is_some())
+}
+
+fn token((leader, _): &Leading) -> Option<u64> {
+    leader.as_ref().and_then(|(_, token, _)| *token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_names_the_known_token() {
+        for query in [None, Some(""), Some("waits"), Some("a=wait&b=1")] {
+            assert_eq!(LeaderWait::parse(query), Ok(None), "{query:?}");
+        }
+        for query in ["wait", "wait=", "a=1&wait"] {
+            assert_eq!(LeaderWait::parse(Some(query)), Ok(Some(LeaderWait::Change)), "{query}");
+        }
+        for (query, token) in [("wait=7", Some(7)), ("a&wait=0&b", Some(0)), ("wait=null", None)] {
+            let wait = Ok(Some(LeaderWait::TokenOtherThan(token)));
+            assert_eq!(LeaderWait::parse(Some(query)), wait, "{query}");
+        }
+        for query in ["wait=x", "wait=-1", "wait=18446744073709551616", "wait=%37"] {
+            assert!(LeaderWait::parse(Some(query)).is_err(), "{query}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_is_bounded() {
+        let begun = Instant::now();
+        // The lock is never reached.
+        LeaderWait::Change.over(None, async || std::future::pending().await).await;
+        assert_eq!(begun.elapsed().as_secs(), MAX_WAIT.as_secs());
+    }
+}
