@@ -30,9 +30,7 @@ async fn each_of_several_locks_is_held() {
         let json = shell.json(&["election", "info", "my_app", "--lock", one, "-o", "json"]);
         assert!(json["elections"][0]["leader"].is_string(), "{json}");
     }
-    let (line, code) = shell.refusal(&["election", "info", "--lock", &both]);
-    assert!(line.contains("select one of them"), "{line}");
-    assert_eq!(code, 2);
+    shell.expect_refusal(&["election", "info", "--lock", &both], "select one of them", 2);
     leader.end_with("TERM");
 }
 
@@ -78,9 +76,11 @@ fn missing_credentials_are_reported_before_any_request() {
     let unreachable = "127.0.0.1:1";
     let shell =
         Shell::bare().with("GCE_METADATA_HOST", unreachable).with("GCE_METADATA_IP", unreachable);
-    let (line, code) = shell.refusal(&["election", "info", "a", "--lock", "gs://bucket"]);
-    assert!(line.contains("the object gs://bucket/a: there are no credentials for it"), "{line}");
-    assert_eq!(code, 4);
+    shell.expect_refusal(
+        &["election", "info", "a", "--lock", "gs://bucket"],
+        "the object gs://bucket/a: there are no credentials for it",
+        4,
+    );
 }
 
 #[test]
