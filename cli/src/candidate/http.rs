@@ -26,7 +26,6 @@ use crate::lock_args::LockArgs;
 pub struct Server {
     started: Started,
     _serves: ServedHttp,
-    _upkeep: BackgroundTask,
     /// Reads the lock for the page.
     _follows: Option<BackgroundTask>,
 }
@@ -51,7 +50,6 @@ impl Server {
     ) -> Result<Self, CliError> {
         let listener = HttpListener::bind(HTTP, address, token_file, advertised).await?;
         let started = Started::default();
-        let (metrics, upkeep) = metrics()?;
         let events = LeaderEvents::default();
         let state = HttpState { started: Arc::clone(&started), ready_when_leading, events };
         let leader = Router::new()
@@ -69,7 +67,7 @@ impl Server {
         let guard = &listener.guard;
         let mut routes = GuardedRoutes::default()
             .with(guard, Access::Public, probes)
-            .with(guard, Access::Read, leader.merge(metrics))
+            .with(guard, Access::Read, leader.merge(metrics()?))
             .with(guard, Access::Act, http_actions::routes(Arc::clone(&started)));
         let mut follows = None;
         if let Some(lock) = page {
@@ -79,7 +77,7 @@ impl Server {
             follows = Some(task);
         }
         let serves = listener.serve(routes);
-        Ok(Self { started, _serves: serves, _upkeep: upkeep, _follows: follows })
+        Ok(Self { started, _serves: serves, _follows: follows })
     }
 
     /// Serves this election from now on.

@@ -1,5 +1,6 @@
 //! The metrics of a candidate or a member of a set, for Prometheus.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,19 +21,27 @@ const BUCKETS: [f64; 14] =
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Records metrics from now on. Returns the route that renders them, and the task that bounds the
-/// memory that they take. Must be called before the campaign starts, which looks for a recorder
-/// once.
-pub fn metrics() -> Result<(Router, BackgroundTask), CliError> {
-    let handle = PrometheusBuilder::new()
+/// What the route needs, and the task that bounds the memory that metrics take.
+#[derive(Clone)]
+struct Recorded {
+    metrics: PrometheusHandle,
+    _upkeep: Arc<BackgroundTask>,
+}
+
+/// Records metrics from now on. Returns the route that renders them. Must be called before the
+/// campaign starts, which looks for a recorder once.
+pub fn metrics() -> Result<Router, CliError> {
+    let metrics = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| {
             let message = format!("cannot record metrics: {}", one_line(&error));
             CliError::new(Code::Failed, message)
         })?;
-    let upkeep = BackgroundTask(tokio::spawn(run_upkeep(handle.clone())));
-    Ok((Router::new().route("/metrics", get(render)).with_state(handle), upkeep))
+    let upkeep = Arc::new(BackgroundTask(tokio::spawn(run_upkeep(metrics.clone()))));
+    Ok(Router::new()
+        .route("/metrics", get(render))
+        .with_state(Recorded { metrics, _upkeep: upkeep }))
 }
 
 /// Adds the samples of histograms to their buckets. Without it they are kept until the next scrape,
@@ -46,7 +55,7 @@ async fn run_upkeep(metrics: PrometheusHandle) {
 }
 
 /// Takes milliseconds where there are many series, so it does not run on the threads of elections.
-async fn render(State(metrics): State<PrometheusHandle>) -> Response {
+async fn render(State(Recorded { metrics, .. }): State<Recorded>) -> Response {
     match spawn_blocking(move || metrics.render()).await {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS)], text).into_response(),
         Err(_) => {

@@ -10,7 +10,6 @@ use incumbent::Set;
 use serde_json::{Value, json};
 use tokio::sync::SetOnce;
 
-use crate::background::BackgroundTask;
 use crate::candidate::Health;
 use crate::error::CliError;
 use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
@@ -27,7 +26,6 @@ type Started = Arc<SetOnce<StartedSet>>;
 pub struct Server {
     started: Started,
     _serves: ServedHttp,
-    _upkeep: BackgroundTask,
 }
 
 impl Server {
@@ -35,7 +33,6 @@ impl Server {
     pub async fn start(address: &str) -> Result<Self, CliError> {
         let listener = HttpListener::bind(HTTP, address, None, None).await?;
         let started = Started::default();
-        let (metrics, upkeep) = metrics()?;
         let shards = Router::new().route("/shards", get(shards)).with_state(Arc::clone(&started));
         let probes = Router::new()
             .route("/livez", get(livez))
@@ -45,9 +42,9 @@ impl Server {
         let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, probes).with(
             &listener.guard,
             Access::Read,
-            shards.merge(metrics),
+            shards.merge(metrics()?),
         );
-        Ok(Self { started, _serves: listener.serve(routes), _upkeep: upkeep })
+        Ok(Self { started, _serves: listener.serve(routes) })
     }
 
     /// Serves this member from now on.

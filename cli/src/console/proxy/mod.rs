@@ -18,7 +18,6 @@ use tokio::sync::SetOnce;
 
 use self::connections::Proxied;
 use self::counters::Counters;
-use crate::background::BackgroundTask;
 use crate::console::observe::check_responding;
 use crate::error::{CliError, EXIT_CODES};
 use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
@@ -79,9 +78,9 @@ impl Proxy {
         check_name(&self.name)?;
         let mut signals = StopSignals::listen()?;
         let connector = Connector::default();
-        let (_http, _upkeep) = match &self.http {
-            Some(address) => self.serve_http(address, &connector).await?,
-            None => (None, None),
+        let _http = match &self.http {
+            Some(address) => Some(self.serve_http(address, &connector).await?),
+            None => None,
         };
         let address = Address::parse("--listen", &self.listen)?;
         let socket = Socket::bind(&address, "listen").await?;
@@ -122,9 +121,8 @@ impl Proxy {
         &self,
         address: &str,
         connector: &Connector,
-    ) -> Result<(Option<ServedHttp>, Option<BackgroundTask>), CliError> {
+    ) -> Result<ServedHttp, CliError> {
         let listener = HttpListener::bind(HTTP, address, None, None).await?;
-        let (metrics, upkeep) = metrics()?;
         let probes = Router::new()
             .route("/livez", get(async || "ok\n"))
             .route("/readyz", get(readyz))
@@ -132,9 +130,9 @@ impl Proxy {
         let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, probes).with(
             &listener.guard,
             Access::Read,
-            metrics,
+            metrics()?,
         );
-        Ok((Some(listener.serve(routes)), Some(upkeep)))
+        Ok(listener.serve(routes))
     }
 }
 

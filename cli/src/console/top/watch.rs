@@ -10,12 +10,13 @@ use futures_util::stream::FuturesUnordered;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::frame;
 use super::state::{Action, Done, Recorded, Request, State};
 use super::terminal::{self, FullScreen};
+use crate::background::BackgroundTask;
 use crate::console::history::Recording;
 use crate::console::model::{Answer, Command, Moment, Source, execute, forward};
 use crate::elections::Elections;
@@ -37,7 +38,7 @@ pub async fn run<'a>(
     has_colors: bool,
 ) -> Result<(), CliError> {
     let mut signals = Signals::listen()?;
-    let _guard = AbortOnDrop(tokio::spawn(end_if_stuck(Signals::listen()?)));
+    let _guard = BackgroundTask(tokio::spawn(end_if_stuck(Signals::listen()?)));
     let mut screen = FullScreen::enter()?;
     // The variable alone would decide otherwise, without the flag.
     crossterm::style::force_color_output(has_colors);
@@ -115,15 +116,6 @@ async fn end_if_stuck(mut signals: Signals) {
             #[cfg(unix)]
             Received::Stop | Received::Continue => {}
         }
-    }
-}
-
-/// Ends a task with the view.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
