@@ -3,7 +3,6 @@
 mod check;
 mod health;
 mod http;
-mod http_actions;
 mod moves;
 mod reach;
 mod refusals;

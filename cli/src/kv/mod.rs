@@ -1,12 +1,7 @@
 //! `incumbent kv`: buckets and their entries.
 
 mod bucket;
-mod delete;
-mod entry;
-mod read;
-mod settings;
-mod watch;
-mod write;
+mod entries;
 
 use clap::{Args, Subcommand};
 
@@ -39,12 +34,12 @@ enum Verb {
     List(bucket::List),
     #[command(visible_alias = "info")]
     Status(bucket::Status),
-    Get(read::Get),
-    Put(write::Put),
+    Get(entries::Get),
+    Put(entries::Put),
     #[command(visible_alias = "rm")]
-    Del(delete::Del),
-    Keys(read::Keys),
-    Watch(watch::Watch),
+    Del(entries::Del),
+    Keys(entries::Keys),
+    Watch(entries::Watch),
 }
 
 impl Kv {
@@ -77,9 +72,9 @@ impl Kv {
 impl Verb {
     fn check(&self) -> Result<(), CliError> {
         match self {
-            Self::Get(read::Get { key, .. })
-            | Self::Put(write::Put { key, .. })
-            | Self::Del(delete::Del { key: Some(key), .. }) => check_key(key),
+            Self::Get(entries::Get { key, .. })
+            | Self::Put(entries::Put { key, .. })
+            | Self::Del(entries::Del { key: Some(key), .. }) => check_key(key),
             _ => Ok(()),
         }
     }

@@ -5,7 +5,6 @@ mod helper;
 pub mod lookup;
 mod pidfd;
 pub mod reaper;
-mod signal_set;
 mod terminal;
 pub mod tree;
 
@@ -16,7 +15,7 @@ pub use self::helper::{
     NO_COMMAND, StopTimes, Unsent, from_nanos, own_arguments, send, sleep_until, to_nanos,
 };
 pub use self::pidfd::WatchedProcess;
-pub use self::signal_set::is_in;
+pub use self::reaper::is_in;
 pub use self::terminal::Terminal;
 
 /// From now on no other process of this user can read the credentials of the lock in the memory and

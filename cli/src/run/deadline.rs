@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 use tokio::sync::watch;
 
 use crate::error::{CliError, Code};
+use crate::output;
 
 /// The variable with the path of the file.
 pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";
@@ -236,6 +237,28 @@ pub async fn sleep_until(instant: Instant) {
     clock::sleep_until(BootClock, instant).await;
 }
 
+/// The tolerance between both reads, in seconds.
+const APART: f64 = 1.0;
+
+/// Warns if `/proc/uptime` cannot be compared with a deadline: lxcfs shows the uptime of the container.
+pub fn check_uptime() {
+    let Some(shown) = fs::read_to_string("/proc/uptime").ok().and_then(|line| seconds(&line))
+    else {
+        return;
+    };
+    let real = BootClock.now().since_origin().as_secs_f64();
+    if (shown - real).abs() > APART {
+        output::note(format!(
+            "incumbent: /proc/uptime is {shown:.0}s, CLOCK_BOOTTIME is {real:.0}s, as in a container with lxcfs: \
+             COMMAND must compare its deadline with clock_gettime(CLOCK_BOOTTIME)"
+        ));
+    }
+}
+
+fn seconds(line: &str) -> Option<f64> {
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,5 +306,11 @@ mod tests {
         assert_eq!(file.written().await, Ok(()));
         file.remove();
         assert!(!file.path().exists() && !file.directory().exists());
+    }
+
+    #[test]
+    fn the_first_word_is_read() {
+        assert_eq!(seconds("12.34 5.6\n"), Some(12.34));
+        assert_eq!(seconds(""), None);
     }
 }

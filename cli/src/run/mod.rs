@@ -14,12 +14,10 @@ mod for_life;
 mod grace;
 mod guard;
 mod hooks;
-mod prepare;
 mod restarts;
 mod signals;
 mod term;
 mod terms;
-mod uptime;
 mod wait_limit;
 mod watchdog;
 mod without_command;
@@ -31,19 +29,17 @@ use incumbent::sentinel::Sentinel;
 
 pub use self::args::{OnExit, Program, Run};
 use self::candidate::CommandCandidate;
-pub use self::deadline::{DeadlineFile, sleep_until, variables};
+pub use self::deadline::{DeadlineFile, check_uptime, sleep_until, variables};
 pub use self::for_life::Life;
 pub use self::grace::Grace;
 pub use self::guard::{
     CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, unguarded,
 };
-pub use self::hooks::{HOOK, run_hook};
-pub use self::prepare::prepare_children;
+pub use self::hooks::{HOOK, prepare_children, run_hook};
 pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};
 use self::term::TermActions;
 pub use self::terms::{Terms, channel as channel_of_terms};
-pub use self::uptime::check as check_uptime;
 pub use self::watchdog::Watchdog;
 pub use self::without_command::CampaignTerms;
 use crate::error::CliError;
@@ -89,7 +85,7 @@ impl Run {
         let mut wait_limit = self.waiting.begin(self.lock.request_timeout());
         self.candidate.reach = wait_limit.reach();
         let file = DeadlineFile::create()?;
-        uptime::check();
+        deadline::check_uptime();
         let (asked, term, mut traffic) = (self.grace, self.term.clone(), None);
         let prepare = async |lease| {
             let grace = Grace::new(lease, asked)?;

@@ -10,7 +10,7 @@ use incumbent::{Election, Leadership};
 use super::deadline::{DeadlineFile, sleep_until};
 use super::grace::Grace;
 use super::hooks::HOOK;
-use super::prepare::prepare_children;
+use super::hooks::prepare_children;
 use super::term::{Begun, TermActions, TermArgs};
 use crate::background::BackgroundTask;
 use crate::candidate::{CandidateArgs, RunningCandidate};

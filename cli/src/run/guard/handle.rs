@@ -19,9 +19,8 @@ use tokio::process::{Child, Command};
 
 use incumbent::sentinel::ENVIRONMENT;
 
-use super::channel;
 use super::config::{GuardConfig, SUBCOMMAND};
-use super::messages::{GuardEvent, GuardRequest};
+use super::messages::{GuardEvent, GuardRequest, send_fd};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
@@ -105,8 +104,8 @@ impl GuardHandle {
     ) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
         match is_alone {
-            true => channel::send_fd(&ours, stdin().as_fd())?,
-            false => channel::send_fd(&ours, File::open("/dev/null")?.as_fd())?,
+            true => send_fd(&ours, stdin().as_fd())?,
+            false => send_fd(&ours, File::open("/dev/null")?.as_fd())?,
         }
         let terminal = is_alone.then(Terminal::of_candidate).flatten();
         let cgroup = config.cgroup.as_ref().map(Cgroup::path);

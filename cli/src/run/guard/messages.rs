@@ -1,7 +1,16 @@
 //! The messages between candidate and guard, one per line, as JSON.
 
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
 use incumbent::clock::Instant;
 use incumbent::sentinel::SentinelMessage;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::process::{StopTimes, from_nanos, to_nanos};
@@ -47,6 +56,29 @@ pub enum GuardEvent {
     Left(String),
     /// Acknowledges a request. Acknowledgements are in order.
     Received,
+}
+
+const SPACE: usize = rustix::cmsg_space!(ScmRights(1));
+
+pub fn send_fd(channel: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(channel, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty())?;
+    Ok(())
+}
+
+pub fn receive_fd(channel: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(channel, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let received = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    received.ok_or_else(|| io::Error::other("the parent passed no standard input"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //! adopts and kills what is left. The tree has ended when one of both has no child to wait for, and
 //! reports so.
 
-mod channel;
 mod config;
 mod exec;
 mod handle;

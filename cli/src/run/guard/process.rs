@@ -14,10 +14,9 @@ use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
-use super::channel;
 use super::config::{GuardConfig, flag_argument, until_argument};
 use super::exec;
-use super::messages::{GuardEvent, GuardRequest};
+use super::messages::{GuardEvent, GuardRequest, receive_fd};
 use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
@@ -94,7 +93,7 @@ impl Guard {
     ) -> io::Result<Option<Self>> {
         let tree = Tree::adopt()?;
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
-        let input = channel::receive_fd(&channel)?;
+        let input = receive_fd(&channel)?;
         if config.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
             (&channel).write_all(&encode(&GuardEvent::Expired))?;
             return Ok(None);
