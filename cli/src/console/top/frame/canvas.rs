@@ -6,26 +6,51 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::console::model::Moment;
 use crate::console::top::cell::fit;
 
-/// Writes text into one line of an area, cut to its width.
-pub fn put(buffer: &mut Buffer, area: Rect, line: u16, text: &str, style: Style) {
-    if line < area.height {
-        let text = fit(text, area.width.into());
-        buffer.set_stringn(area.x, area.y + line, text, area.width.into(), style);
+/// An area of a frame at one moment.
+pub struct Pane<'b> {
+    pub buffer: &'b mut Buffer,
+    pub area: Rect,
+    pub now: Moment,
+    pub theme: Theme,
+}
+
+impl Pane<'_> {
+    /// Writes text into one line, cut to the width.
+    pub fn put(&mut self, line: u16, text: &str, style: Style) {
+        let area = self.area;
+        if line < area.height {
+            let text = fit(text, area.width.into());
+            self.buffer.set_stringn(area.x, area.y + line, text, area.width.into(), style);
+        }
     }
-}
 
-/// The area without its first lines.
-pub fn below(area: Rect, lines: u16) -> Rect {
-    let lines = lines.min(area.height);
-    Rect { y: area.y + lines, height: area.height - lines, ..area }
-}
+    /// A part of it.
+    pub fn part(&mut self, area: Rect) -> Pane<'_> {
+        let area = area.intersection(self.area);
+        Pane { buffer: self.buffer, area, ..*self }
+    }
 
-/// The area without its first columns.
-pub fn right_of(area: Rect, columns: u16) -> Rect {
-    let columns = columns.min(area.width);
-    Rect { x: area.x + columns, width: area.width - columns, ..area }
+    /// One line of it.
+    pub fn line(&mut self, line: u16) -> Pane<'_> {
+        self.part(Rect { y: self.area.y.saturating_add(line), height: 1, ..self.area })
+    }
+
+    /// What is left without its first lines.
+    pub fn below(&mut self, lines: u16) -> Pane<'_> {
+        let lines = lines.min(self.area.height);
+        let (y, height) = (self.area.y + lines, self.area.height - lines);
+        self.part(Rect { y, height, ..self.area })
+    }
+
+    /// What is left without its first columns.
+    pub fn right_of(&mut self, columns: u16) -> Pane<'_> {
+        let columns = columns.min(self.area.width);
+        let (x, width) = (self.area.x + columns, self.area.width - columns);
+        self.part(Rect { x, width, ..self.area })
+    }
 }
 
 /// A line of a buffer as text.

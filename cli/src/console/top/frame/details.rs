@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use incumbent::{Advertisement, CandidateInfo};
 
-use super::canvas::{Theme, below, put, right_of};
+use super::canvas::{Pane, Theme};
 use super::{list, panes};
 use crate::console::history::percent;
 use crate::console::model::{ElectionView, Moment, set_of, summary};
@@ -20,16 +19,9 @@ use crate::time_format;
 /// The width of the names of fields.
 const LABEL: u16 = 11;
 
-pub fn draw(
-    state: &State,
-    election: &str,
-    selected: usize,
-    now: Moment,
-    theme: Theme,
-    area: Rect,
-    buffer: &mut Buffer,
-) {
-    put(buffer, area, 0, election, theme.title());
+pub fn draw(state: &State, election: &str, selected: usize, mut pane: Pane<'_>) {
+    let (now, theme) = (pane.now, pane.theme);
+    pane.put(0, election, theme.title());
     let view = state.model.election(election);
     let mut fields = view.map_or_else(
         || vec![("leader", "none (absent)".to_owned())],
@@ -39,24 +31,23 @@ pub fn draw(
     fields.extend(recorded.map(|recorded| ("recorded", recorded_text(recorded))));
     let mut line = 1;
     for (label, value) in fields {
-        put(buffer, area, line, label, Style::new());
-        let rest = right_of(area, LABEL);
+        pane.put(line, label, Style::new());
         let style = if label == "deadline" { bar_style(view, now, theme) } else { Style::new() };
-        put(buffer, rest, line, &value, style);
+        pane.right_of(LABEL).put(line, &value, style);
         line += 1;
     }
-    let rest = below(area, line + u16::from(area.height > 20));
+    let space = u16::from(pane.area.height > 20);
+    let mut rest = pane.below(line + space);
     // A third for the transitions, if there is room for both.
-    let tail_height = if rest.height >= 8 { rest.height / 3 } else { 0 };
-    let candidates = Rect { height: rest.height - tail_height, ..rest };
-    draw_candidates(state, view, selected, now, theme, candidates, buffer);
+    let height = rest.area.height;
+    let height = if height >= 8 { height - height / 3 } else { height };
+    draw_candidates(state, view, selected, rest.part(Rect { height, ..rest.area }));
     let live = state.model.transitions().filter(|t| t.election == election);
     // The earlier ones are of the recording.
     let first = state.model.transitions().find(|t| t.election == election).map(|t| t.time);
     let earlier = recorded.and_then(Result::ok).into_iter().flat_map(|r| &r.transitions);
     let earlier = earlier.filter(|t| !t.found && first.is_none_or(|first| t.time < first));
-    let area = below(rest, candidates.height);
-    panes::draw_transitions(earlier.chain(live), "TRANSITIONS (UTC)", now, theme, area, buffer);
+    panes::draw_transitions(earlier.chain(live), rest.below(height));
 }
 
 /// The statistics of a recording in one line.
@@ -148,11 +139,9 @@ fn draw_candidates(
     state: &State,
     view: Option<&ElectionView>,
     selected: usize,
-    now: Moment,
-    theme: Theme,
-    area: Rect,
-    buffer: &mut Buffer,
+    mut pane: Pane<'_>,
 ) {
+    let (now, theme) = (pane.now, pane.theme);
     let roll = view.and_then(ElectionView::candidates);
     let is_calling = state.calling.is_some();
     let state_of = match (roll, &state.roll_failure) {
@@ -164,16 +153,16 @@ fn draw_candidates(
         }
         (None, None) => String::new(),
     };
-    put(buffer, area, 0, &format!("CANDIDATES  {state_of}"), theme.heading());
+    pane.put(0, &format!("CANDIDATES  {state_of}"), theme.heading());
     let list = roll.map(|roll| roll.list()).unwrap_or_default();
-    let shown = usize::from(area.height.saturating_sub(1));
+    let shown = usize::from(pane.area.height.saturating_sub(1));
     let offset = selected.saturating_sub(shown.saturating_sub(1)).min(list.len());
     for (index, info) in list.iter().enumerate().skip(offset).take(shown) {
         let line = (index - offset + 1) as u16;
-        put(buffer, area, line, &candidate(info, area.width), Style::new());
+        let mut row = pane.line(line);
+        row.put(0, &candidate(info, row.area.width), Style::new());
         if index == selected {
-            let row = Rect { y: area.y + line, height: 1, ..area };
-            buffer.set_style(row, theme.selected());
+            row.buffer.set_style(row.area, theme.selected());
         }
     }
 }

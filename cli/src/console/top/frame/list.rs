@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::canvas::{Theme, put, text};
+use super::canvas::{Pane, Theme, text};
 use crate::console::model::{ElectionView, Moment};
 use crate::console::top::cell::fit;
 use crate::console::top::state::{Row, State};
@@ -53,28 +53,24 @@ impl Columns {
 }
 
 /// Draws the lock, the counts and the rows.
-pub fn draw(state: &State, now: Moment, theme: Theme, area: Rect, buffer: &mut Buffer) {
+pub fn draw(state: &State, mut pane: Pane<'_>) {
+    let (area, theme) = (pane.area, pane.theme);
     let rows = state.rows();
-    put(buffer, area, 0, &state.title, theme.title());
+    pane.put(0, &state.title, theme.title());
     let is_failing = rows.iter().any(|row| row.view.is_none_or(|view| view.holder().is_none()));
     let style = if is_failing { theme.warning() } else { Style::new() };
-    put(buffer, area, 1, &counts(state, &rows), style);
+    pane.put(1, &counts(state, &rows), style);
     let fitting = usize::from(area.height.saturating_sub(HEAD));
     let shown = &rows[state.offset.min(rows.len())..];
     let shown = &shown[..fitting.min(shown.len())];
     let columns = Columns::of(area.width, shown);
-    draw_heads(
-        &columns,
-        theme,
-        Rect { y: area.y + 2, height: 1, ..area }.intersection(area),
-        buffer,
-    );
+    draw_heads(&columns, pane.line(2));
     let selected = state.selected_index(&rows);
     for (index, row) in shown.iter().enumerate() {
-        let line = Rect { y: area.y + HEAD + index as u16, height: 1, ..area };
-        draw_row(*row, now, &columns, theme, line, buffer);
+        let mut line = pane.line(HEAD + index as u16);
+        draw_row(*row, &columns, line.part(line.area));
         if state.offset + index == selected {
-            buffer.set_style(line, theme.selected());
+            line.buffer.set_style(line.area, theme.selected());
         }
     }
 }
@@ -85,19 +81,17 @@ pub fn lines(state: &State, now: Moment, width: u16) -> Vec<String> {
     let columns = Columns::of(width, &rows);
     let theme = Theme { has_colors: false };
     let area = Rect::new(0, 0, width, 1);
-    let line = |draw: &dyn Fn(&mut Buffer)| {
+    let line = |draw: &dyn Fn(Pane<'_>)| {
         let mut buffer = Buffer::empty(area);
-        draw(&mut buffer);
+        draw(Pane { buffer: &mut buffer, area, now, theme });
         text(&buffer, 0)
     };
     let mut lines = vec![
-        line(&|buffer| put(buffer, area, 0, &state.title, Style::new())),
-        line(&|buffer| put(buffer, area, 0, &counts(state, &rows), Style::new())),
-        line(&|buffer| draw_heads(&columns, theme, area, buffer)),
+        line(&|mut pane| pane.put(0, &state.title, Style::new())),
+        line(&|mut pane| pane.put(0, &counts(state, &rows), Style::new())),
+        line(&|pane| draw_heads(&columns, pane)),
     ];
-    lines.extend(
-        rows.iter().map(|row| line(&|buffer| draw_row(*row, now, &columns, theme, area, buffer))),
-    );
+    lines.extend(rows.iter().map(|row| line(&|pane| draw_row(*row, &columns, pane))));
     lines
 }
 
@@ -117,21 +111,14 @@ fn counts(state: &State, rows: &[Row<'_>]) -> String {
     text
 }
 
-fn draw_heads(columns: &Columns, theme: Theme, area: Rect, buffer: &mut Buffer) {
+fn draw_heads(columns: &Columns, mut pane: Pane<'_>) {
     let cells = ["ELECTION", "LEADER", "ADDRESS", "TOKEN", "SINCE", "DEADLINE", "LEFT"];
-    let cells = cells.map(|head| (head.to_owned(), Style::new()));
-    draw_cells(cells, columns, area, buffer);
-    buffer.set_style(area, theme.heading());
+    draw_cells(cells.map(|head| (head.to_owned(), Style::new())), columns, &mut pane);
+    pane.buffer.set_style(pane.area, pane.theme.heading());
 }
 
-fn draw_row(
-    row: Row<'_>,
-    now: Moment,
-    columns: &Columns,
-    theme: Theme,
-    area: Rect,
-    buffer: &mut Buffer,
-) {
+fn draw_row(row: Row<'_>, columns: &Columns, mut pane: Pane<'_>) {
+    let (now, theme) = (pane.now, pane.theme);
     let view = row.view;
     let (leader, style) = leader(row, now, theme);
     let since = view.and_then(|view| match view.holder() {
@@ -154,10 +141,11 @@ fn draw_row(
         (bar, bar_style),
         (left, bar_style),
     ];
-    draw_cells(cells, columns, area, buffer);
+    draw_cells(cells, columns, &mut pane);
 }
 
-fn draw_cells(cells: [(String, Style); 7], columns: &Columns, area: Rect, buffer: &mut Buffer) {
+fn draw_cells(cells: [(String, Style); 7], columns: &Columns, pane: &mut Pane<'_>) {
+    let area = pane.area;
     let Columns { name, leader, address, token, since, bar } = *columns;
     let mut x = area.x;
     for ((text, style), width) in
@@ -168,7 +156,7 @@ fn draw_cells(cells: [(String, Style); 7], columns: &Columns, area: Rect, buffer
         }
         let room = area.right().saturating_sub(x).min(width);
         if area.height > 0 && room > 0 {
-            buffer.set_stringn(x, area.y, fit(&text, room.into()), room.into(), style);
+            pane.buffer.set_stringn(x, area.y, fit(&text, room.into()), room.into(), style);
         }
         x = x.saturating_add(width + 1);
     }

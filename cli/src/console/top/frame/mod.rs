@@ -13,35 +13,27 @@ use ratatui::layout::Rect;
 use super::state::{Screen, State};
 use crate::console::model::Moment;
 
+use self::canvas::Pane;
 pub use self::canvas::Theme;
 
 /// Draws the state.
 pub fn draw(state: &State, now: Moment, theme: Theme, buffer: &mut Buffer) {
     let area = buffer.area;
-    let foot = panes::foot_height(state, area);
-    let body = Rect { height: area.height.saturating_sub(foot), ..area };
+    let foot = area.height - panes::foot_height(state, area);
+    let mut frame = Pane { buffer, area, now, theme };
+    let mut body = frame.part(Rect { height: foot, ..area });
     match &state.screen {
         Screen::List => {
-            let tail = tail_height(area.height);
-            let rows = Rect { height: body.height.saturating_sub(tail), ..body };
-            list::draw(state, now, theme, rows, buffer);
-            let tail = Rect { y: rows.bottom(), height: body.height - rows.height, ..body };
-            panes::draw_transitions(
-                state.model.transitions(),
-                "TRANSITIONS (UTC)",
-                now,
-                theme,
-                tail,
-                buffer,
-            );
+            let rows = foot.saturating_sub(tail_height(area.height));
+            list::draw(state, body.part(Rect { height: rows, ..area }));
+            panes::draw_transitions(state.model.transitions(), body.below(rows));
         }
         Screen::Details { election, candidate } => {
-            details::draw(state, election, *candidate, now, theme, body, buffer);
+            details::draw(state, election, *candidate, body);
         }
-        Screen::Help => panes::draw_help(theme, body, buffer),
+        Screen::Help => panes::draw_help(body),
     }
-    let foot = Rect { y: body.bottom(), height: area.height - body.height, ..area };
-    panes::draw_foot(state, theme, foot, buffer);
+    panes::draw_foot(state, frame.below(foot));
 }
 
 /// All elections as lines of text.

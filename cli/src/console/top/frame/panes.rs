@@ -1,11 +1,10 @@
 //! What is around the list and the details: transitions, the foot, the help.
 
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::canvas::{Theme, below, put, right_of};
-use crate::console::model::{Moment, Transition, lost};
+use super::canvas::Pane;
+use crate::console::model::{Transition, lost};
 use crate::console::top::cell::wrap;
 use crate::console::top::state::{Input, KEYS, Screen, State};
 use crate::time_format;
@@ -15,18 +14,15 @@ const TIME: u16 = 9;
 /// The width of a time of another day.
 const DATE: u16 = 12;
 
-/// Draws transitions under a heading, the latest one first.
+/// Draws transitions, the latest one first.
 pub fn draw_transitions<'a>(
     transitions: impl DoubleEndedIterator<Item = &'a Transition>,
-    heading: &str,
-    now: Moment,
-    theme: Theme,
-    area: Rect,
-    buffer: &mut Buffer,
+    mut pane: Pane<'_>,
 ) {
-    put(buffer, area, 0, heading, theme.heading());
-    let shown: Vec<_> = (1..area.height).zip(transitions.rev()).collect();
-    let today = time_format::date(now.wall);
+    let theme = pane.theme;
+    pane.put(0, "TRANSITIONS (UTC)", theme.heading());
+    let shown: Vec<_> = (1..pane.area.height).zip(transitions.rev()).collect();
+    let today = time_format::date(pane.now.wall);
     let is_today = |transition: &Transition| time_format::date(transition.time) == today;
     let width = if shown.iter().all(|(_, transition)| is_today(transition)) { TIME } else { DATE };
     for (line, transition) in shown {
@@ -38,8 +34,8 @@ pub fn draw_transitions<'a>(
             true => time_format::time_of_day(transition.time),
             false => time_format::month_and_time(transition.time),
         };
-        put(buffer, area, line, time.trim_end_matches(" UTC"), style);
-        put(buffer, right_of(area, width), line, &text(transition), Style::new());
+        pane.put(line, time.trim_end_matches(" UTC"), style);
+        pane.right_of(width).put(line, &text(transition), Style::new());
     }
 }
 
@@ -77,14 +73,15 @@ pub fn foot_height(state: &State, area: Rect) -> u16 {
     u16::try_from(lines).unwrap_or(1).min(area.height)
 }
 
-pub fn draw_foot(state: &State, theme: Theme, mut area: Rect, buffer: &mut Buffer) {
+pub fn draw_foot(state: &State, mut frame: Pane<'_>) {
+    let theme = frame.theme;
     if let Some(failure) = &state.failing {
-        put(buffer, area, 0, &format!("lock failing: {failure}"), theme.bad());
-        area = below(area, 1);
+        frame.put(0, &format!("lock failing: {failure}"), theme.bad());
     }
-    if let Some(lines) = question(state, area.width) {
+    let mut pane = frame.below(state.failing.is_some().into());
+    if let Some(lines) = question(state, pane.area.width) {
         for (line, text) in (0..).zip(lines) {
-            put(buffer, area, line, &text, theme.selected());
+            pane.put(line, &text, theme.selected());
         }
         return;
     }
@@ -94,7 +91,7 @@ pub fn draw_foot(state: &State, theme: Theme, mut area: Rect, buffer: &mut Buffe
         (_, Some(message)) => (message.clone(), theme.title()),
         _ => (keys(state).to_owned(), Style::new()),
     };
-    put(buffer, area, 0, &text, style);
+    pane.put(0, &text, style);
 }
 
 fn question(state: &State, width: u16) -> Option<Vec<String>> {
@@ -123,13 +120,14 @@ fn keys(state: &State) -> &'static str {
 /// The width of the column of keys.
 const WIDTH: u16 = 18;
 
-pub fn draw_help(theme: Theme, area: Rect, buffer: &mut Buffer) {
-    put(buffer, area, 0, "KEYS", theme.heading());
+pub fn draw_help(mut pane: Pane<'_>) {
+    let theme = pane.theme;
+    pane.put(0, "KEYS", theme.heading());
     for (line, (keys, meaning)) in (1..).zip(KEYS) {
-        put(buffer, area, line, keys, theme.title());
-        put(buffer, right_of(area, WIDTH), line, meaning, Style::new());
+        pane.put(line, keys, theme.title());
+        pane.right_of(WIDTH).put(line, meaning, Style::new());
     }
     let line = u16::try_from(KEYS.len()).unwrap_or_default() + 2;
     let more = "The bar of DEADLINE shows what is left of the lease until the next renewal.";
-    put(buffer, area, line, more, Style::new());
+    pane.put(line, more, Style::new());
 }
