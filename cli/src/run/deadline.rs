@@ -240,7 +240,7 @@ pub async fn sleep_until(instant: Instant) {
 /// The tolerance between both reads, in seconds.
 const APART: f64 = 1.0;
 
-/// Warns if `/proc/uptime` cannot be compared with a deadline: lxcfs shows the uptime of the container.
+/// Warns if `/proc/uptime` cannot be compared with a deadline: lxcfs shows that of the container.
 pub fn check_uptime() {
     let Some(shown) = fs::read_to_string("/proc/uptime").ok().and_then(|line| seconds(&line))
     else {

@@ -1,6 +1,6 @@
 //! `incumbent run`: a command that runs while this process leads.
 //!
-//! Four processes take part, and a fifth where requests follow the leader (`crate::traffic`). The
+//! Four processes take part, and a fifth where requests follow the leader (`traffic`). The
 //! candidate (`candidate`) holds the election. The guard (`guard`) is the parent of the command,
 //! and stops its whole process tree in time even if the candidate cannot. Between both is a reaper
 //! (`process::reaper`), which ends what a killed guard leaves. `guard::exec` replaces itself by the
