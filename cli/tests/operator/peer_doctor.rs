@@ -48,7 +48,7 @@ fn foreign_address_and_unresolvable_name_are_errors() {
 }
 
 #[tokio::test]
-async fn peers_with_a_key_are_counted_and_unsigned_datagrams_warned_of() {
+async fn peers_are_counted_and_unsigned_datagrams_reported() {
     let shell = Shell::bare();
     let ports = [Port::pick(), Port::pick()].map(|port| port.number());
     let report = doctor(&shell, &["--lock", &format!("peer:{}?quorum=1", ports[0])], 1);

@@ -29,7 +29,7 @@ async fn member_with_another_number_of_shards_says_why_it_leads_none() {
 }
 
 #[tokio::test]
-async fn member_without_the_right_to_write_says_so_and_leads_once_it_has_it() {
+async fn member_leads_once_it_has_the_permission_to_write() {
     let server = PostgresServer::start(&[]).await;
     // Else the first term waits for a former leader whose row was dropped with the tables, or lost
     // before the server was started.

@@ -1,4 +1,4 @@
-//! The end of the command, and the exit code of the program.
+//! How the program ends: with the exit code of the command, by signals, and when it hangs.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
@@ -7,13 +7,14 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 
 use crate::env::{Candidate, TestEnv, incumbent};
+use crate::root::{FreezableDisk, is_root};
 
 fn without_server(args: &[&str]) -> Output {
     incumbent().args(args).args(["-s", "nats://127.0.0.1:1"]).output().expect("it starts")
 }
 
 #[tokio::test]
-async fn exit_code_of_the_command_is_returned_and_the_lock_is_released() {
+async fn exit_code_is_returned_and_the_lock_released() {
     let env = TestEnv::start().await;
     let mut run = env.run("my_app", &[], "exit 7");
     assert_eq!(run.exit_code().await, Some(7));
@@ -145,4 +146,65 @@ async fn ignored_hangup_stays_ignored() {
     run.signal(Signal::TERM);
     assert_eq!(run.exit_code().await, Some(128 + 15));
     eventually("released", async || env.holder("my_app").await.is_none().then_some(())).await;
+}
+
+const LISTEN: &str = "trap 'echo HUP' HUP; trap 'echo USR1' USR1; trap 'echo USR2' USR2; echo up; \
+                      while :; do sleep 0.01; done";
+
+#[tokio::test]
+async fn user_signals_reach_the_command() {
+    let env = TestEnv::start().await;
+    let mut first = env.run("my_app", &["--identity", "first"], LISTEN);
+    first.wait_for_line("up").await;
+    let mut second = env.run("my_app", &["--identity", "second"], LISTEN);
+    second.wait_for_handlers().await;
+    for (signal, name) in
+        [(Signal::HUP, "HUP"), (Signal::USR1, "USR1"), (Signal::USR2, "USR2"), (Signal::HUP, "HUP")]
+    {
+        second.signal(signal); // no command runs, so the signal has no recipient
+        first.signal(signal);
+        assert_eq!(first.line().await, name);
+    }
+    first.signal(Signal::TERM);
+    assert_eq!(first.exit_code().await, Some(128 + 15));
+    assert_eq!(second.line().await, "up", "the standby survived the signals");
+    second.signal(Signal::TERM);
+    assert_eq!(second.exit_code().await, Some(128 + 15));
+}
+
+/// The default action of the signal would kill the command.
+#[tokio::test]
+async fn command_without_handlers_survives_signals() {
+    let env = TestEnv::start().await;
+    let script = "echo up; read line; trap 'echo HUP' HUP; echo ready; read line; echo end";
+    let mut command = env.command("my_app", &[], &["sh", "-c", script]);
+    command.stdin(std::process::Stdio::piped());
+    let mut run = Candidate::start(command);
+    run.wait_for_line("up").await;
+    run.signal(Signal::USR1);
+    run.write("one\n");
+    run.wait_for_line("ready").await;
+    run.write("two\n");
+    run.wait_for_line("end").await;
+    assert_eq!(run.exit_code().await, Some(0));
+}
+
+#[tokio::test]
+async fn command_in_uninterruptible_sleep_does_not_hold_the_lease() {
+    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
+    let env = TestEnv::start().await;
+    disk.freeze();
+    let script =
+        format!("echo up; exec dd if=/dev/zero of={}/out 2>/dev/null", disk.path().display());
+    let mut first = env.run("my_app", &[], &script);
+    first.wait_for_line("up").await;
+    first.wait_for_disk_sleep().await; // before this state a signal ends it
+    let mut second = env.run("my_app", &[], "echo up; exec sleep 1000");
+    first.signal(Signal::TERM);
+    assert_eq!(first.exit_code().await, Some(1));
+    let stderr = first.stderr();
+    assert!(stderr.contains("(dd) was killed, and is in uninterruptible sleep"), "{stderr}");
+    second.wait_for_line("up").await;
+    disk.thaw();
+    first.wait_for_no_descendants().await;
 }

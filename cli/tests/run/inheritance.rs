@@ -94,7 +94,7 @@ async fn check_cannot_read_the_environment_of_the_program() {
 
 /// Also where the command runs as the same user as the program.
 #[tokio::test]
-async fn command_cannot_read_the_environment_of_the_program_and_its_guard() {
+async fn command_reads_no_environment_of_program_or_guard() {
     let env = TestEnv::start().await;
     // Its parent is the guard, which has the credentials for the time after the program.
     let script = "cat /proc/$PPID/environ && echo open; \

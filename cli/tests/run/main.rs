@@ -2,7 +2,6 @@
 #![cfg(target_os = "linux")]
 
 mod check;
-mod disk;
 mod drain;
 mod env;
 mod exits;
@@ -20,8 +19,6 @@ mod proxy;
 mod root;
 mod sandbox;
 mod set;
-mod signals;
-mod stuck;
 mod systemd;
 mod terminal;
 mod terms;

@@ -1,12 +1,14 @@
 //! The command in each term: start, stop, environment and deadline.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use incumbent_test_support::eventually;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Signal;
 
 use crate::env::{Candidate, LEASE, TestEnv, now, read_deadline};
+use crate::root::{FreezableDisk, is_root};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
@@ -117,4 +119,48 @@ async fn command_receives_standard_input() {
     assert_eq!(run.line().await, "one");
     run.write("two\n");
     assert_eq!(run.line().await, "two");
+}
+
+const SERVE_WITH_FILE: &str = "echo $INCUMBENT_DEADLINE_FILE; echo up; exec sleep 1000";
+
+/// Blocks every later write of the file, as a disk that hangs does: the writer opens a pipe without
+/// a reader.
+async fn hang(file: &str) {
+    eventually("no write is under way", async || {
+        mkfifoat(CWD, format!("{file}.new"), Mode::RUSR | Mode::WUSR).ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn term_ends_when_its_deadline_cannot_be_written() {
+    let env = TestEnv::start().await;
+    let mut first = env.run("my_app", &[], SERVE_WITH_FILE);
+    let file = first.line().await;
+    first.wait_for_line("up").await;
+    let mut second = env.run("my_app", &[], SERVE_WITH_FILE);
+    hang(&file).await;
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants(), [""; 0], "no descendant runs when the next command starts");
+    assert_eq!(first.exit_code().await, Some(1));
+    let line = first.stderr();
+    assert!(line.contains("cannot write the deadline file"), "{line}");
+}
+
+/// With a real file system, where the machine permits creating and freezing one.
+#[tokio::test]
+async fn frozen_file_system_ends_the_term() {
+    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
+    let env = TestEnv::start().await;
+    let mut command: Command = env.command("my_app", &[], &["sh", "-c", SERVE_WITH_FILE]);
+    command.env("TMPDIR", disk.path()).env_remove("XDG_RUNTIME_DIR");
+    let mut first = Candidate::start(command);
+    assert!(first.line().await.starts_with(&disk.path().display().to_string()));
+    first.wait_for_line("up").await;
+    let mut second = env.run("my_app", &[], SERVE_WITH_FILE);
+    disk.freeze();
+    second.wait_for_line("up").await;
+    assert_eq!(first.descendants(), [""; 0], "no descendant runs when the next command starts");
+    disk.thaw();
+    assert_eq!(first.exit_code().await, Some(1));
 }

@@ -3,12 +3,16 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use incumbent_test_support::Server;
+use incumbent_test_support::{Server, eventually};
 use rustix::process::Signal;
 
 use crate::env::{Candidate, TestEnv, incumbent};
+use crate::listening::Listening;
 use crate::program::{program, without_core};
-use crate::setup::{INTRODUCE, LONG_LEASE, Watch, Wrapped, registered, standby, won, wrapped};
+use crate::setup::{
+    INTRODUCE, LONG_LEASE, Watch, Wrapped, is_alive, registered, revision, standby, standby_of,
+    won, wrapped,
+};
 
 /// A program that crashes when its input says so.
 async fn crashing(env: &TestEnv) -> Wrapped {
@@ -97,4 +101,55 @@ async fn thousand_elections_of_a_killed_process_are_led_again() {
     won(&mut second).await;
     eprintln!("{elections} elections were led again after {:?}", before.elapsed());
     assert_eq!(first.exit_code().await, Some(128 + 9));
+}
+
+/// The leader of a killed sentinel goes on; after its death the lease decides.
+#[tokio::test]
+async fn leader_outlives_its_sentinel() {
+    let env = TestEnv::start().await;
+    let mut first = Wrapped::campaign(&env).await;
+    let mut second = standby(&env).await;
+    let mut watch = Watch::start(&env).await;
+    first.candidate.signal(Signal::KILL);
+    first.candidate.exit().await;
+    let written = revision(&env).await;
+    let renewed = async || (revision(&env).await > written).then_some(());
+    eventually("a renewal", renewed).await;
+    assert!(is_alive(first.pid) && second.is_silent());
+    first.kill_program(Signal::KILL);
+    assert_eq!(watch.cause().await, "expired");
+    won(&mut second).await;
+}
+
+/// A sentinel that goes on after another leader took over.
+#[tokio::test]
+async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
+    let env = TestEnv::start().await;
+    let listening = Listening::start(&env).await;
+    let first = listening.leader(&env, "my_app", 1).await;
+    let mut second = standby_of(&env, "my_app").await;
+    let mut watch = Watch::start(&env).await;
+    listening.sentinel.signal(Signal::STOP);
+    first.signal(Signal::KILL);
+    assert_eq!(watch.cause().await, "expired");
+    won(&mut second).await;
+    listening.sentinel.signal(Signal::CONT);
+    listening.logs("the entry was gone before the release").await;
+    assert_eq!(env.holder("my_app").await.as_deref(), Some("standby"));
+    assert!(second.is_silent(), "it goes on leading");
+}
+
+/// A sentinel whose server is another one cannot release.
+#[tokio::test]
+async fn sentinel_with_another_lock_releases_nothing() {
+    let env = TestEnv::start().await;
+    let other = TestEnv::start().await;
+    let listening = Listening::start(&other).await;
+    let first = listening.leader(&env, "my_app", 1).await;
+    let mut second = standby_of(&env, "my_app").await;
+    let mut watch = Watch::start(&env).await;
+    listening.logs("its entry is not in the lock of the sentinel").await;
+    first.signal(Signal::KILL);
+    assert_eq!(watch.cause().await, "expired");
+    won(&mut second).await;
 }

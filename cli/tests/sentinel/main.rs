@@ -8,7 +8,6 @@ mod doctor;
 #[allow(dead_code, reason = "the tests of `run` use the rest")]
 #[path = "../run/env.rs"]
 mod env;
-mod failures;
 mod flags;
 mod guard;
 mod listening;

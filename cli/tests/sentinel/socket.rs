@@ -36,7 +36,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn socket_of_a_killed_sentinel_is_replaced_and_that_of_a_living_one_is_not() {
+async fn only_the_socket_of_a_killed_sentinel_is_replaced() {
     let env = TestEnv::start().await;
     let mut listening = Listening::start(&env).await;
     let shown = listening.path.display().to_string();

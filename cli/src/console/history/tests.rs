@@ -171,7 +171,7 @@ fn missed_transitions_end_a_term_where_it_was_last_known() {
 }
 
 #[test]
-fn history_without_its_first_rows_begins_with_the_leader_of_before() {
+fn history_without_its_first_rows_begins_with_that_leader() {
     let history = history(&[lost(50, "a", 1, "evicted")], &[(20, 100)], 100);
     assert_eq!(lines(&history), ["a 1: ~20..50 evicted", "none: 50..now evicted"]);
 }

@@ -16,7 +16,7 @@ const MAX_AHEAD: usize = 4096;
 /// The writes that are known without a gap.
 #[derive(Debug, Default)]
 pub struct Heard {
-    known: HashMap<String, Known>,
+    known: HashMap<String, LastWrite>,
     /// All writes up to this revision are known; `None` after a gap.
     last: Option<u64>,
     /// Later ones that are known.
@@ -27,7 +27,7 @@ pub struct Heard {
 
 /// The last known write to an election.
 #[derive(Debug)]
-struct Known {
+struct LastWrite {
     status: ElectionStatus,
     /// The revision that was read last.
     read: u64,
@@ -59,7 +59,7 @@ impl Heard {
     }
 
     fn learn(&mut self, status: &ElectionStatus) {
-        let known = Known { status: status.clone(), read: status.revision };
+        let known = LastWrite { status: status.clone(), read: status.revision };
         self.known.insert(status.election.clone(), known);
     }
 

@@ -44,7 +44,7 @@ const KEPT: Duration = Duration::from_secs(600);
 
 /// How a status was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum Provenance {
     /// As it was written.
     Live,
     /// By a read right after it was written.
@@ -96,10 +96,12 @@ impl Model {
     /// statuses.
     pub fn observe(&mut self, observed: Observation, now: Moment) -> Vec<Transition> {
         match observed {
-            Observation::Written(status) => self.take(status, now, How::Live).into_iter().collect(),
+            Observation::Written(status) => {
+                self.take(status, now, Provenance::Live).into_iter().collect()
+            }
             Observation::One { status: Some(status), is_new, .. } => {
-                let how = if is_new { How::Confirmed } else { How::Read };
-                self.take(status, now, how).into_iter().collect()
+                let provenance = if is_new { Provenance::Confirmed } else { Provenance::Read };
+                self.take(status, now, provenance).into_iter().collect()
             }
             Observation::One { election, status: None, .. } => {
                 self.lose(&election, now).into_iter().collect()
@@ -123,8 +125,10 @@ impl Model {
     fn take_all(&mut self, statuses: Vec<ElectionStatus>, now: Moment) -> Vec<Transition> {
         let there: HashSet<String> =
             statuses.iter().map(|status| status.election.clone()).collect();
-        let mut seen: Vec<Transition> =
-            statuses.into_iter().filter_map(|status| self.take(status, now, How::Read)).collect();
+        let mut seen: Vec<Transition> = statuses
+            .into_iter()
+            .filter_map(|status| self.take(status, now, Provenance::Read))
+            .collect();
         let names = self.elections.keys().filter(|name| !there.contains(*name));
         let gone: Vec<String> = names.cloned().collect();
         seen.extend(gone.iter().flat_map(|name| self.lose(name, now)));
@@ -139,19 +143,24 @@ impl Model {
         known.holder()?;
         let state = LeaderStatus::Vacant(self.origin.cause_of_absence.to_owned());
         let status = ElectionStatus { state, written: Some(now.wall), ..known.status.clone() };
-        let seen = self.take(status, now, How::Absent);
+        let seen = self.take(status, now, Provenance::Absent);
         if let Some(known) = self.elections.get_mut(name) {
             known.gone_since = Some(since);
         }
         seen
     }
 
-    fn take(&mut self, mut status: ElectionStatus, now: Moment, how: How) -> Option<Transition> {
+    fn take(
+        &mut self,
+        mut status: ElectionStatus,
+        now: Moment,
+        provenance: Provenance,
+    ) -> Option<Transition> {
         let before = self.elections.remove(&status.election);
         // A write that is told may be an old one, while a read is always later than what was
         // learned before: a lower revision is that of a lock that was made anew, or restored.
         if let Some(known) = &before
-            && how == How::Live
+            && provenance == Provenance::Live
             && (known.status.revision > status.revision
                 || known.status.revision == status.revision && known.holder().is_none())
         {
@@ -177,7 +186,9 @@ impl Model {
         };
         let stamp = Stamp {
             seen: Some(now.at).filter(|_| before.is_some() || self.is_complete),
-            lock: status.written.filter(|_| self.origin.has_lock_times && how != How::Absent),
+            lock: status
+                .written
+                .filter(|_| self.origin.has_lock_times && provenance != Provenance::Absent),
         };
         let earlier = before.as_ref().and_then(|known| known.vacancy);
         let transition = is_change.then(|| Transition {
@@ -195,7 +206,7 @@ impl Model {
         let is_same_write = |known: &&ElectionView| known.status.revision == status.revision;
         let (deadline, written) = match before.as_ref().filter(is_same_write) {
             Some(known) => (known.deadline, known.written),
-            None => (self.deadline(&status, now, how), stamp),
+            None => (self.deadline(&status, now, provenance), stamp),
         };
         let vacancy = match &status.state {
             LeaderStatus::Vacant(_) => earlier.or(Some(stamp)),
@@ -218,10 +229,18 @@ impl Model {
     }
 
     /// When the term ends without another renewal.
-    fn deadline(&self, status: &ElectionStatus, now: Moment, how: How) -> Option<Deadline> {
+    fn deadline(
+        &self,
+        status: &ElectionStatus,
+        now: Moment,
+        provenance: Provenance,
+    ) -> Option<Deadline> {
         let holder = status.holder()?;
         let lease = holder.ttl.or(holder.lease).or(self.origin.lease)?;
-        let age = status.written.filter(|_| how == How::Read).map(|written| now.age(written));
+        let age = status
+            .written
+            .filter(|_| provenance == Provenance::Read)
+            .map(|written| now.age(written));
         let left = lease.saturating_sub(age.unwrap_or_default());
         Some(Deadline { at: time_format::after(now.at, left), lease })
     }

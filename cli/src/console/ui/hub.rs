@@ -23,7 +23,7 @@ const BEHIND: usize = 64;
 const WAITING: usize = 16;
 
 /// What is known of the elections.
-pub struct Known {
+pub struct HubState {
     about: About,
     /// `None` before the first read.
     model: Option<Model>,
@@ -34,7 +34,7 @@ pub struct Known {
 
 /// What the server and the reader share.
 pub struct Shared {
-    known: Mutex<Known>,
+    known: Mutex<HubState>,
     events: broadcast::Sender<Event>,
     /// How many browsers look.
     pub viewers: watch::Sender<usize>,
@@ -66,7 +66,7 @@ impl Hub {
     /// Returns what the reader needs, too.
     pub fn new(names: Vec<String>, page: Page) -> (Self, Arc<Shared>, mpsc::Receiver<Request>) {
         let about = About { lock: String::new(), names, page, failing: None };
-        let known = Known { about, model: None, updates: Updates::default(), snapshot: None };
+        let known = HubState { about, model: None, updates: Updates::default(), snapshot: None };
         let shared = Arc::new(Shared {
             known: Mutex::new(known),
             events: broadcast::Sender::new(BEHIND),
@@ -153,14 +153,14 @@ impl Shared {
     }
 
     /// Sends what has changed.
-    fn send(&self, known: &mut Known, now: Moment) {
-        let Known { model: Some(model), updates, .. } = known else { return };
+    fn send(&self, known: &mut HubState, now: Moment) {
+        let HubState { model: Some(model), updates, .. } = known else { return };
         if let Some(event) = updates.changes(model, now) {
             self.broadcast(known, event);
         }
     }
 
-    fn broadcast(&self, known: &mut Known, event: Event) {
+    fn broadcast(&self, known: &mut HubState, event: Event) {
         known.snapshot = None;
         let _ = self.events.send(event); // an error: nobody looks
     }
@@ -188,7 +188,7 @@ impl Shared {
         }
     }
 
-    fn send_everything(&self, known: &mut Known) {
+    fn send_everything(&self, known: &mut HubState) {
         let everything = updates::snapshot(&known.about, known.model.as_ref(), Moment::now());
         self.broadcast(known, everything);
     }
@@ -200,7 +200,7 @@ impl Shared {
         if known.about.failing.take().is_some() {
             self.broadcast(&mut known, updates::failing(None));
         }
-        let Known { model, updates, .. } = &mut *known;
+        let HubState { model, updates, .. } = &mut *known;
         if first.is_some() {
             *model = first.take(); // browsers are sent how it differs from the one before
         }
@@ -223,7 +223,7 @@ impl Shared {
     /// Takes the answers to a roll call.
     pub fn take_roll(&self, election: &str, answer: &Result<Answer, CliError>) {
         if let Ok(Answer::Roll(roll)) = answer
-            && let Known { model: Some(model), updates, .. } = &mut *self.known.lock()
+            && let HubState { model: Some(model), updates, .. } = &mut *self.known.lock()
         {
             model.take_roll(election, roll.clone(), Moment::now());
             updates.note(election);
@@ -233,7 +233,7 @@ impl Shared {
     /// Ends the terms of holders that have not renewed in time, and sends what has changed.
     pub fn tick(&self, now: Moment) {
         let mut known = self.known.lock();
-        if let Known { model: Some(model), updates, .. } = &mut *known {
+        if let HubState { model: Some(model), updates, .. } = &mut *known {
             updates.note_transitions(&model.expire(now));
         }
         if known.updates.is_due(now) {

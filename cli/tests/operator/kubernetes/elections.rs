@@ -38,7 +38,7 @@ async fn leader_is_evicted_and_its_successor_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configmap_and_endpoints_are_shown_evicted_and_keep_other_fields() {
+async fn configmap_and_endpoints_keep_other_fields() {
     let env = TestEnv::new().await;
     for (kind, plural) in [("configmap", "configmaps"), ("endpoints", "endpoints")] {
         let path = format!("/api/v1/namespaces/{}/{plural}", env.namespace);

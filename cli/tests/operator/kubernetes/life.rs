@@ -5,7 +5,7 @@ use serde_json::json;
 use super::env::{NO_RIGHTS, SERVE, TestEnv, cells};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_starts_when_its_pod_leads_and_ends_when_the_lock_is_lost() {
+async fn command_runs_while_its_pod_leads() {
     let env = TestEnv::new().await;
     let uid = env.create_pod("first").await;
     env.create_pod("second").await;

@@ -1,5 +1,6 @@
 //! `--lock kubernetes`: elections and leaders for life in a Kubernetes namespace.
 
+mod console;
 mod create;
 mod doctor;
 mod elections;
@@ -13,7 +14,5 @@ mod refusals;
 mod rights;
 mod sentinel;
 mod service;
-mod top;
-mod ui;
 
 pub use env::{SERVE, TestEnv};

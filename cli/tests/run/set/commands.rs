@@ -83,7 +83,7 @@ async fn second_signal_ends_the_drains() {
 }
 
 #[tokio::test]
-async fn shard_whose_command_has_drained_is_released_before_the_others() {
+async fn shard_is_released_once_its_command_has_drained() {
     let env = server("shop", 2, LEASE).await;
     let directory = tempfile::tempdir().expect("a directory");
     let done = directory.path().join("done");

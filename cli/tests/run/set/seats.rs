@@ -10,7 +10,7 @@ use crate::env::{LEASE, incumbent};
 const SIT: &str = "echo $INCUMBENT_SEAT/$INCUMBENT_SEATS $INCUMBENT_ELECTION; exec sleep 1000";
 
 #[tokio::test]
-async fn each_seat_has_one_holder_and_the_next_candidate_takes_a_free_one() {
+async fn each_seat_has_one_holder_and_a_free_one_is_taken() {
     let env = server("shop", 2, LEASE).await;
     let sit = |identity| env.run("shop", &["--seats", "2", "--identity", identity], SIT);
     let mut holders = BTreeMap::new();
