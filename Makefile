@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations histories fuzz differential soak lint deps layers api bench bench-scale bench-proxy traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
+.PHONY: help demo test verify protocol sim model chaos mutations mutants histories fuzz differential soak lint deps layers api bench bench-scale bench-proxy traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,12 +51,19 @@ soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30
 	$(CARGO) run --release --package incumbent-attack -- $(if $(SETS),sets --store $(SETS),soak) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(ELECTIONS),--elections $(ELECTIONS)) $(if $(CANDIDATES),--candidates $(CANDIDATES))
 
-# CI breaks an eighth of the rules, another one with each commit: all of them take more than half an hour.
-PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1-4 | grep . || echo 0) % 8 + 1))/8)
+CARGO_MUTANTS = cargo-mutants@27.1.0
+
+# CI breaks a quarter of the rules, another one with each commit: all of them take more than half an hour.
+PART_OF_COMMIT = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c 1-4 | grep . || echo 0) % 4 + 1))/4)
 
 # Outside the checkout, and kept: what has not changed is not compiled again.
 mutations: rust tools ## Break each rule of the protocol in a copy, and check that the tests notice (ALL=1 runs each of them, PART=1/4, ONLY=text)
 	$(CARGO) run --package incumbent-mutations -- --tree "$(CARGO_TARGET_DIR)/mutations" $(if $(ALL),--all) $(if $(PART),--part $(PART)) $(if $(ONLY),"$(ONLY)")
+
+# In a copy that it builds itself: tests of the protocol alone, without servers. `.cargo/mutants.toml` names them.
+mutants: rust ## Mutate each function of src/protocol with cargo-mutants, and list what its tests do not notice: takes hours (FILE=src/protocol/drain.rs: of one file)
+	@tools=$$(scripts/install-cargo-tools.sh $(CARGO_MUTANTS)) && env -u CARGO_TARGET_DIR \
+		"$$tools/$(CARGO_MUTANTS)/bin/cargo-mutants" mutants --output "$(CARGO_TARGET_DIR)" $(if $(FILE),--file "$(FILE)")
 
 histories: rust ## Write tests/protocol/histories from the scenarios: review the difference
 	INCUMBENT_HISTORIES=write $(CARGO) test --quiet --package incumbent --all-features --test protocol histories::

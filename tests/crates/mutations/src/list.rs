@@ -1,21 +1,13 @@
 //! The ways to break a rule.
 
-mod databases;
 mod elections;
-mod kubernetes;
-mod locks;
-mod programs;
-mod sentinels;
-mod tampering;
+mod stores;
 
-use crate::instrument::Instrument::{self, Elections, Locks, Model, Scenarios, Simulation};
-use databases::OF_DATABASES;
-use elections::OF_ELECTIONS;
-use kubernetes::OF_KUBERNETES;
-use locks::OF_LOCKS;
-use programs::OF_PROGRAMS;
-use sentinels::OF_SENTINELS;
-use tampering::OF_TAMPERING;
+use crate::instrument::Instrument::{
+    self, Elections, Locks, Model, Records, Scenarios, Simulation,
+};
+use elections::{OF_ELECTIONS, OF_PROGRAMS};
+use stores::{OF_DATABASES, OF_KUBERNETES, OF_LOCKS};
 
 /// A rule broken: every text of `edits` occurs in its file exactly once, and is replaced.
 pub struct Mutation {
@@ -44,8 +36,6 @@ pub fn mutations() -> impl Iterator<Item = &'static Mutation> {
         .chain(OF_LOCKS)
         .chain(OF_DATABASES)
         .chain(OF_ELECTIONS)
-        .chain(OF_SENTINELS)
-        .chain(OF_TAMPERING)
         .chain(OF_PROGRAMS)
 }
 
@@ -85,15 +75,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
-        name: "two writes of one revision count as one",
-        edits: &[edit(
-            "src/protocol/observations.rs",
-            "seen.revision == revision && seen.is_of(&entry) => seen,",
-            "seen.revision == revision => seen,",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
         name: "no cool-down",
         edits: &[edit(
             "src/protocol/observations.rs",
@@ -110,15 +91,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "(None, _) if !strict => {",
         )],
         noticed_by: &[Simulation, Model, Scenarios],
-    },
-    Mutation {
-        name: "a lock's word that a watched entry has expired is believed",
-        edits: &[edit(
-            "src/protocol/observations.rs",
-            "let previous = if itself { Some(revision) } else { previous };",
-            "",
-        )],
-        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "entries do not live as long as their writer's cool-down",
@@ -181,15 +153,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
-        name: "the late hint of an entry that the lock called expired vouches for the one before",
-        edits: &[edit(
-            "src/protocol/observations.rs",
-            "            && matches!(record.content, Content::Vacant(_))\n",
-            "",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
         name: "an unchanged entry is written over after half of its holder's lease",
         edits: &[
             edit(
@@ -216,42 +179,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "src/protocol/cool_down.rs",
             "until_step_down(seen.lease_ends(max_lease, expires), SeenLease)",
             "until_step_down(seen.at + seen.lease(max_lease, true).min(max_lease), SeenLease)",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "a holder of unknown last write is waited for by no longer lease that was seen",
-        edits: &[edit(
-            "src/protocol/cool_down.rs",
-            "let full = with_drift(max_lease).max(seen.unwrap_or_default());",
-            "let full = with_drift(max_lease).max(seen.unwrap_or_default().min(max_lease));",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "what was seen in a bucket that is gone hides what follows in the next one",
-        edits: &[edit(
-            "src/protocol/observations.rs",
-            "self.last_seen.take_if(|seen| seen.revision > created);",
-            "let _ = self.last_seen.take_if(|seen| seen.revision < created && false);",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "a tombstone means for ever what it meant when it was first seen",
-        edits: &[edit(
-            "src/protocol/observations.rs",
-            "known.tombstone == tombstone;",
-            "known.revision() == tombstone.as_ref().map(|t| t.0);",
-        )],
-        noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "a create that was sent before the TTL was raised waits by the old one",
-        edits: &[edit(
-            "src/protocol/observations.rs",
-            "if is_blind || max_lease > wait.max_lease {",
-            "if is_blind {",
         )],
         noticed_by: &[Scenarios],
     },
@@ -304,15 +231,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "        if cx.stopping || self.step == Step::Done {\n            return Next::Finish;",
         )],
         noticed_by: &[Scenarios, Elections],
-    },
-    Mutation {
-        name: "candidates that wake together all acquire at once",
-        edits: &[edit(
-            "src/protocol/acquire.rs",
-            "window.mul_f64(((uniform * LAMBDA.exp_m1()).ln_1p() / LAMBDA).clamp(0.0, 1.0))",
-            "window.mul_f64(uniform * LAMBDA.exp_m1() * 0.0)",
-        )],
-        noticed_by: &[Scenarios],
     },
     Mutation {
         name: "a renewal overwrites whatever is there",
@@ -376,5 +294,106 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             "        let told = self.on_lost.clone();\n        self.call_on_lost().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        self.term",
         )],
         noticed_by: &[Elections],
+    },
+    Mutation {
+        name: "a leader takes the writes of its twin for its own",
+        edits: &[edit(
+            "src/protocol/requests.rs",
+            "self.stored.as_ref().is_some_and(|stored| stored.contains(&number))",
+            "number > 0",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a step-down is told by its revision alone",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "self.term.map_or(self.revision == step_down.revision, of_term)",
+            "self.revision == step_down.revision || self.term.is_some_and(of_term)",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a release of an earlier term that is put back is believed on Kubernetes",
+        edits: &[edit(
+            "src/backends/kubernetes/known.rs",
+            "is_some_and(|(t, _)| record.leader_transitions < t)",
+            "is_some_and(|(t, _)| record.leader_transitions < t.min(0))",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "an evicted holder is not waited for as long as it may lead",
+        edits: &[edit(
+            "src/lock/request.rs",
+            "let left = entry.lease(max_lease, lock_expires);",
+            "let left = entry.lease(max_lease, lock_expires) / 9;",
+        )],
+        noticed_by: &[Simulation, Scenarios],
+    },
+    Mutation {
+        name: "a release by any candidate is believed",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "seen.term().is_some_and(|(holder, _)| holder == by)",
+            "seen.term().is_none_or(|(holder, _)| holder == by || holder != by)",
+        )],
+        noticed_by: &[Simulation, Scenarios],
+    },
+    Mutation {
+        name: "rights once seen are forgotten over an empty key",
+        edits: &[edit(
+            "src/protocol/observations.rs",
+            "self.seen_leases_end = self.seen_leases_end.max(ends);",
+            "self.seen_leases_end = self.seen_leases_end.min(ends);",
+        )],
+        noticed_by: &[Simulation],
+    },
+    Mutation {
+        name: "work that would not stop is forgotten over an empty key",
+        edits: &[edit(
+            "src/protocol/observations.rs",
+            "self.barrier = self.barrier.max(NotBefore::new(deadline, WaitReason::OwnEarlierTerm));",
+            "",
+        )],
+        noticed_by: &[Scenarios, Simulation],
+    },
+    Mutation {
+        name: "a sentinel does not compare the candidate of an entry",
+        edits: &[edit(
+            "src/protocol/crash_release.rs",
+            "mark.write.nonce == self.nonce && of_term",
+            "of_term",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a sentinel does not compare the term of an entry",
+        edits: &[edit(
+            "src/protocol/crash_release.rs",
+            "mark.write.nonce == self.nonce && of_term",
+            "mark.write.nonce == self.nonce && (of_term || self.token.0 < u64::MAX)",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a winner that still waits is registered with its sentinel",
+        edits: &[
+            edit(
+                "src/protocol/elector/mod.rs",
+                "Phase::Holding(holding) => holding.term().map(|(token, _)| token),",
+                "Phase::Holding(holding) => holding.held(),",
+            ),
+            edit(
+                "src/protocol/holding.rs",
+                "pub fn term(&self) -> Option<(Token, Instant)> {",
+                "pub fn held(&self) -> Option<Token> {
+        Some(self.token)
+    }
+
+    pub fn term(&self) -> Option<(Token, Instant)> {",
+            ),
+        ],
+        noticed_by: &[Simulation, Scenarios],
     },
 ];

@@ -1,8 +1,8 @@
-//! Rules of terms, moves, hints and sets.
+//! Rules of terms, moves and sets, and of the programs that keep them: sentinels and guards.
 
 use super::{Mutation, edit};
 use crate::instrument::Instrument::{
-    Decisions, Differential, Elections, Scenarios, Sets, Simulation,
+    Decisions, Differential, Elections, Programs, Scenarios, Sets, Simulation,
 };
 
 pub(super) const OF_ELECTIONS: &[Mutation] = &[
@@ -48,22 +48,6 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         noticed_by: &[Elections],
     },
     Mutation {
-        name: "a candidate whose writes are refused is ready",
-        edits: &[
-            edit(
-                "src/protocol/context.rs",
-                "let refused = self.health.refuses_writes();",
-                "let refused = false && self.health.refuses_writes();",
-            ),
-            edit(
-                "src/protocol/elector/mod.rs",
-                "self.term().is_none() && self.cx.health.refuses_writes()",
-                "false && self.cx.health.refuses_writes()",
-            ),
-        ],
-        noticed_by: &[Scenarios, Simulation],
-    },
-    Mutation {
         name: "a pause forbids nothing",
         edits: &[edit(
             "src/protocol/moves.rs",
@@ -71,15 +55,6 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             "if false => {",
         )],
         noticed_by: &[Decisions, Simulation],
-    },
-    Mutation {
-        name: "a successor drops the pause",
-        edits: &[edit(
-            "src/protocol/context.rs",
-            "        self.learn_pause(at, &record.content);\n",
-            "",
-        )],
-        noticed_by: &[Scenarios, Simulation],
     },
     Mutation {
         name: "a leader hands over to one that is sick",
@@ -91,15 +66,6 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         noticed_by: &[Decisions, Simulation],
     },
     Mutation {
-        name: "a candidate asks a leader of equal or higher priority",
-        edits: &[edit(
-            "src/protocol/moves.rs",
-            "leader?.priority? < self.settings.priority;",
-            "leader?.priority.is_some();",
-        )],
-        noticed_by: &[Decisions],
-    },
-    Mutation {
         name: "a standby that received nothing counts silence as evidence",
         edits: &[edit(
             "src/protocol/standby.rs",
@@ -107,15 +73,6 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             "let receives_renewals = cx.coverage != Coverage::None",
         )],
         noticed_by: &[Scenarios],
-    },
-    Mutation {
-        name: "a member leads more than it may",
-        edits: &[edit(
-            "src/lock/member_load.rs",
-            "self.max.is_none_or(|max| self.load < max)",
-            "self.max.is_none_or(|max| self.load < max || max > 0)",
-        )],
-        noticed_by: &[Decisions],
     },
     Mutation {
         name: "a shard moves in a pause, or before its term has lasted a lease",
@@ -141,5 +98,52 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             "keeping if keeping.frees() => life,",
         )],
         noticed_by: &[Differential],
+    },
+];
+
+pub(super) const OF_PROGRAMS: &[Mutation] = &[
+    Mutation {
+        name: "a closed connection counts as the death of its process",
+        edits: &[edit(
+            "cli/src/sentinel/connection.rs",
+            "return process.dead_soon().await;",
+            "return Ok(());",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a sentinel does not kill what its program left behind",
+        edits: &[
+            edit(
+                "cli/src/sentinel/wrap.rs",
+                "match killed.left() {",
+                "match killed.left().filter(|_| false) {",
+            ),
+            edit("cli/src/process/tree.rs", "            self.signal_all(Signal::KILL);\n", ""),
+        ],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a process that does not belong to the program may register",
+        edits: &[edit(
+            "cli/src/sentinel/connection.rs",
+            "wraps && !tree::is_descendant(pid)",
+            "wraps && false",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a tree counts as ended without a proof",
+        edits: &[edit("cli/src/run/guard/handle.rs", "match self.empty {", "match true {")],
+        noticed_by: &[Programs],
+    },
+    Mutation {
+        name: "a candidate leads without its reaper",
+        edits: &[edit(
+            "cli/src/run/guard/handle.rs",
+            "if !self.reaper_has_ended =>",
+            "if self.reaper_has_ended =>",
+        )],
+        noticed_by: &[Programs],
     },
 ];

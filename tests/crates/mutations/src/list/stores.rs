@@ -1,0 +1,279 @@
+//! Rules of the locks: on NATS, quorums of peers, object stores, Kubernetes and databases.
+
+use super::{Mutation, edit};
+use crate::instrument::Instrument::{
+    Databases, Differential, Locks, Objects, Records, Scenarios, Several, Simulation, Stores,
+    Voters,
+};
+
+pub(super) const OF_LOCKS: &[Mutation] = &[
+    Mutation {
+        name: "NATS: an answer is told by a number that others can guess",
+        edits: &[edit("src/backends/nats/reply_inbox.rs", "self.key.hash_one(number)", "0")],
+        noticed_by: &[Locks],
+    },
+    Mutation {
+        name: "several locks: the deadline is the latest one",
+        edits: &[edit(
+            "src/protocol/multi/mod.rs",
+            "deadlines?.into_iter().min()",
+            "deadlines?.into_iter().max()",
+        )],
+        noticed_by: &[Several],
+    },
+    Mutation {
+        name: "quorum: a voter that begins again votes at once",
+        edits: &[edit(
+            "src/backends/peer/quorum/acceptor.rs",
+            "lease + longest_round(lease) * 2 + lease / 100",
+            "lease / 100",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "quorum: a write may rest on a vote of a start that was replaced",
+        edits: &[edit(
+            "src/backends/peer/quorum/seats.rs",
+            ".all(|(name, stamp)| self.names.contains(name) && self.is_latest(name, *stamp));",
+            ".all(|(name, stamp)| self.names.contains(name) && stamp.round > 0);",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "peers: a signed datagram is taken as often as it comes",
+        edits: &[edit(
+            "src/backends/peer/seal/guard.rs",
+            "let new = known.window.take(parts.number);",
+            "let new = known.window.take(parts.number) || parts.number > 0;",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "object store: a write is unconditional",
+        edits: &[edit(
+            "src/backends/object_storage/store.rs",
+            "Some(version) => PutMode::Update(version.clone()),",
+            "Some(_) => PutMode::Overwrite,",
+        )],
+        noticed_by: &[Stores],
+    },
+    Mutation {
+        name: "object store: an entry that was set back counts as it did then",
+        edits: &[edit(
+            "src/backends/object_storage/known.rs",
+            "let content = terms.set_back(content);",
+            "let _ = terms;",
+        )],
+        noticed_by: &[Simulation, Stores],
+    },
+    Mutation {
+        name: "object store: a Go leader is waited for one term",
+        edits: &[edit(
+            "src/backends/object_storage/vimeo_timing.rs",
+            "        let by_wall_clock = stated.saturating_add(self.skew).saturating_add(self.longest);\n        self.longest.saturating_mul(2).max",
+            "        let by_wall_clock = stated.saturating_add(self.skew);\n        self.longest.max",
+        )],
+        noticed_by: &[Simulation, Stores],
+    },
+];
+
+pub(super) const OF_KUBERNETES: &[Mutation] = &[
+    Mutation {
+        name: "Lease: a holder is judged by the time in its record, not by when we saw it change",
+        edits: &[edit(
+            "src/backends/kubernetes/codec.rs",
+            "let life = record.lease().unwrap_or(default_lease);",
+            "let renewed = record.renew_time.as_deref().and_then(|t| t.parse::<k8s_openapi::jiff::Timestamp>().ok());\n    let age = renewed.map_or(Duration::ZERO, |t| k8s_openapi::jiff::Timestamp::now().duration_since(t).unsigned_abs());\n    let life = record.lease().unwrap_or(default_lease).saturating_sub(age);",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a holder is waited for by our lease, not by its own",
+        edits: &[edit(
+            "src/backends/kubernetes/codec.rs",
+            "let life = record.lease().unwrap_or(default_lease);",
+            "let life = record.lease().map_or(default_lease, |_| default_lease);",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a refused write is repeated unconditionally",
+        edits: &[edit(
+            "src/backends/kubernetes/store.rs",
+            "if known.as_ref().map(|known| known.revision) != expected {",
+            "if known.is_some() != expected.is_some() {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a release is unconditional",
+        edits: &[edit(
+            "src/backends/kubernetes/store.rs",
+            "let known = self.put(name, Some(expected), by, describe, &mark).await?;",
+            "let now = self.fetch(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &mark).await?;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: a winner that waited for a leader of client-go's leads without a new write",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "wait.confirm = !expires && !is_ours;",
+            "wait.confirm = is_ours && !is_ours;",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "Lease: an eviction empties the holder, so client-go's candidates lead at once",
+        edits: &[edit(
+            "src/backends/kubernetes/store.rs",
+            "holder_identity: if keep { holder } else { String::new() },",
+            "holder_identity: if keep && !evicts { holder } else { String::new() },",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Lease: an emptied holder of ours counts as released",
+        edits: &[edit(
+            "src/backends/kubernetes/codec.rs",
+            "match released && !of_ours {",
+            "match released && !(of_ours && record.is_held()) {",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: a release of client-go's counts as the end of its work",
+        edits: &[edit(
+            "src/backends/kubernetes/codec.rs",
+            "left: default_lease,",
+            "left: Duration::ZERO.min(default_lease),",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "Lease: any 404 proves that there is no such object",
+        edits: &[edit(
+            "src/backends/kubernetes/api.rs",
+            "Err(failure) if failure.is_absence_of(name) => Ok(None),",
+            "Err(failure) if failure.is_absence_of(name) || failure.code() == 404 => Ok(None),",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: an owner lives as long as there is a pod with its name",
+        edits: &[
+            edit(
+                "src/backends/kubernetes/life/candidate.rs",
+                "let Some(pod) = pod.filter(|pod| pod::uid(pod) == owner.uid) else {",
+                "let Some(pod) = pod else {",
+            ),
+            edit(
+                "src/backends/kubernetes/life/candidate.rs",
+                "owners.iter().filter(|owner| owner.uid != ours) {",
+                "owners.iter() {",
+            ),
+        ],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "for life: a release deletes the lock in whatever version",
+        edits: &[edit(
+            "src/backends/kubernetes/life/leadership.rs",
+            "self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), by).await;",
+            "self.locks.delete(&self.name, &self.uid, None, by).await;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Service: a smaller token replaces a greater one",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/mod.rs",
+            "Some(found) if found > token => Err(",
+            "Some(found) if found.0 == u64::MAX => Err(",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Service: a late write is applied whoever has written since",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/mod.rs",
+            "fields[\"metadata\"][\"resourceVersion\"] = read.cloned().unwrap_or_default();",
+            "drop(read.and(fields[\"metadata\"].as_object_mut()));",
+        )],
+        noticed_by: &[Objects],
+    },
+];
+
+pub(super) const OF_DATABASES: &[Mutation] = &[
+    Mutation {
+        name: "PostgreSQL: a write is unconditional",
+        edits: &[edit(
+            "src/backends/sql/postgres/statements.rs",
+            "advertised = {advertised}\n                WHERE name = {name} AND revision = {expected}{same}{history} RETURNING revision",
+            "advertised = {advertised}\n                WHERE name = {name} AND {expected} > 0{same}{history} RETURNING revision",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a row of before a failover counts",
+        edits: &[edit(
+            "src/backends/sql/postgres/lock.rs",
+            "if found.same_history && row.revision >= seen {",
+            "if row.revision >= seen {",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "SQLite: a write is unconditional",
+        edits: &[edit(
+            "src/backends/sql/sqlite/statements.rs",
+            "WHERE name = ?1 AND revision = ?9 RETURNING revision",
+            "WHERE name = ?1 AND ?9 > 0 RETURNING revision",
+        )],
+        noticed_by: &[Differential],
+    },
+    Mutation {
+        name: "PostgreSQL: a renewal that is visible and not replicated extends the term",
+        edits: &[edit(
+            "src/backends/sql/postgres/lock.rs",
+            "fn reads_are_durable(&self) -> bool {\n        !self.synchronous",
+            "fn reads_are_durable(&self) -> bool {\n        !self.synchronous || self.synchronous",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: two primaries give out one revision",
+        edits: &[
+            edit("deploy/postgres.sql", "OLD.revision + 1000000 *", "OLD.revision + 0 *"),
+            edit("deploy/postgres.sql", "1000000000 * (timeline - 1)", "0 * (timeline - 1)"),
+        ],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a create relies on what was read before the server's start",
+        edits: &[edit(
+            "src/backends/sql/postgres/statements.rs",
+            "history = on_history.map_or(String::new(), |on| format!(\" AND {on}\")),",
+            "history = on_history.map_or(String::new(), |_| String::new()),",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a restored server gives out the revisions of before again",
+        edits: &[edit(
+            "deploy/postgres.sql",
+            " AND OLD.started = pg_postmaster_start_time() THEN",
+            " THEN",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "SQLite: a backup that is put back counts",
+        edits: &[edit(
+            "src/backends/sql/sqlite/lock.rs",
+            "if row.revision >= seen {",
+            "if row.revision >= seen || row.revision > 0 {",
+        )],
+        noticed_by: &[Databases],
+    },
+];
