@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent_sim::{Fault, Keeping, Scenario, World};
+use incumbent_sim::{Fault, Retention, Scenario, World};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -72,7 +72,7 @@ fn in_the_model(end: End, seed: u64) -> Option<Observation> {
         End::Stopped => Fault::PeerStop { which: 0 },
     };
     let scenario = Scenario {
-        keeping: Keeping::Forever,
+        retention: Retention::Forever,
         client_gos: 2,
         faults: vec![(30_000, fault)],
         ..Scenario::new(seed, LEASE, Vec::new())

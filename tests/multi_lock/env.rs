@@ -34,7 +34,7 @@ impl Diary {
 /// A lock in process as one candidate reaches it: it can be denied writes and be cut off while
 /// others are not.
 #[derive(Clone)]
-pub struct Door {
+pub struct SwitchableLock {
     pub lock: MemoryLock,
     name: &'static str,
     diary: Diary,
@@ -50,7 +50,7 @@ pub enum Failing {
     All(LockErrorKind),
 }
 
-impl Door {
+impl SwitchableLock {
     pub fn new(lock: &MemoryLock, name: &'static str, diary: &Diary) -> Self {
         let fails = Arc::new(watch::Sender::new(Failing::Nothing));
         Self { lock: lock.clone(), name, diary: diary.clone(), fails }
@@ -69,14 +69,14 @@ impl Door {
     }
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for SwitchableLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
 }
 
 #[async_trait]
-impl Lock for Door {
+impl Lock for SwitchableLock {
     fn capabilities(&self) -> Capabilities {
         self.lock.capabilities()
     }

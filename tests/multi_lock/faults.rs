@@ -7,7 +7,7 @@ use incumbent::{Cause, all_of};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, leads, sees, soon};
-use crate::env::{Diary, Door, Failing, NAME, candidate, memory};
+use crate::env::{Diary, Failing, NAME, SwitchableLock, candidate, memory};
 
 /// What befalls a lock.
 #[derive(Debug, Clone, Copy)]
@@ -31,11 +31,12 @@ async fn a_fault_of_either_lock_ends_the_term_without_overlap() {
 async fn befalls(blow: Blow, struck: usize) {
     let locks = [memory(), memory()];
     let diary = Diary::default();
-    let doors = [Door::new(&locks[0], "a", &diary), Door::new(&locks[1], "b", &diary)];
+    let switchable =
+        [SwitchableLock::new(&locks[0], "a", &diary), SwitchableLock::new(&locks[1], "b", &diary)];
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();
     let watch = |builder, who: &str| checker.watch(builder, who, won.clone());
-    let first = watch(candidate(all_of(doors.clone()), "first"), "first").start().unwrap();
+    let first = watch(candidate(all_of(switchable.clone()), "first"), "first").start().unwrap();
     assert_eq!(soon("a win", wins.recv()).await.unwrap(), "first");
     let leadership = leads(&first).await;
     let second = watch(candidate(all_of(locks.clone()), "second"), "second").start().unwrap();
@@ -43,9 +44,9 @@ async fn befalls(blow: Blow, struck: usize) {
     match blow {
         Blow::Evicted => drop(locks[struck].evict(NAME)),
         Blow::Overwritten => drop(locks[struck].overwrite(NAME, "mallory")),
-        Blow::OutOfReach => doors[struck].fail(Failing::All(LockErrorKind::Unavailable)),
-        Blow::Denied => doors[struck].fail(Failing::Writes(LockErrorKind::Denied)),
-        Blow::Missing => doors[struck].fail(Failing::All(LockErrorKind::Misconfigured)),
+        Blow::OutOfReach => switchable[struck].fail(Failing::All(LockErrorKind::Unavailable)),
+        Blow::Denied => switchable[struck].fail(Failing::Writes(LockErrorKind::Denied)),
+        Blow::Missing => switchable[struck].fail(Failing::All(LockErrorKind::Misconfigured)),
     }
     let loss = soon(&format!("{blow:?} of {struck}"), leadership.ended()).await;
     let as_expected = match blow {

@@ -5,7 +5,7 @@ use incumbent::lock::LockErrorKind;
 use incumbent::{Leader, Token};
 
 use crate::conformance::{leads, soon};
-use crate::env::{Diary, Door, Failing, NAME, candidate, memory};
+use crate::env::{Diary, Failing, NAME, SwitchableLock, candidate, memory};
 
 /// Waits for the leader to be this one, and returns the token.
 async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {
@@ -23,8 +23,8 @@ async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {
 #[tokio::test]
 async fn a_leader_that_was_not_seen_to_renew_is_none_until_it_is_seen_again() {
     let lock = memory();
-    let door = Door::new(&lock, "observer", &Diary::default());
-    let observer = incumbent::observe(NAME, door.clone()).unwrap();
+    let switchable = SwitchableLock::new(&lock, "observer", &Diary::default());
+    let observer = incumbent::observe(NAME, switchable.clone()).unwrap();
     let mut leaders = Leaders::new(observer.clone());
     assert_eq!(soon("the first one", leaders.next()).await, Some(None), "at once");
 
@@ -33,10 +33,10 @@ async fn a_leader_that_was_not_seen_to_renew_is_none_until_it_is_seen_again() {
     let token = next(&mut leaders, Some("first")).await;
     assert_eq!(token, Some(leadership.token()));
 
-    door.fail(Failing::All(LockErrorKind::Unavailable));
+    switchable.fail(Failing::All(LockErrorKind::Unavailable));
     next(&mut leaders, None).await;
     assert!(first.is_leader(), "it leads on, unseen");
-    door.fail(Failing::Nothing);
+    switchable.fail(Failing::Nothing);
     assert_eq!(next(&mut leaders, Some("first")).await, token);
 
     let second = candidate(lock.clone(), "second").start().unwrap();

@@ -6,28 +6,29 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, StartError, all_of, best_effort, new_election, required};
 
 use crate::conformance::{LEASE, change, leads, lost, sees, soon, won};
-use crate::env::{Diary, Door, Failing, NAME, candidate, held, memory};
+use crate::env::{Diary, Failing, NAME, SwitchableLock, candidate, held, memory};
 
 const OUT_OF_REACH: Failing = Failing::All(LockErrorKind::Unavailable);
 
 /// Two locks and the way to them.
 struct Pair {
     locks: [MemoryLock; 2],
-    doors: [Door; 2],
+    switchable: [SwitchableLock; 2],
     diary: Diary,
 }
 
 fn pair() -> Pair {
     let diary = Diary::default();
     let locks = [memory(), memory()];
-    let doors = [Door::new(&locks[0], "a", &diary), Door::new(&locks[1], "b", &diary)];
-    Pair { locks, doors, diary }
+    let switchable =
+        [SwitchableLock::new(&locks[0], "a", &diary), SwitchableLock::new(&locks[1], "b", &diary)];
+    Pair { locks, switchable, diary }
 }
 
 #[tokio::test]
 async fn locks_are_taken_in_order_and_released_in_reverse() {
-    let Pair { doors, diary, .. } = pair();
-    let election = candidate(all_of(doors), "only").start().unwrap();
+    let Pair { switchable, diary, .. } = pair();
+    let election = candidate(all_of(switchable), "only").start().unwrap();
     let mut changes = election.changes();
     won(&mut changes).await;
     assert_eq!(diary.take(), ["a took", "b took"]);
@@ -41,10 +42,10 @@ async fn locks_are_taken_in_order_and_released_in_reverse() {
 
 #[tokio::test]
 async fn a_later_lock_is_released_when_an_earlier_one_is_lost_before_the_term() {
-    let Pair { locks: [a, b], doors, diary } = pair();
+    let Pair { locks: [a, b], switchable, diary } = pair();
     b.overwrite(NAME, "somebody");
     b.evict(NAME); // whose end nothing proves, so that the second lock has to be waited for
-    let election = candidate(all_of(doors), "only").start().unwrap();
+    let election = candidate(all_of(switchable), "only").start().unwrap();
     held(&b, Some("only")).await;
     assert!(!election.is_leader());
     a.evict(NAME);
@@ -54,7 +55,7 @@ async fn a_later_lock_is_released_when_an_earlier_one_is_lost_before_the_term() 
 
 #[tokio::test]
 async fn each_lock_has_its_token_and_the_deadline_is_the_earlier_one() {
-    let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
     b.overwrite("another", "somebody"); // so that revisions differ
     let election = candidate(all_of([to_a.clone(), to_b.clone()]), "only").start().unwrap();
     let leadership = leads(&election).await;
@@ -121,7 +122,7 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
     for kind in
         [LockErrorKind::Unavailable, LockErrorKind::OutcomeUnknown, LockErrorKind::Misconfigured]
     {
-        let Pair { locks: [a, _], doors: [to_a, to_b], .. } = pair();
+        let Pair { locks: [a, _], switchable: [to_a, to_b], .. } = pair();
         to_b.fail(Failing::All(kind));
         let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
         let mut changes = election.changes();
@@ -147,7 +148,7 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
 
 #[tokio::test]
 async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
-    let Pair { locks: [a, _], doors: [to_a, to_b], diary } = pair();
+    let Pair { locks: [a, _], switchable: [to_a, to_b], diary } = pair();
     to_b.fail(Failing::Writes(LockErrorKind::Denied));
     let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
     let mut changes = election.changes();
@@ -174,7 +175,7 @@ async fn a_term_begins_and_continues_without_an_unavailable_best_effort_lock() {
         Failing::All(LockErrorKind::Misconfigured),
         Failing::Writes(LockErrorKind::Denied),
     ] {
-        let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+        let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
         to_b.fail(fails);
         let lock = all_of([required(to_a), best_effort(to_b.clone())]);
         let election = candidate(lock, "only").start().unwrap();
@@ -207,7 +208,7 @@ async fn a_term_begins_and_continues_without_an_unavailable_best_effort_lock() {
 #[tokio::test]
 async fn a_best_effort_lock_of_another_holder_prevents_a_term() {
     for writes_denied in [false, true] {
-        let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+        let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
         if writes_denied {
             to_b.fail(Failing::Writes(LockErrorKind::Denied));
         }
@@ -225,7 +226,7 @@ async fn a_best_effort_lock_of_another_holder_prevents_a_term() {
 
 #[tokio::test]
 async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
-    let Pair { locks: [_, b], doors: [to_a, to_b], .. } = pair();
+    let Pair { locks: [_, b], switchable: [to_a, to_b], .. } = pair();
     to_b.fail(OUT_OF_REACH);
     let election =
         candidate(all_of([required(to_a), best_effort(to_b.clone())]), "only").start().unwrap();
@@ -239,7 +240,7 @@ async fn a_best_effort_lock_taken_by_another_holder_ends_the_term() {
 
 #[tokio::test]
 async fn a_best_effort_lock_may_come_first() {
-    let Pair { locks: [_, b], doors: [to_a, to_b], diary } = pair();
+    let Pair { locks: [_, b], switchable: [to_a, to_b], diary } = pair();
     let lock = || all_of([best_effort(to_a.clone()), required(to_b.clone())]);
     let election = candidate(lock(), "first").start().unwrap();
     let leadership = leads(&election).await;
@@ -260,8 +261,8 @@ async fn candidates_with_different_orders_do_not_deadlock() {
     // Each holds the first lock of its own order when it asks for the second.
     let diary = Diary::default();
     let stuck = Failing::Writes(LockErrorKind::Unavailable);
-    let p = [Door::new(&a, "a", &diary), Door::new(&b, "b", &diary)];
-    let q = [Door::new(&b, "b", &diary), Door::new(&a, "a", &diary)];
+    let p = [SwitchableLock::new(&a, "a", &diary), SwitchableLock::new(&b, "b", &diary)];
+    let q = [SwitchableLock::new(&b, "b", &diary), SwitchableLock::new(&a, "a", &diary)];
     p[1].fail(stuck);
     q[1].fail(stuck);
     let first = candidate(all_of(p.clone()), "p").start().unwrap();
@@ -281,7 +282,7 @@ async fn candidates_with_different_orders_do_not_deadlock() {
 
 #[tokio::test]
 async fn a_candidate_on_one_lock_does_not_block_one_on_both() {
-    let Pair { locks: [a, b], doors: [to_a, to_b], .. } = pair();
+    let Pair { locks: [a, b], switchable: [to_a, to_b], .. } = pair();
     to_b.fail(OUT_OF_REACH);
     let sees_one = candidate(all_of([to_a, to_b]), "sees one").start().unwrap();
     let mut changes = sees_one.changes();

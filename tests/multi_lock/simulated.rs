@@ -10,7 +10,7 @@ use incumbent::lock::{
 use incumbent::protocol::{
     Action, Elector, Event, MultiElector, Response, Settings, Timing, TimingOptions,
 };
-use incumbent_sim::{Drifting, Keeping, Server, Time, Timeline, failed, failure};
+use incumbent_sim::{Drifting, Retention, Server, Time, Timeline, failed, failure};
 
 const LEASE: Duration = Duration::from_secs(4);
 const WORLD: Duration = Duration::from_secs(120);
@@ -67,13 +67,13 @@ struct World {
     led: Duration,
 }
 
-/// `keeping`: what each lock does with an entry.
-fn machine(kind: Kind, keeping: [Keeping; 2], who: u64, seed: u64) -> MultiElector {
+/// `retention`: what each lock does with an entry.
+fn machine(kind: Kind, retention: [Retention; 2], who: u64, seed: u64) -> MultiElector {
     let lock = |index: usize| Capabilities {
         max_lease: LEASE,
         can_read: true,
         empty_is_proof: false,
-        expires_entries: keeping[index].frees(),
+        expires_entries: retention[index].frees(),
         reads_are_durable: true,
         max_identity_len: 100,
     };
@@ -91,12 +91,14 @@ impl World {
         let mut time = Timeline::new(seed, false);
         let random = &mut time.random;
         // The second lock may be a Lease, which frees nothing by itself.
-        let keeping =
-            [Keeping::LeavesMarkers, [Keeping::LeavesMarkers, Keeping::Forever][random.usize(..2)]];
-        let server = |keeping| Server::new(LEASE, keeping, LEASE * 2);
+        let retention = [
+            Retention::LeavesMarkers,
+            [Retention::LeavesMarkers, Retention::Forever][random.usize(..2)],
+        ];
+        let server = |retention| Server::new(LEASE, retention, LEASE * 2);
         let campaign = |who: u64, kind, seed, ppm| Candidate {
             kind,
-            machine: machine(kind, keeping, who, seed),
+            machine: machine(kind, retention, who, seed),
             life: 0,
             crashed: false,
             clock: Drifting { origin: Duration::from_secs(1000), ppm, lost: Duration::ZERO },
@@ -113,7 +115,7 @@ impl World {
             campaign(who, kind, random.u64(..), ppm)
         });
         let fleet = fleet.collect::<Vec<_>>();
-        Self { time, servers: keeping.map(server), fleet, led: Duration::ZERO }
+        Self { time, servers: retention.map(server), fleet, led: Duration::ZERO }
     }
 
     fn later(&mut self, delay: Duration, who: usize, happens: Happens) {
@@ -157,9 +159,9 @@ impl World {
     /// The process dies, and another one starts later.
     fn crash(&mut self, who: usize) {
         let seed = self.time.random.u64(..);
-        let keeping = [self.servers[0].keeping, self.servers[1].keeping];
+        let retention = [self.servers[0].retention, self.servers[1].retention];
         let standing = &mut self.fleet[who];
-        standing.machine = machine(standing.kind, keeping, who as u64, seed);
+        standing.machine = machine(standing.kind, retention, who as u64, seed);
         standing.life += 1;
         (standing.crashed, standing.ending) = (true, false);
         (standing.wake, standing.works_until) = (None, None);
@@ -219,7 +221,7 @@ impl World {
         if let Some(stored) = self.servers[index].last.clone() {
             let record: Record = stored.record;
             // A watch of a Lease does not report what a write replaced.
-            let frees = self.servers[index].keeping.frees();
+            let frees = self.servers[index].retention.frees();
             let previous: Option<Option<Revision>> = stored.previous.filter(|_| frees);
             self.spread(index, &Hint::Stored { record, previous, age: None });
         }

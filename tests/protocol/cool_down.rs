@@ -8,7 +8,7 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptions, WaitReason};
 
-use incumbent_sim::{Keeping, Time};
+use incumbent_sim::{Retention, Time};
 
 use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
 
@@ -108,7 +108,8 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
         }
         Vacancy::Empty { proof } => {
             harness.server.last = None;
-            harness.server.keeping = if proof { Keeping::LeavesMarkers } else { Keeping::Expires };
+            harness.server.retention =
+                if proof { Retention::LeavesMarkers } else { Retention::Expires };
             harness.server.age = LEASE * 100;
         }
     }

@@ -9,7 +9,7 @@ use incumbent::lock::{
     WriteId,
 };
 use incumbent::protocol::{CRASHED, CrashOutcome, CrashRelease, CrashStep, Event, RegisteredTerm};
-use incumbent_sim::{Keeping, Server, Time, failed, failure};
+use incumbent_sim::{Retention, Server, Time, failed, failure};
 
 use super::harness::{Harness, LEASE, ME, OTHER, of_other};
 
@@ -45,7 +45,7 @@ impl Sentinel {
 
     /// The first content of the lock.
     fn over(content: Content) -> Self {
-        let mut server = Server::new(LEASE, Keeping::LeavesMarkers, LEASE * 2);
+        let mut server = Server::new(LEASE, Retention::LeavesMarkers, LEASE * 2);
         server.store(Time::ZERO, content, LEASE);
         let (now, until) = (local(Time::ZERO), local(LIMIT));
         let release = CrashRelease::new(TERM, now, until, SECOND, 7);

@@ -13,7 +13,7 @@ use incumbent::protocol::{
     Action, Cause, Elector, Event, Response, Settings, Timing, TimingOptions,
 };
 
-use incumbent_sim::{Keeping, Server, Time, failed, failure};
+use incumbent_sim::{Retention, Server, Time, failed, failure};
 
 use super::journal::Journal;
 
@@ -77,7 +77,7 @@ impl Harness {
         Self {
             machine: Elector::new(settings, lock),
             now: Time::ZERO,
-            server: Server::new(LEASE, Keeping::LeavesMarkers, LEASE * 2),
+            server: Server::new(LEASE, Retention::LeavesMarkers, LEASE * 2),
             refuses: None,
             refuses_writes: None,
             holds: false,
@@ -115,7 +115,7 @@ impl Harness {
     pub fn acquiring_without_expiry() -> (Self, Request) {
         let lock = Capabilities { expires_entries: false, ..capabilities() };
         let mut harness = Self::new(settings(), lock);
-        harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+        harness.server = Server::new(LEASE, Retention::Forever, LEASE * 2);
         harness.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
         harness.event(Event::Start);
         harness.holds = true;

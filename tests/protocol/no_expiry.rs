@@ -7,7 +7,7 @@ use incumbent::lock::{
     Revision, Tombstone,
 };
 use incumbent::protocol::{Action, Cause, CoolDown, Event, Response, Settings};
-use incumbent_sim::{Keeping, Server};
+use incumbent_sim::{Retention, Server};
 
 use super::harness::{Harness, LEASE, OTHER, capabilities, found, of_choria, of_other, settings};
 
@@ -20,7 +20,7 @@ fn forever() -> Capabilities {
 /// On standby on such a lock, where another candidate has just written.
 fn standby(coverage: Coverage) -> Harness {
     let mut harness = Harness::new(settings(), forever());
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.server = Server::new(LEASE, Retention::Forever, LEASE * 2);
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.event(Event::Hint(Hint::Coverage(coverage)));
     harness.event(Event::Start);
@@ -68,7 +68,7 @@ fn retries_of_a_standby_follow_its_back_off() {
     let rarely = |_, random: f64| (LEASE * 4).mul_f64(0.5 + random);
     let settings = Settings { backoff: Box::new(rarely), ..settings() };
     let mut harness = Harness::new(settings, forever());
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.server = Server::new(LEASE, Retention::Forever, LEASE * 2);
     harness.refuses_writes = Some(LockErrorKind::Unavailable);
     harness.event(Event::Start);
     harness.run(LEASE * 100);
@@ -321,7 +321,7 @@ fn a_write_failure_ends_when_another_leader_is_seen() {
 fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
     let strict = Settings { cool_down: CoolDown::Strict, ..settings() };
     let mut harness = Harness::new(strict, forever());
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.server = Server::new(LEASE, Retention::Forever, LEASE * 2);
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
     let seen = harness.other_writes(LEASE);
     harness.event(Event::Start);
@@ -344,7 +344,7 @@ fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
 pub fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() -> Harness {
     let mut harness =
         Harness::new(settings(), Capabilities { reads_are_durable: false, ..forever() });
-    harness.server = Server::new(LEASE, Keeping::Rows, LEASE * 2);
+    harness.server = Server::new(LEASE, Retention::Rows, LEASE * 2);
     harness.event(Event::Start);
     harness.run(SECOND);
     assert!(harness.leads());
@@ -368,7 +368,7 @@ pub fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() 
 fn the_same_revision_of_another_write_is_another_entry() {
     let mut harness = standby(Coverage::None);
     harness.run(LEASE / 2);
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.server = Server::new(LEASE, Retention::Forever, LEASE * 2);
     harness.server.store(harness.now, of_choria(LEASE), LEASE);
     let stored = harness.now;
     harness.run(LEASE * 3);

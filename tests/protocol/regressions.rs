@@ -7,7 +7,7 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Event, Settings, Timing, TimingOptions};
 
-use incumbent_sim::{Keeping, Server};
+use incumbent_sim::{Retention, Server};
 
 use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, settings};
 
@@ -280,7 +280,7 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
     ours.with_choria = true;
     let lock = Capabilities { max_lease: ttl, ..capabilities() };
     let mut harness = Harness::new(ours, lock);
-    harness.server = Server::new(ttl, Keeping::LeavesMarkers, ttl * 2);
+    harness.server = Server::new(ttl, Retention::LeavesMarkers, ttl * 2);
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
     harness.event(Event::Start);
     harness.server.store(harness.now, of_choria(ttl), ttl);

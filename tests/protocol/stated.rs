@@ -135,7 +135,7 @@ fn a_successor_carries_on_the_pause_of_an_entry() {
     // On a lock that frees nothing, by a candidate that began after the crash.
     let lock = Capabilities { expires_entries: false, ..capabilities() };
     let mut harness = Harness::new(own(), lock);
-    harness.server = incumbent_sim::Server::new(LEASE, incumbent_sim::Keeping::Forever, LEASE);
+    harness.server = incumbent_sim::Server::new(LEASE, incumbent_sim::Retention::Forever, LEASE);
     harness.server.store(harness.now, paused(until(600)), LEASE);
     harness.event(Event::Start);
     harness.run(LEASE * 3);

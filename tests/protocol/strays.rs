@@ -6,7 +6,7 @@ use std::time::Duration;
 use incumbent::Cause;
 use incumbent::lock::{Capabilities, Content, Hint, LockErrorKind, Reading, Request, Tombstone};
 use incumbent::protocol::{Event, Response};
-use incumbent_sim::{Keeping, Server};
+use incumbent_sim::{Retention, Server};
 
 use super::harness::{Harness, LEASE, ME, capabilities, of_other, settings};
 
@@ -40,7 +40,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
 fn a_create_in_doubt_that_is_found_waits_for_a_possible_holder_before_it() {
     let lock = Capabilities { expires_entries: false, ..capabilities() };
     let mut harness = Harness::new(settings(), lock);
-    harness.server = Server::new(LEASE, Keeping::Forever, LEASE * 2);
+    harness.server = Server::new(LEASE, Retention::Forever, LEASE * 2);
     harness.event(Event::Start);
     harness.holds = true;
     assert!(matches!(harness.next_request(), Request::Read { .. }));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, LockErrorKind, Reading, Release, Request, Revision, Write};
 use incumbent::protocol::Response;
-use incumbent_sim::{Keeping, Time};
+use incumbent_sim::{Retention, Time};
 
 use crate::branch::Branch;
 use crate::store::Deed;
@@ -98,7 +98,9 @@ impl Branch {
             Act::Touch => return Ok(false),
             Act::Invalid | Act::ToObject(_) => return Err(LockErrorKind::Misconfigured),
             // Who updates a row that is not there writes nothing.
-            Act::Put(..) if self.server.keeping == Keeping::Rows && self.server.last.is_none() => {
+            Act::Put(..)
+                if self.server.retention == Retention::Rows && self.server.last.is_none() =>
+            {
                 return Err(LockErrorKind::Conflict);
             }
             Act::Put(content, _) => {
@@ -126,7 +128,7 @@ impl Branch {
             Response::Read(Err(failure)) => return Err(failure.kind),
             _ => return Err(LockErrorKind::Conflict),
         };
-        let expires = self.object.is_none() && self.server.keeping.frees();
+        let expires = self.object.is_none() && self.server.retention.frees();
         Ok(Release::evicting(&record, self.server.bucket_ttl, expires, Duration::ZERO))
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, LockErrorKind, Reading, Record, Request, Revision, Tombstone};
 use incumbent::protocol::Response;
-use incumbent_sim::{Keeping, LoneLock, Server, Time};
+use incumbent_sim::{LoneLock, Retention, Server, Time};
 
 use crate::acting::{Act, Outcome};
 use crate::model::TOLERANCE;
@@ -43,11 +43,11 @@ struct Told {
 
 impl Branch {
     pub fn new(rules: Rules) -> Self {
-        let mut server = Server::new(rules.ttl, rules.keeping, Duration::ZERO);
+        let mut server = Server::new(rules.ttl, rules.retention, Duration::ZERO);
         server.per_write_ttl = rules.per_write_ttl;
         server.dates_foreign = rules.dates_foreign;
-        let object = match rules.keeping {
-            Keeping::Objects { hashed } => Some(LoneLock::new(hashed, rules.ttl)),
+        let object = match rules.retention {
+            Retention::Objects { hashed } => Some(LoneLock::new(hashed, rules.ttl)),
             _ => None,
         };
         let (names, told, late) = (BTreeMap::new(), VecDeque::new(), Duration::ZERO);
@@ -60,7 +60,7 @@ impl Branch {
             // What objects are in is there all along.
             Some(object) if made == Time::MAX => object.delete(),
             Some(_) => {}
-            None if self.server.keeping != Keeping::Forever => self.server.remake(made),
+            None if self.server.retention != Retention::Forever => self.server.remake(made),
             None if made == Time::MAX => self.server.vanish(),
             None => {}
         }
@@ -75,7 +75,7 @@ impl Branch {
 
     /// From when on what is stored may be gone.
     pub fn expires(&self) -> Option<Time> {
-        let frees = self.server.keeping.frees();
+        let frees = self.server.retention.frees();
         self.server.last.as_ref().filter(|_| frees).map(|last| last.expires)
     }
 
@@ -153,8 +153,8 @@ impl Branch {
             (Act::Read, Outcome::Read(found)) => {
                 // A store that judges by its clock stored the last write a little later than the
                 // model has it.
-                let (late, by) = match rules.keeping {
-                    Keeping::Rows => (self.late + TOLERANCE, TOLERANCE),
+                let (late, by) = match rules.retention {
+                    Retention::Rows => (self.late + TOLERANCE, TOLERANCE),
                     _ => (Duration::ZERO, Duration::ZERO),
                 };
                 let instants = [answered + by, sent, sent.saturating_sub(blur.max(late))];

@@ -10,7 +10,7 @@ use incumbent::lock::{
     Content, Coverage, Entry, Hint, HintSink, LockError, LockErrorKind, Reading, Revision,
     Subscription, Write,
 };
-use incumbent_sim::{Keeping, Time};
+use incumbent_sim::{Retention, Time};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::acting::{Act, FOREIGN, Outcome};
@@ -104,7 +104,7 @@ impl Key {
             }
             // Of a row at the end of its lease: the model does not know whether its time had come
             // before the eviction read it.
-            Step::Evict(_) if self.store.rules().keeping == Keeping::Rows => {}
+            Step::Evict(_) if self.store.rules().retention == Retention::Rows => {}
             Step::Evict(expected) => {
                 let sent = self.now();
                 let evicted = lock.evict(&name, expected, TIMEOUT).await;
@@ -208,7 +208,7 @@ impl Key {
             let before = self.known.last;
             let sent = self.now();
             let held = self.read().await?;
-            let stays = !self.store.rules().keeping.frees();
+            let stays = !self.store.rules().retention.frees();
             if stays || held.is_none() || self.known.last != before {
                 return Ok(());
             }

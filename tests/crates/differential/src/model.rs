@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Record, Revision};
-use incumbent_sim::{Keeping, Time};
+use incumbent_sim::{Retention, Time};
 
 use crate::acting::{Act, Outcome};
 use crate::branch::Branch;
@@ -87,7 +87,7 @@ impl Model {
     /// Kubernetes knows of no rights at first.
     fn is_refused_while_away(&self, outcome: &Outcome) -> bool {
         let (Outcome::Read(Err(kind)) | Outcome::Stored(Err(kind))) = outcome else { return false };
-        let denies = self.rules.keeping == Keeping::Forever;
+        let denies = self.rules.retention == Retention::Forever;
         *kind == LockErrorKind::Unavailable || (denies && *kind == LockErrorKind::Denied)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
-use incumbent_sim::Keeping;
+use incumbent_sim::Retention;
 
 /// A real lock, and what others than the library do to it.
 pub trait Store: Debug + Send + Sync {
@@ -47,7 +47,7 @@ pub trait Store: Debug + Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// What becomes of an entry that is not renewed.
-    pub keeping: Keeping,
+    pub retention: Retention,
     /// The longest life of an entry.
     pub ttl: Duration,
     /// Whether a write may set its time to live.
@@ -74,9 +74,9 @@ pub struct Rules {
 
 impl Rules {
     /// Those of a bucket on one nats-server.
-    pub fn new(keeping: Keeping, ttl: Duration) -> Self {
+    pub fn new(retention: Retention, ttl: Duration) -> Self {
         Self {
-            keeping,
+            retention,
             ttl,
             per_write_ttl: true,
             slack: Duration::ZERO,

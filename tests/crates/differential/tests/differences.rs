@@ -7,12 +7,12 @@ use incumbent::lock::{
     Write, WriteId,
 };
 use incumbent_differential::{Act, Model, NEVER, Outcome, Rules};
-use incumbent_sim::Keeping;
+use incumbent_sim::Retention;
 
 const TTL: Duration = Duration::from_secs(2);
 
-fn rules(keeping: Keeping) -> Rules {
-    Rules { slack: Duration::from_millis(250), ..Rules::new(keeping, TTL) }
+fn rules(retention: Retention) -> Rules {
+    Rules { slack: Duration::from_millis(250), ..Rules::new(retention, TTL) }
 }
 
 fn write(expected: Option<u64>, life: Duration) -> Write {
@@ -38,8 +38,8 @@ fn at(seconds: f64) -> (Duration, Duration) {
 }
 
 /// An entry written at 1 s, as revision 70, whose writer requests `life`.
-fn held(keeping: Keeping, life: Duration) -> Model {
-    let mut model = Model::new(rules(keeping));
+fn held(retention: Retention, life: Duration) -> Model {
+    let mut model = Model::new(rules(retention));
     let written = Outcome::Stored(Ok(Some(Revision(70))));
     model.observe(at(1.0), &Act::Write(write(None, life)), &written).unwrap();
     model
@@ -63,25 +63,25 @@ const EXPIRED: Content = Content::Vacant(Tombstone::Expired);
 #[test]
 fn an_entry_that_is_freed_before_its_time_is_a_difference() {
     let marker = || finds(record(71, EXPIRED));
-    held(Keeping::LeavesMarkers, TTL).observe(at(2.9), &Act::Read, &marker()).unwrap_err();
-    held(Keeping::LeavesMarkers, TTL).observe(at(3.1), &Act::Read, &marker()).unwrap();
+    held(Retention::LeavesMarkers, TTL).observe(at(2.9), &Act::Read, &marker()).unwrap_err();
+    held(Retention::LeavesMarkers, TTL).observe(at(3.1), &Act::Read, &marker()).unwrap();
     // It requests more, and is kept for the bucket's TTL: as servers do.
-    held(Keeping::LeavesMarkers, TTL * 6).observe(at(3.1), &Act::Read, &marker()).unwrap();
+    held(Retention::LeavesMarkers, TTL * 6).observe(at(3.1), &Act::Read, &marker()).unwrap();
 }
 
 #[test]
 fn an_entry_that_is_never_freed_is_a_difference() {
     let still = || finds(record(70, entry(TTL)));
     let after = 3.0 + NEVER.as_secs_f64();
-    held(Keeping::LeavesMarkers, TTL).observe(at(3.4), &Act::Read, &still()).unwrap();
-    held(Keeping::LeavesMarkers, TTL).observe(at(after + 0.1), &Act::Read, &still()).unwrap_err();
+    held(Retention::LeavesMarkers, TTL).observe(at(3.4), &Act::Read, &still()).unwrap();
+    held(Retention::LeavesMarkers, TTL).observe(at(after + 0.1), &Act::Read, &still()).unwrap_err();
 }
 
 /// Of three replicas alone, which agree on it before it is stored.
 #[test]
 fn a_marker_that_is_under_way_outlives_a_purge() {
     for (replicated, life) in [(true, 1), (true, 2), (false, 1)] {
-        let rules = Rules { refuses_in_flight: replicated, ..rules(Keeping::LeavesMarkers) };
+        let rules = Rules { refuses_in_flight: replicated, ..rules(Retention::LeavesMarkers) };
         let mut model = Model::new(rules);
         let written = Outcome::Stored(Ok(Some(Revision(70))));
         let entry = write(None, Duration::from_secs(life));
@@ -94,7 +94,7 @@ fn a_marker_that_is_under_way_outlives_a_purge() {
 
 #[test]
 fn a_refused_valid_write_and_a_stored_invalid_write_are_differences() {
-    let mut model = held(Keeping::LeavesMarkers, TTL);
+    let mut model = held(Retention::LeavesMarkers, TTL);
     let (right, wrong) = (Act::Write(write(Some(70), TTL)), Act::Write(write(Some(69), TTL)));
     let refused = Outcome::Stored(Err(LockErrorKind::Conflict));
     let stored = Outcome::Stored(Ok(Some(Revision(75))));
@@ -106,7 +106,7 @@ fn a_refused_valid_write_and_a_stored_invalid_write_are_differences() {
 
 #[test]
 fn a_write_whose_answer_is_lost_may_be_stored_or_not() {
-    let mut model = held(Keeping::LeavesMarkers, TTL);
+    let mut model = held(Retention::LeavesMarkers, TTL);
     let lost = Outcome::Stored(Err(LockErrorKind::OutcomeUnknown));
     model.observe(at(1.5), &Act::Write(write(Some(70), TTL)), &lost).unwrap();
     for revision in [70, 75] {
@@ -116,7 +116,7 @@ fn a_write_whose_answer_is_lost_may_be_stored_or_not() {
 
 #[test]
 fn a_hint_out_of_order_or_repeated_is_a_difference() {
-    let mut model = held(Keeping::LeavesMarkers, TTL);
+    let mut model = held(Retention::LeavesMarkers, TTL);
     let over = |model: &mut Model, expected, revision| {
         let stored = Outcome::Stored(Ok(Some(Revision(revision))));
         model.observe(at(1.5), &Act::Write(write(Some(expected), TTL)), &stored).unwrap();

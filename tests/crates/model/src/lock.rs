@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Content, LockErrorKind, Request};
 use incumbent::protocol::Response;
-use incumbent_sim::{Keeping, Server, Stored, failure};
+use incumbent_sim::{Retention, Server, Stored, failure};
 
 pub use incumbent_sim::Time;
 
@@ -24,8 +24,8 @@ impl Entrance {
     /// `markers`: whether the expiry of an entry leaves a marker, and emptiness is vouched for;
     /// `old`: whether it was made before the time in which a lease could have been held.
     pub fn new(ttl: Duration, markers: bool, old: bool) -> Self {
-        let keeping = if markers { Keeping::LeavesMarkers } else { Keeping::Expires };
-        let mut server = Server::new(ttl, keeping, if old { ttl } else { Duration::ZERO });
+        let retention = if markers { Retention::LeavesMarkers } else { Retention::Expires };
+        let mut server = Server::new(ttl, retention, if old { ttl } else { Duration::ZERO });
         server.tells_age = markers;
         server.remembered = 0;
         Self(server)

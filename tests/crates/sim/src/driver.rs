@@ -7,11 +7,10 @@ use incumbent::clock::Instant;
 use incumbent::protocol::{Action, Cause, Event, State};
 
 use crate::candidate::Candidate;
-use crate::event::{Inner, SimEvent};
 use crate::process::millis;
 use crate::server::Time;
 use crate::trace;
-use crate::world::World;
+use crate::world::{Inner, SimEvent, World};
 
 impl World {
     /// Hands a machine an event, and does what it answers.

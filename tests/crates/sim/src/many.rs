@@ -11,10 +11,11 @@ use fastrand::Rng;
 use incumbent::lock::Coverage;
 
 use crate::candidate::CandidateSetup;
+use crate::faults::Fault;
 use crate::figures::Report;
 use crate::run::{bound, play_out};
-use crate::scenario::{Fault, STORM, Scenario};
-use crate::server::Keeping;
+use crate::scenario::{STORM, Scenario};
+use crate::server::Retention;
 use crate::world::{GROUPS, SMALL, World};
 
 const LEASE: Duration = Duration::from_secs(4);
@@ -60,7 +61,7 @@ impl ManyElections {
         common.push((20_000, Fault::RollingRestart { every_ms }));
         for for_ms in [1500, 6000] {
             common.push((instant(&mut random), Fault::Outage { for_ms }));
-            if !keeping(seed).vouches(true) {
+            if !retention(seed).vouches(true) {
                 common.push((instant(&mut random), Fault::Remade { after_ms: for_ms }));
             }
         }
@@ -93,7 +94,7 @@ impl ManyElections {
         }
         faults.sort_by_key(|(at, _)| *at);
         Scenario {
-            keeping: keeping(self.seed),
+            retention: retention(self.seed),
             further_elections: Some(self.seed),
             faults,
             ..Scenario::new(seed, LEASE, (0..self.processes).map(setup).collect())
@@ -147,8 +148,8 @@ fn suspend(world: &mut World, scenario: &Scenario, groups: std::ops::Range<usize
     without
 }
 
-fn keeping(seed: u64) -> Keeping {
-    if seed.is_multiple_of(2) { Keeping::Expires } else { Keeping::LeavesMarkers }
+fn retention(seed: u64) -> Retention {
+    if seed.is_multiple_of(2) { Retention::Expires } else { Retention::LeavesMarkers }
 }
 
 fn instant(random: &mut Rng) -> u32 {

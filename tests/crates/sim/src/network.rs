@@ -5,12 +5,11 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Entry, Hint, LockErrorKind, Reading, Release, Request};
 use incumbent::protocol::{Event, Response};
 
-use crate::event::{Inner, SimEvent};
-use crate::scenario::Fault;
-use crate::server::{Keeping, Server, failed, failure};
+use crate::faults::Fault;
+use crate::server::{Retention, Server, failed, failure};
 use crate::tampering::is_release;
 use crate::trace;
-use crate::world::World;
+use crate::world::{Inner, SimEvent, World};
 
 impl World {
     pub(super) fn send(&mut self, who: usize, id: u64, request: Request) {
@@ -193,7 +192,7 @@ impl World {
         let server = &self.servers[key];
         let Some(last) = server.last.clone() else { return };
         // A watch of a Lease does not report what a write replaced.
-        let previous = last.previous.filter(|_| server.keeping != Keeping::Forever);
+        let previous = last.previous.filter(|_| server.retention != Retention::Forever);
         let late = self.time.millis(0..250);
         let expires = last.expires.max(self.time.now);
         self.time.at(expires + late, SimEvent::Expire { key });
@@ -286,7 +285,7 @@ impl World {
     pub(super) fn operator_evicts(&mut self, key: usize) {
         let now = self.time.now;
         let Some(server) = self.living_server(key) else { return };
-        let (max_lease, frees) = (server.bucket_ttl, server.keeping.frees());
+        let (max_lease, frees) = (server.bucket_ttl, server.retention.frees());
         let last = server.last.as_ref();
         let eviction =
             last.and_then(|last| Release::evicting(&last.record, max_lease, frees, Duration::ZERO));

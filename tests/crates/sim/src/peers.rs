@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use crate::choria::{self, Choria};
 use crate::clientgo::{self, ClientGo};
-use crate::event::SimEvent;
 use crate::objects::{self, Vimeo};
 use crate::server::{Server, Time};
-use crate::world::World;
+use crate::world::{SimEvent, World};
 
 /// One of them, with its link.
 #[derive(Debug)]

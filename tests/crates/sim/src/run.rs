@@ -30,7 +30,7 @@ pub fn bound(scenario: &Scenario) -> Duration {
     let takeover_delay = fleet.iter().map(|c| c.hold_back_ms).max().unwrap_or_default();
     // On a lock that frees nothing, whatever an administrator wrote is waited for as if it were of
     // Choria.
-    let foreign = scenario.chorias.is_some() || !scenario.keeping.frees();
+    let foreign = scenario.chorias.is_some() || !scenario.retention.frees();
     let choria = if foreign { Duration::from_secs(11) } else { Duration::ZERO };
     // Candidates that are not ready let the others go first, before and after a tombstone expires.
     let turns = if scenario.has_sick() { ttl * 2 + Duration::from_secs(2) } else { Duration::ZERO };

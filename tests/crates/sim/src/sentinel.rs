@@ -14,11 +14,10 @@ use incumbent::protocol::{
     CRASHED, CrashOutcome, CrashRelease, CrashStep, RegisteredTerm, Response,
 };
 
-use crate::event::SimEvent;
-use crate::scenario::Fault;
+use crate::faults::Fault;
 use crate::server::{Time, failed, failure};
 use crate::trace;
-use crate::world::World;
+use crate::world::{SimEvent, World};
 
 /// How long to try, and to wait for each response.
 const LIMIT: Duration = Duration::from_secs(8);

@@ -13,7 +13,7 @@ use crate::tampering::is_release;
 
 /// What becomes of an entry without renewals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeping {
+pub enum Retention {
     /// It is gone once its life is over.
     Expires,
     /// The same, and a marker is left in its place.
@@ -30,7 +30,7 @@ pub enum Keeping {
     },
 }
 
-impl Keeping {
+impl Retention {
     /// Whether nothing under a key can show that there was no write for a bucket's TTL: whatever is
     /// written must leave something behind for as long.
     pub fn vouches(self, per_write_ttl: bool) -> bool {
@@ -81,7 +81,7 @@ impl Stored {
 #[derive(Debug, Clone)]
 pub struct Server {
     pub bucket_ttl: Duration,
-    pub keeping: Keeping,
+    pub retention: Retention,
     /// Whether a write may have a TTL of its own (from nats-server 2.11 on).
     pub per_write_ttl: bool,
     /// Whether its age can be read.
@@ -130,10 +130,10 @@ pub fn failed(request: &Request, failure: LockFailure) -> Response {
 }
 
 impl Server {
-    pub fn new(bucket_ttl: Duration, keeping: Keeping, age: Duration) -> Self {
+    pub fn new(bucket_ttl: Duration, retention: Retention, age: Duration) -> Self {
         Self {
             bucket_ttl,
-            keeping,
+            retention,
             per_write_ttl: true,
             tells_age: true,
             dates_foreign: true,
@@ -174,7 +174,7 @@ impl Server {
 
     /// Whether nothing under a key can show that there was no write for a bucket's TTL.
     pub fn vouches(&self) -> bool {
-        self.tells_age && self.keeping.vouches(self.per_write_ttl)
+        self.tells_age && self.retention.vouches(self.per_write_ttl)
     }
 
     /// From when on a read reports the life of the stored entry as over.
@@ -183,7 +183,7 @@ impl Server {
         let Content::Held(entry) = &record.content else { return None };
         let is_dated = self.dates_foreign || entry.mark.is_some();
         // The clock of one server proves nothing about writes by that of another.
-        let is_judged = self.keeping == Keeping::Rows && is_dated && *history == self.history;
+        let is_judged = self.retention == Retention::Rows && is_dated && *history == self.history;
         is_judged.then_some(*expires)
     }
 
@@ -283,9 +283,9 @@ impl Server {
     /// its TTL (`max_age`), and all for just that long where a write cannot have a TTL of its
     /// own.
     fn kept_for(&self, life: Duration) -> Duration {
-        match self.keeping {
-            Keeping::Expires if !self.per_write_ttl => self.bucket_ttl,
-            keeping if keeping.frees() => life.min(self.bucket_ttl),
+        match self.retention {
+            Retention::Expires if !self.per_write_ttl => self.bucket_ttl,
+            retention if retention.frees() => life.min(self.bucket_ttl),
             _ => life,
         }
     }
@@ -303,11 +303,11 @@ impl Server {
     /// Frees what has outlived its life. Answers whether a marker was stored.
     pub fn expire(&mut self, now: Time) -> bool {
         match &self.last {
-            _ if !self.keeping.frees() => false,
+            _ if !self.retention.frees() => false,
             Some(stored) if now >= stored.expires => {
                 // A tombstone leaves one, too, unless it is of a purge; a marker does not.
                 let marker = Content::Vacant(Tombstone::Expired);
-                let marked = self.keeping == Keeping::LeavesMarkers && !stored.unmarked;
+                let marked = self.retention == Retention::LeavesMarkers && !stored.unmarked;
                 if marked && stored.record.content != marker {
                     self.store(now, marker, self.bucket_ttl);
                     return true;
@@ -346,9 +346,9 @@ impl Server {
     /// An administrator deletes the entry: a server without tombstones then knows of none, and a
     /// row that is not there leaves none.
     pub fn delete(&mut self, now: Time) {
-        match self.keeping {
-            Keeping::Forever => self.last = None,
-            Keeping::Rows if self.last.is_none() => {}
+        match self.retention {
+            Retention::Forever => self.last = None,
+            Retention::Rows if self.last.is_none() => {}
             _ => drop(self.store(now, Content::Vacant(Tombstone::Deleted), self.bucket_ttl)),
         }
     }

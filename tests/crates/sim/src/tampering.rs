@@ -9,8 +9,7 @@ use std::time::Duration;
 use incumbent::lock::{Content, Coverage, Hint, Nonce, Revision, Tombstone};
 use incumbent::protocol::Response;
 
-use crate::event::Inner;
-use crate::world::World;
+use crate::world::{Inner, World};
 
 impl World {
     /// The key is purged, and its emptiness may be noticed at once.

@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use incumbent::clock::Instant;
-use incumbent::lock::{Capabilities, Coverage, Hint, Reading};
+use incumbent::lock::{Capabilities, Coverage, Hint, Reading, Request};
 use incumbent::protocol::{Event, Response};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
 use crate::choria::Choria;
 use crate::clientgo::ClientGo;
-use crate::event::{Inner, SimEvent};
+use crate::faults::{Fault, PendingFaults};
 use crate::figures::{Moved, Releases, SetFigures};
-use crate::moves::{Judge, PendingFaults};
-use crate::objects::{Room, Store, Vimeo};
-use crate::peers::{Peer, Program};
+use crate::moves::{self, Judge};
+use crate::objects::{Asked, Reply, Room, Store, Vimeo};
+use crate::peers::{self, Peer, Program};
 use crate::process::Process;
 use crate::scenario::{STORM, Scenario};
-use crate::sentinel::{Run, Sentinel};
-use crate::server::{Keeping, Server, Time};
+use crate::sentinel::{self, Run, Sentinel};
+use crate::server::{Retention, Server, Time};
 use crate::tampering::{answered_revision, hinted_revision};
 use crate::timeline::Timeline;
 use crate::trace;
@@ -95,8 +95,8 @@ impl World {
         for _ in 0..scenario.vimeos {
             peers.push(Program::Vimeo(Vimeo::new(time.random.i16(-skew..=skew))));
         }
-        let store = match scenario.keeping {
-            Keeping::Objects { hashed } => Some(Store::new(hashed, ttl)),
+        let store = match scenario.retention {
+            Retention::Objects { hashed } => Some(Store::new(hashed, ttl)),
             _ => None,
         };
         let keys = candidates.iter().map(|candidate| candidate.key);
@@ -228,7 +228,7 @@ impl World {
 
     pub(super) fn capabilities(&self, who: usize) -> Capabilities {
         let server = &self.servers[self.candidates[who].key];
-        let frees = self.scenario.keeping.frees();
+        let frees = self.scenario.retention.frees();
         Capabilities {
             max_lease: server.bucket_ttl,
             can_read: self.candidates[who].setup.reads,
@@ -350,7 +350,7 @@ impl World {
         self.member_starts(process);
         if checks {
             let after = self.time.millis(0..100);
-            self.later(first, after, Inner::Moves(crate::moves::Step::Check));
+            self.later(first, after, Inner::Moves(moves::Step::Check));
         }
         for who in seats {
             let (now, lock, name) = (self.local(who), self.capabilities(who), self.name(who));
@@ -376,4 +376,70 @@ impl World {
         }
         self.poke_member(process);
     }
+}
+
+/// An event at a later instant.
+#[derive(Debug, Clone)]
+pub(super) enum SimEvent {
+    /// A process starts.
+    Start { process: usize },
+    /// Something happens to a candidate, in this process of it.
+    In { who: usize, life: u32, what: Inner },
+    /// A request arrives at the server.
+    Request { who: usize, life: u32, id: u64, request: Request },
+    /// What is stored under this key may have outlived its life.
+    Expire { key: usize },
+    /// The bucket is there again.
+    Remade,
+    /// Something goes wrong.
+    Fault(Fault),
+    /// Something happens to a candidate of another program.
+    Peer { which: usize, life: u32, step: peers::Step },
+    /// A request of the lock arrives at the store.
+    Asked { who: usize, life: u32, id: u64, attempt: u32, asked: Asked },
+    /// An administrator repairs an unreadable object.
+    Mended { restored: bool },
+    /// Something happens to a sentinel.
+    Sentinel { at: usize, life: u32, step: sentinel::Step },
+    /// All faults cease.
+    Calm,
+}
+
+/// What happens to a candidate, in its process: later if that is paused.
+#[derive(Debug, Clone)]
+pub(super) enum Inner {
+    Wake {
+        wake: u64,
+    },
+    /// Something within the process.
+    Own(Event),
+    /// A hint arrives.
+    Hint(Hint),
+    /// The answer to a request arrives, or its timeout.
+    Response {
+        id: u64,
+        answer: Response,
+        from_server: bool,
+    },
+    /// The store's reply arrives.
+    Replied {
+        id: u64,
+        attempt: u32,
+        reply: Reply,
+    },
+    /// The time is over for which a store wanted to be left alone.
+    AskAgain {
+        id: u64,
+        attempt: u32,
+    },
+    /// Something happens to its moves.
+    Moves(moves::Step),
+    /// Its member has the term given back.
+    GivesBack,
+    /// The member itself is woken.
+    MemberWake {
+        wake: u64,
+    },
+    /// The member takes in what has changed.
+    MemberAdvances,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::lock::Coverage;
 use incumbent_sim::{
-    CandidateSetup, Fault, Keeping, ManyElections, Played, STORM, Scenario, World, bound, run,
+    CandidateSetup, Fault, ManyElections, Played, Retention, STORM, Scenario, World, bound, run,
 };
 
 /// `FLEET=10000 cargo test --release -p incumbent-sim --test large` plays larger ones.
@@ -130,8 +130,11 @@ fn few_of_the_standbys_of_a_lease_write_after_a_crash() {
         let leader = Fault::CrashLeader { back_ms: 2000, writing: false };
         let faults = crashes.map(|at| (at.as_millis() as u32, leader.clone())).collect();
         let candidates = (0..=standbys).map(setup).collect();
-        let scenario =
-            Scenario { keeping: Keeping::Forever, faults, ..Scenario::new(1, LEASE, candidates) };
+        let scenario = Scenario {
+            retention: Retention::Forever,
+            faults,
+            ..Scenario::new(1, LEASE, candidates)
+        };
         let mut world = World::new(&scenario, false);
         world.run(crashed - Duration::from_secs(1));
         let (before, terms) = (world.checker.requests, world.checker.terms);

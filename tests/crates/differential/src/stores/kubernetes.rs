@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::kubernetes::{Cluster, LeaseLock, LeaseTiming};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
-use incumbent_sim::Keeping;
+use incumbent_sim::Retention;
 use incumbent_test_support::{KubeServer, eventually};
 use kube::Client;
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ impl Store for Kubernetes {
             // Lives are whole seconds.
             slack: Duration::from_secs(1),
             hint_delivery: HintDelivery::Last,
-            ..Rules::new(Keeping::Forever, TTL)
+            ..Rules::new(Retention::Forever, TTL)
         }
     }
 

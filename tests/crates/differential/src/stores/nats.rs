@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::nats::{self, Bucket, BucketConfig, NatsLock};
-use incumbent_sim::Keeping;
+use incumbent_sim::Retention;
 use incumbent_test_support::{Cluster, Server, Version, eventually};
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ impl Store for Nats {
             // Lives are whole seconds, and the server's timer may be late.
             slack: Duration::from_millis(if old { 2_000 } else { 1_250 }),
             refuses_in_flight: matches!(self.servers, Servers::Three(_)),
-            ..Rules::new(if old { Keeping::Expires } else { Keeping::LeavesMarkers }, TTL)
+            ..Rules::new(if old { Retention::Expires } else { Retention::LeavesMarkers }, TTL)
         }
     }
 

@@ -11,7 +11,7 @@ use futures_util::future::{BoxFuture, LocalBoxFuture};
 use futures_util::{FutureExt, TryStreamExt};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::object_storage::ObjectStorageLock;
-use incumbent_sim::Keeping;
+use incumbent_sim::Retention;
 use incumbent_test_support::HttpFaultProxy;
 use incumbent_test_support::object_stores::{Program, StoreServer};
 use object_store::path::Path;
@@ -115,7 +115,7 @@ impl<K: Kind> Store for Objects<K> {
         let hashed = K::PROGRAM == Program::Versitygw;
         Rules {
             hint_delivery: HintDelivery::Nothing,
-            ..Rules::new(Keeping::Objects { hashed }, TTL)
+            ..Rules::new(Retention::Objects { hashed }, TTL)
         }
     }
 

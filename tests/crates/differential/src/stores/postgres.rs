@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::sql::{self, PostgresLock, TableSetup};
-use incumbent_sim::Keeping;
+use incumbent_sim::Retention;
 use incumbent_test_support::PostgresServer;
 use sqlx::postgres::{PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgPool, Row};
@@ -72,7 +72,7 @@ impl Store for Postgres {
             keeps_since: false,
             remembers: true,
             gone: LockErrorKind::Misconfigured,
-            ..Rules::new(Keeping::Rows, TTL)
+            ..Rules::new(Retention::Rows, TTL)
         }
     }
 

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use incumbent::lock::{Lock, LockErrorKind, Revision};
 use incumbent::sql::{self, SqliteLock, TableSetup};
-use incumbent_sim::Keeping;
+use incumbent_sim::Retention;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlitePool};
 use tempfile::TempDir;
@@ -81,7 +81,7 @@ impl Store for Sqlite {
             remembers: true,
             gone: LockErrorKind::Misconfigured,
             gone_is_empty: true,
-            ..Rules::new(Keeping::Rows, TTL)
+            ..Rules::new(Retention::Rows, TTL)
         }
     }
 

@@ -94,8 +94,8 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         name: "the model: an entry outlives the bucket's max_age",
         edits: &[edit(
             "tests/crates/sim/src/server.rs",
-            "keeping if keeping.frees() => life.min(self.bucket_ttl),",
-            "keeping if keeping.frees() => life,",
+            "retention if retention.frees() => life.min(self.bucket_ttl),",
+            "retention if retention.frees() => life,",
         )],
         noticed_by: &[Differential],
     },

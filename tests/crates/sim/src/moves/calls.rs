@@ -10,8 +10,7 @@ use incumbent::lock::{
 use incumbent::protocol::Event;
 
 use super::Step;
-use crate::event::{Inner, SimEvent};
-use crate::world::World;
+use crate::world::{Inner, SimEvent, World};
 
 /// Candidates answer within this part of the time for answers.
 const SPREAD: f64 = 0.8;

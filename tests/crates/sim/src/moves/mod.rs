@@ -2,7 +2,6 @@
 //! requests of those that would rather lead.
 
 mod calls;
-mod faults;
 mod promises;
 
 use std::sync::Arc;
@@ -14,13 +13,11 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Event, MoveCall, MoveRole, MoveSettings, Moves, Refusal};
 
-use crate::event::Inner;
+use crate::faults::MoveStep;
 use crate::process::millis;
-use crate::world::World;
+use crate::world::{Inner, World};
 pub(crate) use calls::Why;
 use calls::{Call, InFlight};
-pub(crate) use faults::PendingFaults;
-pub use faults::{MoveFault, MoveStep};
 pub(crate) use promises::{Decision, Judge};
 
 /// As the driver waits.

@@ -10,8 +10,9 @@ use incumbent::lock::{
 
 use incumbent::protocol::Health;
 
-use super::{MoveStep, Mover, Why};
+use super::{Mover, Why};
 use crate::candidate::Candidate;
+use crate::faults::MoveStep;
 use crate::server::Time;
 use crate::world::World;
 

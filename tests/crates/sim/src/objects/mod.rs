@@ -5,7 +5,6 @@
 //! sources.
 
 mod alone;
-mod http;
 #[path = "../../../../../src/backends/object_storage/known.rs"]
 mod known;
 mod requests;
@@ -16,7 +15,6 @@ mod vimeo;
 mod vimeo_timing;
 
 pub use alone::LoneLock;
-pub(crate) use http::{Asked, Reply};
-pub(crate) use requests::{Exchange, Room};
+pub(crate) use requests::{Asked, Exchange, Reply, Room};
 pub(crate) use store::Store;
 pub(crate) use vimeo::{Step, Vimeo};

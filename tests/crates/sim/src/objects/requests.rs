@@ -1,6 +1,7 @@
 //! The requests of the lock to the store for one request of an election, and its reading of the
 //! replies.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,15 +9,13 @@ use std::time::Duration;
 use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
 use incumbent::protocol::{Event, Response};
 
-use super::http::{Asked, Reply};
 use super::known::{Before, Election, Known};
 use super::store::{Body, Object, Said, Store, Version};
 use super::vimeo_timing::VimeoTiming;
 use crate::candidate::Candidate;
-use crate::event::{Inner, SimEvent};
 use crate::server::{Time, failed, failure};
 use crate::trace;
-use crate::world::World;
+use crate::world::{Inner, SimEvent, World};
 
 /// The lock as one process has it, or several campaigns of one.
 #[derive(Debug, Default)]
@@ -372,5 +371,64 @@ fn expected(request: &Request) -> Option<Option<Revision>> {
         Request::Write(write) => Some(write.expected),
         Request::Release(release) => Some(Some(release.expected)),
         Request::Read { .. } | Request::NotifyStepDown(_) => None,
+    }
+}
+
+/// One HTTP request.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    Get,
+    Put { over: Option<Version>, body: Body, newest: Option<Revision>, sent: Time },
+}
+
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// What a read finds.
+    Found(Option<Object>),
+    /// 200.
+    Stored(Version),
+    /// 412, 409.
+    Refused,
+    /// 429, 503.
+    Busy { status: u16, retry_after: Option<Duration> },
+    /// 403.
+    Denied,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Get => f.write_str("GET"),
+            Self::Put { over, body, .. } => {
+                let over = over.map_or_else(|| "nothing".to_owned(), |over| format!("{over:?}"));
+                write!(f, "PUT of number {} over {over}", body.number)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found(None) => f.write_str("404"),
+            Self::Found(Some(Object { version, body })) => {
+                write!(f, "{version:?}, number {}", body.number)?;
+                match &body.said {
+                    Said::Held(identity, mark, _) => {
+                        write!(f, " of {identity} (write {})", mark.write.number)
+                    }
+                    Said::Released { left, .. } => write!(f, ", released with {left:?} left"),
+                    Said::Named(identity) => write!(f, " of {identity}"),
+                    Said::Nobody => f.write_str(" of nobody"),
+                    Said::Junk => f.write_str(", junk"),
+                }
+            }
+            Self::Stored(version) => write!(f, "200, {version:?}"),
+            Self::Refused => f.write_str("412"),
+            Self::Busy { status, retry_after } => {
+                write!(f, "{status}, again after {retry_after:?}")
+            }
+            Self::Denied => f.write_str("403"),
+        }
     }
 }

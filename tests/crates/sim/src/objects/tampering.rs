@@ -6,8 +6,7 @@ use incumbent::lock::{Record, Release, Request, Revision};
 
 use super::requests::body_of;
 use super::store::{Body, Said, Store};
-use crate::event::SimEvent;
-use crate::world::World;
+use crate::world::{SimEvent, World};
 
 impl World {
     /// The store, while it can be reached.

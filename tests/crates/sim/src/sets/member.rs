@@ -13,11 +13,11 @@ use incumbent::protocol::set::{Holder, SetAction, SetMember, SetSettings, Share,
 use incumbent::protocol::{Elector, Event, Refusal, State};
 
 use super::{MemberSetup, SetSetup};
-use crate::event::Inner;
-use crate::moves::{ANSWER_WITHIN, MoveStep, Why};
+use crate::faults::MoveStep;
+use crate::moves::{ANSWER_WITHIN, Why};
 use crate::process::millis;
 use crate::server::Time;
-use crate::world::World;
+use crate::world::{Inner, World};
 
 /// As the member waits for the answers to its roll call.
 const ROLL_WITHIN: Duration = Duration::from_millis(500);

@@ -1,8 +1,5 @@
 //! Fleets: how scenarios of a kind are generated and shrunk.
 
-mod faults;
-mod sets;
-
 use std::fmt;
 use std::time::Duration;
 
@@ -10,12 +7,13 @@ use incumbent::lock::Coverage;
 use incumbent::protocol::CoolDown;
 use proptest::prelude::*;
 
-use self::faults::fault;
 use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
+use crate::faults::{Fault, any_fault};
 use crate::moves::MoveSetup;
-use crate::scenario::{Fault, STORM, Scenario};
-use crate::server::Keeping;
+use crate::scenario::{STORM, Scenario};
+use crate::server::Retention;
+use crate::sets::{MemberSetup, SetSetup};
 
 /// What a scenario is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +164,7 @@ fn coverage(fleet: Fleet) -> BoxedStrategy<Coverage> {
     }
 }
 
-fn any_coverage() -> impl Strategy<Value = Coverage> {
+pub(crate) fn any_coverage() -> impl Strategy<Value = Coverage> {
     prop_oneof![
         6 => Just(Coverage::Full),
         2 => Just(Coverage::None),
@@ -281,24 +279,24 @@ fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
     (-1000..=1000i16, prop::bool::weighted(0.2)).boxed()
 }
 
-fn keeping(fleet: Fleet) -> BoxedStrategy<Keeping> {
+fn retention(fleet: Fleet) -> BoxedStrategy<Retention> {
     match fleet {
-        Fleet::Judged | Fleet::ClientGo => Just(Keeping::Forever).boxed(),
+        Fleet::Judged | Fleet::ClientGo => Just(Retention::Forever).boxed(),
         Fleet::Rows | Fleet::SteppedRows | Fleet::Failover | Fleet::Synchronous => {
-            Just(Keeping::Rows).boxed()
+            Just(Retention::Rows).boxed()
         }
-        Fleet::Objects => any::<bool>().prop_map(|hashed| Keeping::Objects { hashed }).boxed(),
-        Fleet::Vimeo => Just(Keeping::Objects { hashed: false }).boxed(),
+        Fleet::Objects => any::<bool>().prop_map(|hashed| Retention::Objects { hashed }).boxed(),
+        Fleet::Vimeo => Just(Retention::Objects { hashed: false }).boxed(),
         Fleet::Sentinel | Fleet::Drains | Fleet::Moves | Fleet::Refused | Fleet::Sets => {
             prop_oneof![
-                Just(Keeping::Expires),
-                Just(Keeping::LeavesMarkers),
-                Just(Keeping::Forever),
-                Just(Keeping::Rows),
+                Just(Retention::Expires),
+                Just(Retention::LeavesMarkers),
+                Just(Retention::Forever),
+                Just(Retention::Rows),
             ]
             .boxed()
         }
-        _ => prop_oneof![Just(Keeping::Expires), Just(Keeping::LeavesMarkers)].boxed(),
+        _ => prop_oneof![Just(Retention::Expires), Just(Retention::LeavesMarkers)].boxed(),
     }
 }
 
@@ -318,13 +316,13 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
     (
         any::<u64>().no_shrink(),
         proptest::sample::select(ttls),
-        keeping(fleet),
+        retention(fleet),
         any::<bool>(),
-        (prop::collection::vec(candidate_setup(fleet), fleet_sizes), sets::set(fleet)),
-        prop::collection::vec((0..storm_ms, fault(fleet)), 0..60),
+        (prop::collection::vec(candidate_setup(fleet), fleet_sizes), set(fleet)),
+        prop::collection::vec((0..storm_ms, any_fault(fleet)), 0..60),
     )
         .prop_map(
-            move |(seed, ttl_ms, keeping, old_bucket, (mut candidates, set), mut faults)| {
+            move |(seed, ttl_ms, retention, old_bucket, (mut candidates, set), mut faults)| {
                 faults.sort_by_key(|(at, _)| *at);
                 let bucket_ttl = Duration::from_millis(ttl_ms);
                 if fleet == Fleet::Forgetful {
@@ -353,13 +351,13 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                     }
                 }
                 let per_write_ttl = seed % 2 == 0;
-                if keeping.vouches(per_write_ttl) {
+                if retention.vouches(per_write_ttl) {
                     // A candidate that read in the old bucket that there is no leader may
                     // create in the new one: no promise covers that.
                     faults.retain(|(_, fault)| !matches!(fault, Fault::Remade { .. }));
                 }
                 Scenario {
-                    keeping,
+                    retention,
                     per_write_ttl,
                     old_bucket,
                     synchronous: fleet == Fleet::Synchronous,
@@ -373,4 +371,65 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                 }
             },
         )
+}
+
+/// What the members of a set have in common.
+#[derive(Debug, Clone, Copy)]
+enum SetKind {
+    Even,
+    Weighted,
+    /// Each leads one seat at the most.
+    Seats,
+    /// Each leads only so many.
+    Bounded(u32),
+}
+
+fn set(fleet: Fleet) -> BoxedStrategy<Option<SetSetup>> {
+    if fleet != Fleet::Sets {
+        return Just(None).boxed();
+    }
+    let kind = prop_oneof![
+        5 => Just(SetKind::Even),
+        2 => Just(SetKind::Weighted),
+        2 => Just(SetKind::Seats),
+        1 => (1..6u32).prop_map(SetKind::Bounded),
+    ];
+    (kind, 3..=12u32, prop_oneof![Just(0u16), 0..9000u16], 1..=4u32, drain(), any::<bool>())
+        .prop_flat_map(|(kind, shards, settle_ms, moves_at_once, drain_ms, keeps_names)| {
+            let shards = if matches!(kind, SetKind::Seats) { 1 + shards / 3 } else { shards };
+            prop::collection::vec(member(kind), 2..=5).prop_map(move |members| {
+                Some(SetSetup { shards, settle_ms, moves_at_once, drain_ms, keeps_names, members })
+            })
+        })
+        .boxed()
+}
+
+fn drain() -> impl Strategy<Value = u16> {
+    prop_oneof![2 => Just(0), 1 => 0..3000u16]
+}
+
+fn member(kind: SetKind) -> impl Strategy<Value = MemberSetup> {
+    let weight = match kind {
+        SetKind::Weighted => (1..=4u32).boxed(),
+        _ => Just(1).boxed(),
+    };
+    let max_load = match kind {
+        SetKind::Seats => Just(Some(1)).boxed(),
+        SetKind::Bounded(max) => Just(Some(max)).boxed(),
+        _ => Just(None).boxed(),
+    };
+    let check_ms = prop::option::weighted(0.3, proptest::sample::select(vec![300u16, 1000]));
+    (
+        weight,
+        max_load,
+        -1000..=1000i16,
+        -1000..=1000i16,
+        prop::bool::weighted(0.08),
+        check_ms,
+        prop_oneof![2 => Just(0u8), 1 => 0..40u8],
+        prop::bool::weighted(0.04),
+    )
+        .prop_map(|(weight, max_load, ppm, wall_ms, aside, check_ms, unruly, mute)| {
+            MemberSetup { weight, max_load, ppm, wall_ms, aside, check_ms, unruly, mute }
+        })
 }
