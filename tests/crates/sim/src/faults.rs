@@ -1,5 +1,5 @@
-//! Everything that goes wrong in the world: the faults, how often each comes in a fleet, and what it
-//! does.
+//! Everything that goes wrong in the world: the faults, how often each comes in a fleet, and what
+//! it does.
 
 use std::time::Duration;
 
