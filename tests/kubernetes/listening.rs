@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::conformance::listening::{hints_continue, one_task_delivers};
 use crate::env::{InLease, Kind, TestEnv, timing};
-use crate::listening_suite::{hints_continue, one_task_delivers};
 
 const LEASE: Duration = Duration::from_secs(4);
 

@@ -1,6 +1,9 @@
 //! Elections on a real Kubernetes API server.
 #![cfg(feature = "kubernetes")]
 
+#[macro_use]
+extern crate incumbent_conformance as conformance;
+
 mod admission;
 mod answers;
 #[cfg(feature = "nats")]
@@ -11,8 +14,6 @@ mod busy_server;
 mod clientgo;
 mod clientgo_cut;
 mod clientgo_model;
-#[path = "../conformance/mod.rs"]
-mod conformance;
 mod env;
 mod faults;
 mod fleet;
@@ -23,8 +24,6 @@ mod life_env;
 mod life_faults;
 mod life_release;
 mod listening;
-#[path = "../conformance/listening.rs"]
-mod listening_suite;
 mod metrics;
 #[path = "../metrics/seen.rs"]
 mod metrics_seen;

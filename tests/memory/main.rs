@@ -1,7 +1,8 @@
 //! The behaviours that every lock must show, on the in-process lock.
 
-#[path = "../conformance/mod.rs"]
-mod conformance;
+#[macro_use]
+extern crate incumbent_conformance as conformance;
+
 #[cfg(feature = "tower")]
 mod discovery;
 mod drain;

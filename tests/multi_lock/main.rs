@@ -1,7 +1,8 @@
 //! Elections on several locks.
 
-#[path = "../conformance/mod.rs"]
-mod conformance;
+#[macro_use]
+extern crate incumbent_conformance as conformance;
+
 mod env;
 mod faults;
 mod leaders;

@@ -9,7 +9,6 @@ use incumbent::{Cause, Change, Election, all_of, best_effort, required};
 use crate::conformance::{LEASE, Service, change, leads, sees, soon};
 use crate::env::{NAME, candidate, held, memory};
 use crate::nats_env::{BUCKET, TestEnv};
-use crate::suite;
 
 mod nats_second {
     use super::*;

@@ -8,7 +8,6 @@ use incumbent::lock::Lock;
 use incumbent::memory::MemoryLock;
 
 use crate::conformance::{LEASE, Service};
-use crate::suite;
 
 mod first {
     use super::*;

@@ -1,10 +1,11 @@
 //! Elections on real nats-servers.
 #![cfg(feature = "nats")]
 
+#[macro_use]
+extern crate incumbent_conformance as conformance;
+
 mod choria;
 mod cluster;
-#[path = "../conformance/mod.rs"]
-mod conformance;
 mod counted_hints;
 mod duplicates;
 mod entry;

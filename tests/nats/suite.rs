@@ -9,7 +9,6 @@ use incumbent_test_support::{Version, on_versions};
 
 use crate::conformance::{self, LEASE, Service, leads};
 use crate::env::TestEnv;
-use crate::suite;
 
 mod newest {
     use super::*;

@@ -1,9 +1,10 @@
 //! Elections on object stores.
 #![cfg(feature = "object-store")]
 
+#[macro_use]
+extern crate incumbent_conformance as conformance;
+
 mod azure;
-#[path = "../conformance/mod.rs"]
-mod conformance;
 mod entries;
 mod env;
 mod faults;

@@ -2,18 +2,15 @@
 
 mod gcs {
     use crate::env::{Gcs, TestEnv};
-    use crate::suite;
     suite!(TestEnv<Gcs>);
 }
 
 mod s3 {
     use crate::env::{S3, TestEnv};
-    use crate::suite;
     suite!(TestEnv<S3>);
 }
 
 mod azure {
     use crate::env::{Azure, TestEnv};
-    use crate::suite;
     suite!(TestEnv<Azure>);
 }

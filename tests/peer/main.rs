@@ -1,8 +1,9 @@
 //! Groups of peers: with members of the npm package `democracy`, with faults between them, and with
 //! a quorum.
 
-#[path = "../conformance/mod.rs"]
-mod conformance;
+#[macro_use]
+extern crate incumbent_conformance as conformance;
+
 mod delayed_messages;
 mod env;
 mod faults;

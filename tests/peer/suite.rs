@@ -11,7 +11,6 @@ use incumbent::peer::QuorumPeer;
 
 use crate::conformance::{LEASE, Service};
 use crate::env::Net;
-use crate::suite;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -10,9 +10,10 @@ use incumbent::protocol::{Action, CoolDown, Event, Settings, Timing, TimingOptio
 
 use incumbent_sim::{Retention, Time};
 
-use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, settings, stored};
+use super::harness::{
+    Harness, LEASE, OTHER, SECOND, capabilities, of_choria, of_other, released, settings, stored,
+};
 
-const SECOND: Duration = Duration::from_secs(1);
 /// How long a candidate may wait before it acquires.
 const ASKING: Duration = Duration::from_millis(350);
 
@@ -88,13 +89,7 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
         }
         Vacancy::Released { left } => {
             harness.run(SECOND * 3);
-            harness.stores(Content::Vacant(Tombstone::Released {
-                by: OTHER,
-                left,
-                cause: None,
-                to: None,
-                pause: None,
-            }));
+            harness.stores(released(OTHER, left));
         }
         Vacancy::SteppedDown { left } => {
             harness.run(SECOND * 3);
@@ -320,13 +315,7 @@ fn an_evicted_holder_is_waited_for_unless_its_notice_comes() {
         let held = &harness.server.last.as_ref().expect("the other leads").record;
         let eviction = Release::evicting(held, LEASE, true, LEASE).expect("a holder");
         let (by, left) = (eviction.by, eviction.left);
-        harness.stores(Content::Vacant(Tombstone::Released {
-            by,
-            left,
-            cause: None,
-            to: None,
-            pause: None,
-        }));
+        harness.stores(released(by, left));
         let evicted = harness.now;
         harness.run(SECOND);
         assert!(harness.begins().is_empty());

@@ -11,9 +11,8 @@ use incumbent::lock::{
 use incumbent::protocol::{CRASHED, CrashOutcome, CrashRelease, CrashStep, Event, RegisteredTerm};
 use incumbent_sim::{Retention, Server, Time, failed, failure};
 
-use super::harness::{Harness, LEASE, ME, OTHER, of_other};
+use super::harness::{Harness, LEASE, ME, OTHER, SECOND, of_other, released};
 
-const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(5);
 /// The term that is released.
 const TERM: RegisteredTerm = RegisteredTerm { nonce: ME, token: Token(1), create: 1 };
@@ -173,13 +172,7 @@ fn what_is_not_of_the_term_is_left_alone() {
         entry(ME, 2, Some(Token(TERM.token.0 + 1))),
         entry(ME, 2, Some(Token(TERM.token.0 - 1))),
         Content::Held(Entry { identity: "me".into(), mark: None, ttl: LEASE, advertisement: None }),
-        Content::Vacant(Tombstone::Released {
-            by: OTHER,
-            left: SECOND,
-            cause: None,
-            to: None,
-            pause: None,
-        }),
+        released(OTHER, SECOND),
         Content::Vacant(Tombstone::Expired),
         Content::Vacant(Tombstone::Deleted),
     ];

@@ -11,7 +11,7 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Action, Event, Response};
 
-use super::harness::{Harness, LEASE, ME, OTHER, capabilities, settings};
+use super::harness::{Harness, LEASE, ME, OTHER, capabilities, released, settings};
 
 /// The number of scenarios in `cargo test`; `make fuzz` overrides it.
 const FEW: usize = 3_000;
@@ -107,13 +107,7 @@ impl Said {
                 ttl: life.get(),
                 advertisement: None,
             }),
-            Self::Released { by, left } => Content::Vacant(Tombstone::Released {
-                by: by.nonce(),
-                left: left.get(),
-                cause: None,
-                to: None,
-                pause: None,
-            }),
+            Self::Released { by, left } => released(by.nonce(), left.get()),
             Self::Expired => Content::Vacant(Tombstone::Expired),
             Self::Deleted => Content::Vacant(Tombstone::Deleted),
         }

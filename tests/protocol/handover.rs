@@ -7,9 +7,8 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Action, Cause, Event, Rank, Settings, Timing, TimingOptions};
 
-use super::harness::{Harness, LEASE, ME, OTHER, capabilities, of_other, settings};
+use super::harness::{Harness, LEASE, ME, OTHER, SECOND, capabilities, of_other, settings};
 
-const SECOND: Duration = Duration::from_secs(1);
 /// Later than any create that is sent at once.
 const SOON: Duration = Duration::from_millis(50);
 /// A candidate that is not in these scenarios.

@@ -19,6 +19,7 @@ use super::journal::Journal;
 
 /// The lease of all scenarios.
 pub const LEASE: Duration = Duration::from_secs(12);
+pub const SECOND: Duration = Duration::from_secs(1);
 pub const ME: Nonce = Nonce(1);
 pub const OTHER: Nonce = Nonce(2);
 /// The clock's reading when a scenario begins.
@@ -89,6 +90,13 @@ impl Harness {
         }
     }
 
+    /// The same on a lock where every record stays until it is written over.
+    pub fn without_expiry(settings: Settings) -> Self {
+        let lock = Capabilities { expires_entries: false, ..capabilities() };
+        let server = Server::new(LEASE, Retention::Forever, LEASE * 2);
+        Self { server, ..Self::new(settings, lock) }
+    }
+
     /// Started, on an old and empty bucket with markers, hearing everything.
     pub fn started() -> Self {
         Self::started_with(settings(), capabilities())
@@ -113,9 +121,7 @@ impl Harness {
 
     /// The same on a lock where every record stays until it is written over. Returns the create.
     pub fn acquiring_without_expiry() -> (Self, Request) {
-        let lock = Capabilities { expires_entries: false, ..capabilities() };
-        let mut harness = Self::new(settings(), lock);
-        harness.server = Server::new(LEASE, Retention::Forever, LEASE * 2);
+        let mut harness = Self::without_expiry(settings());
         harness.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));
         harness.event(Event::Start);
         harness.holds = true;
@@ -350,4 +356,9 @@ pub fn of_choria(life: Duration) -> Content {
 
 pub fn found(revision: u64, content: Content) -> Response {
     Response::Read(Ok(Reading::Found(Record { revision: Revision(revision), content })))
+}
+
+/// What a release by `by` leaves behind, who had so much left to wait.
+pub fn released(by: Nonce, left: Duration) -> Content {
+    Content::Vacant(Tombstone::Released { by, left, cause: None, to: None, pause: None })
 }

@@ -13,7 +13,7 @@ use super::cool_down::Vacancy;
 use super::harness::Harness;
 use super::{
     cool_down, handover, incidents, no_expiry, refused, regressions, sampling, standby, stated,
-    stepping_down, strays, tampering,
+    stepping_down, tampering,
 };
 
 /// Set to `write` by `make histories`.
@@ -91,7 +91,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     "Rule 7, where a delete leaves no trace: a create that is stored late, after others held the entry,\nwaits for them from the time at which it is found."
         => regressions::a_create_stored_after_its_refusal_causes_its_wait_from_then_on,
     "Rule 7, where a delete leaves no trace: a create that hung is stored after its candidate's own term."
-        => strays::a_create_stored_after_its_term_waits_for_a_possible_holder_in_between,
+        => tampering::a_create_stored_after_its_term_waits_for_a_possible_holder_in_between,
     "Rule 7, beside Choria's candidates: the evicted holder had itself to wait for one of them."
         => regressions::the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it,
     "Rule 7. nats-server#6712, #6711, nats.py#966: an expiry marker blocked the create, or was read as a value."

@@ -8,9 +8,9 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Action, Cause, Event, Response, State};
 
-use super::harness::{Harness, LEASE, ME, OTHER, found, of_other, settings, stored};
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::harness::{
+    Harness, LEASE, ME, OTHER, SECOND, found, of_other, released, settings, stored,
+};
 
 /// kubernetes/kubernetes#44887: a renewal was answered after a minute; two led from 15 s on.
 #[test]
@@ -324,9 +324,7 @@ pub fn a_stale_read_begins_no_term_and_costs_no_entry() -> Harness {
     harness.event(Event::Hint(Hint::Recheck));
     harness.run(Duration::from_millis(20));
     harness.next_request();
-    let released =
-        Tombstone::Released { by: OTHER, left: Duration::ZERO, cause: None, to: None, pause: None };
-    harness.answer(found(5, Content::Vacant(released)));
+    harness.answer(found(5, released(OTHER, Duration::ZERO)));
     assert_eq!(harness.next_write().expected, Some(Revision(5)));
     harness.serve();
     assert!(harness.begins().is_empty());

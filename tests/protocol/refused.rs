@@ -2,26 +2,13 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, LockErrorKind, Request, Standing, Tombstone};
+use incumbent::lock::{LockErrorKind, Request, Standing};
 use incumbent::protocol::Cause;
 
-use super::harness::{Harness, LEASE, OTHER};
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::harness::{Harness, LEASE, OTHER, SECOND, released};
 
 const REFUSALS: [LockErrorKind; 3] =
     [LockErrorKind::Denied, LockErrorKind::Misconfigured, LockErrorKind::Conflict];
-
-fn other_releases(harness: &mut Harness) {
-    let (by, left) = (OTHER, Duration::ZERO);
-    harness.stores(Content::Vacant(Tombstone::Released {
-        by,
-        left,
-        cause: None,
-        to: None,
-        pause: None,
-    }));
-}
 
 fn creates(harness: &Harness) -> usize {
     harness.requests().iter().filter(|it| matches!(it, Request::Write(_))).count()
@@ -31,7 +18,7 @@ fn creates(harness: &Harness) -> usize {
 fn refused(kind: LockErrorKind) -> Harness {
     let mut harness = Harness::standby();
     harness.refuses_writes = Some(kind);
-    other_releases(&mut harness);
+    harness.stores(released(OTHER, Duration::ZERO));
     harness.run(SECOND * 5);
     harness.other_writes(LEASE);
     harness.log.clear();
@@ -52,7 +39,7 @@ fn a_candidate_whose_writes_are_refused_is_sick() {
 #[test]
 pub fn a_refused_candidate_lets_others_go_first() -> Harness {
     let mut harness = refused(LockErrorKind::Denied);
-    other_releases(&mut harness);
+    harness.stores(released(OTHER, Duration::ZERO));
     harness.run(LEASE - SECOND);
     assert_eq!(creates(&harness), 0);
     harness.run(SECOND * 2);
@@ -64,7 +51,7 @@ pub fn a_refused_candidate_lets_others_go_first() -> Harness {
 fn a_refused_candidate_leads_once_a_write_is_accepted() {
     let mut harness = refused(LockErrorKind::Denied);
     harness.refuses_writes = None;
-    other_releases(&mut harness);
+    harness.stores(released(OTHER, Duration::ZERO));
     harness.run(LEASE + SECOND);
     assert!(harness.leads());
     assert_eq!(harness.machine.standing(), Standing::Ready);

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{
-    Capabilities, Content, Coverage, Hint, LockErrorKind, Request, StepDownNotice, Tombstone,
-};
+use incumbent::lock::{Capabilities, Coverage, Hint, LockErrorKind, Request, StepDownNotice};
 use incumbent::protocol::{Event, Settings, Timing, TimingOptions};
 
 use incumbent_sim::{Retention, Server};
 
-use super::harness::{Harness, LEASE, OTHER, capabilities, of_choria, of_other, settings};
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::harness::{
+    Harness, LEASE, OTHER, SECOND, capabilities, of_choria, of_other, released, settings,
+};
 
 /// A holder whose work outlived its grace found its own entry, took it for released, and led beside
 /// that work.
@@ -223,13 +221,7 @@ fn durations_without_end_do_not_panic() {
     let (token, revision) = (incumbent::lock::Token(1), incumbent::lock::Revision(1));
     let notice = StepDownNotice { by: OTHER, token, revision, left: Duration::MAX };
     harness.event(Event::Hint(Hint::SteppedDown(notice)));
-    harness.stores(Content::Vacant(Tombstone::Released {
-        by: OTHER,
-        left: Duration::MAX,
-        cause: None,
-        to: None,
-        pause: None,
-    }));
+    harness.stores(released(OTHER, Duration::MAX));
     harness.run(LEASE);
     harness.admin_deletes();
     harness.run(LEASE);

@@ -8,7 +8,7 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{Action, Event, Rank, Settings};
 
-use super::harness::{Harness, LEASE, ME, OTHER, capabilities, of_other, settings};
+use super::harness::{Harness, LEASE, ME, OTHER, capabilities, of_other, released, settings};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -52,7 +52,7 @@ fn one_that_receives_hints_again_finds_a_vacancy_that_it_missed_sooner() {
         harness.other_writes(LEASE);
         harness.run(LEASE / 3);
     }
-    harness.server.store(harness.now, released(), LEASE);
+    harness.server.store(harness.now, released(OTHER, Duration::ZERO), LEASE);
     harness.run(LEASE * 4);
     assert!(harness.leads());
 }
@@ -61,7 +61,7 @@ fn one_that_receives_hints_again_finds_a_vacancy_that_it_missed_sooner() {
 fn a_release_that_was_not_received_is_found() {
     let mut harness = sampled(settings());
     passes_unheard(&mut harness, HOUR);
-    harness.server.store(harness.now, released(), HOUR);
+    harness.server.store(harness.now, released(OTHER, Duration::ZERO), HOUR);
     harness.run(Duration::from_secs(15 * 60));
     assert!(harness.leads());
 }
@@ -70,7 +70,7 @@ fn a_release_that_was_not_received_is_found() {
 fn a_candidate_wants_all_hints_from_its_create_to_the_end_of_its_term() {
     let mut harness = sampled(settings());
     harness.holds = true;
-    harness.stores(released());
+    harness.stores(released(OTHER, Duration::ZERO));
     assert!(wants_all(&harness), "it is about to create");
     harness.next_request();
     assert!(wants_all(&harness), "it creates");
@@ -103,7 +103,7 @@ fn named_successor_reads_and_wants_no_more_hints() {
     harness.event(named(ME));
     harness.run(Duration::from_millis(1));
     assert_eq!((reads(&harness), wants_all(&harness)), (1, false));
-    harness.server.store(harness.now, released(), HOUR);
+    harness.server.store(harness.now, released(OTHER, Duration::ZERO), HOUR);
     harness.event(named(ME));
     harness.run(LEASE);
     assert!(harness.leads());
@@ -119,7 +119,7 @@ fn former_leader_finds_a_missed_release_within_leases() {
     harness.event(Event::Resign);
     harness.other_writes(LEASE);
     harness.run(LEASE);
-    harness.server.store(harness.now, released(), HOUR);
+    harness.server.store(harness.now, released(OTHER, Duration::ZERO), HOUR);
     harness.run(LEASE * 4);
     assert!(harness.leads());
 }
@@ -177,14 +177,4 @@ fn notices(harness: &Harness) -> Vec<StepDownNotice> {
         _ => None,
     });
     requests.collect()
-}
-
-fn released() -> Content {
-    Content::Vacant(Tombstone::Released {
-        by: OTHER,
-        left: Duration::ZERO,
-        cause: None,
-        to: None,
-        pause: None,
-    })
 }

@@ -8,9 +8,7 @@ use incumbent::protocol::{Action, CRASHED, Event, Response};
 
 use incumbent_sim::{CandidateSetup, Fault, Scenario, World};
 
-use super::harness::{Harness, LEASE, OTHER, capabilities, of_other, settings};
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::harness::{Harness, LEASE, OTHER, SECOND, capabilities, of_other, released, settings};
 
 #[test]
 pub fn a_standby_that_receives_renewals_sends_nothing_for_an_hour() -> Harness {
@@ -104,13 +102,7 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
 
 #[test]
 pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Harness {
-    let released = Content::Vacant(Tombstone::Released {
-        by: OTHER,
-        left: Duration::ZERO,
-        cause: None,
-        to: None,
-        pause: None,
-    });
+    let released = released(OTHER, Duration::ZERO);
     let mut harness = Harness::standby();
     harness.stores(released.clone());
     let vacant = harness.now;
@@ -130,13 +122,7 @@ pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Ha
 pub fn a_winner_evicted_before_its_response_does_not_lead() -> Harness {
     let mut harness = Harness::standby();
     harness.run(SECOND);
-    harness.stores(Content::Vacant(Tombstone::Released {
-        by: OTHER,
-        left: Duration::ZERO,
-        cause: None,
-        to: None,
-        pause: None,
-    }));
+    harness.stores(released(OTHER, Duration::ZERO));
     harness.holds = true;
     harness.next_write();
     let (id, request) = harness.held.clone().expect("the create");
@@ -198,14 +184,7 @@ fn the_higher_priority_acquires_first() {
             let mut ours = settings();
             (ours.priority, ours.seed) = (priority, round);
             let mut harness = Harness::standby_with(ours, capabilities());
-            let released = Tombstone::Released {
-                by: OTHER,
-                left: Duration::ZERO,
-                cause: None,
-                to: None,
-                pause: None,
-            };
-            harness.stores(Content::Vacant(released));
+            harness.stores(released(OTHER, Duration::ZERO));
             let vacant = harness.now;
             harness.run(SECOND);
             harness.begins()[0] - vacant

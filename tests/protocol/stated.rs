@@ -8,9 +8,7 @@ use incumbent::lock::{
 };
 use incumbent::protocol::{CoolDown, Event, Settings};
 
-use super::harness::{Harness, LEASE, OTHER, WALL_MS, capabilities, of_other, settings};
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::harness::{Harness, LEASE, OTHER, SECOND, WALL_MS, capabilities, of_other, settings};
 
 fn until(secs: u64) -> Option<Pause> {
     Some(Pause { until_unix_ms: WALL_MS + secs * 1000 })

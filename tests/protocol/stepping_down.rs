@@ -5,9 +5,7 @@ use std::time::Duration;
 use incumbent::lock::{Coverage, Hint, LockErrorKind, Request};
 use incumbent::protocol::{Action, Cause, Event};
 
-use super::harness::{Harness, LEASE, capabilities, of_other, settings};
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::harness::{Harness, LEASE, SECOND, capabilities, of_other, settings};
 
 /// Stops, lets whatever is held be answered, and sees that nothing of ours is left.
 fn stops_and_leaves_nothing(mut harness: Harness, phase: &str) {

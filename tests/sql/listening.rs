@@ -8,9 +8,9 @@ use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 use tokio::sync::mpsc;
 
+use crate::conformance::listening::{hints_continue, one_task_delivers};
 use crate::conformance::{LEASE, leads, sees, soon};
 use crate::env::TestEnv;
-use crate::listening_suite::{hints_continue, one_task_delivers};
 
 #[tokio::test]
 async fn hints_of_postgres_continue_when_the_runtime_of_the_first_listener_ends() {

@@ -1,13 +1,12 @@
 //! Elections in SQL databases: on real PostgreSQL servers, and in SQLite files.
 
-#[path = "../conformance/mod.rs"]
-mod conformance;
+#[macro_use]
+extern crate incumbent_conformance as conformance;
+
 mod env;
 mod failover;
 mod file;
 mod listening;
-#[path = "../conformance/listening.rs"]
-mod listening_suite;
 mod names;
 mod postgres;
 mod restored;

@@ -2,13 +2,11 @@
 
 mod postgres {
     use crate::env::TestEnv;
-    use crate::suite;
     suite!(TestEnv);
 }
 
 mod sqlite {
     use crate::file::FileEnv;
-    use crate::suite;
     suite!(FileEnv);
 }
 

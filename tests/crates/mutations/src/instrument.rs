@@ -56,7 +56,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Instrument {
     pub fn builds_all_features(self) -> bool {
-        self.runs().contains(&"--all-features")
+        self.runs().contains("--all-features")
     }
 
     pub fn draws_schedules(self) -> bool {
@@ -65,7 +65,7 @@ impl Instrument {
 
     /// What builds it, without running it.
     fn builds(self) -> Vec<&'static str> {
-        let of_cargo = self.runs().iter().copied().take_while(|argument| *argument != "--");
+        let of_cargo = self.runs().split_whitespace().take_while(|argument| *argument != "--");
         match self {
             Self::Simulation | Self::Sets => {
                 of_cargo.map(|a| if a == "run" { "build" } else { a }).collect()
@@ -75,155 +75,67 @@ impl Instrument {
     }
 
     /// What builds and runs it.
-    fn runs(self) -> &'static [&'static str] {
+    fn runs(self) -> &'static str {
         match self {
             // Schedules of each fleet: the rarest mutation needs some hundreds of one.
-            Self::Simulation => {
-                &["run", "--package", "incumbent-sim", "--", "--from", "0", "--schedules", "4000"]
+            Self::Simulation => "run --package incumbent-sim -- --from 0 --schedules 4000",
+            Self::Sets => {
+                "run --package incumbent-sim -- --from 0 --schedules 300 \
+                 --fleet sets"
             }
-            Self::Sets => &[
-                "run",
-                "--package",
-                "incumbent-sim",
-                "--",
-                "--from",
-                "0",
-                "--schedules",
-                "300",
-                "--fleet",
-                "sets",
-            ],
-            Self::Model => &[
-                "test",
-                "--package",
-                "incumbent-model",
-                "--test",
-                "check",
-                "--",
-                "at_most_one_leads",
-            ],
-            Self::Scenarios => &["test", "--all-features", "--test", "protocol"],
-            Self::Decisions => {
-                &["test", "--all-features", "--lib", "--", "protocol::", "set::", "driver::"]
+            Self::Model => {
+                "test --package incumbent-model --test check -- \
+                 at_most_one_leads"
             }
-            Self::Locks => &[
-                "test",
-                "--all-features",
-                "--test",
-                "nats",
-                "--",
-                "lock::",
-                "queue_groups::",
-                "roll_call::a_call",
-            ],
-            Self::Elections => &["test", "--all-features", "--test", "memory"],
-            Self::Several => &["test", "--all-features", "--test", "multi_lock", "--", "needs::"],
-            Self::Records => &["test", "--all-features", "--lib", "--", "kubernetes::"],
+            Self::Scenarios => "test --all-features --test protocol",
+            Self::Decisions => "test --all-features --lib -- protocol:: set:: driver::",
+            Self::Locks => {
+                "test --all-features --test nats -- lock:: queue_groups:: \
+                 roll_call::a_call"
+            }
+            Self::Elections => "test --all-features --test memory",
+            Self::Several => "test --all-features --test multi_lock -- needs::",
+            Self::Records => "test --all-features --lib -- kubernetes::",
             // Those that need neither many terms nor long leases.
-            Self::Objects => &[
-                "test",
-                "--all-features",
-                "--test",
-                "kubernetes",
-                "--",
-                "admission::",
-                "answers::",
-                "fresh::",
-                "record::",
-                "service::",
-                "conditional",
-                "an_eviction_leaves_a_holder_that_nobody_renews",
-                "a_renewal_does_not_bring_a_deleted_object_back",
-                "a_lease_of_coordinated_elections_is_left_alone",
-                "a_pod_with_the_leaders_name_is_not_the_leader",
-                "a_refused_token_is_read_again",
-                "a_silent_watch_of_a_leader",
-            ],
-            Self::Voters => &[
-                "test",
-                "--no-default-features",
-                "--features",
-                "peer",
-                "--test",
-                "peer",
-                "--",
-                "an_election_that_voters_cannot_remember",
-                "simulated::",
-                "delayed_messages::",
-                "replay::",
-                "signed::",
-            ],
-            Self::Stores => &[
-                "test",
-                "--no-default-features",
-                "--features",
-                "object-store",
-                "--test",
-                "object_storage",
-                "--",
-                "foreign_objects_are_kept",
-                "an_older_entry_of_the_same_candidate_is_not_its_term",
-                "a_go_leader_is_waited_for",
-                "a_slow_store",
-                "a_store_that_ignores",
-                "a_write_keeps_its_revision",
-            ],
-            Self::Databases => &[
-                "test",
-                "--no-default-features",
-                "--features",
-                "sql",
-                "--test",
-                "sql",
-                "--",
-                "a_missing_row_proves_nothing",
-                "a_row_from_before_a_failover",
-                "a_leader_whose_runtime_is_blocked",
-                "one_leader_of_ten",
-                "another_boot_identifier",
-                "sqlite::members_of_a_set",
-                "names::",
-                "restored::",
-                "synchronous::",
-                "trust::",
-                "a_restored_backup",
-            ],
-            Self::Differential => &[
-                "test",
-                "--package",
-                "incumbent-differential",
-                "--test",
-                "stores",
-                "--",
-                "a_bucket_does",
-                "a_table",
-                "a_sqlite_file",
-                "an_object",
-                "a_lease",
-            ],
-            Self::Programs => &[
-                "test",
-                "--workspace",
-                "--all-features",
-                "--test",
-                "sentinel",
-                "--test",
-                "run",
-                "--",
-                "drain::",
-                "failures::",
-                "foreign::",
-                "guard::",
-                "host::",
-                "messages::",
-                "sandbox::",
-                "set::commands::shard_whose_command_ends",
-                "tree::killed_reaper",
-                "tree::lock_is_not_released",
-                "tree::nothing_is_released",
-                "tree::process_left_behind",
-                "tree::suspended_guard_of_a_killed",
-            ],
+            Self::Objects => {
+                "test --all-features --test kubernetes -- admission:: \
+                 answers:: fresh:: record:: service:: conditional \
+                 an_eviction_leaves_a_holder_that_nobody_renews \
+                 a_renewal_does_not_bring_a_deleted_object_back \
+                 a_lease_of_coordinated_elections_is_left_alone \
+                 a_pod_with_the_leaders_name_is_not_the_leader a_refused_token_is_read_again \
+                 a_silent_watch_of_a_leader"
+            }
+            Self::Voters => {
+                "test --no-default-features --features peer --test peer -- \
+                 an_election_that_voters_cannot_remember simulated:: delayed_messages:: \
+                 replay:: signed::"
+            }
+            Self::Stores => {
+                "test --no-default-features --features object-store --test \
+                 object_storage -- foreign_objects_are_kept \
+                 an_older_entry_of_the_same_candidate_is_not_its_term \
+                 a_go_leader_is_waited_for a_slow_store a_store_that_ignores \
+                 a_write_keeps_its_revision"
+            }
+            Self::Databases => {
+                "test --no-default-features --features sql --test sql -- \
+                 a_missing_row_proves_nothing a_row_from_before_a_failover \
+                 a_leader_whose_runtime_is_blocked one_leader_of_ten another_boot_identifier \
+                 sqlite::members_of_a_set names:: restored:: synchronous:: trust:: \
+                 a_restored_backup"
+            }
+            Self::Differential => {
+                "test --package incumbent-differential --test stores -- \
+                 a_bucket_does a_table a_sqlite_file an_object a_lease"
+            }
+            Self::Programs => {
+                "test --workspace --all-features --test sentinel --test run \
+                 -- drain:: failures:: foreign:: guard:: host:: messages:: sandbox:: \
+                 set::commands::shard_whose_command_ends tree::killed_reaper \
+                 tree::lock_is_not_released tree::nothing_is_released \
+                 tree::process_left_behind tree::suspended_guard_of_a_killed"
+            }
         }
     }
 
@@ -237,7 +149,8 @@ impl Instrument {
             return Err(String::from_utf8_lossy(&built.stderr).into_owned());
         }
         let began = Instant::now();
-        let mut child = cargo(tree, self.runs())
+        let runs: Vec<_> = self.runs().split_whitespace().collect();
+        let mut child = cargo(tree, &runs)
             .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -10,7 +10,7 @@ use incumbent::lock::{
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use crate::conformance::soon;
+use super::soon;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 

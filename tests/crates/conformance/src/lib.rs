@@ -7,6 +7,7 @@ mod discovery;
 mod exclusion;
 mod guard;
 mod handover;
+pub mod listening;
 mod roll_call;
 mod sets;
 mod settings;
@@ -16,7 +17,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "_history")]
 use incumbent::history::Replay;
 use incumbent::lock::Lock;
 use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, new_election};
@@ -109,18 +109,12 @@ pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
 
 /// A candidate whose history is replayed while it is recorded. Its campaign ends with a panic where
 /// the replay differs.
-#[cfg(feature = "_history")]
 fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
     let mut replay = None;
     builder.record_history(move |line| match &mut replay {
         None => replay = Some(Replay::new(line).expect("the header of a history")),
         Some(replay) => drop(replay.step(line).expect("the same once more")),
     })
-}
-
-#[cfg(not(feature = "_history"))]
-fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
-    builder
 }
 
 /// Waits until it leads.
@@ -226,7 +220,7 @@ impl Drop for Process {
 #[macro_export]
 macro_rules! suite {
     ($service:ty) => {
-        suite!($service:
+        $crate::suite!($service:
             one_leader_of_ten,
             a_crashed_leader_is_replaced,
             a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced,
@@ -269,7 +263,7 @@ macro_rules! suite {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
             async fn $behaviour() {
-                $crate::conformance::$behaviour::<$service>().await;
+                $crate::$behaviour::<$service>().await;
             }
         )*
     };
