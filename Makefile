@@ -63,7 +63,7 @@ mutations: rust tools ## Break each rule of the protocol in a copy, and check th
 # In a copy that it builds itself: tests of the protocol alone, without servers. `.cargo/mutants.toml` names them.
 mutants: rust ## Mutate each function of src/protocol with cargo-mutants, and list what its tests do not notice: takes hours (FILE=src/protocol/drain.rs: of one file)
 	@tools=$$(scripts/install-cargo-tools.sh $(CARGO_MUTANTS)) && env -u CARGO_TARGET_DIR \
-		"$$tools/$(CARGO_MUTANTS)/bin/cargo-mutants" mutants --output "$(CARGO_TARGET_DIR)" $(if $(FILE),--file "$(FILE)")
+		"$$tools/$(CARGO_MUTANTS)/bin/cargo-mutants" mutants --output "$(CARGO_TARGET_DIR)" --file "$(or $(FILE),src/protocol/**/*.rs)"
 
 histories: rust ## Write tests/protocol/histories from the scenarios: review the difference
 	INCUMBENT_HISTORIES=write $(CARGO) test --quiet --package incumbent --all-features --test protocol histories::
