@@ -1,4 +1,4 @@
-//! What the findings about a bucket and about an object of Kubernetes share.
+//! Findings about what a lock stores.
 
 use std::fmt;
 
@@ -21,5 +21,54 @@ impl fmt::Display for Severity {
             Self::Warning => "warning",
             Self::Critical => "critical",
         })
+    }
+}
+
+/// A finding about a bucket, or about the object of an election. `Display` is one line, with what
+/// to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    severity: Severity,
+    code: &'static str,
+    /// Ends with the punctuation before the fix.
+    message: String,
+    fix: String,
+}
+
+impl Finding {
+    pub(crate) fn new(
+        severity: Severity,
+        code: &'static str,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self { severity, code, message: message.into(), fix: fix.into() }
+    }
+
+    /// Returns the severity.
+    pub fn severity(&self) -> Severity {
+        self.severity
+    }
+
+    /// Returns the kind of the finding, as in `one-replica`: the same in every version.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// Returns what was found.
+    pub fn message(&self) -> &str {
+        self.message.trim_end_matches([';', ':'])
+    }
+
+    /// Returns what to do; nothing if the finding is for information.
+    pub fn fix(&self) -> Option<&str> {
+        Some(&*self.fix).filter(|fix| !fix.is_empty())
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blank = if self.fix.is_empty() { "" } else { " " };
+        write!(f, "{}{blank}{}", self.message, self.fix)
     }
 }

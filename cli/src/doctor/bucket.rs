@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use async_nats::jetstream::message::StreamMessage;
-use incumbent::nats::{Bucket, Finding, Severity};
+use incumbent::nats::{Bucket, Severity};
 use serde_json::Value;
 
 use super::report::{Level, Report};
@@ -22,8 +22,8 @@ pub async fn health(session: &Session, bucket: &NatsBucket, report: &mut Report)
     match found.await {
         Ok(findings) if findings.is_empty() => report.ok(CHECK, "its settings fit elections"),
         Ok(findings) => findings.iter().for_each(|finding| {
-            let level = match (finding, finding.severity()) {
-                (Finding::Unread, _) => Level::Unknown,
+            let level = match (finding.code(), finding.severity()) {
+                ("unread", _) => Level::Unknown,
                 (_, Severity::Critical) => Level::Error,
                 _ => Level::Warning,
             };

@@ -45,7 +45,8 @@ pub async fn elections(
         Some(name) => Some(objects.records.health(name, timing, timeout).await),
         None => None,
     };
-    let absent = matches!(&found, Some(Ok(found)) if found.contains(&Finding::Absent));
+    let absent =
+        matches!(&found, Some(Ok(found)) if found.iter().any(|finding| finding.code() == "absent"));
     let answers = name.map(|name| format!("{name}-roll-call"));
     let mut needs = needs_of_elections(objects.kind(), name, absent);
     if objects.kind() == Kind::Lease {
@@ -57,9 +58,7 @@ pub async fn elections(
         Some(Err(error)) => unread(&error, report),
         Some(Ok(found)) => {
             // Without --lease the other candidates' lease is not known to be wrong.
-            let other = |finding: &Finding| {
-                lease.is_none() && matches!(finding, Finding::OtherLease { .. })
-            };
+            let other = |finding: &Finding| lease.is_none() && finding.code() == "other-lease";
             let found: Vec<_> = found.iter().filter(|finding| !other(finding)).collect();
             if found.is_empty() {
                 report.ok(OBJECT, "its record fits elections");

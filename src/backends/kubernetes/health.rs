@@ -3,13 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use thiserror::Error;
 
 use super::codec;
 use super::record::{self, ElectionRecord, RecordLocation, resource_version};
 use super::resource::{ResourceKind, check_object};
 use super::resource_lock::ResourceLock;
-use crate::backends::health::Severity;
+use crate::backends::health::{
+    Finding,
+    Severity::{self, Critical, Notice, Warning},
+};
 use crate::lock::{Content, LockError};
 use crate::time::timer::deadline_after;
 
@@ -27,108 +29,6 @@ const KNOWN: [&str; 7] = [
 /// seconds to elect its own leader.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// A finding in the object of an election. Its `Display` is one line that states what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Finding {
-    /// The object does not exist yet: the first candidate creates it, and waits out a lease.
-    #[error(
-        "it does not exist yet: create it with `incumbent election create`; otherwise the first candidate creates it, and may wait out a lease before it leads"
-    )]
-    Absent,
-    /// The object exists, and carries no record yet.
-    #[error("it carries no record yet")]
-    NoRecord,
-    /// The object carries a record that cannot be read, and candidates write over it.
-    #[error(
-        "its record cannot be read, and candidates write over it: find out what else uses the object"
-    )]
-    Unreadable,
-    /// `spec.strategy` is set: the API server chooses the holder.
-    #[error(
-        "it has spec.strategy {strategy}, so the API server chooses its holder (coordinated leader election): use another object, or remove spec.strategy"
-    )]
-    Coordinated {
-        /// The value of the field.
-        strategy: String,
-    },
-    /// The object is being deleted, and its finalizers delay the deletion.
-    #[error(
-        "it is being deleted, and its finalizers delay that: remove them, or use another object"
-    )]
-    BeingDeleted,
-    /// Another object owns it, and it will be deleted with its owner.
-    #[error(
-        "it is owned by the {by}, and is deleted with it, after which the next leader waits out a lease: remove the owner reference"
-    )]
-    Owned {
-        /// As in `Deployment my-app`.
-        by: String,
-    },
-    /// The object is the lock of a leader for life.
-    #[error(
-        "it is the lock of a leader for life: use another object, or inspect it with --kind for-life"
-    )]
-    ForLife,
-    /// The resourceVersion is not a number, so there are no tokens.
-    #[error("its resourceVersion is not a number, so there are no tokens: use another cluster")]
-    NoToken,
-    /// The record has fields that this version does not know. They are preserved on a Lease.
-    #[error("its record has fields that this version does not know: {}; find out what else writes it", .names.join(", "))]
-    UnknownFields {
-        /// The names of the fields.
-        names: Vec<String>,
-    },
-    /// The holder is not a candidate of this library.
-    #[error(
-        "{identity} holds it, which is not a candidate of this library: its terms have no token here"
-    )]
-    ForeignHolder {
-        /// The identity of the holder.
-        identity: String,
-    },
-    /// The record does not state how long others must wait for the holder.
-    #[error("its record does not state how long to wait for the holder, so others wait {} s: have the holder write leaseDurationSeconds", .assumed.as_secs())]
-    NoDuration {
-        /// How long they wait.
-        assumed: Duration,
-    },
-    /// The holder's lease leaves little time for an API server that is slow or restarts.
-    #[error("its holder's lease of {} s leaves little time for an API server that restarts: make it longer", .lease.as_secs())]
-    ShortLease {
-        /// The duration of the lease.
-        lease: Duration,
-    },
-    /// The holder's lease differs from the lease of this lock.
-    #[error("its holder's lease is {} s, and that of this lock is {} s: configure the same lease for all candidates", .theirs.as_secs(), .ours.as_secs())]
-    OtherLease {
-        /// The holder's lease.
-        theirs: Duration,
-        /// The lease of this lock.
-        ours: Duration,
-    },
-    /// By the time in the record and the local clock, the holder has not renewed for longer than
-    /// its lease.
-    #[error("by its time and the local clock, its holder renewed {} ago, which is longer than its lease: the holder is gone and there is no other candidate, or a clock is wrong", roughly(*.ago))]
-    Overdue {
-        /// The time since its last renewal.
-        ago: Duration,
-    },
-}
-
-impl Finding {
-    /// Returns the severity of the finding.
-    pub fn severity(&self) -> Severity {
-        match self {
-            Self::Coordinated { .. } | Self::BeingDeleted | Self::ForLife | Self::NoToken => {
-                Severity::Critical
-            }
-            Self::Absent | Self::NoRecord | Self::ForeignHolder { .. } => Severity::Notice,
-            _ => Severity::Warning,
-        }
-    }
-}
-
 impl<C: ResourceKind> ResourceLock<C> {
     /// Examines the object `name`, and compares it with the timing of this lock.
     ///
@@ -144,7 +44,12 @@ impl<C: ResourceKind> ResourceLock<C> {
         let objects = self.objects();
         check_object(name)?;
         match objects.get(name, deadline_after(timeout)).await {
-            Ok(None) => Ok(vec![Finding::Absent]),
+            Ok(None) => Ok(vec![Finding::new(
+                Notice,
+                "absent",
+                "it does not exist yet:",
+                "create it with `incumbent election create`; otherwise the first candidate creates it, and may wait out a lease before it leads",
+            )]),
             Ok(Some(object)) => {
                 Ok(examine(C::PLACE, &object, self.default_lease(), SystemTime::now()))
             }
@@ -153,38 +58,70 @@ impl<C: ResourceKind> ResourceLock<C> {
     }
 }
 
+/// The findings of one object.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn find(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        message: impl Into<String>,
+        fix: &str,
+    ) {
+        self.0.push(Finding::new(severity, code, message, fix));
+    }
+}
+
 /// `ours`: the lease of this lock.
 fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTime) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut found = Findings::default();
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     if record::annotation(object, super::life::MARK).is_some() {
-        return vec![Finding::ForLife];
+        let fix = "use another object, or inspect it with --kind for-life";
+        found.find(Critical, "for-life", "it is the lock of a leader for life:", fix);
+        return found.0;
     }
     if text("/metadata/deletionTimestamp").is_some() {
-        found.push(Finding::BeingDeleted);
+        let message = "it is being deleted, and its finalizers delay that:";
+        found.find(Critical, "being-deleted", message, "remove them, or use another object");
     }
     if resource_version(object).is_none() {
-        found.push(Finding::NoToken);
+        let message = "its resourceVersion is not a number, so there are no tokens:";
+        found.find(Critical, "no-token", message, "use another cluster");
     }
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     if let Some(owner) = owners.and_then(|owners| owners.first()) {
         let of = |key| owner.get(key).and_then(Value::as_str).unwrap_or_default();
-        found.push(Finding::Owned { by: plain(&format!("{} {}", of("kind"), of("name"))) });
+        let by = plain(&format!("{} {}", of("kind"), of("name")));
+        let message = format!(
+            "it is owned by the {by}, and is deleted with it, after which the next leader waits out a lease:"
+        );
+        found.find(Warning, "owned", message, "remove the owner reference");
     }
     let raw = place.raw(object);
     let is_empty = |raw: &Value| raw.as_object().is_some_and(serde_json::Map::is_empty);
     let Some(record) = place.read(object).filter(|_| !raw.as_ref().is_some_and(is_empty)) else {
-        let junk = record::annotation(object, record::ANNOTATION).is_some();
-        found.push(match raw {
+        let has_none = match raw {
             // A Lease that was created without a spec.
-            Some(raw) if is_empty(&raw) => Finding::NoRecord,
-            None if !junk => Finding::NoRecord,
-            _ => Finding::Unreadable,
-        });
-        return found;
+            Some(raw) => is_empty(&raw),
+            None => record::annotation(object, record::ANNOTATION).is_none(),
+        };
+        if has_none {
+            found.find(Notice, "no-record", "it carries no record yet", "");
+        } else {
+            let message = "its record cannot be read, and candidates write over it:";
+            found.find(Warning, "unreadable", message, "find out what else uses the object");
+        }
+        return found.0;
     };
     if let Some(strategy) = &record.strategy {
-        found.push(Finding::Coordinated { strategy: plain(strategy) });
+        let message = format!(
+            "it has spec.strategy {}, so the API server chooses its holder (coordinated leader election):",
+            plain(strategy)
+        );
+        found.find(Critical, "coordinated", message, "use another object, or remove spec.strategy");
     }
     let unknown = raw.as_ref().and_then(Value::as_object).into_iter().flatten();
     let names: Vec<String> = unknown
@@ -192,12 +129,14 @@ fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTim
         .map(|(key, _)| plain(key))
         .collect();
     if !names.is_empty() {
-        found.push(Finding::UnknownFields { names });
+        let names = names.join(", ");
+        let message = format!("its record has fields that this version does not know: {names};");
+        found.find(Warning, "unknown-fields", message, "find out what else writes it");
     }
     if record.is_held() {
         holder(place, object, &record, ours, now, &mut found);
     }
-    found
+    found.0
 }
 
 fn holder(
@@ -206,28 +145,49 @@ fn holder(
     record: &ElectionRecord,
     ours: Duration,
     now: SystemTime,
-    found: &mut Vec<Finding>,
+    found: &mut Findings,
 ) {
     if let Content::Held(entry) = codec::read(place, object, ours).content
         && entry.mark.is_none()
     {
-        found.push(Finding::ForeignHolder { identity: entry.identity.to_string() });
+        let identity = &entry.identity;
+        let message = format!(
+            "{identity} holds it, which is not a candidate of this library: its terms have no token here"
+        );
+        found.find(Notice, "foreign-holder", message, "");
     }
     let lease = record.lease();
+    let seconds = ours.as_secs();
     match lease {
-        None => found.push(Finding::NoDuration { assumed: ours }),
-        Some(lease) if lease != ours => {
-            found.push(Finding::OtherLease { theirs: lease, ours });
-        }
+        None => found.find(
+            Warning,
+            "no-duration",
+            format!("its record does not state how long to wait for the holder, so others wait {seconds} s:"),
+            "have the holder write leaseDurationSeconds",
+        ),
+        Some(lease) if lease != ours => found.find(
+            Warning,
+            "other-lease",
+            format!("its holder's lease is {} s, and that of this lock is {seconds} s:", lease.as_secs()),
+            "configure the same lease for all candidates",
+        ),
         Some(_) => {}
     }
     if let Some(lease) = lease.filter(|lease| *lease < SHORT) {
-        found.push(Finding::ShortLease { lease });
+        let message = format!(
+            "its holder's lease of {} s leaves little time for an API server that restarts:",
+            lease.as_secs()
+        );
+        found.find(Warning, "short-lease", message, "make it longer");
     }
     let renewed = record.renew_time.as_deref().and_then(record::parse_time);
     let ago = renewed.and_then(|renewed| now.duration_since(renewed).ok());
     if let Some(ago) = ago.filter(|ago| *ago > lease.unwrap_or(ours) + Duration::from_secs(1)) {
-        found.push(Finding::Overdue { ago });
+        let message = format!(
+            "by its time and the local clock, its holder renewed {} ago, which is longer than its lease: the holder is gone and there is no other candidate, or a clock is wrong",
+            roughly(ago)
+        );
+        found.find(Warning, "overdue", message, "");
     }
 }
 
@@ -258,6 +218,10 @@ mod tests {
         examine(RecordLocation::Spec, &object, LEASE, now)
     }
 
+    fn codes(findings: &[Finding]) -> Vec<&'static str> {
+        findings.iter().map(Finding::code).collect()
+    }
+
     fn lease(spec: Value) -> Value {
         json!({ "metadata": { "name": "my-app", "resourceVersion": "7" }, "spec": spec })
     }
@@ -268,8 +232,7 @@ mod tests {
             "holderIdentity": "theirs", "leaseDurationSeconds": 15, "leaseTransitions": 3,
             "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:00:50.000000Z",
         });
-        let foreign = Finding::ForeignHolder { identity: "theirs".to_owned() };
-        assert_eq!(found(lease(spec)), [foreign]);
+        assert_eq!(codes(&found(lease(spec))), ["foreign-holder"]);
     }
 
     #[test]
@@ -278,20 +241,21 @@ mod tests {
             "holderIdentity": "a\nb", "leaseDurationSeconds": 2, "strategy": "Oldest\u{1b}",
             "preferredHolder": "c", "nothing": null, "renewTime": "2026-01-01T00:00:00Z",
         });
-        let theirs = Duration::from_secs(2);
         let findings = found(lease(spec));
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(
-            findings,
+            lines,
             [
-                Finding::Coordinated { strategy: "Oldest ".to_owned() },
-                Finding::UnknownFields { names: vec!["preferredHolder".to_owned()] },
-                Finding::ForeignHolder { identity: "a b".to_owned() },
-                Finding::OtherLease { theirs, ours: LEASE },
-                Finding::ShortLease { lease: theirs },
-                Finding::Overdue { ago: Duration::from_secs(60) },
+                "it has spec.strategy Oldest , so the API server chooses its holder (coordinated leader election): use another object, or remove spec.strategy",
+                "its record has fields that this version does not know: preferredHolder; find out what else writes it",
+                "a b holds it, which is not a candidate of this library: its terms have no token here",
+                "its holder's lease is 2 s, and that of this lock is 15 s: configure the same lease for all candidates",
+                "its holder's lease of 2 s leaves little time for an API server that restarts: make it longer",
+                "by its time and the local clock, its holder renewed 60 s ago, which is longer than its lease: the holder is gone and there is no other candidate, or a clock is wrong",
             ]
         );
-        assert!(findings.iter().all(|finding| !finding.to_string().contains('\n')));
+        assert_eq!(findings[0].fix(), Some("use another object, or remove spec.strategy"));
+        assert!(findings[0].message().ends_with("(coordinated leader election)"));
         let worst = findings.iter().map(Finding::severity).max();
         assert_eq!(worst, Some(Severity::Critical));
     }
@@ -305,32 +269,26 @@ mod tests {
 
     #[test]
     fn problems_of_an_object_are_reported() {
-        assert_eq!(found(lease(json!({}))), [Finding::NoRecord]);
-        assert_eq!(found(lease(Value::Null)), [Finding::NoRecord]);
-        assert_eq!(found(lease(json!("junk"))), [Finding::Unreadable]);
+        assert_eq!(codes(&found(lease(json!({})))), ["no-record"]);
+        assert_eq!(codes(&found(lease(Value::Null))), ["no-record"]);
+        assert_eq!(codes(&found(lease(json!("junk")))), ["unreadable"]);
         let no_duration = json!({ "holderIdentity": "a", "leaseDurationSeconds": -1 });
-        assert!(found(lease(no_duration)).contains(&Finding::NoDuration { assumed: LEASE }));
+        assert!(codes(&found(lease(no_duration))).contains(&"no-duration"));
         let object = json!({
             "metadata": {
                 "resourceVersion": "x", "deletionTimestamp": "2026-01-01T00:00:00Z",
                 "ownerReferences": [{ "kind": "Deployment", "name": "d" }],
             },
         });
-        assert_eq!(
-            found(object),
-            [
-                Finding::BeingDeleted,
-                Finding::NoToken,
-                Finding::Owned { by: "Deployment d".to_owned() },
-                Finding::NoRecord,
-            ]
-        );
+        let expected = ["being-deleted", "no-token", "owned", "no-record"];
+        assert_eq!(codes(&found(object)), expected);
         let life = json!({ "metadata": { "annotations": { "incumbent/for-life": "1" } } });
-        assert_eq!(found(life), [Finding::ForLife]);
+        assert_eq!(codes(&found(life)), ["for-life"]);
         let junk = json!({ "metadata": {
             "resourceVersion": "7", "annotations": { record::ANNOTATION: "junk" },
         } });
         let now = SystemTime::now();
-        assert_eq!(examine(RecordLocation::Annotation, &junk, LEASE, now), [Finding::Unreadable]);
+        let found = examine(RecordLocation::Annotation, &junk, LEASE, now);
+        assert_eq!(codes(&found), ["unreadable"]);
     }
 }

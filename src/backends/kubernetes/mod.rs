@@ -74,9 +74,8 @@ mod timing;
 mod traffic;
 mod watch;
 
-pub use crate::backends::health::Severity;
+pub use crate::backends::health::{Finding, Severity};
 pub use cluster::{Cluster, ClusterError};
-pub use health::Finding;
 pub use inspect::{ElectionEvent, ElectionStatus, ElectionWatch, Holder, HolderStatus};
 /// The client library that [`Cluster`] takes its types from.
 #[doc(no_inline)]

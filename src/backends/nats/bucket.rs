@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::config::BucketConfig;
 use super::connection::Connection;
 use super::error::{BucketError, BucketErrorKind};
-use super::health::Finding;
 use super::lock::NatsLock;
 use super::state::BucketState;
+use crate::backends::health::Finding;
 
 /// The timeout of opening and creating a bucket.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use thiserror::Error;
-
 use super::api::ApiFailure;
 use super::codec;
 use super::config;
 use super::message::Expiry;
 use super::state::BucketState;
 use super::stream::{Cluster, StreamInfo};
-use crate::backends::health::Severity;
+use crate::backends::health::{Finding, Severity};
 use crate::lock::codec::ceil_seconds;
 
 /// The timeout of each request.
@@ -29,114 +27,6 @@ const SAFE_CLUSTER_TTL: Duration = Duration::from_secs(25);
 /// The message size that a Choria broker sets. It fits any host name.
 const ROOMY_MESSAGE_SIZE: i64 = 1_024;
 
-/// A dangerous or missing setting of a bucket. `Display` suggests a fix.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Finding {
-    /// Entries of dead leaders would never expire.
-    #[error(
-        "no TTL: the entry of a dead leader would never expire; set max_age to between 1s and 1h"
-    )]
-    NoTtl,
-    /// Elections cannot use the TTL.
-    #[error(
-        "a TTL of {ttl:?}: elections need {:?} to {:?}; set max_age",
-        config::MIN_TTL,
-        config::MAX_TTL
-    )]
-    TtlOutOfRange {
-        /// The TTL.
-        ttl: Duration,
-    },
-    /// Mirrors serve reads, and may return old values.
-    #[error("mirrors serve reads, and may return old values; set mirror_direct to false")]
-    MirrorReads,
-    /// Only one server of a cluster stores the bucket: without it there is no leader.
-    #[error(
-        "one replica on a cluster: without that server there is no leader; set num_replicas to 3"
-    )]
-    OneReplica,
-    /// The election of a new stream leader may take longer than the TTL.
-    #[error(
-        "a TTL of {ttl:?} on a cluster: one crashed server can stop renewals for 9s; set max_age to {:?} or more",
-        SAFE_CLUSTER_TTL
-    )]
-    ShortTtlOnCluster {
-        /// The TTL.
-        ttl: Duration,
-    },
-    /// The bucket stores more than the last value of a key, which shortens the life of markers.
-    #[error("{kept} values are stored per key; set max_msgs_per_subject to 1")]
-    History {
-        /// The number of stored values.
-        kept: i64,
-    },
-    /// Expiry markers vanish before the maximum lease has passed.
-    #[error("markers stay {markers:?}, less than the maximum lease of {ttl:?}; set subject_delete_marker_ttl to {}s", ceil_seconds(*.ttl))]
-    ShortMarkers {
-        /// How long markers are kept.
-        markers: Duration,
-        /// The maximum lease.
-        ttl: Duration,
-    },
-    /// Messages are too small for long identities.
-    #[error(
-        "messages of at most {bytes} bytes: long identities do not fit; set max_msg_size to {} or more",
-        ROOMY_MESSAGE_SIZE
-    )]
-    SmallMessages {
-        /// The maximum size of a message in bytes.
-        bytes: i64,
-    },
-    /// Entries are stored in memory, and a restart loses them.
-    #[error(
-        "entries are kept in memory: a restart of the server ends every term; create the bucket with file storage"
-    )]
-    InMemory,
-    /// The server sends no marker when an entry expires.
-    #[error(
-        "no expiry markers: standbys wait longer after a crash; on nats-server 2.11 or later set allow_msg_ttl and subject_delete_marker_ttl"
-    )]
-    NoMarkers,
-    /// Entries cannot have a TTL of their own.
-    #[error(
-        "no message TTLs: every election uses the bucket's TTL; on nats-server 2.11 or later set allow_msg_ttl"
-    )]
-    NoMessageTtl,
-    /// The bucket does not republish changes: standbys poll, or receive only some of the changes.
-    #[error("no republish: standbys poll; set republish from $KV.BUCKET.> to incumbent.BUCKET.>")]
-    NoRepublish,
-    /// Entries without this library's mark: of another program, or invalid.
-    #[error("values of another kind at {}: another library's candidates take part there, or the values are invalid; find their writers, and delete values without one", .keys.join(", "))]
-    ForeignValues {
-        /// Some of their keys.
-        keys: Vec<String>,
-    },
-    /// The keys could not be read.
-    #[error("the keys could not be read; grant publishing to STREAM.MSG.GET to check them")]
-    Unread,
-}
-
-impl Finding {
-    /// Returns the severity of the finding.
-    pub fn severity(&self) -> Severity {
-        match self {
-            Self::NoTtl | Self::TtlOutOfRange { .. } => Severity::Critical,
-            Self::MirrorReads
-            | Self::OneReplica
-            | Self::ShortTtlOnCluster { .. }
-            | Self::History { .. }
-            | Self::ShortMarkers { .. }
-            | Self::SmallMessages { .. }
-            | Self::InMemory
-            | Self::ForeignValues { .. } => Severity::Warning,
-            Self::NoMarkers | Self::NoMessageTtl | Self::NoRepublish | Self::Unread => {
-                Severity::Notice
-            }
-        }
-    }
-}
-
 /// Runs all checks, and returns the findings, most severe first.
 pub(super) async fn check(bucket: &BucketState) -> Result<Vec<Finding>, super::BucketError> {
     let info = bucket
@@ -151,47 +41,79 @@ pub(super) async fn check(bucket: &BucketState) -> Result<Vec<Finding>, super::B
 }
 
 fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
+    use Severity::{Critical, Notice, Warning};
     let config = &info.config;
     let ttl = config.max_age();
     let clustered = info.cluster.as_ref().is_some_and(Cluster::has_peers);
     let mut findings = Vec::new();
+    let mut find = |severity, code, message: &str, fix: &str| {
+        findings.push(Finding::new(severity, code, message, fix));
+    };
     match ttl {
-        None if !config.allow_msg_ttl => findings.push(Finding::NoTtl),
+        None if !config.allow_msg_ttl => find(
+            Critical,
+            "no-ttl",
+            "no TTL: the entry of a dead leader would never expire;",
+            "set max_age to between 1s and 1h",
+        ),
         Some(ttl) if !(config::MIN_TTL..=config::MAX_TTL).contains(&ttl) => {
-            findings.push(Finding::TtlOutOfRange { ttl });
+            let (least, most) = (config::MIN_TTL, config::MAX_TTL);
+            let message = format!("a TTL of {ttl:?}: elections need {least:?} to {most:?};");
+            find(Critical, "ttl-out-of-range", &message, "set max_age");
         }
-        Some(ttl) if clustered && ttl < SAFE_CLUSTER_TTL => {
-            findings.push(Finding::ShortTtlOnCluster { ttl });
-        }
+        Some(ttl) if clustered && ttl < SAFE_CLUSTER_TTL => find(
+            Warning,
+            "short-ttl-on-cluster",
+            &format!("a TTL of {ttl:?} on a cluster: one crashed server can stop renewals for 9s;"),
+            &format!("set max_age to {SAFE_CLUSTER_TTL:?} or more"),
+        ),
         _ => {}
     }
     if config.mirror_direct {
-        findings.push(Finding::MirrorReads);
+        let message = "mirrors serve reads, and may return old values;";
+        find(Warning, "mirror-reads", message, "set mirror_direct to false");
     }
     if clustered && config.num_replicas <= 1 {
-        findings.push(Finding::OneReplica);
+        let message = "one replica on a cluster: without that server there is no leader;";
+        find(Warning, "one-replica", message, "set num_replicas to 3");
     }
     if config.max_msgs_per_subject != 1 {
-        findings.push(Finding::History { kept: config.max_msgs_per_subject });
+        let message = format!("{} values are stored per key;", config.max_msgs_per_subject);
+        find(Warning, "history", &message, "set max_msgs_per_subject to 1");
     }
     if (0..ROOMY_MESSAGE_SIZE).contains(&config.max_msg_size) {
-        findings.push(Finding::SmallMessages { bytes: config.max_msg_size });
+        let bytes = config.max_msg_size;
+        let message = format!("messages of at most {bytes} bytes: long identities do not fit;");
+        let fix = format!("set max_msg_size to {ROOMY_MESSAGE_SIZE} or more");
+        find(Warning, "small-messages", &message, &fix);
     }
     if config.storage == config::Storage::Memory.as_str() {
-        findings.push(Finding::InMemory);
+        let message = "entries are kept in memory: a restart of the server ends every term;";
+        find(Warning, "in-memory", message, "create the bucket with file storage");
     }
     match (config.marker_ttl(), ttl) {
-        (None, _) => findings.push(Finding::NoMarkers),
-        (Some(markers), Some(ttl)) if markers < ttl => {
-            findings.push(Finding::ShortMarkers { markers, ttl });
-        }
+        (None, _) => find(
+            Notice,
+            "no-markers",
+            "no expiry markers: standbys wait longer after a crash;",
+            "on nats-server 2.11 or later set allow_msg_ttl and subject_delete_marker_ttl",
+        ),
+        (Some(markers), Some(ttl)) if markers < ttl => find(
+            Warning,
+            "short-markers",
+            &format!("markers stay {markers:?}, less than the maximum lease of {ttl:?};"),
+            &format!("set subject_delete_marker_ttl to {}s", ceil_seconds(ttl)),
+        ),
         _ => {}
     }
     if !config.allow_msg_ttl {
-        findings.push(Finding::NoMessageTtl);
+        let message = "no message TTLs: every election uses the bucket's TTL;";
+        let fix = "on nats-server 2.11 or later set allow_msg_ttl";
+        find(Notice, "no-message-ttl", message, fix);
     }
     if config.republished_under(bucket.api.bucket()).is_none() {
-        findings.push(Finding::NoRepublish);
+        let fix = "set republish from $KV.BUCKET.> to incumbent.BUCKET.>";
+        find(Notice, "no-republish", "no republish: standbys poll;", fix);
     }
     findings
 }
@@ -210,8 +132,20 @@ async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
                 keys.push(name.to_owned());
             }
             Ok(_) | Err(ApiFailure::Server(_)) => {} // deleted in the meantime
-            Err(_) => return Some(Finding::Unread),
+            Err(_) => {
+                let (message, fix) = (
+                    "the keys could not be read;",
+                    "grant publishing to STREAM.MSG.GET to check them",
+                );
+                return Some(Finding::new(Severity::Notice, "unread", message, fix));
+            }
         }
     }
-    (!keys.is_empty()).then_some(Finding::ForeignValues { keys })
+    let message = format!(
+        "values of another kind at {}: another library's candidates take part there, or the values are invalid;",
+        keys.join(", ")
+    );
+    let fix = "find their writers, and delete values without one";
+    let finding = Finding::new(Severity::Warning, "foreign-values", message, fix);
+    (!keys.is_empty()).then_some(finding)
 }

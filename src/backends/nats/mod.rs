@@ -79,7 +79,7 @@ mod stream;
 mod subscription_plan;
 mod time;
 
-pub use crate::backends::health::Severity;
+pub use crate::backends::health::{Finding, Severity};
 /// The client library that [`connect`] and [`Connection`] take their types from.
 #[doc(no_inline)]
 pub use async_nats;
@@ -90,7 +90,6 @@ pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
 pub use connection::{Connection, PermissionWatch, connect};
 pub use error::{BucketError, BucketErrorKind};
-pub use health::Finding;
 pub use lock::NatsLock;
 pub use options::{TlsFiles, connect_options, with_servers};
 pub use settings::{ConnectionSettings, Credentials};
