@@ -11,65 +11,64 @@ use crate::backends::kubernetes::{
 };
 use crate::lock::Lock;
 
+/// The objects of a namespace that hold elections: what a `kubernetes:` URL names.
 #[derive(Debug, Clone)]
-pub(super) struct KubernetesTarget {
-    namespace: String,
-    kind: Kind,
-    object: Option<String>,
-    timing: Option<LeaseTiming>,
-    kubeconfig: Option<PathBuf>,
-    context: Option<String>,
-    shown: String,
+#[non_exhaustive]
+pub struct KubernetesObjects {
+    /// The kind of the objects.
+    pub kind: ObjectKind,
+    /// The object of every election. Default: each election has one of its name.
+    pub object: Option<String>,
+    /// The timing of the elections, if it is set.
+    pub timing: Option<LeaseTiming>,
+    /// The file with the API server's address and credentials.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig.
+    pub context: Option<String>,
+    namespace: Option<String>,
+    pub(super) shown: String,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
+/// A kind of objects that hold elections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ObjectKind {
+    /// A Lease.
+    #[default]
     Lease,
+    /// The annotation of a ConfigMap.
     ConfigMap,
+    /// The annotation of an Endpoints object.
     Endpoints,
 }
 
-/// The objects that a `kubernetes:` URL names, for inspection.
-#[derive(Debug, Clone)]
-pub struct KubernetesObjects(pub(super) KubernetesTarget);
-
 impl KubernetesObjects {
-    /// Returns the API server and the namespace. Sends no request.
+    /// Creates the target that a URL without options names. Default of the namespace: that of the
+    /// kubeconfig's context or of the pod.
     ///
     /// # Errors
-    /// The kubeconfig, or the pod's service account, is unusable.
-    pub async fn cluster(&self) -> Result<Cluster, LockUrlError> {
-        self.0.cluster().await
+    /// [`LockUrlErrorKind::Malformed`], if it cannot be the name of a namespace.
+    pub fn new(namespace: Option<&str>) -> Result<Self, LockUrlError> {
+        namespace.map_or(Ok(()), check_namespace).map_err(LockUrlError::malformed)?;
+        Ok(Self {
+            kind: ObjectKind::Lease,
+            object: None,
+            timing: None,
+            kubeconfig: None,
+            context: None,
+            namespace: namespace.map(str::to_owned),
+            shown: format!("kubernetes:{}", namespace.unwrap_or_default()),
+        })
     }
 
-    /// Returns the kind of the objects: `lease`, `configmap` or `endpoints`.
-    pub fn kind(&self) -> &'static str {
-        match self.0.kind {
-            Kind::Lease => "lease",
-            Kind::ConfigMap => "configmap",
-            Kind::Endpoints => "endpoints",
-        }
-    }
-
-    /// Returns the object of every election, if the URL names one.
-    pub fn object(&self) -> Option<&str> {
-        self.0.object.as_deref()
-    }
-
-    /// Returns the timing of the elections, if the URL sets it.
-    pub fn timing(&self) -> Option<LeaseTiming> {
-        self.0.timing
-    }
-}
-
-impl KubernetesTarget {
-    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
-        let target = Self {
-            namespace: parts.decoded(parts.place().trim_start_matches('/'))?,
+    pub(super) fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let namespace = parts.decoded(parts.place().trim_start_matches('/'))?;
+        let named = Some(&*namespace).filter(|namespace| !namespace.is_empty());
+        let objects = Self::new(named).map_err(|rule| parts.malformed(&rule.to_string()))?;
+        Ok(Self {
             kind: match parts.take("kind").as_deref() {
-                None | Some("lease") => Kind::Lease,
-                Some("configmap") => Kind::ConfigMap,
-                Some("endpoints") => Kind::Endpoints,
+                None | Some("lease") => ObjectKind::Lease,
+                Some("configmap") => ObjectKind::ConfigMap,
+                Some("endpoints") => ObjectKind::Endpoints,
                 Some(_) => return Err(parts.malformed("kind is lease, configmap or endpoints")),
             },
             object: parts.take("object"),
@@ -81,44 +80,49 @@ impl KubernetesTarget {
             kubeconfig: parts.take("kubeconfig").map(PathBuf::from),
             context: parts.take("context"),
             shown: parts.shown().to_owned(),
-        };
-        if !target.namespace.is_empty() {
-            check_namespace(&target.namespace).map_err(|rule| parts.malformed(&rule))?;
-        }
-        Ok(target)
+            ..objects
+        })
     }
 
     /// Sets the timing, unless the URL sets it. A lease that Kubernetes cannot represent is left
     /// for the election to refuse.
-    pub fn with_lease(&mut self, lease: Duration) {
+    pub(super) fn with_lease(&mut self, lease: Duration) {
         if let (None, Ok(timing)) = (self.timing, LeaseTiming::of_lease(lease)) {
             self.timing = Some(timing);
         }
     }
 
-    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let cluster = self.cluster().await?;
-        Ok(match self.kind {
-            Kind::Lease => self.chosen(cluster.lease_lock()),
-            Kind::ConfigMap => self.chosen(cluster.config_map_lock()),
-            Kind::Endpoints => self.chosen(cluster.endpoints_lock()),
-        })
+    pub(super) async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        Ok(self.lock(&self.cluster().await?))
     }
 
-    async fn cluster(&self) -> Result<Cluster, LockUrlError> {
+    /// Returns the lock on these objects of a cluster. Sends no request.
+    pub fn lock(&self, cluster: &Cluster) -> Arc<dyn Lock> {
+        match self.kind {
+            ObjectKind::Lease => self.chosen(cluster.lease_lock()),
+            ObjectKind::ConfigMap => self.chosen(cluster.config_map_lock()),
+            ObjectKind::Endpoints => self.chosen(cluster.endpoints_lock()),
+        }
+    }
+
+    /// Returns the API server and the namespace. Sends no request.
+    ///
+    /// # Errors
+    /// The kubeconfig, or the pod's service account, is unusable.
+    pub async fn cluster(&self) -> Result<Cluster, LockUrlError> {
         let cluster = match (&self.kubeconfig, self.context.as_deref()) {
             (Some(file), context) => Cluster::from_kubeconfig(file, context).await,
             (None, Some(context)) => Cluster::in_context(context).await,
             (None, None) => Cluster::infer().await,
         };
-        let mut cluster = cluster.map_err(|error| {
+        let cluster = cluster.map_err(|error| {
             let message = format!("{}: {error}", self.shown);
             LockUrlError::with_source(LockUrlErrorKind::Unusable, message, error)
         })?;
-        if !self.namespace.is_empty() {
-            cluster = cluster.in_namespace(&self.namespace);
-        }
-        Ok(cluster)
+        Ok(match &self.namespace {
+            Some(namespace) => cluster.in_namespace(namespace),
+            None => cluster,
+        })
     }
 
     fn chosen<C: ResourceKind>(&self, mut lock: ResourceLock<C>) -> Arc<dyn Lock> {

@@ -105,6 +105,11 @@ impl LockUrl {
         self
     }
 
+    #[cfg(any(feature = "nats", feature = "kubernetes"))]
+    fn required(target: Target, shown: String) -> Self {
+        Self { members: vec![Member { target, need: Need::Required, shown }] }
+    }
+
     /// Returns what each URL names, in order, for inspection. Sends no request.
     pub fn targets(&self) -> Vec<UrlTarget> {
         let targets = self.members.iter().map(|one| UrlTarget {
@@ -146,8 +151,15 @@ impl LockUrl {
 impl From<NatsBucket> for LockUrl {
     fn from(bucket: NatsBucket) -> Self {
         let shown = bucket.shown.clone();
-        let member = Member { target: Target::Nats(Box::new(bucket)), need: Need::Required, shown };
-        Self { members: vec![member] }
+        Self::required(Target::Nats(Box::new(bucket)), shown)
+    }
+}
+
+#[cfg(feature = "kubernetes")]
+impl From<KubernetesObjects> for LockUrl {
+    fn from(objects: KubernetesObjects) -> Self {
+        let shown = objects.shown.clone();
+        Self::required(Target::Kubernetes(objects), shown)
     }
 }
 

@@ -16,8 +16,6 @@ use super::parts::Parts;
 use super::peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use super::sql;
-#[cfg(feature = "kubernetes")]
-use super::targets::KubernetesObjects;
 use super::targets::LockTarget;
 use crate::lock::Lock;
 
@@ -27,7 +25,7 @@ pub(super) enum Target {
     #[cfg(feature = "nats")]
     Nats(Box<nats::NatsBucket>),
     #[cfg(feature = "kubernetes")]
-    Kubernetes(kubernetes::KubernetesTarget),
+    Kubernetes(kubernetes::KubernetesObjects),
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     Sql(sql::SqlTarget),
     #[cfg(feature = "_objects")]
@@ -45,7 +43,7 @@ impl Target {
                 nats::NatsBucket::parse(parts).map(|place| Self::Nats(Box::new(place)))
             }
             #[cfg(feature = "kubernetes")]
-            "kubernetes" => kubernetes::KubernetesTarget::parse(parts).map(Self::Kubernetes),
+            "kubernetes" => kubernetes::KubernetesObjects::parse(parts).map(Self::Kubernetes),
             #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => sql::SqlTarget::parse_postgres(parts).map(Self::Sql),
             #[cfg(feature = "sqlite")]
@@ -113,7 +111,7 @@ impl Target {
             #[cfg(feature = "nats")]
             Self::Nats(place) => Ok(LockTarget::Nats(place.clone())),
             #[cfg(feature = "kubernetes")]
-            Self::Kubernetes(place) => Ok(LockTarget::Kubernetes(KubernetesObjects(place.clone()))),
+            Self::Kubernetes(place) => Ok(LockTarget::Kubernetes(place.clone())),
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             Self::Sql(place) => place.named(),
             #[cfg(feature = "_objects")]

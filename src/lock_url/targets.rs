@@ -1,7 +1,7 @@
 //! Targets of URLs, for inspection without opening them.
 
 #[cfg(feature = "kubernetes")]
-pub use super::kubernetes::KubernetesObjects;
+pub use super::kubernetes::{KubernetesObjects, ObjectKind};
 #[cfg(feature = "nats")]
 pub use super::nats::NatsBucket;
 #[cfg(feature = "peer")]

@@ -27,10 +27,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use incumbent::lock_url::LockTarget;
 
 use crate::error::CliError;
 use crate::lock_args::{LockArgs, SelectedLock, check_name, misplaced, not_for_life};
-use crate::nats::DEFAULT_TIMEOUT;
 use crate::output::Format;
 use context::{CheckContext, Role};
 use report::Report;
@@ -111,24 +111,18 @@ impl Doctor {
             with_choria: self.with_choria,
         };
         match self.lock.at().await? {
-            SelectedLock::Nats(bucket) => {
-                let timeout = bucket.connection.timeout.unwrap_or(DEFAULT_TIMEOUT);
-                nats::check(&bucket, context(timeout), &mut report).await?;
+            SelectedLock::Elections(lock) => {
+                let is_bucket = matches!(lock.of_flags(), Some(LockTarget::Nats(_)));
+                if self.with_choria && !is_bucket {
+                    return Err(misplaced("--with-choria", "nats"));
+                }
+                urls::check(&lock.url, context(lock.timeout()), &mut report).await?;
             }
-            SelectedLock::Url(..) | SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_)
-                if self.with_choria =>
-            {
+            SelectedLock::ForLife(_) if self.with_choria => {
                 return Err(misplaced("--with-choria", "nats"));
             }
-            SelectedLock::Url(url, timeout) => {
-                urls::check(&url, context(timeout.unwrap_or(DEFAULT_TIMEOUT)), &mut report).await?;
-            }
-            SelectedLock::Kubernetes(_) | SelectedLock::ForLife(_) if self.monitor.is_some() => {
+            SelectedLock::ForLife(_) if self.monitor.is_some() => {
                 return Err(misplaced("--monitor", "nats"));
-            }
-            SelectedLock::Kubernetes(objects) => {
-                let (name, role, lease) = (self.name.as_deref(), self.role, self.lease);
-                kubernetes::elections(&objects, name, role, lease, &mut report).await?;
             }
             SelectedLock::ForLife(locks) => {
                 if self.lease.is_some() {

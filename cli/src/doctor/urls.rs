@@ -47,15 +47,16 @@ async fn one(
             report.ok("memory", what);
         }
         LockTarget::Nats(mut bucket) => {
-            let context = CheckContext { with_choria: bucket.with_choria, ..context };
+            let with_choria = bucket.with_choria || context.with_choria;
+            let context = CheckContext { with_choria, ..context };
             bucket.connection.timeout = Some(context.timeout);
             nats::check(&bucket, context, report).await?
         }
         LockTarget::Kubernetes(named) => {
-            let cluster = named.cluster().await.map_err(CliError::from)?;
-            let objects = ElectionObjects::named(cluster, named.kind(), context.timeout);
-            let name = named.object().or(context.name);
-            let lease = context.lease.or(named.timing().map(|timing| timing.lease()));
+            let object = named.object.clone();
+            let name = object.as_deref().or(context.name);
+            let lease = context.lease.or(named.timing.map(|timing| timing.lease()));
+            let objects = ElectionObjects::open(named, context.timeout).await?;
             kubernetes::elections(&objects, name, context.role, lease, report).await?;
         }
         LockTarget::Postgres { probe, tables } => {

@@ -1,7 +1,6 @@
 //! `election create`.
 
 use clap::Args;
-use incumbent::LockUrl;
 use incumbent::lock_url::LockTarget;
 
 use crate::error::{CliError, Code};
@@ -27,33 +26,29 @@ impl Create {
         let name = self.name.as_str();
         check_name(name)?;
         match lock.at().await? {
-            SelectedLock::Kubernetes(objects) => object(&objects, name).await,
             SelectedLock::ForLife(_) => {
                 let message = "a leader for life creates its lock itself: nothing to create";
                 Err(CliError::new(Code::Usage, message))
             }
-            SelectedLock::Nats(bucket) => {
-                let message = format!("bucket {} exists: {name} needs nothing else", bucket.bucket);
-                LockUrl::from(*bucket).open().await?;
-                output::line(message)
-            }
-            SelectedLock::Url(url, timeout) => {
-                let timeout = timeout.unwrap_or(crate::nats::DEFAULT_TIMEOUT);
-                let mut others = 0;
-                for lock in url.targets() {
-                    match lock.named {
+            SelectedLock::Elections(lock) => {
+                let mut others = Vec::new();
+                for target in lock.url.targets() {
+                    match target.named {
                         Ok(LockTarget::Kubernetes(named)) => {
-                            let cluster = named.cluster().await.map_err(CliError::from)?;
-                            let objects = ElectionObjects::named(cluster, named.kind(), timeout);
-                            object(&objects, named.object().unwrap_or(name)).await?;
+                            let object_name = named.object.clone();
+                            let objects = ElectionObjects::open(named, lock.timeout()).await?;
+                            object(&objects, object_name.as_deref().unwrap_or(name)).await?;
                         }
-                        Ok(_) => others += 1,
+                        Ok(LockTarget::Nats(bucket)) if lock.is_of_flags => {
+                            others.push(format!("bucket {}", bucket.bucket));
+                        }
+                        Ok(_) => others.push(lock.url.to_string()),
                         Err(error) => return Err(CliError::new(Code::Usage, one_line(&error))),
                     }
                 }
-                if others > 0 {
-                    url.open().await?;
-                    output::line(format!("{url} exists: {name} needs nothing else"))?;
+                if let Some(what) = others.pop() {
+                    lock.url.open().await?;
+                    output::line(format!("{what} exists: {name} needs nothing else"))?;
                 }
                 Ok(())
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, Lock, LockErrorKind, Revision};
+use incumbent::lock_url::LockTarget;
 use incumbent::nats::Finding;
 use serde_json::{Map, Value, json};
 
@@ -15,8 +16,9 @@ use super::nats::{NatsElections, NatsWatcher};
 use super::status::{ElectionStatus, Holder, Position};
 use super::watcher::Update;
 use crate::error::{CliError, Code};
-use crate::lock_args::{Kind, LockArgs, SelectedLock, check_name, open_within};
-use crate::nats::DEFAULT_TIMEOUT;
+use crate::lock_args::{
+    ElectionLock, ElectionObjects, Kind, LockArgs, SelectedLock, check_name, open_within,
+};
 use crate::text;
 use crate::{output, time_format};
 
@@ -47,25 +49,32 @@ impl Elections {
         let at = lock.at().await?;
         names.iter().try_for_each(|name| check_name(name.as_ref()))?;
         let elections = match at {
-            SelectedLock::Nats(lock) => Self::Nats(Box::new(NatsElections::open(*lock).await?)),
-            SelectedLock::Kubernetes(objects) => Self::Kubernetes(KubernetesElections(objects)),
             SelectedLock::ForLife(locks) => Self::ForLife(LifeElections(locks)),
-            SelectedLock::Url(url, timeout) => {
-                let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
-                let elections = LockElections {
-                    lock: open_within(&url.clone().without_create(), timeout).await?,
-                    title: url.to_string(),
-                    timeout,
-                };
-                if elections.lock.members().is_some() {
-                    let message = "several locks have a leader each: select one of them";
-                    return Err(CliError::new(Code::Usage, message));
-                }
-                Self::Lock(elections)
-            }
+            SelectedLock::Elections(lock) => Self::of_lock(&lock).await?,
         };
         names.iter().try_for_each(|name| elections.check_name(name.as_ref()))?;
         Ok(elections)
+    }
+
+    async fn of_lock(lock: &ElectionLock) -> Result<Self, CliError> {
+        let timeout = lock.timeout();
+        match lock.of_flags() {
+            Some(LockTarget::Nats(bucket)) => {
+                return Ok(Self::Nats(Box::new(NatsElections::open(*bucket).await?)));
+            }
+            Some(LockTarget::Kubernetes(objects)) => {
+                let objects = ElectionObjects::open(objects, timeout).await?;
+                return Ok(Self::Kubernetes(KubernetesElections(objects)));
+            }
+            _ => {}
+        }
+        let title = lock.url.to_string();
+        let lock = open_within(&lock.url.clone().without_create(), timeout).await?;
+        if lock.members().is_some() {
+            let message = "several locks have a leader each: select one of them";
+            return Err(CliError::new(Code::Usage, message));
+        }
+        Ok(Self::Lock(LockElections { lock, title, timeout }))
     }
 
     /// Refuses a name that no election of the lock can have.

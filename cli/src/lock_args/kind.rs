@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use incumbent::kubernetes::LifeResource;
+use incumbent::lock_url::ObjectKind;
 
 /// The kind of object that holds an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -30,7 +31,27 @@ pub enum LifeKind {
     Lease,
 }
 
+impl From<ObjectKind> for Kind {
+    fn from(kind: ObjectKind) -> Self {
+        match kind {
+            ObjectKind::Lease => Self::Lease,
+            ObjectKind::ConfigMap => Self::ConfigMap,
+            ObjectKind::Endpoints => Self::Endpoints,
+        }
+    }
+}
+
 impl Kind {
+    /// The objects of elections with leases; `None` for leaders for life.
+    pub fn of_elections(self) -> Option<ObjectKind> {
+        match self {
+            Self::Lease => Some(ObjectKind::Lease),
+            Self::ConfigMap => Some(ObjectKind::ConfigMap),
+            Self::Endpoints => Some(ObjectKind::Endpoints),
+            Self::ForLife => None,
+        }
+    }
+
     /// The API group and the resource, as in the rule of a Role.
     pub fn resource(self) -> (&'static str, &'static str) {
         match self {

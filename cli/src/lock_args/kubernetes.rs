@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use incumbent::kubernetes::{
     Cluster, ElectionStatus, ElectionWatch, Finding, LeaseTiming, LifeLocks, ResourceKind,
-    ResourceLock, check_namespace,
+    ResourceLock,
 };
 use incumbent::lock::{Lock, LockError, Reading};
+use incumbent::lock_url::{KubernetesObjects, LockUrlError, ObjectKind};
 
 use super::kind::{Kind, LifeKind};
 use crate::error::{CliError, Code};
-use crate::nats::DEFAULT_TIMEOUT;
 use crate::text::one_line;
 
 /// A lock that is open, for a candidate.
@@ -57,12 +57,6 @@ pub struct KubernetesArgs {
     pub namespace: NamespaceArgs,
 }
 
-/// What the flags select: elections with leases, or leaders for life.
-pub enum KubernetesLock {
-    Elections(ElectionObjects),
-    ForLife(LifeObjects),
-}
-
 /// The locks of leaders for life in a namespace.
 pub struct LifeObjects {
     pub cluster: Cluster,
@@ -73,8 +67,8 @@ pub struct LifeObjects {
 
 /// The objects of a namespace.
 pub struct ElectionObjects {
+    named: KubernetesObjects,
     cluster: Cluster,
-    kind: Kind,
     pub records: Arc<dyn Records>,
     pub timeout: Duration,
 }
@@ -143,53 +137,49 @@ impl<C: ResourceKind> Records for ResourceLock<C> {
 }
 
 impl NamespaceArgs {
+    /// The objects of the namespace, without a request. `context`: of the kubeconfig.
+    fn objects(&self, context: Option<&str>) -> Result<KubernetesObjects, CliError> {
+        let mut objects = KubernetesObjects::new(self.namespace.as_deref())?;
+        objects.kubeconfig.clone_from(&self.kubeconfig);
+        objects.context = context.map(str::to_owned);
+        Ok(objects)
+    }
+
     /// Reads the configuration of the API server, without a request to it. `context`: of the
     /// kubeconfig.
     pub async fn open(&self, context: Option<&str>) -> Result<Cluster, CliError> {
-        let cluster = match (&self.kubeconfig, context) {
-            (Some(file), context) => Cluster::from_kubeconfig(file, context).await,
-            (None, Some(context)) => Cluster::in_context(context).await,
-            (None, None) => Cluster::infer().await,
-        };
-        let cluster = cluster.map_err(|error| CliError::new(Code::Usage, one_line(&error)))?;
-        let Some(namespace) = &self.namespace else { return Ok(cluster) };
-        check_namespace(namespace).map_err(|rule| CliError::new(Code::Usage, rule))?;
-        Ok(cluster.in_namespace(namespace))
+        self.objects(context)?.cluster().await.map_err(unusable)
     }
 }
 
-impl KubernetesArgs {
-    /// The first given flag of Kubernetes.
-    pub fn given(&self) -> Option<&'static str> {
-        let Self { kind, life_kind, namespace: NamespaceArgs { namespace, kubeconfig } } = self;
-        let flags = [
-            ("--kind", kind.is_some()),
-            ("--life-kind", life_kind.is_some()),
-            ("--namespace", namespace.is_some()),
-            ("--kubeconfig", kubeconfig.is_some()),
-        ];
-        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
-    }
+/// The configuration of the API server is unusable.
+fn unusable(error: LockUrlError) -> CliError {
+    CliError::new(Code::Usage, one_line(&error))
+}
 
-    /// Reads the configuration of the API server, without a request to it.
-    pub async fn open(
-        &self,
-        context: Option<&str>,
-        timeout: Option<Duration>,
-    ) -> Result<KubernetesLock, CliError> {
-        let kind = self.kind.unwrap_or_default();
-        if self.life_kind.is_some() && kind != Kind::ForLife {
+impl KubernetesArgs {
+    /// The objects that the flags select; `None` for those of leaders for life.
+    pub fn objects(&self, context: Option<&str>) -> Result<Option<KubernetesObjects>, CliError> {
+        let Some(kind) = self.kind.unwrap_or_default().of_elections() else { return Ok(None) };
+        if self.life_kind.is_some() {
             let message = "--life-kind requires --kind for-life";
             return Err(CliError::new(Code::Usage, message));
         }
+        let mut objects = self.namespace.objects(context)?;
+        objects.kind = kind;
+        Ok(Some(objects))
+    }
+
+    /// Reads the configuration of the API server, without a request to it.
+    pub async fn for_life(
+        &self,
+        context: Option<&str>,
+        timeout: Duration,
+    ) -> Result<LifeObjects, CliError> {
         let cluster = self.namespace.open(context).await?;
-        let timeout = timeout.unwrap_or(DEFAULT_TIMEOUT);
-        if kind == Kind::ForLife {
-            let kind = self.life_kind.unwrap_or_default();
-            let locks = Arc::new(cluster.life_locks(&kind.life_resource()));
-            return Ok(KubernetesLock::ForLife(LifeObjects { cluster, kind, locks, timeout }));
-        }
-        Ok(KubernetesLock::Elections(ElectionObjects::of(cluster, kind, timeout)))
+        let kind = self.life_kind.unwrap_or_default();
+        let locks = Arc::new(cluster.life_locks(&kind.life_resource()));
+        Ok(LifeObjects { cluster, kind, locks, timeout })
     }
 }
 
@@ -232,18 +222,15 @@ pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<
 }
 
 impl ElectionObjects {
-    /// The objects of a URL, with the kind as the URL writes it.
-    pub fn named(cluster: Cluster, kind: &str, timeout: Duration) -> Self {
-        Self::of(cluster, Kind::from_str(kind, false).unwrap_or_default(), timeout)
-    }
-
-    fn of(cluster: Cluster, kind: Kind, timeout: Duration) -> Self {
-        let records: Arc<dyn Records> = match kind {
-            Kind::Lease | Kind::ForLife => Arc::new(cluster.lease_lock()),
-            Kind::ConfigMap => Arc::new(cluster.config_map_lock()),
-            Kind::Endpoints => Arc::new(cluster.endpoints_lock()),
+    /// Reads the configuration of the API server, without a request to it.
+    pub async fn open(named: KubernetesObjects, timeout: Duration) -> Result<Self, CliError> {
+        let cluster = named.cluster().await.map_err(unusable)?;
+        let records: Arc<dyn Records> = match named.kind {
+            ObjectKind::Lease => Arc::new(cluster.lease_lock()),
+            ObjectKind::ConfigMap => Arc::new(cluster.config_map_lock()),
+            ObjectKind::Endpoints => Arc::new(cluster.endpoints_lock()),
         };
-        Self { cluster, kind, records, timeout }
+        Ok(Self { named, cluster, records, timeout })
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -256,7 +243,7 @@ impl ElectionObjects {
     }
 
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.named.kind.into()
     }
 
     pub fn namespace(&self) -> &str {
@@ -268,7 +255,7 @@ impl ElectionObjects {
         if self.cluster.lease_lock().check_name(name).is_ok() {
             return Ok(());
         }
-        let kind = self.kind.name();
+        let kind = self.kind().name();
         let hint = format!(
             "candidates of {name:?} set the {kind} with --object: use that name{}",
             example(name)
@@ -292,14 +279,12 @@ impl ElectionObjects {
     ) -> Result<OpenedLock, CliError> {
         let timing = timing(lease)?;
         let (cluster, object) = (&self.cluster, object.unwrap_or(name));
-        let fixed = (!many).then_some(object);
-        let lock: Arc<dyn Lock> = match self.kind {
-            Kind::Lease | Kind::ForLife => chosen(cluster.lease_lock(), timing, fixed),
-            Kind::ConfigMap => chosen(cluster.config_map_lock(), timing, fixed),
-            Kind::Endpoints => chosen(cluster.endpoints_lock(), timing, fixed),
-        };
+        let mut named = self.named.clone();
+        named.object = (!many).then(|| object.to_owned());
+        named.timing = Some(timing);
+        let lock = named.lock(cluster);
         if lock.check_name(name).is_err() {
-            let kind = self.kind.name();
+            let kind = self.kind().name();
             let message = match name.rsplit_once('.').filter(|_| many) {
                 // Each shard has an object of its own, and its name is that of its election.
                 Some((set, _)) => format!(
@@ -324,18 +309,6 @@ impl ElectionObjects {
 pub fn timing(lease: Option<Duration>) -> Result<LeaseTiming, CliError> {
     let Some(lease) = lease else { return Ok(LeaseTiming::default()) };
     LeaseTiming::of_lease(lease).map_err(|error| CliError::new(Code::Usage, one_line(&error)))
-}
-
-fn chosen<C: ResourceKind>(
-    lock: ResourceLock<C>,
-    timing: LeaseTiming,
-    object: Option<&str>,
-) -> Arc<dyn Lock> {
-    let lock = lock.timing(timing);
-    match object {
-        Some(object) => Arc::new(lock.object(object)),
-        None => Arc::new(lock),
-    }
 }
 
 /// A valid object name that resembles the election's name; nothing if that is too long.

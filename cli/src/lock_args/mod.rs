@@ -1,5 +1,6 @@
 //! The flags that select a lock: a bucket of NATS, objects of Kubernetes, or a URL.
 
+mod given;
 mod kind;
 mod kubernetes;
 mod secrets;
@@ -13,15 +14,16 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::kubernetes::Cluster;
 use incumbent::lock::Lock;
-use incumbent::lock_url::{LockTarget, NatsBucket};
+use incumbent::lock_url::LockTarget;
 
 use crate::error::{CliError, Code};
 use crate::nats::{BucketArgs, DEFAULT_TIMEOUT};
+use given::LockFlags;
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
-    ElectionObjects, KubernetesLock, LifeObjects, NamespaceArgs, OpenedLock, Records,
-    check_life_name, namespace_is_there, timing,
+    ElectionObjects, LifeObjects, NamespaceArgs, OpenedLock, Records, check_life_name,
+    namespace_is_there, timing,
 };
 
 /// Backoff while a server is unreachable.
@@ -55,9 +57,9 @@ pub struct LockArgs {
     )]
     lock: Redacted,
     #[command(flatten)]
-    objects: kubernetes::KubernetesArgs,
+    objects: LockFlags<kubernetes::KubernetesArgs>,
     #[command(flatten)]
-    bucket: BucketArgs,
+    bucket: LockFlags<BucketArgs>,
 }
 
 /// The value of `--lock`, which may contain a password.
@@ -110,7 +112,7 @@ pub enum Attempts {
 }
 
 /// How candidates use the lock.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct LeaseArgs {
     /// How long each write entitles the leader to lead, as in 5s or 1500ms: 1s to 1h. With NATS,
     /// also the TTL of a bucket that is created [default: the bucket's TTL, 60s for a new one].
@@ -141,37 +143,74 @@ pub struct LeaseArgs {
 
 /// The selected lock.
 pub enum SelectedLock {
-    Nats(Box<NatsBucket>),
-    Kubernetes(ElectionObjects),
+    /// Of elections with leases.
+    Elections(ElectionLock),
     ForLife(LifeObjects),
-    /// With the timeout of requests, if one is given.
-    Url(LockUrl, Option<Duration>),
+}
+
+/// The selected lock of elections with leases.
+pub struct ElectionLock {
+    pub url: LockUrl,
+    /// Whether it was built from the flags of one kind of lock.
+    pub is_of_flags: bool,
+    /// The timeout of requests, if one is given.
+    pub given_timeout: Option<Duration>,
 }
 
 impl LockArgs {
     /// The selected lock, without a request to it.
     pub async fn at(&self) -> Result<SelectedLock, CliError> {
-        match LockKind::parse(&self.lock)? {
-            LockKind::Nats => match self.objects.given() {
-                Some(flag) => Err(misplaced(flag, "kubernetes")),
-                None => Ok(SelectedLock::Nats(Box::new(self.bucket.target()?))),
-            },
-            LockKind::Kubernetes => match self.bucket.given() {
-                Some(flag) => Err(misplaced(flag, "nats")),
+        self.select(&LeaseArgs::default()).await
+    }
+
+    async fn select(&self, args: &LeaseArgs) -> Result<SelectedLock, CliError> {
+        let kind = LockKind::parse(&self.lock)?;
+        self.check_flags(&kind, args)?;
+        let given_timeout = self.given_timeout();
+        let context = self.bucket.flags.context_flag();
+        let (url, is_of_flags) = match kind {
+            LockKind::Nats => {
+                let mut bucket = self.bucket.flags.target()?;
+                bucket.with_choria = args.with_choria;
+                bucket.queue_groups = args.queue_groups.unwrap_or(0);
+                (bucket.into(), true)
+            }
+            LockKind::Kubernetes => match self.objects.flags.objects(context)? {
+                Some(objects) => (objects.into(), true),
                 None => {
-                    let (context, timeout) =
-                        (self.bucket.context_flag(), self.bucket.timeout_flag());
-                    Ok(match self.objects.open(context, timeout).await? {
-                        KubernetesLock::Elections(objects) => SelectedLock::Kubernetes(objects),
-                        KubernetesLock::ForLife(locks) => SelectedLock::ForLife(locks),
-                    })
+                    let timeout = given_timeout.unwrap_or(DEFAULT_TIMEOUT);
+                    let locks = self.objects.flags.for_life(context, timeout).await?;
+                    return Ok(SelectedLock::ForLife(locks));
                 }
             },
-            LockKind::Url(url) => match (self.objects.given(), self.bucket.given()) {
-                (Some(flag), _) => Err(misplaced(flag, "kubernetes")),
-                (_, Some(flag)) => Err(misplaced(flag, "nats")),
-                (None, None) => Ok(SelectedLock::Url(url, self.bucket.timeout_flag())),
-            },
+            LockKind::Url(url) => (url, false),
+        };
+        Ok(SelectedLock::Elections(ElectionLock { url, is_of_flags, given_timeout }))
+    }
+
+    /// Refuses flags of another kind of lock.
+    fn check_flags(&self, kind: &LockKind, args: &LeaseArgs) -> Result<(), CliError> {
+        let (nats, kubernetes) = (self.bucket.given.as_deref(), self.objects.given.as_deref());
+        let object = args.object.as_ref().map(|_| "--object");
+        let choria = args.with_choria.then_some("--with-choria");
+        let groups = args.queue_groups.map(|_| "--queue-groups");
+        let no_create = args.no_create.then_some("--no-create");
+        let (of_nats, of_kubernetes) = match kind {
+            LockKind::Nats => (None, kubernetes.or(object)),
+            LockKind::Kubernetes => (nats.or(choria).or(groups).or(no_create), None),
+            LockKind::Url(_) => (nats, kubernetes.or(object)),
+        };
+        let no_effect = |flag: &str, option: &str| {
+            let message =
+                format!("{flag} has no effect with a URL: write ?{option} behind the bucket's URL");
+            Err(CliError::new(Code::Usage, message))
+        };
+        match (kind, of_kubernetes, of_nats, choria, groups) {
+            (_, Some(flag), ..) => Err(misplaced(flag, "kubernetes")),
+            (_, _, Some(flag), ..) => Err(misplaced(flag, "nats")),
+            (LockKind::Url(_), _, _, Some(flag), _) => no_effect(flag, "with-choria"),
+            (LockKind::Url(_), _, _, _, Some(flag)) => no_effect(flag, "queue-groups=8"),
+            _ => Ok(()),
         }
     }
 
@@ -185,8 +224,15 @@ impl LockArgs {
         mut on_retry: impl FnMut(&CliError),
     ) -> Result<OpenedLock, CliError> {
         check_name(name)?;
-        let at = self.at().await?;
-        let timeout = self.given_timeout();
+        let lock = match self.select(args).await? {
+            SelectedLock::Elections(lock) => lock,
+            SelectedLock::ForLife(_) => {
+                let message =
+                    "a leader for life has no lease: use `incumbent life`, or another --kind";
+                return Err(CliError::new(Code::Usage, message));
+            }
+        };
+        let timeout = lock.given_timeout;
         let retries = match attempts {
             Attempts::UnlessTimeout => timeout.is_none(),
             Attempts::One => false,
@@ -194,7 +240,7 @@ impl LockArgs {
         };
         // A server that is tried once has to answer in time.
         let limit = timeout.or((attempts == Attempts::One).then_some(DEFAULT_TIMEOUT));
-        (|| at.open(name, args, limit.unwrap_or(Duration::MAX)))
+        (|| lock.open(name, args, limit.unwrap_or(Duration::MAX)))
             .retry(ATTEMPTS)
             .when(|failure| retries && failure.code() == Some(Code::Unreachable))
             .notify(|failure, _| on_retry(failure))
@@ -210,14 +256,7 @@ impl LockArgs {
         on_retry: impl FnMut(&CliError),
     ) -> Result<Arc<dyn Lock>, CliError> {
         let no_create = !self.is_per_election();
-        let args = LeaseArgs {
-            lease: None,
-            no_create,
-            object,
-            with_choria: false,
-            queue_groups: None,
-            is_set: false,
-        };
+        let args = LeaseArgs { no_create, object, ..LeaseArgs::default() };
         Ok(self.open(name, &args, Attempts::UnlessTimeout, on_retry).await?.lock)
     }
 
@@ -232,8 +271,9 @@ impl LockArgs {
                 }
             }
         }
-        let context = self.bucket.context_flag().filter(|_| matches!(kind, LockKind::Kubernetes));
-        self.objects.namespace.open(context).await
+        let context = self.bucket.flags.context_flag();
+        let context = context.filter(|_| matches!(kind, LockKind::Kubernetes));
+        self.objects.flags.namespace.open(context).await
     }
 
     /// How long a request may take.
@@ -244,8 +284,8 @@ impl LockArgs {
     /// The timeout of requests, if one is given. The variable is specific to NATS.
     fn given_timeout(&self) -> Option<Duration> {
         match LockKind::parse(&self.lock) {
-            Ok(LockKind::Nats) => self.bucket.explicit_timeout(),
-            _ => self.bucket.timeout_flag(),
+            Ok(LockKind::Nats) => self.bucket.flags.explicit_timeout(),
+            _ => self.bucket.flags.timeout_flag(),
         }
     }
 
@@ -255,7 +295,17 @@ impl LockArgs {
     }
 }
 
-impl SelectedLock {
+impl ElectionLock {
+    /// What the flags of one kind of lock select.
+    pub fn of_flags(&self) -> Option<LockTarget> {
+        self.url.targets().pop().filter(|_| self.is_of_flags)?.named.ok()
+    }
+
+    /// How long a request may take.
+    pub fn timeout(&self) -> Duration {
+        self.given_timeout.unwrap_or(DEFAULT_TIMEOUT)
+    }
+
     /// `limit`: how long the lock of a URL may take to open.
     async fn open(
         &self,
@@ -263,58 +313,25 @@ impl SelectedLock {
         args: &LeaseArgs,
         limit: Duration,
     ) -> Result<OpenedLock, CliError> {
-        match self {
-            Self::Nats(_) | Self::Url(..) if args.object.is_some() => {
-                Err(misplaced("--object", "kubernetes"))
-            }
-            Self::Url(..) if args.with_choria => {
-                let message = "--with-choria has no effect with a URL: write ?with-choria behind the bucket's URL";
-                Err(CliError::new(Code::Usage, message))
-            }
-            Self::Url(..) if args.queue_groups.is_some() => {
-                let message = "--queue-groups has no effect with a URL: write ?queue-groups=8 behind the bucket's URL";
-                Err(CliError::new(Code::Usage, message))
-            }
-            Self::Kubernetes(_) if args.with_choria => Err(misplaced("--with-choria", "nats")),
-            Self::Kubernetes(_) if args.queue_groups.is_some() => {
-                Err(misplaced("--queue-groups", "nats"))
-            }
-            Self::Kubernetes(_) if args.no_create => Err(misplaced("--no-create", "nats")),
-            Self::Nats(bucket) => {
-                let mut bucket = NatsBucket::clone(bucket);
-                bucket.with_choria = args.with_choria;
-                bucket.queue_groups = args.queue_groups.unwrap_or(0);
-                // Its connection has the timeout of requests.
-                open_url(bucket.into(), args, Duration::MAX).await
-            }
-            Self::Kubernetes(objects) => {
-                objects.open_lock(name, args.object.as_deref(), args.lease, args.is_set).await
-            }
-            Self::Url(url, _) => open_url(url.clone(), args, limit).await,
-            Self::ForLife(_) => Err(CliError::new(
-                Code::Usage,
-                "a leader for life has no lease: use `incumbent life`, or another --kind",
-            )),
+        if let Some(LockTarget::Kubernetes(objects)) = self.of_flags() {
+            let objects = ElectionObjects::open(objects, self.timeout()).await?;
+            return objects.open_lock(name, args.object.as_deref(), args.lease, args.is_set).await;
         }
+        let mut url = self.url.clone();
+        if let Some(lease) = args.lease {
+            url = url.with_lease(lease);
+        }
+        if args.no_create {
+            url = url.without_create();
+        }
+        // The connection to a bucket of flags has the timeout of requests.
+        let limit = if self.is_of_flags { Duration::MAX } else { limit };
+        let lock = open_within(&url, limit).await?;
+        let known = lock.timing().lease;
+        let lease = args.lease.or(known).unwrap_or(lock.capabilities().max_lease);
+        let lease_override = args.lease.filter(|lease| known != Some(*lease));
+        Ok(OpenedLock { lock, lease, lease_override })
     }
-}
-
-async fn open_url(
-    mut url: LockUrl,
-    args: &LeaseArgs,
-    limit: Duration,
-) -> Result<OpenedLock, CliError> {
-    if let Some(lease) = args.lease {
-        url = url.with_lease(lease);
-    }
-    if args.no_create {
-        url = url.without_create();
-    }
-    let lock = open_within(&url, limit).await?;
-    let known = lock.timing().lease;
-    let lease = args.lease.or(known).unwrap_or(lock.capabilities().max_lease);
-    let lease_override = args.lease.filter(|lease| known != Some(*lease));
-    Ok(OpenedLock { lock, lease, lease_override })
 }
 
 impl LeaseArgs {

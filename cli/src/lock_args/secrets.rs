@@ -58,7 +58,7 @@ impl LockArgs {
         let secrets = secrets(&self.lock.0, is_nats, value);
         let mut names: Vec<String> = secrets.into_iter().map(str::to_owned).collect();
         if is_nats {
-            names.extend(self.bucket.context_variables());
+            names.extend(self.bucket.flags.context_variables());
         }
         names.retain(|name| !passed.contains(name));
         names

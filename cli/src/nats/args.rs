@@ -113,39 +113,6 @@ impl ConnectionArgs {
     pub fn explicit_timeout(&self) -> Option<Duration> {
         self.timeout.or_else(|| timeout_variable().ok().flatten())
     }
-
-    /// The first given flag of NATS.
-    pub fn given(&self) -> Option<&'static str> {
-        let Self {
-            server,
-            creds,
-            nkey,
-            user,
-            password,
-            tlscert,
-            tlskey,
-            tlsca,
-            context: _, // a kubeconfig has contexts, too
-            js_domain,
-            js_api_prefix,
-            inbox_prefix,
-            timeout: _,
-        } = self;
-        let flags = [
-            ("--server", server),
-            ("--creds", creds),
-            ("--nkey", nkey),
-            ("--user", user),
-            ("--password", password),
-            ("--tlscert", tlscert),
-            ("--tlskey", tlskey),
-            ("--tlsca", tlsca),
-            ("--js-domain", js_domain),
-            ("--js-api-prefix", js_api_prefix),
-            ("--inbox-prefix", inbox_prefix),
-        ];
-        flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
-    }
 }
 
 /// Whether a variable looks like a setting of the connection, and is none. Kubernetes sets

@@ -43,11 +43,6 @@ impl BucketArgs {
     pub fn context_flag(&self) -> Option<&str> {
         self.connection.context.as_deref()
     }
-
-    /// The first given flag of NATS.
-    pub fn given(&self) -> Option<&'static str> {
-        self.bucket.as_ref().map(|_| "--bucket").or_else(|| self.connection.given())
-    }
 }
 
 #[cfg(test)]
