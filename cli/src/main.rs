@@ -48,6 +48,7 @@ use crate::error::{CliError, Code};
 /// Leader election from the command line.
 #[derive(Parser)]
 #[command(name = "incumbent", version, max_term_width = 100, after_help = error::EXIT_CODES)]
+#[command(mut_subcommands(reference::with_advanced_options))]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -10,6 +10,49 @@ use clap_mangen::Man;
 use crate::error::{CliError, Code};
 use crate::output;
 
+/// Options that few fleets need: `-h` leaves them out, and `--help` and the manual have them under
+/// "Advanced".
+const ADVANCED: [&str; 29] = [
+    "check_failures",
+    "check_interval",
+    "conflict_exit_code",
+    "http_token_file",
+    "inbox_prefix",
+    "js_api_prefix",
+    "js_domain",
+    "leader_label",
+    "life_kind",
+    "metadata",
+    "moves_at_once",
+    "nkey",
+    "no_create",
+    "no_sentinel",
+    "object",
+    "pass_env",
+    "pod",
+    "pod_deletion_cost",
+    "prefer_after",
+    "queue_groups",
+    "ready_when_leading",
+    "resizing",
+    "settle",
+    "site",
+    "stand_aside",
+    "tlsca",
+    "tlscert",
+    "tlskey",
+    "with_choria",
+];
+
+/// Arranges the options of a command and of its subcommands.
+pub fn with_advanced_options(command: Command) -> Command {
+    let arranged = command.mut_args(|arg| match ADVANCED.contains(&arg.get_id().as_str()) {
+        true => arg.help_heading("Advanced").hide_short_help(true),
+        false => arg,
+    });
+    arranged.mut_subcommands(with_advanced_options)
+}
+
 /// Print the completions for a shell.
 ///
 /// For bash: incumbent completions bash > ~/.local/share/bash-completion/completions/incumbent

@@ -24,24 +24,23 @@ const UNANSWERED: &str = "the API server does not answer";
 
 /// The flags of what follows the leader on Kubernetes. They work with every lock.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Traffic")]
 pub struct ServiceArgs {
     /// On Kubernetes, with any lock: a Service without selector, whose requests go to the leader's
     /// pod. Its namespace is that of a lock on Kubernetes, else POD_NAMESPACE or the pod's.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Traffic")]
     service: Option<String>,
     /// On Kubernetes: a label of the leader's pod, as in role=leader. It stays after a crash until
     /// the container starts again or the next leader removes it.
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Traffic")]
     leader_label: Option<String>,
     /// On Kubernetes: the deletion cost of the leader's pod, as in 100: a Deployment that becomes
     /// smaller deletes pods with a lower one first, and those that have none count as 0 [default:
     /// none is written].
-    #[arg(long, value_name = "COST", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COST", allow_negative_numbers = true, help_heading = "Traffic")]
     pod_deletion_cost: Option<i32>,
     /// The pod of this process, for --service, --leader-label and --pod-deletion-cost [env:
     /// POD_NAME] [default: the host's name].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Traffic")]
     pod: Option<String>,
 }
 
