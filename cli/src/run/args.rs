@@ -1,15 +1,20 @@
 //! The flags and the manual of `incumbent run`.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 
+use super::hooks::prepare_children;
+use super::signals::Signals;
 use super::term::TermArgs;
 use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
+use crate::error::CliError;
 use crate::lock_args::LockArgs;
+use crate::process::lookup;
 
 /// The program that a leader runs.
 #[derive(Debug, Args)]
@@ -185,6 +190,22 @@ fn parse_signal(word: &str) -> Result<Signal, String> {
         let names: Vec<_> = NAMED.iter().map(|(name, _)| *name).collect();
         format!("no such signal: use a number, or one of {}", names.join(", "))
     })
+}
+
+impl Program {
+    /// Checks the command, and whether it could be stopped, and sets up signals. Returns the exit
+    /// code of a missing command.
+    pub fn prepare(&self) -> Result<Result<Signals, ExitCode>, CliError> {
+        if let Some(program) = self.command.first()
+            && let Err(missing) = lookup::check(program)
+        {
+            eprintln!("incumbent: {}", missing.message);
+            return Ok(Err(ExitCode::from(missing.code)));
+        }
+        let signals = Signals::listen()?;
+        prepare_children("COMMAND")?;
+        Ok(Ok(signals))
+    }
 }
 
 #[cfg(test)]

@@ -2,18 +2,15 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::Signal;
 
-use super::args::Program;
 use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest};
-use super::signals::Signals;
 use crate::error::{CliError, Code};
-use crate::process::{Cgroup, StopTimes, hide_credentials, lookup, reaper};
+use crate::process::{Cgroup, StopTimes, hide_credentials, reaper};
 
 /// A hook, in the errors of `prepare_children`.
 pub const HOOK: &str = "a hook";
@@ -142,22 +139,6 @@ pub async fn run_hook(
     let until = StopTimes { ask_at: kill_at, kill_at };
     let hook = RunningHook::start(flag, text, environment, until, withheld);
     hook.map_err(|error| format!("{flag} cannot be run: {error}"))?.ended().await
-}
-
-impl Program {
-    /// Checks the command, and whether it could be stopped, and sets up signals. Returns the exit
-    /// code of a missing command.
-    pub fn prepare(&self) -> Result<Result<Signals, ExitCode>, CliError> {
-        if let Some(program) = self.command.first()
-            && let Err(missing) = lookup::check(program)
-        {
-            eprintln!("incumbent: {}", missing.message);
-            return Ok(Err(ExitCode::from(missing.code)));
-        }
-        let signals = Signals::listen()?;
-        prepare_children("COMMAND")?;
-        Ok(Ok(signals))
-    }
 }
 
 /// Checks that `what` could be stopped, and hides the credentials of the lock from it.
