@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, LockErrorKind, Reading, Release, Request, Revision, Write};
+use incumbent::lock::{Content, Entry, LockErrorKind, Reading, Release, Request, Revision, Write};
 use incumbent::protocol::Response;
 use incumbent_sim::{Retention, Time};
 
@@ -23,20 +23,8 @@ pub enum Act {
     Release(Release),
     /// An eviction by an operator.
     Evict(Revision),
-    /// A delete by an administrator.
-    Delete,
-    /// The same, by a purge of the key.
-    Purge,
-    /// What is stored was removed without a trace.
-    Vanish,
-    /// A write by another program, over a given revision if it has one.
-    Put(Content, Option<Revision>),
-    /// A write that changes nothing of the entry.
-    Touch,
-    /// A write that the store must refuse.
-    Invalid,
-    /// An operation of another program on an object.
-    ToObject(Deed),
+    /// An operation of another program, over a given revision if it has one.
+    Deed(Deed, Option<Revision>),
 }
 
 /// What came of it.
@@ -72,43 +60,7 @@ impl Branch {
                 Some(eviction) => Request::Release(eviction),
                 None => return Ok(false),
             },
-            _ if self.object.is_some() => return self.act_on_object(at, act),
-            _ if !self.server.exists(at) => return Err(LockErrorKind::Unavailable),
-            Act::Put(_, Some(expected))
-                if self.server.last_revision() != Some(self.known(*expected)) =>
-            {
-                return Err(LockErrorKind::Conflict);
-            }
-            Act::Delete | Act::Purge => {
-                let before = self.server.last_revision();
-                match act {
-                    Act::Purge => self.server.purge(at),
-                    _ => self.server.delete(at),
-                }
-                let stored = self.server.last_revision() != before;
-                if stored {
-                    self.will_deliver();
-                }
-                return Ok(stored);
-            }
-            Act::Vanish => {
-                self.server.vanish();
-                return Ok(false);
-            }
-            Act::Touch => return Ok(false),
-            Act::Invalid | Act::ToObject(_) => return Err(LockErrorKind::Misconfigured),
-            // Who updates a row that is not there writes nothing.
-            Act::Put(..)
-                if self.server.retention == Retention::Rows && self.server.last.is_none() =>
-            {
-                return Err(LockErrorKind::Conflict);
-            }
-            Act::Put(content, _) => {
-                let life = self.server.bucket_ttl;
-                self.server.store(at, content.clone(), life);
-                self.will_deliver();
-                return Ok(true);
-            }
+            Act::Deed(deed, expected) => return self.commit(at, *deed, *expected),
         };
         let (answer, stored) = self.apply(at, &request);
         if stored {
@@ -132,18 +84,61 @@ impl Branch {
         Ok(Release::evicting(&record, self.server.bucket_ttl, expires, Duration::ZERO))
     }
 
-    fn act_on_object(&mut self, at: Time, act: &Act) -> Result<bool, LockErrorKind> {
+    /// Answers whether another program's operation stored something.
+    fn commit(
+        &mut self,
+        at: Time,
+        deed: Deed,
+        expected: Option<Revision>,
+    ) -> Result<bool, LockErrorKind> {
+        if self.object.is_some() {
+            return self.commit_to_object(at, deed);
+        }
+        if !self.server.exists(at) {
+            return Err(LockErrorKind::Unavailable);
+        }
+        let before = self.server.last_revision();
+        let expected = expected.filter(|_| deed == Deed::PutOver).map(|real| self.known(real));
+        match deed {
+            Deed::Delete => self.server.delete(at),
+            Deed::Purge => self.server.purge(at),
+            Deed::Vanish => {
+                self.server.vanish();
+                return Ok(false);
+            }
+            Deed::Touch => {}
+            Deed::Put | Deed::PutOver => {
+                // Who updates a row that is not there writes nothing.
+                let no_row = self.server.retention == Retention::Rows && before.is_none();
+                if no_row || (expected.is_some() && before != expected) {
+                    return Err(LockErrorKind::Conflict);
+                }
+                let ttl = self.server.bucket_ttl;
+                let (identity, mark, advertisement) = (FOREIGN.into(), None, None);
+                let entry = Entry { identity, mark, ttl, advertisement };
+                self.server.store(at, Content::Held(entry), ttl);
+            }
+            _ => return Err(LockErrorKind::Misconfigured),
+        }
+        let stored = self.server.last_revision() != before;
+        if stored {
+            self.will_deliver();
+        }
+        Ok(stored)
+    }
+
+    fn commit_to_object(&mut self, at: Time, deed: Deed) -> Result<bool, LockErrorKind> {
         let Some(object) = &mut self.object else { return Ok(false) };
         let term = self.server.bucket_ttl;
-        match act {
-            Act::Delete => object.delete(),
-            Act::ToObject(Deed::PutNumbered(number)) => {
-                object.overwrite(at, *number, FOREIGN, term);
+        match deed {
+            Deed::Delete => object.delete(),
+            Deed::PutNumbered(number) => {
+                object.overwrite(at, number, FOREIGN, term);
             }
-            Act::ToObject(Deed::Spoil) => object.spoil(),
-            Act::ToObject(Deed::Save) => object.save(),
-            Act::ToObject(Deed::PutBack) => object.put_back(),
-            Act::ToObject(Deed::Restore) if !object.restore() => {
+            Deed::Spoil => object.spoil(),
+            Deed::Save => object.save(),
+            Deed::PutBack => object.put_back(),
+            Deed::Restore if !object.restore() => {
                 return Err(LockErrorKind::Conflict);
             }
             _ => {}

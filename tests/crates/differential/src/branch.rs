@@ -10,7 +10,7 @@ use incumbent_sim::{LoneLock, Retention, Server, Time};
 use crate::acting::{Act, Outcome};
 use crate::model::TOLERANCE;
 use crate::same::same_content;
-use crate::store::{HintDelivery, Rules};
+use crate::store::{Deed, HintDelivery, Rules};
 
 /// How many received writes are kept because they may be delivered again.
 const MAX_DELIVERED: usize = 16;
@@ -188,7 +188,11 @@ impl Branch {
                 };
                 let mut after = if agrees { vec![branch] } else { Vec::new() };
                 let overdue = self.expires().is_some_and(|at| at <= answered + TOLERANCE);
-                if agrees && overdue && matches!(act, Act::Vanish) && rules.refuses_in_flight {
+                if agrees
+                    && overdue
+                    && matches!(act, Act::Deed(Deed::Vanish, _))
+                    && rules.refuses_in_flight
+                {
                     // The replicas had agreed on a marker, which comes after the purge.
                     after.push(self.expired());
                 }

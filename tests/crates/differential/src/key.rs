@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use futures_util::future::join_all;
 use incumbent::lock::{
-    Content, Coverage, Entry, Hint, HintSink, LockError, LockErrorKind, Reading, Revision,
-    Subscription, Write,
+    Content, Coverage, Hint, HintSink, LockError, LockErrorKind, Reading, Revision, Subscription,
+    Write,
 };
 use incumbent_sim::{Retention, Time};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::acting::{Act, FOREIGN, Outcome};
+use crate::acting::{Act, Outcome};
 use crate::draw::{Known, Step, TIMEOUT};
 use crate::model::{Difference, Model, NEVER};
-use crate::store::{Deed, HintDelivery, Store};
+use crate::store::{HintDelivery, Store};
 
 /// How often something is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -114,18 +114,8 @@ impl Key {
             Step::Deed(deed, expected) => {
                 let sent = self.now();
                 let done = store.commit(&name, deed, expected).await;
-                let act = match deed {
-                    Deed::Delete => Act::Delete,
-                    Deed::Purge => Act::Purge,
-                    Deed::Vanish => Act::Vanish,
-                    Deed::Put => Act::Put(foreign(store.rules().ttl), None),
-                    Deed::PutOver => Act::Put(foreign(store.rules().ttl), expected),
-                    Deed::Touch => Act::Touch,
-                    Deed::Invalid => Act::Invalid,
-                    _ => Act::ToObject(deed),
-                };
                 let failed = |kind| LockError::new(kind, "");
-                self.stored(sent, act, done.map_err(failed))?;
+                self.stored(sent, Act::Deed(deed, expected), done.map_err(failed))?;
             }
             Step::Wait(duration) => tokio::time::sleep(duration).await,
             Step::Outlive => self.outlive().await?,
@@ -321,9 +311,4 @@ impl Key {
             format!("election {}\n{}\nseen: {}", self.name, lines.join("\n"), difference.seen);
         Difference { seen, ..difference }
     }
-}
-
-/// The write of a program that does not know this library.
-fn foreign(ttl: Duration) -> Content {
-    Content::Held(Entry { identity: FOREIGN.into(), mark: None, ttl, advertisement: None })
 }

@@ -6,7 +6,7 @@ use incumbent::lock::{
     Content, Entry, LockErrorKind, Mark, MoveInfo, Nonce, Reading, Record, Revision, Tombstone,
     Write, WriteId,
 };
-use incumbent_differential::{Act, Model, NEVER, Outcome, Rules};
+use incumbent_differential::{Act, Deed, Model, NEVER, Outcome, Rules};
 use incumbent_sim::Retention;
 
 const TTL: Duration = Duration::from_secs(2);
@@ -86,7 +86,7 @@ fn a_marker_that_is_under_way_outlives_a_purge() {
         let written = Outcome::Stored(Ok(Some(Revision(70))));
         let entry = write(None, Duration::from_secs(life));
         model.observe(at(1.0), &Act::Write(entry), &written).unwrap();
-        model.observe(at(2.5), &Act::Vanish, &Outcome::Stored(Ok(None))).unwrap();
+        model.observe(at(2.5), &Act::Deed(Deed::Vanish, None), &Outcome::Stored(Ok(None))).unwrap();
         let found = model.observe(at(2.6), &Act::Read, &finds(record(71, EXPIRED)));
         assert_eq!(found.is_ok(), replicated && life == 1);
     }
