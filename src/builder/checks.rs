@@ -1,13 +1,13 @@
 //! Checks of a configuration, and what is derived from it.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::StartError;
 use crate::lock::roll_call::MAX_SITE_LEN;
 use crate::lock::{Lock, Need};
 use crate::protocol::{CoolDown, Timing, TimingError, TimingOptions};
-use crate::time::clock::Clock;
+use crate::time::clock::{Clock, unix_time_at_origin};
 use crate::util::text::escape_line;
 
 /// That of the lock, else the name of the host.
@@ -80,7 +80,5 @@ pub(super) fn check_identity(identity: &str, longest: usize) -> Result<(), Start
 }
 
 pub(super) fn unix_ms_at_origin(clock: &dyn Clock) -> u64 {
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let origin = unix.saturating_sub(clock.now().since_origin());
-    u64::try_from(origin.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(unix_time_at_origin(clock).as_millis()).unwrap_or(u64::MAX)
 }

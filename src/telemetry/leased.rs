@@ -1,6 +1,6 @@
 //! The metrics of a candidate whose term lasts for a lease.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
@@ -8,6 +8,7 @@ use super::labels::Labels;
 use crate::protocol::{Leader, State};
 use crate::time::clock::{Instant, nanos};
 use crate::time::timing::Timing;
+use crate::util::since_unix_epoch;
 
 pub(super) struct Leased {
     last: Gauge,
@@ -57,8 +58,7 @@ impl Leased {
     }
 
     pub fn stamp_renewal(&self) {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.last.set(now.as_secs_f64());
+        self.last.set(since_unix_epoch().as_secs_f64());
     }
 
     /// Returns true once: the lock has responded for the first time.

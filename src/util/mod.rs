@@ -2,6 +2,7 @@
 //! name, `Debug` of a part.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// `Debug` of a type some parts of which say nothing, or are secret: those that do, and `..`.
 macro_rules! partial_debug {
@@ -19,11 +20,16 @@ macro_rules! partial_debug {
 pub(crate) mod changes;
 #[cfg(feature = "_history")]
 pub(crate) mod nested;
-#[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres"))]
+#[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod per_key;
 pub(crate) mod retry;
 pub(crate) mod text;
 pub(crate) mod watched;
+
+/// Returns the wall clock since the Unix epoch; zero before it.
+pub(crate) fn since_unix_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
 
 /// Locks a mutex, also after a panic of who held it: what it guards is whole between statements.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

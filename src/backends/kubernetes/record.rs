@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::lock::codec::MAX_DURATION;
+use crate::util::since_unix_epoch;
 
 /// Where client-go keeps the record on a ConfigMap or an Endpoints object.
 pub(super) const ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
@@ -130,8 +131,7 @@ impl RecordLocation {
     /// Formats the current time for the record: client-go writes microseconds on a Lease and
     /// seconds elsewhere.
     pub(super) fn now(self) -> String {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.time(since_epoch)
+        self.time(since_unix_epoch())
     }
 
     pub(super) fn time(self, since_epoch: Duration) -> String {

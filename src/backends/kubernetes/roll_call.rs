@@ -3,7 +3,7 @@
 //! The answers are annotations of a second Lease, which only the caller watches. So an answer
 //! wakes no candidate, the answers of many cost the leader no conflict, and a Role can name both.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::stream::StreamExt;
 use kube::core::WatchEvent;
@@ -19,6 +19,7 @@ use crate::lock::codec::parse_hex;
 use crate::lock::roll_call::{MAX_ANSWERS, distinct, no_calls, parse, parse_call, to_json};
 use crate::lock::{CallId, CandidateInfo, CandidateRequest, LockError, RollCall};
 use crate::time::timer::deadline_after;
+use crate::util::since_unix_epoch;
 
 /// The prefix of annotations with an answer; the call and the candidate follow.
 const ANSWER: &str = "incumbent/answer.";
@@ -59,7 +60,7 @@ fn new_id(within: Duration) -> CallId {
 }
 
 fn now_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    since_unix_epoch().as_secs()
 }
 
 /// Whether the call of an answer ended long ago. A clock that is wrong costs a call its answers,

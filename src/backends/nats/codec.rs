@@ -15,8 +15,8 @@ use super::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use super::time::{FOREVER, lifetime};
 use crate::lock::Advertisement;
 use crate::lock::codec::{
-    bounded_duration, cause_label, ceil_millis, ceil_seconds, display_moves, parse_nonce,
-    read_cause,
+    bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce, stated_mark,
+    stated_release,
 };
 use crate::lock::{
     Content, Entry, Mark, MoveInfo, Pause, Release, Revision, StepDownNotice, Token, Tombstone,
@@ -272,20 +272,18 @@ fn mark(headers: &impl Headers) -> Option<Mark> {
         return None;
     }
     let (by, count) = headers.value(WRITE)?.split_once('-')?;
-    Some(Mark {
-        write: WriteId { nonce: parse_nonce(by)?, number: number(count)? },
-        lease: span(headers.value(LEASE)?)?,
-        token: match headers.value(TOKEN) {
-            Some(text) => Some(Token(number(text)?)),
-            None => None,
-        },
-        since_unix_ms: headers.value(SINCE).and_then(number).unwrap_or(0),
-        moves: Box::new(display_moves(MoveInfo {
-            priority: headers.value(PRIORITY).and_then(|text| text.parse().ok()),
-            site: headers.value(SITE).map(Arc::from),
-            pause: pause(headers),
-        })),
-    })
+    let write = WriteId { nonce: parse_nonce(by)?, number: number(count)? };
+    let token = match headers.value(TOKEN) {
+        Some(text) => Some(number(text)?),
+        None => None,
+    };
+    let since = headers.value(SINCE).and_then(number).unwrap_or(0);
+    let moves = MoveInfo {
+        priority: headers.value(PRIORITY).and_then(|text| text.parse().ok()),
+        site: headers.value(SITE).map(Arc::from),
+        pause: pause(headers),
+    };
+    Some(stated_mark(write, number(headers.value(LEASE)?)?, token, since, moves))
 }
 
 fn advertisement(headers: &impl Headers) -> Option<Arc<Advertisement>> {
@@ -296,13 +294,9 @@ fn released(headers: &impl Headers) -> Option<Tombstone> {
     if headers.value(VERSION)? != CURRENT {
         return None;
     }
-    Some(Tombstone::Released {
-        by: parse_nonce(headers.value(BY)?)?,
-        left: span(headers.value(LEFT)?)?,
-        cause: headers.value(RELEASE).and_then(read_cause),
-        to: headers.value(TO).and_then(parse_nonce),
-        pause: pause(headers),
-    })
+    let (by, left_ms) = (parse_nonce(headers.value(BY)?)?, number(headers.value(LEFT)?)?);
+    let to = headers.value(TO).and_then(parse_nonce);
+    Some(stated_release(by, left_ms, headers.value(RELEASE), to, pause(headers)))
 }
 
 fn pause(headers: &impl Headers) -> Option<Pause> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ use crate::backends::peer::protocol::Member;
 use crate::backends::peer::seal::RefusedDatagrams;
 use crate::backends::peer::start_error::PeerStartError;
 use crate::protocol::{MAX_LEASE, MIN_LEASE};
-use crate::time::clock::Clock;
+use crate::time::clock::{Clock, unix_time_at_origin};
 
 /// The default maximum lease of a quorum.
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
@@ -191,9 +191,7 @@ impl QuorumPeer {
 }
 
 fn unix_us_at_origin(clock: &dyn Clock) -> u64 {
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let origin = unix.saturating_sub(clock.now().since_origin());
-    u64::try_from(origin.as_micros()).unwrap_or(0)
+    u64::try_from(unix_time_at_origin(clock).as_micros()).unwrap_or(0)
 }
 
 /// Why a member of a quorum cannot start.

@@ -1,17 +1,16 @@
 //! A row, and its meaning for the protocol.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::lock::codec::{
-    MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity, display_moves, parse_nonce,
-    read_cause,
+    MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity, parse_nonce,
+    stated_advertisement, stated_mark, stated_release,
 };
 use crate::lock::{
-    Advertisement, Content, Entry, Mark, MoveInfo, Record, Release, Revision, Token, Tombstone,
-    Write, WriteId,
+    Advertisement, Content, Entry, Mark, MoveInfo, Record, Release, Revision, Tombstone, Write,
+    WriteId,
 };
 use crate::util::text::ascii_json;
 
@@ -77,17 +76,15 @@ impl Row {
             Some(holder) => Content::Held(Entry {
                 identity: display_identity(holder, MAX_IDENTITY_LEN),
                 ttl: span(self.lease_ms),
-                advertisement: advertisement.filter(|it| it.check().is_ok()).map(Arc::new),
+                advertisement: stated_advertisement(advertisement),
                 mark: self.mark(moves),
             }),
             None => Content::Vacant(match self.released_by.as_deref().and_then(parse_nonce) {
-                Some(by) => Tombstone::Released {
-                    by,
-                    left: span(self.left_ms.unwrap_or_default()),
-                    cause: self.released_cause.as_deref().and_then(read_cause),
-                    to: self.released_to.as_deref().and_then(parse_nonce),
-                    pause: moves.pause,
-                },
+                Some(by) => {
+                    let to = self.released_to.as_deref().and_then(parse_nonce);
+                    let left_ms = number(self.left_ms.unwrap_or_default());
+                    stated_release(by, left_ms, self.released_cause.as_deref(), to, moves.pause)
+                }
                 None => Tombstone::Deleted,
             }),
         }
@@ -99,14 +96,11 @@ impl Row {
     }
 
     fn mark(&self, moves: MoveInfo) -> Option<Mark> {
-        let number = u64::try_from(self.write?).ok()?;
-        Some(Mark {
-            write: WriteId { nonce: parse_nonce(self.nonce.as_deref()?)?, number },
-            lease: span(self.lease_ms),
-            token: Some(Token(u64::try_from(self.token?).ok()?)),
-            since_unix_ms: u64::try_from(self.acquired_ms?).ok()?,
-            moves: display_moves(moves).into(),
-        })
+        let number_of = |column: Option<i64>| u64::try_from(column?).ok();
+        let nonce = parse_nonce(self.nonce.as_deref()?)?;
+        let write = WriteId { nonce, number: number_of(self.write)? };
+        let (token, since) = (number_of(self.token)?, number_of(self.acquired_ms)?);
+        Some(stated_mark(write, number(self.lease_ms), Some(token), since, moves))
     }
 }
 
@@ -122,7 +116,11 @@ pub(super) fn millis(span: Duration) -> i64 {
 
 /// Converts a column, which any client may have written, to a duration.
 pub(super) fn span(millis: i64) -> Duration {
-    bounded_duration(u64::try_from(millis).unwrap_or_default())
+    bounded_duration(number(millis))
+}
+
+fn number(column: i64) -> u64 {
+    u64::try_from(column).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::Advertisement;
 use crate::lock::codec::{
-    MAX_IDENTITY_LEN, bounded_duration, cause_label, ceil_millis, display_identity, display_moves,
-    parse_nonce, read_cause,
+    MAX_IDENTITY_LEN, cause_label, ceil_millis, display_identity, parse_nonce,
+    stated_advertisement, stated_mark, stated_release,
 };
-use crate::lock::{Mark, MoveInfo, Nonce, Pause, Token, Tombstone, WriteId};
+use crate::lock::{Mark, MoveInfo, Nonce, Pause, Tombstone, WriteId};
 
 /// A mark as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,21 +72,14 @@ impl EncodedMark {
     pub(crate) fn decode(&self) -> Option<DecodedMark> {
         match self {
             Self::Released { released_by, left_ms, cause, to, pause } => {
-                let (by, left) = (parse_nonce(released_by)?, bounded_duration(*left_ms));
-                let (cause, to) = (read_cause(cause), to.as_deref().and_then(parse_nonce));
-                let pause = *pause;
-                Some(DecodedMark::Released(Tombstone::Released { by, left, cause, to, pause }))
+                let (by, to) = (parse_nonce(released_by)?, to.as_deref().and_then(parse_nonce));
+                let released = stated_release(by, *left_ms, Some(cause), to, *pause);
+                Some(DecodedMark::Released(released))
             }
-            Self::Held { nonce: by, write, lease_ms, token, since_ms, advertisement, moves } => {
-                let mark = Mark {
-                    write: WriteId { nonce: parse_nonce(by)?, number: *write },
-                    lease: bounded_duration(*lease_ms),
-                    token: token.map(Token),
-                    since_unix_ms: *since_ms,
-                    moves: display_moves(moves.clone()).into(),
-                };
-                let advertised = advertisement.clone().filter(|given| given.check().is_ok());
-                Some(DecodedMark::Held(mark, advertised.map(Arc::new)))
+            Self::Held { nonce, write, lease_ms, token, since_ms, advertisement, moves } => {
+                let write = WriteId { nonce: parse_nonce(nonce)?, number: *write };
+                let mark = stated_mark(write, *lease_ms, *token, *since_ms, moves.clone());
+                Some(DecodedMark::Held(mark, stated_advertisement(advertisement.clone())))
             }
         }
     }

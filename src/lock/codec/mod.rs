@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(crate) use crate::lock::types::MAX_IDENTITY_LEN;
 use crate::lock::types::MAX_SITE_LEN;
-use crate::lock::{MoveInfo, Nonce};
+use crate::lock::{Advertisement, Mark, MoveInfo, Nonce, Pause, Token, Tombstone, WriteId};
 #[allow(unused_imports, reason = "not every lock writes one")]
 pub(crate) use crate::time::timing::ceil_millis;
 use crate::util::text::truncate;
@@ -48,8 +48,38 @@ pub fn read_cause(text: &str) -> Option<Arc<str>> {
     Some(cause_label(text)).filter(|cause| !cause.is_empty()).map(Arc::from)
 }
 
+/// The mark that an entry states, whoever wrote it. Each format reads its fields, and leaves their
+/// bounds to this.
+pub(crate) fn stated_mark(
+    write: WriteId,
+    lease_ms: u64,
+    token: Option<u64>,
+    since_unix_ms: u64,
+    moves: MoveInfo,
+) -> Mark {
+    let (lease, moves) = (bounded_duration(lease_ms), display_moves(moves).into());
+    Mark { write, lease, token: token.map(Token), since_unix_ms, moves }
+}
+
+/// The release that an entry states, whoever wrote it.
+pub(crate) fn stated_release(
+    by: Nonce,
+    left_ms: u64,
+    cause: Option<&str>,
+    to: Option<Nonce>,
+    pause: Option<Pause>,
+) -> Tombstone {
+    let (left, cause) = (bounded_duration(left_ms), cause.and_then(read_cause));
+    Tombstone::Released { by, left, cause, to, pause }
+}
+
+/// The advertisement that an entry states, whoever wrote it.
+pub(crate) fn stated_advertisement(stated: Option<Advertisement>) -> Option<Arc<Advertisement>> {
+    stated.filter(|stated| stated.check().is_ok()).map(Arc::new)
+}
+
 /// What anybody may have written for moves, as it is shown.
-pub(crate) fn display_moves(moves: MoveInfo) -> MoveInfo {
+fn display_moves(moves: MoveInfo) -> MoveInfo {
     MoveInfo { site: moves.site.map(|site| display_identity(&site, MAX_SITE_LEN)), ..moves }
 }
 

@@ -15,8 +15,14 @@ use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::util::since_unix_epoch;
 pub(crate) use sleep::sleep_until_about;
 pub use sleep::{Sleep, sleep_until};
+
+/// Returns the wall clock at the clock's origin, since the Unix epoch.
+pub(crate) fn unix_time_at_origin(clock: &dyn Clock) -> Duration {
+    since_unix_epoch().saturating_sub(clock.now().since_origin())
+}
 
 /// A point in time on a [`Clock`], as a duration since an origin that only that clock knows (on
 /// Linux: boot).

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::lock::Advertisement;
 use crate::lock::codec::{
-    bounded_duration, cause_label, ceil_millis, display_identity, display_moves, read_cause,
+    bounded_duration, cause_label, ceil_millis, display_identity, stated_advertisement,
+    stated_mark, stated_release,
 };
 use crate::lock::{
-    Content, Entry, Mark, MoveInfo, Nonce, Pause, Record, Revision, StepDownNotice, Token,
-    Tombstone, WriteId,
+    Content, Entry, MoveInfo, Nonce, Pause, Record, Revision, StepDownNotice, Token, Tombstone,
+    WriteId,
 };
 
 /// The event that carries all messages.
@@ -199,30 +199,17 @@ impl Value {
                 advertisement,
                 moves,
             } => {
-                let mark = Mark {
-                    write: WriteId { nonce: Nonce(*nonce), number: *write },
-                    lease: bounded_duration(*lease_ms),
-                    token: token.map(Token),
-                    since_unix_ms: *since_ms,
-                    moves: display_moves(moves.clone()).into(),
-                };
-                let advertisement =
-                    advertisement.clone().filter(|advertisement| advertisement.check().is_ok());
+                let write = WriteId { nonce: Nonce(*nonce), number: *write };
                 Content::Held(Entry {
                     identity: display_identity(identity, MAX_IDENTITY_LEN),
-                    mark: Some(mark),
+                    mark: Some(stated_mark(write, *lease_ms, *token, *since_ms, moves.clone())),
                     ttl: bounded_duration(*life_ms),
-                    advertisement: advertisement.map(Arc::new),
+                    advertisement: stated_advertisement(advertisement.clone()),
                 })
             }
             Holds::Released { by, left_ms, cause, to, pause } => {
-                Content::Vacant(Tombstone::Released {
-                    by: Nonce(*by),
-                    left: bounded_duration(*left_ms),
-                    cause: cause.as_deref().and_then(read_cause),
-                    to: to.map(Nonce),
-                    pause: *pause,
-                })
+                let (by, to) = (Nonce(*by), to.map(Nonce));
+                Content::Vacant(stated_release(by, *left_ms, cause.as_deref(), to, *pause))
             }
             Holds::Deleted => Content::Vacant(Tombstone::Deleted),
         };
