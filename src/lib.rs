@@ -97,6 +97,9 @@ pub use backends::object_storage;
 pub use backends::peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use backends::sql;
+#[cfg(feature = "_sim")]
+#[doc(hidden)]
+pub use backends::{seen, vimeo_timing};
 pub use builder::{ElectionBuilder, StartError, new_election, observe};
 pub use driver::health::HealthCheck;
 #[cfg(all(feature = "sentinel", unix))]

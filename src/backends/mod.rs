@@ -14,5 +14,11 @@ pub mod nats;
 pub mod object_storage;
 #[cfg(feature = "peer")]
 pub mod peer;
+#[cfg(any(feature = "_objects", feature = "postgres", feature = "sqlite", feature = "_sim"))]
+#[allow(dead_code, reason = "each lock uses some of it")]
+pub mod seen;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod sql;
+#[cfg(any(feature = "_objects", feature = "_sim"))]
+#[allow(dead_code, reason = "the simulation uses some of it")]
+pub mod vimeo_timing;

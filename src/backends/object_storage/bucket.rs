@@ -9,7 +9,7 @@ use object_store::{ObjectStore, RetryConfig};
 use super::lock::ObjectStorageLock;
 use super::store::Store;
 use super::transport::Connector;
-use super::vimeo_timing::VimeoTiming;
+use crate::backends::vimeo_timing::VimeoTiming;
 use crate::protocol::{MAX_LEASE, MIN_LEASE};
 
 /// The default maximum lease. Two renewals must be a second apart: Google Cloud Storage accepts no

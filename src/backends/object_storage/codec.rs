@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::race_entry::{RaceEntry, Timestamp};
-use super::vimeo_timing::VimeoTiming;
+use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::Advertisement;
 use crate::lock::codec::mark::{DecodedMark, EncodedMark, identity};
 use crate::lock::{Content, Entry, Tombstone};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,23 +11,23 @@ use object_store::path::Path;
 use tokio::time::Instant;
 
 use super::codec;
-use super::known;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
-use super::vimeo_timing::VimeoTiming;
+use crate::backends::seen;
+use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{
     Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
     check_not_empty,
 };
 use crate::time::timer::deadline_after;
-use crate::util::locked;
 use crate::util::per_key::PerKey;
+use crate::util::{locked, since_unix_epoch};
 
 /// An object as last seen.
-type Known = known::Known<UpdateVersion>;
+type Known = seen::Known<UpdateVersion>;
 /// State of one election.
-type Election = known::Election<UpdateVersion>;
+type Election = seen::SeenRevisions<UpdateVersion>;
 
 /// An ETag that no object has.
 const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
@@ -97,7 +97,8 @@ impl LockState {
             self.unusable(path, &format!("is not the entry of an election: {why}"))
         })?;
         let content = codec::content(&entry, self.terms, SystemTime::now());
-        Ok(Some(election.found(&before, version, entry.election_number, content, self.terms)))
+        let set_back = |content| self.terms.set_back(content);
+        Ok(Some(election.found(&before, version, entry.election_number, content, set_back)))
     }
 
     /// Returns the object that a write replaces, if it has the expected revision.
@@ -219,8 +220,7 @@ fn no_such_version() -> UpdateVersion {
 
 /// The wall clock in milliseconds.
 fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or_default()
+    u64::try_from(since_unix_epoch().as_millis()).unwrap_or_default()
 }
 
 #[async_trait]

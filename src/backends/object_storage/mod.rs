@@ -40,15 +40,11 @@
 
 mod bucket;
 mod codec;
-mod known;
-#[cfg(test)]
-mod known_tests;
 mod lock;
 mod probe;
 mod race_entry;
 mod store;
 mod transport;
-mod vimeo_timing;
 
 pub use bucket::{Bucket, BucketError};
 pub use lock::ObjectStorageLock;

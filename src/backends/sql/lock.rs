@@ -9,13 +9,14 @@ use async_trait::async_trait;
 
 use super::check_name;
 use super::hints::{DeliveredRevisions, Subscribers};
-use super::seen::NewestRevisions;
 use crate::backends::hint_hub::{HintHub, Listen, guard};
+use crate::backends::seen::SeenRevisions;
 use crate::lock::roll_call::no_calls;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
     Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
 };
+use crate::util::per_key::PerKey;
 
 /// A lock in a database.
 ///
@@ -43,11 +44,11 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
         false
     }
 
-    fn seen(&self) -> &NewestRevisions;
+    fn seen(&self) -> &PerKey<SeenRevisions>;
 
     /// Forgets what is known of an election that nobody here takes part in any more.
     fn forget(&self, name: &str) {
-        self.seen().forget(name);
+        self.seen().remove(name);
     }
 
     fn subscribers(&self) -> &Subscribers;
@@ -128,7 +129,7 @@ async fn put<D: Database>(
         return Err(LockError::new(LockErrorKind::Conflict, "another candidate wrote"));
     };
     let revision = revision.unsigned_abs();
-    database.seen().see(name, revision);
+    database.seen().get(name).see(Revision(revision));
     Ok(Revision(revision))
 }
 

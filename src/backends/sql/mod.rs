@@ -36,7 +36,6 @@ mod lock;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod row;
-mod seen;
 mod setup;
 #[cfg(feature = "sqlite")]
 mod sqlite;

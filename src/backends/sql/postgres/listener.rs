@@ -188,7 +188,7 @@ async fn deliver_row(
 ) -> Result<(), LockError> {
     let (row, previous, conceded) = match lock.fetch_on(listener, name, READ_TIMEOUT).await? {
         Found { row: Some(row), previous, conceded, same_history: true, .. }
-            if row.revision >= lock.seen.newest(name) =>
+            if Some(Revision(row.revision)) >= lock.seen.get(name).newest() =>
         {
             (row, previous, conceded)
         }

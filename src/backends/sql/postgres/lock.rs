@@ -12,15 +12,16 @@ use super::errors::{self, Effect};
 use super::listener;
 use super::state::LockState;
 use super::statements;
+use crate::backends::seen::SeenRevisions;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
-use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::roll_call::{Answers, no_calls, to_json};
 use crate::lock::{
     CallId, CandidateInfo, CandidateRequest, Content, LockError, LockErrorKind, Reading, Record,
     Release, Revision, RollCall, StepDownNotice, Tombstone, Write,
 };
 use crate::time::timer::deadline_after;
+use crate::util::per_key::PerKey;
 
 /// The lock in a PostgreSQL database.
 ///
@@ -65,12 +66,12 @@ impl Database for LockState {
         self.listens
     }
 
-    fn seen(&self) -> &NewestRevisions {
+    fn seen(&self) -> &PerKey<SeenRevisions> {
         &self.seen
     }
 
     fn forget(&self, name: &str) {
-        self.seen.forget(name);
+        self.seen.remove(name);
         self.basis.remove(name);
     }
 
@@ -87,7 +88,7 @@ impl Database for LockState {
         let left = || by.saturating_duration_since(Instant::now());
         let mut found = self.fetch(name, timeout).await?;
         while let Some(row) = &found.row {
-            let seen = self.seen.see(name, row.revision);
+            let seen = self.seen.get(name).see(Revision(row.revision)).0;
             if found.same_history && row.revision >= seen {
                 break;
             }
@@ -120,7 +121,7 @@ impl Database for LockState {
                 let is_whole = found.same_tables || (self.synchronous && found.old);
                 let created = found.history.is_some() && found.history == self.opened.created_on;
                 let proof = (created || found.settled) && is_whole;
-                Reading::Empty { proof: proof && self.seen.newest(name) == 0 }
+                Reading::Empty { proof: proof && self.seen.get(name).newest().is_none() }
             }
         })
     }
@@ -144,7 +145,7 @@ impl Database for LockState {
             None => self.basis.get(name).rests_on(nonce, write.expected)?,
             Some(_) => None,
         };
-        let seen = self.seen.newest(name);
+        let seen = self.seen.get(name).newest().map_or(0, |newest| newest.0);
         Ok(statements::write(name, write, sure, read_on.as_deref(), seen))
     }
 

@@ -12,9 +12,9 @@ use super::connections::Connections;
 use super::errors::{self, Effect};
 use super::statements;
 use super::tables::Opened;
+use crate::backends::seen::SeenRevisions;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::{Row, span};
-use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::{LockError, LockErrorKind, Revision};
 use crate::util::per_key::PerKey;
 
@@ -24,7 +24,7 @@ pub struct LockState {
     pub(super) opened: Opened,
     pub(super) longest_lease_ms: AtomicU64,
     pub(super) subscribers: Subscribers,
-    pub(super) seen: NewestRevisions,
+    pub(super) seen: PerKey<SeenRevisions>,
     pub(super) basis: PerKey<Basis>,
     pub(super) listens: bool,
     /// Whether acknowledged writes survive a failover.
@@ -61,7 +61,7 @@ impl LockState {
             connections,
             opened,
             subscribers: Subscribers::default(),
-            seen: NewestRevisions::default(),
+            seen: PerKey::default(),
             basis: PerKey::default(),
             listens: true,
             synchronous: false,

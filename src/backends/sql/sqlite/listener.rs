@@ -106,7 +106,7 @@ async fn read_changes(lock: &LockState) -> ReadOutcome {
         let known = found.get(&*name).copied();
         match (known, delivered(&name)) {
             (Some(revision), delivered) => {
-                if lock.seen.see(&name, revision) > revision {
+                if lock.seen.get(&name).see(Revision(revision)).0 > revision {
                     lock.subscribers.deliver(&name, &Hint::Recheck); // an older copy was restored
                 } else if delivered < Some(Revision(revision)) {
                     let read_row = sqlx::query(statements::READ).bind(name.to_string());

@@ -12,13 +12,14 @@ use super::file::Statement;
 use super::listener;
 use super::state::LockState;
 use super::statements;
+use crate::backends::seen::SeenRevisions;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
 use crate::backends::sql::row::{Stated, column, millis};
-use crate::backends::sql::seen::NewestRevisions;
 use crate::lock::codec::cause_label;
-use crate::lock::{LockError, Reading, Release, Write};
+use crate::lock::{LockError, Reading, Release, Revision, Write};
 use crate::time::timer::deadline_after;
+use crate::util::per_key::PerKey;
 
 /// The lock in a SQLite file.
 ///
@@ -32,7 +33,7 @@ impl Database for LockState {
         self.file.max_lease()
     }
 
-    fn seen(&self) -> &NewestRevisions {
+    fn seen(&self) -> &PerKey<SeenRevisions> {
         &self.seen
     }
 
@@ -55,11 +56,11 @@ impl Database for LockState {
             let Some(row) = answer.rows.first() else {
                 // A row is never deleted, so the election had no holder yet, unless the file was
                 // created again.
-                let proof = answer.settled && self.seen.newest(name) == 0;
+                let proof = answer.settled && self.seen.get(name).newest().is_none();
                 return Ok(Reading::Empty { proof });
             };
             let row = self.row_of(row).map_err(|e| errors::failed(e, false, self.file.path()))?;
-            let seen = self.seen.see(name, row.revision);
+            let seen = self.seen.get(name).see(Revision(row.revision)).0;
             if row.revision >= seen {
                 return Ok(Reading::Found(row.record()));
             }

@@ -6,20 +6,21 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use super::file::{File, moment_of};
+use crate::backends::seen::SeenRevisions;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::{Row, span};
-use crate::backends::sql::seen::NewestRevisions;
+use crate::util::per_key::PerKey;
 
 /// The state of a lock.
 pub struct LockState {
     pub(super) file: Arc<File>,
     pub(super) subscribers: Subscribers,
-    pub(super) seen: NewestRevisions,
+    pub(super) seen: PerKey<SeenRevisions>,
 }
 
 impl LockState {
     pub(super) fn new(file: Arc<File>) -> Self {
-        Self { file, subscribers: Subscribers::default(), seen: NewestRevisions::default() }
+        Self { file, subscribers: Subscribers::default(), seen: PerKey::default() }
     }
 
     pub(super) fn row_of(&self, row: &SqliteRow) -> Result<Row, sqlx::Error> {

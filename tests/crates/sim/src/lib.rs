@@ -31,9 +31,6 @@ mod timeline;
 mod trace;
 mod world;
 
-// The library's own sources in `objects` find its words under this name.
-use incumbent::lock;
-
 pub use candidate::{CandidateSetup, Polling};
 pub use faults::{Fault, MoveStep};
 pub use figures::{Moved, Releases, Report, SetFigures, Violation};

@@ -60,16 +60,16 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "object store: an entry that was set back counts as it did then",
         edits: &[edit(
-            "src/backends/object_storage/known.rs",
-            "let content = terms.set_back(content);",
-            "let _ = terms;",
+            "src/backends/seen.rs",
+            "let content = set_back(content);",
+            "let _ = set_back;",
         )],
         noticed_by: &[Simulation, Stores],
     },
     Mutation {
         name: "object store: a Go leader is waited for one term",
         edits: &[edit(
-            "src/backends/object_storage/vimeo_timing.rs",
+            "src/backends/vimeo_timing.rs",
             "        let by_wall_clock = stated.saturating_add(self.skew).saturating_add(self.longest);\n        self.longest.saturating_mul(2).max",
             "        let by_wall_clock = stated.saturating_add(self.skew);\n        self.longest.max",
         )],

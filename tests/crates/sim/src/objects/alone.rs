@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
 use incumbent::protocol::Response;
+use incumbent::seen::{Known, SeenRevisions};
+use incumbent::vimeo_timing::VimeoTiming;
 
-use super::known::{Election, Known};
 use super::requests::body_of;
 use super::store::{Body, Said, Store, Version};
-use super::vimeo_timing::VimeoTiming;
 use crate::server::{Time, failed, failure};
-
 /// A store, and a lock that knows of its object what it has seen.
 #[derive(Debug, Clone)]
 pub struct LoneLock {
     store: Store,
-    election: Election<Version>,
+    election: SeenRevisions<Version>,
     /// A copy of an earlier content.
     saved: Option<Body>,
 }
@@ -26,7 +25,7 @@ impl LoneLock {
     pub fn new(hashed: bool, longest: Duration) -> Self {
         let mut store = Store::new(hashed, longest);
         store.terms = VimeoTiming { longest, skew: Duration::ZERO };
-        Self { store, election: Election::default(), saved: None }
+        Self { store, election: SeenRevisions::default(), saved: None }
     }
 
     /// The greatest revision that the lock has seen.
@@ -68,7 +67,8 @@ impl LoneLock {
         let content = object.body.content(terms, Store::wall(now, 0));
         let content = content.ok_or(LockErrorKind::Misconfigured)?;
         let (version, number) = (object.version, object.body.number);
-        Ok(Some(self.election.found(&before, version, number, content, terms)))
+        let set_back = |content| terms.set_back(content);
+        Ok(Some(self.election.found(&before, version, number, content, set_back)))
     }
 
     fn put(

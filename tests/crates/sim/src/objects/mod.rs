@@ -5,14 +5,10 @@
 //! sources.
 
 mod alone;
-#[path = "../../../../../src/backends/object_storage/known.rs"]
-mod known;
 mod requests;
 mod store;
 mod tampering;
 mod vimeo;
-#[path = "../../../../../src/backends/object_storage/vimeo_timing.rs"]
-mod vimeo_timing;
 
 pub use alone::LoneLock;
 pub(crate) use requests::{Asked, Exchange, Reply, Room};

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use incumbent::lock::{LockErrorKind, Reading, Request, Revision};
 use incumbent::protocol::{Event, Response};
+use incumbent::seen::{Before, Known, SeenRevisions};
+use incumbent::vimeo_timing::VimeoTiming;
 
-use super::known::{Before, Election, Known};
 use super::store::{Body, Object, Said, Store, Version};
-use super::vimeo_timing::VimeoTiming;
 use crate::candidate::Candidate;
 use crate::server::{Time, failed, failure};
 use crate::trace;
@@ -20,7 +20,7 @@ use crate::world::{Inner, SimEvent, World};
 /// The lock as one process has it, or several campaigns of one.
 #[derive(Debug, Default)]
 pub struct Room {
-    election: Election<Version>,
+    election: SeenRevisions<Version>,
     /// Whether the store has shown that it checks conditions.
     checks: AtomicBool,
 }
@@ -216,7 +216,9 @@ impl World {
                     return self.room_fails(who, LockErrorKind::Misconfigured, what);
                 };
                 let (election, before) = (&room.election, &exchange.before);
-                let known = election.found(before, version, body.number, content, terms);
+                let known = election.found(before, version, body.number, content, |content| {
+                    terms.set_back(content)
+                });
                 if reads {
                     let found = Reading::Found(known.record());
                     return self.room_answers(who, Response::Read(Ok(found)));

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use incumbent::Advertisement;
 use incumbent::lock::{Content, Entry, Mark, Nonce, Pause, Revision, Token, Tombstone};
+use incumbent::vimeo_timing::VimeoTiming;
 
-use super::vimeo_timing::VimeoTiming;
 use crate::server::Time;
-
 /// What the wall clocks show when the world begins.
 const EPOCH: Duration = Duration::from_secs(1000);
 

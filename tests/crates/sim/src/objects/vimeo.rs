@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
+use incumbent::vimeo_timing::VimeoTiming;
+
 use super::store::{Body, Object, Said, Store, Version};
-use super::vimeo_timing::VimeoTiming;
 use crate::peers::Link;
 use crate::server::Time;
-
 /// How long a read may hang.
 const READ: Duration = Duration::from_secs(2);
 

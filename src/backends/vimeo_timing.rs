@@ -9,17 +9,17 @@ const MAX_WAIT: Duration = Duration::from_secs(2 * 3600);
 
 /// The bounds on the terms of Go's candidates.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct VimeoTiming {
+pub struct VimeoTiming {
     /// The maximum lease, or term, of all candidates in the election.
-    pub(super) longest: Duration,
+    pub longest: Duration,
     /// The maximum difference of wall clocks.
-    pub(super) skew: Duration,
+    pub skew: Duration,
 }
 
 impl VimeoTiming {
     /// Returns how long after its write an entry of this library requires Go's candidates to wait,
     /// if its writer may lead, or has to be waited for, for `life`.
-    pub(super) fn expiry(self, life: Duration) -> Duration {
+    pub fn expiry(self, life: Duration) -> Duration {
         match life {
             Duration::ZERO => Duration::ZERO,
             life => life.saturating_add(self.skew),
@@ -33,14 +33,14 @@ impl VimeoTiming {
     /// cancelled when a hanging renewal has timed out, up to another term later. The entry does not
     /// contain the length of the term, so the maximum is assumed; if the entry's wall-clock time
     /// states a later end, that one is used.
-    pub(super) fn wait_for_go(self, stated: Duration) -> Duration {
+    pub fn wait_for_go(self, stated: Duration) -> Duration {
         let by_wall_clock = stated.saturating_add(self.skew).saturating_add(self.longest);
         self.longest.saturating_mul(2).max(by_wall_clock).min(MAX_WAIT)
     }
 
     /// Returns the meaning of a message that replaced later ones: another process holds the
     /// election. The holder in its mark may have stopped leading long ago.
-    pub(super) fn set_back(self, content: Content) -> Content {
+    pub fn set_back(self, content: Content) -> Content {
         match content {
             Content::Held(entry) => {
                 let life = entry.ttl.max(self.longest);
