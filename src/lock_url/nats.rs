@@ -26,7 +26,7 @@ pub struct NatsBucket {
     /// Whether Choria's candidates take part in its elections.
     pub with_choria: bool,
     /// The number of queue groups of its standbys, as of [`BucketConfig::queue_groups`].
-    pub queue_groups: u8,
+    pub queue_groups: Option<u8>,
     ttl: Option<Duration>,
     /// The TTL of a bucket that is created.
     lease: Option<Duration>,
@@ -44,7 +44,7 @@ impl NatsBucket {
             connection,
             bucket,
             with_choria: false,
-            queue_groups: 0,
+            queue_groups: None,
             ttl: None,
             lease: None,
             create: true,
@@ -54,9 +54,10 @@ impl NatsBucket {
 
     /// Returns the configuration of the bucket, which creates nothing by itself.
     pub fn config(&self) -> BucketConfig {
-        let mut config = BucketConfig::new(&self.bucket)
-            .with_choria(self.with_choria)
-            .queue_groups(self.queue_groups);
+        let mut config = BucketConfig::new(&self.bucket).with_choria(self.with_choria);
+        if let Some(groups) = self.queue_groups {
+            config = config.queue_groups(groups);
+        }
         if let Some(ttl) = self.ttl.or(self.lease) {
             config = config.ttl(ttl);
         }
@@ -145,11 +146,11 @@ fn failed(error: BucketError) -> LockUrlError {
     error.with_kind(kind)
 }
 
-fn queue_groups(parts: &mut Parts) -> Result<u8, LockUrlError> {
-    let Some(text) = parts.take("queue-groups") else { return Ok(0) };
-    let groups = text.parse().ok().filter(|groups| (1..=MAX_QUEUE_GROUPS).contains(groups));
-    let rule = || format!("queue-groups={text} is not a number from 1 to {MAX_QUEUE_GROUPS}");
-    groups.ok_or_else(|| parts.malformed(&rule()))
+fn queue_groups(parts: &mut Parts) -> Result<Option<u8>, LockUrlError> {
+    let Some(text) = parts.take("queue-groups") else { return Ok(None) };
+    let groups = text.parse().ok().filter(|groups| *groups <= MAX_QUEUE_GROUPS);
+    let rule = || format!("queue-groups={text} is not a number from 0 to {MAX_QUEUE_GROUPS}");
+    groups.map(Some).ok_or_else(|| parts.malformed(&rule()))
 }
 
 /// Hides addresses, which may contain passwords.

@@ -263,6 +263,95 @@ async fn a_leader_without_queue_groups_notifies_its_successor_with_them() {
     drop(leads(&fleet[1]).await);
 }
 
+/// The bucket states the groups: candidates that know of none by themselves find out that they are
+/// many, and share hints.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_fleet_adopts_the_groups_of_its_bucket() {
+    let server = Server::start().await;
+    let config = BucketConfig::new(BUCKET).ttl(LONG);
+    let bucket = Bucket::create(server.connect().await, config).await.expect("a bucket");
+    let env = TestEnv { server, bucket };
+    let adopting = async || {
+        let bucket = Bucket::open(env.client().await, BUCKET).await.expect("the bucket");
+        hints_of(&bucket.lock(), "my_app").await
+    };
+    let client = env.client().await;
+    let publish = async |times: usize| {
+        for _ in 0..times {
+            client.publish(crate::env::KEY, "other".into()).await.expect("a publish");
+        }
+        client.flush().await.expect("a flush");
+    };
+    let count = |it: &Hints| it.stored.load(Ordering::SeqCst);
+    let mut fleet = vec![adopting().await, adopting().await];
+    publish(300).await;
+    eventually("a few receive all hints", async || {
+        fleet.iter().all(|hints| count(hints) >= 300).then_some(())
+    })
+    .await;
+    assert!(fleet.iter().all(|hints| count(hints) == 300), "no hint comes twice");
+
+    while fleet.len() < 64 {
+        fleet.push(adopting().await);
+    }
+    let round = async |fleet: &[Hints]| {
+        fleet.iter().for_each(|hints| hints.stored.store(0, Ordering::SeqCst));
+        publish(20).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        fleet.iter().map(count).sum::<usize>()
+    };
+    // Eight groups and that of all, and one that is late.
+    eventually("many share hints", async || (round(&fleet).await <= 20 * 10).then_some(())).await;
+    fleet.truncate(1);
+    eventually("the last one receives all", async || (round(&fleet).await >= 20).then_some(()))
+        .await;
+}
+
+/// A bucket that states nothing, as of an earlier version or of Choria, is neither changed nor
+/// taken for one with groups.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_without_metadata_keeps_its_behaviour() {
+    let env = env().await;
+    let client = env.client().await;
+    let api = async |verb: &str, body: serde_json::Value| {
+        let subject = format!("$JS.API.STREAM.{verb}.KV_{BUCKET}");
+        let reply = client.request(subject, body.to_string().into()).await.expect("an answer");
+        serde_json::from_slice::<serde_json::Value>(&reply.payload).expect("JSON")
+    };
+    let mut config = api("INFO", serde_json::json!({})).await["config"].take();
+    assert_eq!(config["metadata"]["incumbent.queue-groups"], GROUPS.to_string());
+    config["metadata"] = serde_json::json!({});
+    let before = api("UPDATE", config).await["config"].take();
+    let bucket = Bucket::open(env.client().await, BUCKET).await.expect("the bucket");
+    let hints = [hints_of(&bucket.lock(), "my_app").await, hints(&env, 0).await];
+    for _ in 0..100 {
+        client.publish(crate::env::KEY, "other".into()).await.expect("a publish");
+    }
+    eventually("all hints come", async || {
+        hints.iter().all(|hints| hints.stored.load(Ordering::SeqCst) == 100).then_some(())
+    })
+    .await;
+    assert_eq!(api("INFO", serde_json::json!({})).await["config"], before);
+}
+
+/// An election that starts before its bucket is known cannot adopt a rule of timing.
+#[tokio::test]
+async fn a_bucket_opened_late_is_refused_if_it_states_another_timing() {
+    let server = Server::start().await;
+    let config = BucketConfig::new(BUCKET).ttl(LEASE);
+    let stating = config.clone().with_choria(true);
+    let bucket = Bucket::create(server.connect().await, stating.clone()).await.expect("a bucket");
+    assert!(bucket.lock().timing().with_choria);
+    for (config, is_refused) in [(config, true), (stating, false)] {
+        let bucket = Bucket::deferred(server.connect().await, config).expect("a bucket").lock();
+        let read = bucket.read("my_app", LEASE).await;
+        assert_eq!(
+            read.is_err_and(|error| error.to_string().contains("set with_choria")),
+            is_refused
+        );
+    }
+}
+
 /// A group has members that take part in the same elections, also after one of them has joined
 /// another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

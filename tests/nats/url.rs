@@ -37,12 +37,13 @@ async fn a_bucket_is_created_unless_it_must_exist() {
 #[tokio::test]
 async fn a_url_declares_a_bucket_shared_with_choria() {
     let server = Server::start().await;
-    let shared = async |options: &str| {
-        let lock = open(&format!("{}/MINE{options}", server.url())).await.unwrap();
+    let shared = async |bucket: &str| {
+        let lock = open(&format!("{}/{bucket}", server.url())).await.unwrap();
         lock.timing().with_choria
     };
-    assert!(shared("?with-choria").await && shared("?with-choria=yes").await);
-    assert!(!shared("").await && !shared("?with-choria=no").await);
+    assert!(!shared("OWN").await && !shared("OWN?with-choria=no").await);
+    assert!(shared("OWN?with-choria").await && shared("MINE?with-choria=yes").await);
+    assert!(shared("MINE").await && !shared("OWN").await, "what a bucket states from its creation");
     let refused = open("nats://localhost/B?with-choria=maybe").await.unwrap_err();
     assert!(refused.to_string().ends_with("with-choria is yes or no"), "{refused}");
     // Three quarters of the TTL of 60 s: a grace of 45 s leaves no time to lead, which it does
@@ -53,7 +54,7 @@ async fn a_url_declares_a_bucket_shared_with_choria() {
         builder.renewal(Duration::from_secs(1)).grace(Duration::from_secs(45)).start()
     };
     assert!(start(Arc::clone(&lock), 60).unwrap_err().to_string().contains("leaves no time"));
-    start(open(&format!("{}/MINE", server.url())).await.unwrap(), 60).unwrap().stop().await;
+    start(open(&format!("{}/OWN", server.url())).await.unwrap(), 60).unwrap().stop().await;
 }
 
 #[tokio::test]

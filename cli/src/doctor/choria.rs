@@ -19,7 +19,7 @@ const CHORIA_MAX_MESSAGE: i64 = 1024;
 const FIX: &str = "if Choria's candidates take part, give every candidate --with-choria, or ?with-choria in the URL \
                     (with_choria() in code), and this check too; else find out which program writes there";
 
-/// Checks the entries and the bucket. `configured`: `with-choria` is set.
+/// Checks the entries and the bucket. `configured`: `with-choria` is set, or the bucket states it.
 pub async fn check(
     session: &Session,
     bucket: &NatsBucket,
@@ -48,9 +48,10 @@ pub async fn check(
     let seen = seen.join(", and ");
     match (configured, seen.is_empty()) {
         (_, true) => report.ok(CHECK, "no trace of Choria's candidates"),
-        (true, false) => {
-            report.ok(CHECK, format!("{seen}, as configured with --with-choria or in the URL"))
-        }
+        (true, false) => report.ok(
+            CHECK,
+            format!("{seen}, as configured with --with-choria or in the URL, or by the bucket"),
+        ),
         (false, false) => report.warning(CHECK, format!("{seen}: {FIX}")),
     }
 }

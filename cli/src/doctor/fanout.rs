@@ -15,7 +15,8 @@ const CHECK: &str = "standbys";
 /// Any user of an account may request its connections here, unless its permissions forbid that.
 const CONNECTIONS: &str = "$SYS.REQ.SERVER.PING.CONNZ";
 
-/// From here on queue groups are worth it.
+/// From here on queue groups are worth it, also where candidates have not found out yet that they
+/// are many.
 const MANY: usize = 200;
 
 /// The maximum number of connections to list per server, and of servers.
@@ -42,10 +43,16 @@ pub async fn check(session: &Session, bucket: &str, info: &Value, report: &mut R
         ">" => format!("every write of bucket {bucket}"),
         name => format!("every write of election {name}"),
     };
-    let message = format!(
-        "{count} connections receive {writes}; if they are standbys, give each --queue-groups 8, \
-         or ?queue-groups=8 in the URL: then 8 of them do"
-    );
+    let fix = match info.pointer("/config/metadata/incumbent.queue-groups") {
+        Some(_) => "if they are standbys, they share writes after some hundred renewals; those of \
+                    earlier versions with --queue-groups 8, or ?queue-groups=8 in the URL"
+            .to_owned(),
+        None => format!(
+            "if they are standbys, store queue groups in the bucket (nats stream edit KV_{bucket} \
+             --metadata incumbent.queue-groups=8) and restart them: then about ten do"
+        ),
+    };
+    let message = format!("{count} connections receive {writes}; {fix}");
     report.ok(CHECK, message);
 }
 

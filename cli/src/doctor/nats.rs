@@ -34,15 +34,18 @@ async fn of_session(
     report: &mut Report,
 ) -> Result<(), CliError> {
     let asked = ServerSamples::take(session, &bucket.bucket).await?;
+    let stated = asked.info.as_ref();
+    let stated = stated.and_then(|info| info.pointer("/config/metadata/incumbent.with-choria"));
+    let with_choria = context.with_choria || stated.is_some_and(|stated| stated == "true");
     server::version(session, &asked, report).await;
     asked.jetstream(report);
     asked.clock(report);
-    asked.round_trip(context.lease, context.with_choria, report);
+    asked.round_trip(context.lease, with_choria, report);
     rights::check(session, bucket, context.name, context.role, &asked, report).await?;
     if let Some(info) = &asked.info {
         bucket::health(session, bucket, report).await;
         bucket::identities(session, &bucket.bucket, info, report).await;
-        choria::check(session, bucket, info, context.with_choria, report).await;
+        choria::check(session, bucket, info, with_choria, report).await;
         fanout::check(session, &bucket.bucket, info, report).await;
         disk::persistence(info, context.monitor.is_some(), report);
     }

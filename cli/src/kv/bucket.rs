@@ -211,6 +211,7 @@ fn show(bucket: &str, info: &Value, format: Format) -> Result<(), CliError> {
             info.span("/config/subject_delete_marker_ttl").map_or("-".into(), time_format::span),
         ),
         ("Republished to", text("/config/republish/dest")),
+        ("Queue groups", text("/config/metadata/incumbent.queue-groups")),
     ];
     if info.text("/cluster/name").is_some() {
         rows.push(("Cluster", text("/cluster/name")));
@@ -342,6 +343,8 @@ impl BucketSettings<'_> {
             "max_value_size": limit("/config/max_msg_size"),
             "max_bucket_size": limit("/config/max_bytes"),
             "republish": self.text("/config/republish/dest"),
+            "queue_groups":
+                self.text("/config/metadata/incumbent.queue-groups").and_then(|n| n.parse::<u8>().ok()),
             "cluster": self.text("/cluster/name"),
             "leader": self.text("/cluster/leader"),
         })

@@ -1,11 +1,13 @@
 //! The configuration of a bucket.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::error::{BucketError, BucketErrorKind};
 use super::time::since_epoch;
+use crate::util::since_unix_epoch;
 
 /// The bucket that Choria's elections use.
 pub const DEFAULT_BUCKET: &str = "CHORIA_LEADER_ELECTION";
@@ -21,6 +23,13 @@ pub const MAX_TTL: Duration = Duration::from_secs(3600);
 
 /// The most queue groups: with the leader, at most 16 receive a renewal.
 pub(crate) const MAX_QUEUE_GROUPS: u8 = 15;
+
+/// The queue groups of a bucket that is created without another number.
+const DEFAULT_QUEUE_GROUPS: u8 = 8;
+
+/// The metadata of a bucket's stream in which the settings of its candidates are stored.
+pub(super) const QUEUE_GROUPS_KEY: &str = "incumbent.queue-groups";
+pub(super) const WITH_CHORIA_KEY: &str = "incumbent.with-choria";
 
 /// Where a bucket stores its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -44,8 +53,8 @@ impl Storage {
 
 /// The configuration of a bucket.
 ///
-/// Only the name, the domain and the prefix matter for a bucket that exists: its own settings
-/// apply, and are never altered.
+/// Only the name, the domain, the prefix, and what its candidates do otherwise than it states
+/// matter for a bucket that exists: its own settings apply, and are never altered.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,7 +73,8 @@ pub struct BucketConfig {
     pub(super) api_prefix: Option<String>,
     pub(super) create: bool,
     pub(super) with_choria: bool,
-    pub(super) queue_groups: u8,
+    /// `None`: those of the bucket.
+    pub(super) queue_groups: Option<u8>,
 }
 
 impl Default for BucketConfig {
@@ -86,7 +96,7 @@ impl BucketConfig {
             api_prefix: None,
             create: false,
             with_choria: false,
-            queue_groups: 0,
+            queue_groups: None,
         }
     }
 
@@ -139,24 +149,30 @@ impl BucketConfig {
     }
 
     /// Sets whether Choria's candidates take part in the elections of the bucket, as
-    /// [`ElectionBuilder::with_choria`](crate::ElectionBuilder::with_choria) does. Default: no.
+    /// [`ElectionBuilder::with_choria`](crate::ElectionBuilder::with_choria) does. A bucket that is
+    /// created states it in its metadata, and whoever opens that bucket adopts it. Set it
+    /// for a bucket that Choria creates, and with [`Bucket::deferred`](super::Bucket::deferred).
+    /// Default: what the bucket states.
     pub fn with_choria(mut self, with_choria: bool) -> Self {
         self.with_choria = with_choria;
         self
     }
 
-    /// Sets through how many queue groups standbys receive hints, 1 to 15: for fleets of hundreds
-    /// and more. Default: 0, none.
+    /// Sets through how many queue groups standbys receive hints, 1 to 15; 0: none.
+    ///
+    /// Without it, candidates adopt what the bucket states in its metadata, and share hints once
+    /// the fleet is large, about twenty standbys. A bucket that is created states this number, 8
+    /// without it. A candidate with this setting shares hints from the first one on.
     ///
     /// Without queue groups the server delivers each renewal to each standby. With them it delivers
     /// a renewal, or a release, to one standby of each group and to the leader, however many stand
-    /// by; eight is a good number. A standby then knows a new leader later, mostly by a poll. Polls
-    /// become rarer as the fleet grows: every ten minutes at the most. A release that nobody
-    /// received, as by standbys that are suspended, is found by such a poll.
+    /// by. A standby then knows a new leader later, mostly by a poll. Polls become rarer as the
+    /// fleet grows: every ten minutes at the most. A release that nobody received, as by standbys
+    /// that are suspended, is found by such a poll.
     ///
-    /// Candidates with and without this setting, or with different ones, may share an election.
+    /// Candidates with and without queue groups, or with different numbers, may share an election.
     pub fn queue_groups(mut self, groups: u8) -> Self {
-        self.queue_groups = groups;
+        self.queue_groups = Some(groups);
         self
     }
 
@@ -189,8 +205,7 @@ impl BucketConfig {
                 self.replicas.unwrap_or_default()
             ));
         }
-        if self.queue_groups > MAX_QUEUE_GROUPS {
-            let groups = self.queue_groups;
+        if let Some(groups) = self.queue_groups.filter(|groups| *groups > MAX_QUEUE_GROUPS) {
             return refuse(format!("{groups} queue groups: must be 0 to {MAX_QUEUE_GROUPS}"));
         }
         check_ttl(self.ttl, "TTL")
@@ -202,6 +217,11 @@ impl BucketConfig {
     /// effective ones.
     pub(super) fn stream(&self, replicas: usize, first_seq: u64) -> NewStream<'_> {
         let name = &self.name;
+        let groups = self.queue_groups.unwrap_or(DEFAULT_QUEUE_GROUPS);
+        let mut metadata = BTreeMap::from([(QUEUE_GROUPS_KEY, groups.to_string())]);
+        if self.with_choria {
+            metadata.insert(WITH_CHORIA_KEY, true.to_string());
+        }
         NewStream {
             name: format!("KV_{name}"),
             description: self.description.as_deref(),
@@ -227,6 +247,7 @@ impl BucketConfig {
                 dest: format!("incumbent.{name}.>"),
             },
             first_seq,
+            metadata,
         }
     }
 }
@@ -249,8 +270,7 @@ pub(super) fn check_ttl(ttl: Duration, what: &str) -> Result<(), BucketError> {
 /// again. From the wall clock they keep growing, as long as the bucket stored fewer than a million
 /// writes per second over its whole life.
 pub(super) fn first_sequence() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.ok().and_then(|d| u64::try_from(d.as_micros()).ok()).unwrap_or(1).max(1)
+    u64::try_from(since_unix_epoch().as_micros()).unwrap_or(1).max(1)
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -281,6 +301,7 @@ pub(super) struct NewStream<'a> {
     subject_delete_marker_ttl: u64,
     republish: NewRepublish,
     first_seq: u64,
+    metadata: BTreeMap<&'static str, String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -181,7 +181,9 @@ impl Lock for NatsLock {
     }
 
     fn timing(&self) -> TimingOptions {
-        let with_choria = self.state().config.with_choria;
+        let inner = self.state();
+        let with_choria = inner.config.with_choria
+            || inner.known_facts().is_some_and(|facts| facts.config.with_choria());
         TimingOptions { with_choria, ..TimingOptions::default() }
     }
 

@@ -34,8 +34,8 @@ pub(super) struct BucketState {
     pub(super) hub: HintHub<HintNote>,
     /// Whether reads returned writes without a hint.
     hints_lost: AtomicBool,
-    /// The number of this process's queue group, if there are any.
-    pub(super) queue_group: Option<u8>,
+    /// What draws the queue group of this process.
+    draw: u16,
     loss_found: Notify,
     known: Mutex<Known>,
     /// The time of the server's clock, and when it was read.
@@ -77,7 +77,7 @@ impl BucketState {
     pub(super) fn new(connection: Connection, config: BucketConfig) -> Self {
         Self {
             api: Api::new(connection, &config),
-            queue_group: (config.queue_groups > 0).then(|| fastrand::u8(..config.queue_groups)),
+            draw: fastrand::u16(..),
             config,
             hub: HintHub::default(),
             hints_lost: AtomicBool::new(false),
@@ -128,6 +128,12 @@ impl BucketState {
             }
             (answer, _) => answer,
         }
+    }
+
+    /// Returns the number of this process's queue group, if there are any.
+    pub(super) fn queue_group(&self, facts: &StreamFacts) -> Option<u8> {
+        let groups = self.config.queue_groups.unwrap_or_else(|| facts.config.queue_groups());
+        u8::try_from(self.draw.checked_rem(groups.into())?).ok()
     }
 
     /// Requests the bucket, and returns whether an empty key proves that there is no leader.
@@ -186,6 +192,18 @@ impl BucketState {
             Some(old) if old.created == facts.created => facts.created_here = old.created_here,
             Some(_) => {
                 warn!(bucket = %self.config.name, "the bucket was deleted and created again")
+            }
+            None if known.promised.is_some()
+                && facts.config.with_choria()
+                && !self.config.with_choria =>
+            {
+                return Err(BucketError::new(
+                    BucketErrorKind::Unusable,
+                    format!(
+                        "bucket {}: Choria's candidates take part, by its metadata; set with_choria, which an election that starts before the bucket is opened cannot adopt",
+                        self.config.name
+                    ),
+                ));
             }
             None => facts.created_here = created && info.did_create,
         }
@@ -305,6 +323,14 @@ impl BucketState {
                 note.hinted = note.hinted.max(record.revision.0);
             }
         });
+    }
+
+    /// Returns the last hint of an election of which a few are received, before one of this
+    /// revision.
+    pub(super) fn last_sampled(&self, name: &str, revision: Revision) -> Option<Revision> {
+        let hinted = self.hub.note(name, |note| note.hinted)?;
+        let is_next = (1..revision.0).contains(&hinted) && self.hub.samples(name);
+        is_next.then_some(Revision(hinted))
     }
 
     /// Announces the coverage from now on, and of which elections.

@@ -1,11 +1,14 @@
 //! A server's information on the stream of a bucket.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::config::{BucketConfig, check_ttl, elapsed};
+use super::config::{
+    BucketConfig, MAX_QUEUE_GROUPS, QUEUE_GROUPS_KEY, WITH_CHORIA_KEY, check_ttl, elapsed,
+};
 use super::error::{BucketError, BucketErrorKind};
 use super::message::{Expiry, MAX_HEADERS_LEN, MAX_IDENTITY_LEN, MIN_IDENTITY_LEN};
 
@@ -93,7 +96,22 @@ impl StreamConfig {
 
     /// Returns the level of the server's JetStream API, which servers report from 2.11 on.
     pub(super) fn api_level(&self) -> Option<u32> {
-        self.metadata.as_ref()?.get("_nats.level")?.parse().ok()
+        self.metadata("_nats.level")
+    }
+
+    /// Returns how many queue groups the bucket has for its standbys; 0: none, as in a bucket that
+    /// another program or an earlier version created.
+    pub(super) fn queue_groups(&self) -> u8 {
+        self.metadata(QUEUE_GROUPS_KEY).filter(|n| *n <= MAX_QUEUE_GROUPS).unwrap_or(0)
+    }
+
+    /// Returns whether the bucket states that Choria's candidates take part.
+    pub(super) fn with_choria(&self) -> bool {
+        self.metadata(WITH_CHORIA_KEY).unwrap_or(false)
+    }
+
+    fn metadata<T: FromStr>(&self, key: &str) -> Option<T> {
+        self.metadata.as_ref()?.get(key)?.parse().ok()
     }
 
     /// Returns how late the server may expire an entry: its expiry timer fires every 250 ms, and
