@@ -15,7 +15,7 @@ use self::checks::{
     check_identity, check_site, check_span, custom, members, timing_on, unix_ms_at_origin,
 };
 use crate::driver::callbacks::Callbacks;
-use crate::driver::machine::{Machine, shared_among};
+use crate::driver::machine::Machine;
 use crate::driver::move_state::MoveOptions;
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
@@ -48,7 +48,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         advertisement: None,
         timing: TimingOptions::default(),
         cool_down: CoolDown::default(),
-        backoff: Box::new(Backoff::FIVE_SEC),
+        backoff: Arc::new(Backoff::FIVE_SEC),
         takeover_delay: Duration::ZERO,
         priority: 0,
         site: None,
@@ -120,7 +120,7 @@ pub struct ElectionBuilder {
     advertisement: Option<Advertisement>,
     timing: TimingOptions,
     cool_down: CoolDown,
-    backoff: Box<dyn BackoffPolicy>,
+    backoff: Arc<dyn BackoffPolicy>,
     takeover_delay: Duration,
     priority: u8,
     site: Option<Arc<str>>,
@@ -188,7 +188,7 @@ impl ElectionBuilder {
 
     /// How to poll where the lock sends no hints. Default: [`Backoff::FIVE_SEC`].
     pub fn backoff(mut self, policy: impl BackoffPolicy) -> Self {
-        self.backoff = Box::new(policy);
+        self.backoff = Arc::new(policy);
         self
     }
 
@@ -322,7 +322,6 @@ impl ElectionBuilder {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let identity: Arc<str> = identity.into();
         let origin_unix_ms = unix_ms_at_origin(&*self.clock);
-        let mut backoffs = shared_among(locks.len(), self.backoff).into_iter();
         let part = |(lock, need): &(Arc<dyn Lock>, Need)| {
             // Drawn for each lock: the same one given twice must not take itself for its own
             // earlier write.
@@ -332,7 +331,7 @@ impl ElectionBuilder {
             let settings = Settings {
                 advertisement: advertisement.clone(),
                 cool_down: self.cool_down,
-                backoff: backoffs.next().unwrap_or_else(|| Box::new(Backoff::FIVE_SEC)),
+                backoff: Arc::clone(&self.backoff),
                 takeover_delay: self.takeover_delay,
                 priority: self.priority,
                 site: self.site.clone(),

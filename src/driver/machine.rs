@@ -1,14 +1,13 @@
 //! The state machine that a driver runs: an elector on one lock, or on several.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Output};
 use crate::lock::{Capabilities, Need, Pause, Standing, Token};
 use crate::protocol::{
-    Action, BackoffPolicy, Drain, Elector, Event, Leader, MemberSettings, MultiElector,
-    PreviousTerm, Settings, State, WaitReason,
+    Action, Drain, Elector, Event, Leader, MemberSettings, MultiElector, PreviousTerm, Settings,
+    State, WaitReason,
 };
 use crate::time::clock::Instant;
 
@@ -205,22 +204,4 @@ impl Machine {
             Electors::Multi(multi) => Some(multi.tokens()),
         }
     }
-}
-
-/// Shares one policy, which may have a state, among several electors.
-pub(crate) fn shared_among(
-    electors: usize,
-    policy: Box<dyn BackoffPolicy>,
-) -> Vec<Box<dyn BackoffPolicy>> {
-    if electors == 1 {
-        return vec![policy];
-    }
-    let policy = Arc::new(Mutex::new(policy));
-    let share = || -> Box<dyn BackoffPolicy> {
-        let policy = Arc::clone(&policy);
-        Box::new(move |attempt, random| {
-            policy.lock().unwrap_or_else(PoisonError::into_inner).delay(attempt, random)
-        })
-    };
-    (0..electors).map(|_| share()).collect()
 }

@@ -4,23 +4,18 @@
 //! machine returns actions; the driver performs them; their outcome is the next event.
 
 pub(crate) mod callbacks;
-mod drain;
-mod finish;
 pub(crate) mod health;
 pub(crate) mod machine;
 pub(crate) mod move_state;
 mod moves;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
-mod report;
 pub(crate) mod requests;
 mod roll_call;
 #[cfg(all(feature = "sentinel", unix))]
 pub mod sentinel;
 pub(crate) mod set_part;
-pub(crate) mod term_end;
-mod terms;
-mod wakeup;
+mod term;
 
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -31,23 +26,26 @@ use std::task::{Context, Poll, ready};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
-use tracing::{Instrument, info, info_span, warn};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::driver::callbacks::{Callbacks, report_leaders};
-use crate::driver::finish::Finish;
 use crate::driver::machine::Machine;
 use crate::driver::move_state::{DriverMoves, MoveOptions, ReplyTo};
-use crate::driver::requests::{LockRequests, Settled};
+use crate::driver::requests::{LockRequests, Settled, poll_response};
 #[cfg(all(feature = "sentinel", unix))]
 use crate::driver::sentinel::Registrations;
 use crate::driver::set_part::SetPart;
 use crate::election::change::Change;
 use crate::election::inbox::Input;
 use crate::election::shared::Shared;
-use crate::lock::{Hint, Lock, Request};
-use crate::protocol::{Action, Event, Refusal, Response};
+use crate::lock::{CandidateInfo, Hint, Lock, LockError, Request};
+use crate::protocol::{Action, Cause, Event, Leader, LockFailure, Refusal, Response, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Clock, Instant, Sleep, sleep_until_about};
+use crate::util::text::escape_line;
+
+/// The most bytes of another candidate's identity in a log line.
+const MAX_IDENTITY_SHOWN: usize = 128;
 
 /// What a candidate is made of.
 pub(crate) struct CandidateParts {
@@ -66,7 +64,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts
     let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
         LockRequests::new(lock, &shared.name, shared.hint_sink(index))
     };
-    let requests_of = locks.into_iter().enumerate().map(subscribed).collect();
+    let locks = locks.into_iter().enumerate().map(subscribed).collect();
     if let Some(callback) = callbacks.new_leader.clone() {
         let reports = report_leaders(Arc::clone(&shared), callback);
         runtime.spawn(reports.instrument(span.clone()));
@@ -79,7 +77,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts
     });
     let telemetry = Telemetry::new(&shared.name, &shared.identity, machine.settings().timing);
     let mut driver = Driver {
-        requests_of,
+        locks,
         machine,
         callbacks: callbacks.boxed(),
         term: None,
@@ -97,7 +95,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts
         set_part: options.share.clone().map(|share| Box::new(SetPart::new(share))),
         #[cfg(all(feature = "sentinel", unix))]
         registrations: Registrations::new(&shared.name, parts.sentinel, runtime).map(Box::new),
-        finish: Finish { telemetry, shared },
+        shutdown: ShutdownGuard { telemetry, shared },
     };
     driver.begin_moves(&options);
     runtime.spawn(driver.instrument(span));
@@ -105,7 +103,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts
 
 struct Driver {
     /// Almost always one.
-    requests_of: Box<[LockRequests]>,
+    locks: Box<[LockRequests]>,
     machine: Machine,
     callbacks: Option<Box<Callbacks>>,
     /// The number of the current term, or of the last one.
@@ -133,7 +131,7 @@ struct Driver {
     #[cfg(all(feature = "sentinel", unix))]
     registrations: Option<Box<Registrations>>,
     /// Last, as fields are dropped in order: the others still report to it.
-    finish: Finish,
+    shutdown: ShutdownGuard,
 }
 
 /// What runs for a term of this candidate.
@@ -145,6 +143,24 @@ struct TermTasks {
     draining: Option<JoinHandle<()>>,
     /// The end of the term.
     ending: Option<BoxFuture<'static, bool>>,
+}
+
+/// Something that wakes a driver.
+enum Wakeup {
+    Input(Input),
+    /// From this lock.
+    Response(usize, Settled),
+    TermEnded {
+        work_stopped: bool,
+    },
+    /// The call of `on_campaign` ended.
+    Campaigned {
+        panicked: bool,
+    },
+    /// To the call of the candidates that is under way.
+    Answers(Result<Vec<CandidateInfo>, LockError>),
+    /// The time for which it slept.
+    Timer,
 }
 
 /// Ends the user's callbacks with the candidate, however its task ends.
@@ -189,8 +205,77 @@ impl Driver {
         }
     }
 
+    fn on_wakeup(&mut self, wakeup: Wakeup) {
+        match wakeup {
+            Wakeup::Input(input) => self.take(input),
+            Wakeup::Response(lock, settled) => self.on_response(lock, settled),
+            Wakeup::TermEnded { work_stopped } => self.handle(Event::TermEnded { work_stopped }),
+            Wakeup::Campaigned { panicked } => {
+                if panicked {
+                    self.handle(Event::WorkEnded { panicked });
+                }
+            }
+            Wakeup::Answers(answers) => self.on_move_answers(answers),
+            Wakeup::Timer => self.wake(),
+        }
+    }
+
+    /// Whatever comes first.
+    fn poll_wakeup(&mut self, cx: &mut Context<'_>) -> Poll<Wakeup> {
+        if let Poll::Ready((lock, settled)) = poll_response(&mut self.locks, cx) {
+            return Poll::Ready(Wakeup::Response(lock, settled));
+        }
+        if let Some(tasks) = &mut self.tasks
+            && let Some(ending) = &mut tasks.ending
+            && let Poll::Ready(work_stopped) = ending.as_mut().poll(cx)
+        {
+            tasks.ending = None;
+            return Poll::Ready(Wakeup::TermEnded { work_stopped });
+        }
+        if let Some(task) = &mut self.campaigning
+            && let Poll::Ready(end) = Pin::new(task).poll(cx)
+        {
+            self.campaigning = None;
+            let panicked = end.is_err_and(|error| error.is_panic());
+            return Poll::Ready(Wakeup::Campaigned { panicked });
+        }
+        if let Some(call) = self.moves.as_mut().and_then(|moves| moves.call.as_mut())
+            && let Poll::Ready(answers) = call.0.as_mut().poll(cx)
+        {
+            return Poll::Ready(Wakeup::Answers(answers));
+        }
+        // Either may be ready again and again: neither is always asked first.
+        self.timer_first = !self.timer_first;
+        if self.timer_first && self.is_due(cx) {
+            return Poll::Ready(Wakeup::Timer);
+        }
+        if let Poll::Ready(input) = self.shared().inbox.poll(cx) {
+            return Poll::Ready(Wakeup::Input(input));
+        }
+        if !self.timer_first && self.is_due(cx) {
+            return Poll::Ready(Wakeup::Timer);
+        }
+        Poll::Pending
+    }
+
+    fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
+        self.sleeps && Pin::new(&mut self.sleep).poll(cx).is_ready()
+    }
+
+    fn wake(&mut self) {
+        let now = self.now();
+        let due = self.machine.drain.due(now);
+        self.handle(Event::Wake);
+        self.handle_all(due);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let wakes = [self.machine.next_wake(), self.machine.drain.until(), self.moves_wake()];
+        wakes.into_iter().flatten().min()
+    }
+
     fn shared(&self) -> &Arc<Shared> {
-        &self.finish.shared
+        &self.shutdown.shared
     }
 
     fn tasks(&mut self) -> &mut TermTasks {
@@ -198,7 +283,7 @@ impl Driver {
     }
 
     fn telemetry(&self) -> &Telemetry {
-        &self.finish.telemetry
+        &self.shutdown.telemetry
     }
 
     fn now(&self) -> Instant {
@@ -212,8 +297,8 @@ impl Driver {
     /// `lock`: the lock that the hint or response belongs to.
     fn handle_of(&mut self, lock: usize, event: Event) {
         let now = self.now();
-        for (index, requests_of) in self.requests_of.iter().enumerate() {
-            let capabilities = requests_of.lock.capabilities();
+        for (index, lock) in self.locks.iter().enumerate() {
+            let capabilities = lock.lock.capabilities();
             if self.machine.capabilities(index) != Some(&capabilities) {
                 self.machine.handle(now, index, Event::Capabilities(capabilities));
             }
@@ -281,8 +366,8 @@ impl Driver {
     fn perform(&mut self) -> bool {
         // A member of a set has to know the leader of each shard.
         let (now, all) = (self.now(), self.set_part.is_some());
-        for (index, requests_of) in self.requests_of.iter_mut().enumerate() {
-            requests_of.want_all_hints(all || self.machine.wants_all_hints(now, index));
+        for (index, lock) in self.locks.iter_mut().enumerate() {
+            lock.want_all_hints(all || self.machine.wants_all_hints(now, index));
         }
         let finished = self.perform_actions(now);
         #[cfg(all(feature = "sentinel", unix))]
@@ -349,18 +434,66 @@ impl Driver {
         if paused {
             self.telemetry().paused_until(paused_until);
         }
-        self.finish.telemetry.observe(now, state, self.machine.leader(), lock_fails);
+        self.shutdown.telemetry.observe(now, state, self.machine.leader(), lock_fails);
         if self.machine.standing() != self.standing() {
             self.update_standing();
         }
         false
     }
 
+    fn set_lock_failure(&self, failure: Option<LockFailure>) {
+        self.telemetry().lock_up(failure.is_none());
+        let mut term = None;
+        self.shared().update(|status| {
+            status.lock_failure.clone_from(&failure);
+            term.clone_from(&status.term);
+        });
+        if let Some(term) = term {
+            term.set_lock_failure(failure);
+        }
+    }
+
+    fn leader_changed(&mut self, lock: usize, leader: Option<Leader>) {
+        match &leader {
+            Some(leader) if leader.is_me => {
+                let now = self.now();
+                let cool_down = self.machine.cool_down().filter(|(at, _)| *at > now);
+                match cool_down {
+                    Some((at, reason)) => {
+                        let wait = at.saturating_since(now);
+                        info!(?wait, %reason, "cooling down before leading");
+                    }
+                    None => debug!("holding the entry"),
+                }
+            }
+            Some(leader) => {
+                let identity = escape_line(&leader.identity, MAX_IDENTITY_SHOWN);
+                info!(leader = %identity, token = ?leader.token.map(|t| t.0), "observed leader");
+                let with_choria = self.machine.settings().with_choria;
+                let capabilities = self.machine.capabilities(lock);
+                let expires = capabilities.is_some_and(|lock| lock.expires_entries);
+                if leader.token.is_none() && expires && !with_choria {
+                    warn!(
+                        leader = %identity,
+                        "entry without a mark: waiting for the maximum lease. If Choria's candidates take part, set with_choria() (--with-choria, ?with-choria); else find what writes to the entry"
+                    );
+                }
+            }
+            None => debug!("no leader"),
+        }
+        self.vacant_since = match leader {
+            Some(ref leader) if !leader.is_me || self.current().is_some() => None,
+            _ => self.vacant_since.or_else(|| Some(self.now())),
+        };
+        self.shared().update(|status| status.leader.clone_from(&leader));
+        self.shared().publish(Change::Leader(leader));
+    }
+
     fn ask(&mut self, lock: usize, id: u64, request: Request) {
         let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
-        let Some(requests_of) = self.requests_of.get_mut(lock) else { return };
+        let Some(lock) = self.locks.get_mut(lock) else { return };
         let campaigns = matches!(request, Request::Write(_));
-        requests_of.ask(id, sent, name, request);
+        lock.ask(id, sent, name, request);
         if campaigns {
             self.telemetry().campaigned(self.machine.state());
             let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.campaign.clone());
@@ -370,6 +503,41 @@ impl Driver {
                 self.campaigning = Some(tokio::spawn(call.in_current_span()));
             }
         }
+    }
+}
+
+/// Why a term ended that its candidate did not end.
+const GONE: &str = "the task of the candidate is gone: it panicked, or its runtime was shut down";
+
+/// Announces the end of the candidate, however its task ends.
+struct ShutdownGuard {
+    shared: Arc<Shared>,
+    telemetry: Telemetry,
+}
+
+impl Drop for ShutdownGuard {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        // Before those who wait for a term are released.
+        let term = shared.status.borrow().term.clone();
+        if let Some(term) = term {
+            let cause = Cause::Expired { last_error: Some(GONE.into()) };
+            let loss = term.announce_end(cause, term.deadline());
+            self.telemetry.lost(&loss.cause);
+            term.close_span(&loss.cause);
+            shared.publish(Change::Lost { token: loss.token, cause: loss.cause });
+        }
+        shared.leads_until.set(None);
+        self.telemetry.finished(); // before a successor of the same name starts
+        shared.update(|status| {
+            status.finished = true;
+            status.term = None;
+            status.leader = None;
+            status.cool_down = None;
+            status.state = State::Unknown;
+        });
+        shared.close();
+        shared.inbox.close();
     }
 }
 

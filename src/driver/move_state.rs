@@ -18,14 +18,12 @@ pub(super) enum ReplyTo {
     Call(usize, RollCall),
     /// Nowhere: the candidate moves by itself.
     None,
+    /// To this candidate: it is the answer of the leader that it asked.
+    Asking,
 }
 
-/// A call to the candidates that is under way.
-pub(super) struct MoveInFlight {
-    pub answers: BoxFuture<'static, Result<Vec<CandidateInfo>, LockError>>,
-    /// Who waits for the outcome; `None`: it is the answer of the leader to this candidate.
-    pub reply: Option<ReplyTo>,
-}
+/// The answers to a call to the candidates that is under way.
+type Answers = BoxFuture<'static, Result<Vec<CandidateInfo>, LockError>>;
 
 /// The moves of this candidate, its health, and its call.
 pub(super) struct DriverMoves {
@@ -34,7 +32,7 @@ pub(super) struct DriverMoves {
     pub aside: bool,
     /// How ready the member of a set is that it belongs to.
     pub of_member: Standing,
-    pub call: Option<MoveInFlight>,
+    pub call: Option<(Answers, ReplyTo)>,
 }
 
 /// What the builder sets.

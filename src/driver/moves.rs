@@ -7,7 +7,7 @@ use tracing::{debug, info, warn};
 
 use super::Driver;
 use super::health::record;
-use super::move_state::{DriverMoves, MoveInFlight, MoveOptions, ReplyTo, standing};
+use super::move_state::{DriverMoves, MoveOptions, ReplyTo, standing};
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
@@ -88,17 +88,17 @@ impl Driver {
         let now = self.now();
         match self.moves().moves.advance(now) {
             Some(MoveCall::Ready) => self.call_ready(ReplyTo::None),
-            Some(MoveCall::Leader(request)) => self.call(request, ANSWER_WITHIN, None),
+            Some(MoveCall::Leader(request)) => self.call(request, ANSWER_WITHIN, ReplyTo::Asking),
             None => {}
         }
     }
 
     fn call_ready(&mut self, reply: ReplyTo) {
         let request = CandidateRequest::Succeed(self.moves().moves.wanted());
-        self.call(request, ROLL_WITHIN, Some(reply));
+        self.call(request, ROLL_WITHIN, reply);
     }
 
-    fn call(&mut self, request: CandidateRequest, within: Duration, reply: Option<ReplyTo>) {
+    fn call(&mut self, request: CandidateRequest, within: Duration, reply: ReplyTo) {
         let shared = Arc::clone(self.shared());
         let answers = Box::pin(async move {
             let call = shared.lock.call_roll(&shared.name, request, within);
@@ -106,7 +106,7 @@ impl Driver {
             let answers = tokio::time::timeout(within * 2, call).await;
             answers.unwrap_or_else(|_| Err(LockError::new(LockErrorKind::OutcomeUnknown, HUNG)))
         });
-        self.moves().call = Some(MoveInFlight { answers, reply });
+        self.moves().call = Some((answers, reply));
     }
 
     /// The leader's own program, or an operator, wants it to hand over.
@@ -159,14 +159,14 @@ impl Driver {
 
     pub(super) fn on_move_answers(&mut self, answers: Result<Vec<CandidateInfo>, LockError>) {
         let now = self.now();
-        let Some(call) = self.moves().call.take() else { return };
+        let Some((_, reply)) = self.moves().call.take() else { return };
         let moves = &mut self.moves().moves;
-        let Some(reply) = call.reply else {
+        if matches!(reply, ReplyTo::Asking) {
             if let Err(error) = &answers {
                 debug!(%error, "cannot ask the leader to hand over");
             }
             return moves.on_answer(now, &answers.unwrap_or_default());
-        };
+        }
         let chosen = match answers {
             Ok(answers) => moves.on_roll(now, &answers).map_err(HandOverError::from),
             Err(error) => {
@@ -210,7 +210,7 @@ impl Driver {
                 };
                 self.answer(lock, call, Some(answer));
             }
-            ReplyTo::None => {}
+            ReplyTo::None | ReplyTo::Asking => {}
         }
     }
 

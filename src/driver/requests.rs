@@ -62,15 +62,15 @@ impl LockRequests {
 
 /// A response to a request in flight, and to which lock that was.
 pub(crate) fn poll_response(
-    requests_of: &mut [LockRequests],
+    locks: &mut [LockRequests],
     cx: &mut Context<'_>,
 ) -> Poll<(usize, Settled)> {
-    for (lock, requests_of) in requests_of.iter_mut().enumerate() {
-        if let Some(request) = &mut requests_of.request
+    for (index, lock) in locks.iter_mut().enumerate() {
+        if let Some(request) = &mut lock.request
             && let Poll::Ready(settled) = request.as_mut().poll(cx)
         {
-            requests_of.request = None;
-            return Poll::Ready((lock, settled));
+            lock.request = None;
+            return Poll::Ready((index, settled));
         }
     }
     Poll::Pending

@@ -27,7 +27,7 @@ impl Driver {
     /// `handover`: of the leader, to a request to hand over. It answers at once.
     pub(super) fn answer(&mut self, lock: usize, call: RollCall, handover: Option<HandoverAnswer>) {
         let settings = self.machine.settings();
-        let Some(requests_of) = self.requests_of.get(lock) else { return };
+        let Some(requests) = self.locks.get(lock) else { return };
         let since_origin = u64::try_from(self.shared().started.since_origin().as_millis());
         let as_leader = handover.is_some();
         let spread = if call.request.has_one_answer() { 0.0 } else { SPREAD * fastrand::f64() };
@@ -39,7 +39,7 @@ impl Driver {
             load: self.set_part.as_ref().map(|part| part.load()),
             ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)
         };
-        let (lock, shared) = (Arc::clone(&requests_of.lock), Arc::clone(self.shared()));
+        let (lock, shared) = (Arc::clone(&requests.lock), Arc::clone(self.shared()));
         let Some(answers) = self.messages(room_for(&call.request)) else { return };
         let delay = call.within.min(RollCall::MAX_WITHIN).mul_f64(spread);
         // A leader states the term that it is asked about, which may end before the task runs.

@@ -122,7 +122,7 @@ struct RecordedPolicy {
 }
 
 impl BackoffPolicy for RecordedPolicy {
-    fn delay(&mut self, attempt: u32, random: f64) -> Duration {
+    fn delay(&self, attempt: u32, random: f64) -> Duration {
         let recorded = locked(&self.recorded).pop_front();
         let delay = recorded.map_or(Duration::ZERO, |poll| poll.delay);
         self.polls.push(Poll { attempt, random_bits: random.to_bits(), delay });

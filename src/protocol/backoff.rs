@@ -14,26 +14,23 @@ use std::time::Duration;
 /// let builder = new_election("my_app", MemoryLock::new())
 ///     .backoff(|_attempt, random| Duration::from_secs(2).mul_f64(0.5 + random));
 /// ```
-pub trait BackoffPolicy: Send + 'static {
+pub trait BackoffPolicy: Send + Sync + 'static {
     /// The wait after `attempt` polls (counted from 0) that found the same holder. `random` is
     /// uniform in [0, 1): a policy that ignores it makes all standbys poll in step. Where it
     /// panics, [`Backoff::FIVE_SEC`] is used instead.
-    fn delay(&mut self, attempt: u32, random: f64) -> Duration;
+    fn delay(&self, attempt: u32, random: f64) -> Duration;
 }
 
-impl<F: FnMut(u32, f64) -> Duration + Send + 'static> BackoffPolicy for F {
-    fn delay(&mut self, attempt: u32, random: f64) -> Duration {
+impl<F: Fn(u32, f64) -> Duration + Send + Sync + 'static> BackoffPolicy for F {
+    fn delay(&self, attempt: u32, random: f64) -> Duration {
         self(attempt, random)
     }
 }
 
 /// The delay of a policy, or, where it panics, that of the default one: it ends no candidate.
-pub(crate) fn delay_of(policy: &mut dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
+pub(crate) fn delay_of(policy: &dyn BackoffPolicy, attempt: u32, random: f64) -> Duration {
     let delay = catch_unwind(AssertUnwindSafe(|| policy.delay(attempt, random)));
-    delay.unwrap_or_else(|_| {
-        let mut standard = Backoff::FIVE_SEC;
-        standard.delay(attempt, random)
-    })
+    delay.unwrap_or_else(|_| Backoff::FIVE_SEC.delay(attempt, random))
 }
 
 /// Choria's policies: a list of waits, each jittered by 0.5 to 1.5, staying at the last one.
@@ -67,7 +64,7 @@ impl Backoff {
 }
 
 impl BackoffPolicy for Backoff {
-    fn delay(&mut self, attempt: u32, random: f64) -> Duration {
+    fn delay(&self, attempt: u32, random: f64) -> Duration {
         let step = usize::try_from(attempt).unwrap_or(usize::MAX);
         let millis = self.millis.get(step).or(self.millis.last()).copied().unwrap_or(0);
         Duration::from_millis(u64::from(millis)).mul_f64(0.5 + random.clamp(0.0, 1.0))

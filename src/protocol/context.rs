@@ -1,29 +1,29 @@
 //! What all phases of a candidate share: its settings, the lock, the evidence, its requests and its
 //! actions.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::actions::Actions;
-#[cfg(feature = "_model")]
-use super::backoff::BackoffPolicy;
+use super::cool_down::CoolDownWait;
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::lock_health::LockHealth;
 use super::observations::{Observations, PreviousTerm};
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
 use super::sampling::{HintLatency, HintRate, SentNotice};
-use super::types::{Action, Leader, LockFailure, Response, Settings};
+use super::types::{Action, Cause, Leader, LockFailure, Response, Settings};
 use crate::lock::{
     Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, MoveInfo, Nonce,
-    Pause, Reading, Record, Release, Request, Revision, Standing, StepDownNotice, Tombstone, Write,
-    WriteId,
+    Pause, Reading, Record, Release, Request, Revision, Standing, StepDownNotice, Token, Tombstone,
+    Write, WriteId,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::{ceil_millis, with_drift};
 use crate::util::retry::ProtocolRetries;
 
 /// What all phases share.
+#[derive(Clone)]
 pub(super) struct Context {
     pub settings: Settings,
     pub capabilities: Capabilities,
@@ -352,7 +352,28 @@ impl Context {
         self.send_notice(now, notice);
     }
 
-    pub fn send_notice(&mut self, now: Instant, notice: StepDownNotice) {
+    /// Keeps a notice that is sent now, if its receivers are drawn at random too.
+    fn keep_notice(&mut self, now: Instant, notice: StepDownNotice) {
+        if self.coverage == Coverage::Sampled {
+            let until = now + self.capabilities.max_lease;
+            self.sent_notice = Some(Box::new(SentNotice { notice, until }));
+        }
+    }
+
+    /// Another candidate has created or renewed its entry. It may have missed the notice, and would
+    /// wait for the end of a lease. Before its create it has subscribed to all hints, but in a
+    /// cluster that may not be known everywhere yet: so each renewal repeats the notice, too.
+    pub fn repeat_notice(&mut self, now: Instant) {
+        if self.requests.is_busy() {
+            return;
+        }
+        match self.sent_notice.as_deref() {
+            Some(sent) if now < sent.until => self.send_notice(now, sent.notice),
+            _ => self.sent_notice = None,
+        }
+    }
+
+    fn send_notice(&mut self, now: Instant, notice: StepDownNotice) {
         let timeout = self.settings.timing.request_timeout();
         self.send(now, RequestKind::Notify, None, timeout, Request::NotifyStepDown(notice));
     }
@@ -404,46 +425,6 @@ impl Context {
         self.health.failure().filter(|failure| lasting.contains(&failure.kind))
     }
 
-    /// A copy that draws its randomness from `seed` from here on, and has a policy of its own.
-    #[cfg(feature = "_model")]
-    pub fn fork(&self, seed: u64, backoff: Box<dyn BackoffPolicy>) -> Self {
-        let s = &self.settings;
-        Self {
-            settings: Settings {
-                identity: s.identity.clone(),
-                nonce: s.nonce,
-                advertisement: s.advertisement.clone(),
-                timing: s.timing,
-                cool_down: s.cool_down,
-                backoff,
-                takeover_delay: s.takeover_delay,
-                priority: s.priority,
-                site: s.site.clone(),
-                with_choria: s.with_choria,
-                eligible: s.eligible,
-                standing: s.standing,
-                rank: s.rank,
-                seed,
-                origin_unix_ms: s.origin_unix_ms,
-            },
-            capabilities: self.capabilities.clone(),
-            coverage: self.coverage,
-            hint_rate: self.hint_rate.clone(),
-            sent_notice: self.sent_notice.clone(),
-            latency: self.latency.clone(),
-            random: fastrand::Rng::with_seed(seed),
-            stopping: self.stopping,
-            heard_from_lock: self.heard_from_lock,
-            leader: self.leader.clone(),
-            pause: self.pause.clone(),
-            previous_term: self.previous_term,
-            health: self.health.clone(),
-            observed: self.observed.clone(),
-            requests: self.requests.clone(),
-            actions: self.actions.clone(),
-        }
-    }
-
     #[cfg(feature = "_model")]
     pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
         let Self {
@@ -481,4 +462,66 @@ pub(super) struct Source {
     /// Received as it was stored, not read some time later.
     pub from_hint: bool,
     pub on_standby: bool,
+}
+
+/// The actions that have not been taken yet, in their order. They take no memory while there are
+/// none, as almost always.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Actions(VecDeque<Action>);
+
+impl Actions {
+    pub fn push_back(&mut self, action: Action) {
+        self.0.push_back(action);
+    }
+
+    pub fn extend(&mut self, action: Option<Action>) {
+        self.0.extend(action);
+    }
+
+    pub fn pop_front(&mut self) -> Option<Action> {
+        let action = self.0.pop_front();
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
+        action
+    }
+}
+
+/// What becomes of the phase.
+#[must_use]
+pub(super) enum Transition {
+    Stay,
+    /// Take part, and read the entry at `at`, not before.
+    StandBy {
+        at: Instant,
+    },
+    Hold(AcquiredEntry),
+    StepDown(EndedTerm),
+    /// A standby stops, which may have created an entry without knowing.
+    StopStandby,
+    Finish,
+}
+
+/// A create of this candidate that the lock has stored.
+pub(super) struct AcquiredEntry {
+    pub created: Revision,
+    /// The number of the write.
+    pub number: u64,
+    pub sent: Instant,
+    pub wait: CoolDownWait,
+}
+
+/// A term that has ended, or that ends before it began.
+pub(super) struct EndedTerm {
+    pub cause: Cause,
+    /// The cause is known from a response of the lock, not from a hint.
+    pub verified: bool,
+    pub token: Token,
+    pub revision: Revision,
+    pub deadline: Instant,
+    /// When it would have begun, or has.
+    pub lead_at: Instant,
+    pub began: bool,
+    /// The candidate that it is handed over to.
+    pub to: Option<Nonce>,
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::{Context, Source};
+use super::context::{AcquiredEntry, Context, EndedTerm, Source, Transition};
 use super::cool_down::KnownStepDown;
 use super::cool_down::{CoolDownWait, NotBefore, WaitReason};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
-use super::transition::{AcquiredEntry, EndedTerm, Next};
 use super::types::{Action, Cause, Leader, LockFailure};
 use crate::lock::{Content, LockErrorKind, Nonce, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
@@ -108,13 +107,13 @@ impl Holding {
 
     /// The end of the term. `verified`: the cause is known from a response of the lock, not from a
     /// hint.
-    pub fn ends(&self, cause: Cause, verified: bool) -> Next {
-        Next::StepDown(self.ended(cause, verified, None))
+    pub fn ends(&self, cause: Cause, verified: bool) -> Transition {
+        Transition::StepDown(self.ended(cause, verified, None))
     }
 
     /// The end of the term in favour of a successor.
-    pub fn hand_over(&self, to: Nonce, identity: Arc<str>) -> Next {
-        Next::StepDown(self.ended(Cause::HandedOver { to: identity }, true, Some(to)))
+    pub fn hand_over(&self, to: Nonce, identity: Arc<str>) -> Transition {
+        Transition::StepDown(self.ended(Cause::HandedOver { to: identity }, true, Some(to)))
     }
 
     fn ended(&self, cause: Cause, verified: bool, to: Option<Nonce>) -> EndedTerm {
@@ -124,8 +123,8 @@ impl Holding {
     }
 
     /// A right that has ended is never revived: whatever is still in flight comes too late.
-    pub fn expire_if_due(&self, now: Instant) -> Next {
-        if now >= self.deadline { self.ends(self.expired(), true) } else { Next::Stay }
+    pub fn expire_if_due(&self, now: Instant) -> Transition {
+        if now >= self.deadline { self.ends(self.expired(), true) } else { Transition::Stay }
     }
 
     /// A holder has stepped down.
@@ -159,7 +158,7 @@ impl Holding {
         }
     }
 
-    pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
+    pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Transition {
         let timing = cx.settings.timing;
         let stop_at = self.deadline - timing.grace();
         if now >= stop_at {
@@ -176,7 +175,7 @@ impl Holding {
             }
         }
         if cx.requests.is_busy() {
-            return Next::Stay;
+            return Transition::Stay;
         }
         let timeout = timing.request_timeout().min(stop_at.saturating_since(now));
         if now >= self.renew_at {
@@ -188,7 +187,7 @@ impl Holding {
             let wait = None;
             self.sent = now;
             cx.write(now, WriteDraft { expected, token, since, life, timeout, wait, may_be_asked });
-            return Next::Stay;
+            return Transition::Stay;
         }
         // After the renewal, which shows as much: reads that fail must not keep renewals from being
         // sent.
@@ -198,7 +197,7 @@ impl Holding {
             self.check_from = now + timing.renewal() / 8;
             cx.read(now, timeout);
         }
-        Next::Stay
+        Transition::Stay
     }
 
     pub fn on_written(
@@ -207,8 +206,8 @@ impl Holding {
         now: Instant,
         request: &InFlightRequest,
         result: Result<Revision, LockFailure>,
-    ) -> Next {
-        let RequestKind::Write { number } = request.kind else { return Next::Stay };
+    ) -> Transition {
+        let RequestKind::Write { number } = request.kind else { return Transition::Stay };
         let fresh = cx.retries();
         let reads = cx.capabilities.can_read;
         match result {
@@ -242,7 +241,7 @@ impl Holding {
                 self.renew_at = now + delay;
             }
         }
-        Next::Stay
+        Transition::Stay
     }
 
     /// A write of the holder's, with this number, that was sent at `sent` has been applied.
@@ -267,7 +266,7 @@ impl Holding {
         cx: &mut Context,
         now: Instant,
         result: Result<Reading, LockFailure>,
-    ) -> Next {
+    ) -> Transition {
         let fresh = cx.retries();
         let durable = cx.capabilities.reads_are_durable;
         match result {
@@ -310,7 +309,7 @@ impl Holding {
                 }
             }
         }
-        Next::Stay
+        Transition::Stay
     }
 
     /// Whether a stored write is no news to a holder: it is older than the holder's last one, or
@@ -320,7 +319,7 @@ impl Holding {
     }
 
     /// A stored write that is newer than ours and is not ours: the term is over.
-    pub fn superseded_by_hint(&self, record: &Record) -> Next {
+    pub fn superseded_by_hint(&self, record: &Record) -> Transition {
         self.ends(self.superseded_by(record), false)
     }
 

@@ -52,7 +52,6 @@
 //! ```
 
 mod acquire;
-mod actions;
 mod backoff;
 mod context;
 mod cool_down;
@@ -64,17 +63,14 @@ mod fingerprint;
 mod health;
 mod holding;
 mod lock_health;
-mod move_types;
 mod moves;
 mod multi;
 mod observations;
-mod refusal;
 mod requests;
 mod sampling;
 pub mod set;
 mod standby;
 mod stepping_down;
-mod transition;
 mod types;
 
 #[cfg(feature = "kubernetes")]
@@ -93,10 +89,8 @@ pub use elector::Elector;
 #[doc(hidden)]
 pub use fingerprint::FingerprintSink;
 pub use health::Health;
-pub use move_types::{Chosen, MoveCall, MoveRole, MoveSettings, SeenLeader};
-pub use moves::Moves;
+pub use moves::{Chosen, Found, MoveCall, MoveRole, MoveSettings, Moves, Refusal, SeenLeader};
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;
 pub(crate) use observations::PreviousTerm;
-pub use refusal::{Found, Refusal};
 pub use types::{Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State};

@@ -3,13 +3,17 @@
 //! Every move is an ordinary end of a term. What is decided in here is when it ends, and who sends
 //! its create first.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
+
 use super::acquire;
-use super::move_types::{Chosen, MoveCall, MoveRole, MoveSettings, Reason};
-use super::refusal::{Found, Refusal};
-use crate::lock::{CandidateInfo, CandidateRequest, Role, Standing, Successor, TakeRequest};
+use super::types::Leader;
+use crate::lock::{
+    CandidateInfo, CandidateRequest, Nonce, Role, Standing, Successor, TakeRequest, Token,
+};
 use crate::time::clock::Instant;
 
 /// The longest time between two searches for a successor, or two requests to be preferred that
@@ -296,6 +300,154 @@ impl Moves {
                 // move upon the request of one that drew an early one.
                 let spread = acquire::truncated_exponential(lease, self.random.f64());
                 (is_lower && !self.asked).then_some(from + spread)
+            }
+        }
+    }
+}
+
+/// What does not change while a candidate runs.
+#[derive(Debug, Clone, Copy)]
+pub struct MoveSettings {
+    /// The candidate.
+    pub nonce: Nonce,
+    /// Its priority.
+    pub priority: u8,
+    /// Its lease: no term that lasted shorter is moved voluntarily.
+    pub lease: Duration,
+    /// For how long it is ready before it asks a leader of lower priority to hand over; `None`: it
+    /// never asks.
+    pub prefer_after: Option<Duration>,
+    /// Whether the election is a shard of a set, whose members decide when it moves.
+    pub in_set: bool,
+}
+
+/// What a candidate is in the election as it decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveRole {
+    /// It leads since this instant.
+    Leads(Instant),
+    /// It stands by, and sees this leader.
+    StandsBy(Option<SeenLeader>),
+}
+
+/// The leader that a standby sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenLeader {
+    /// Its term; `None` where it is of another program.
+    pub token: Option<Token>,
+    /// Its priority, as its entry states it.
+    pub priority: Option<u8>,
+}
+
+impl MoveRole {
+    /// A standby, which sees this leader.
+    pub fn standby(leader: Option<&Leader>) -> Self {
+        let leader = leader.filter(|leader| !leader.is_me);
+        Self::StandsBy(
+            leader.map(|leader| SeenLeader { token: leader.token, priority: leader.priority }),
+        )
+    }
+}
+
+/// A roll call to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveCall {
+    /// Asks who is ready: pass the answers to [`Moves::on_roll`].
+    Ready,
+    /// Asks the leader to hand over: pass its answer to
+    /// [`Moves::on_answer`].
+    Leader(CandidateRequest),
+}
+
+/// The candidate that a leader hands over to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Distinguishes it from every other.
+    pub nonce: Nonce,
+    /// What people read.
+    pub identity: Arc<str>,
+}
+
+/// Why the leadership is to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reason {
+    /// An operator, or the leader's own program.
+    Requested(Successor),
+    /// The leader is not ready.
+    Standing,
+    /// A candidate of higher priority.
+    Preferred,
+    /// A member of the set that leads less.
+    Taken(TakeRequest),
+}
+
+impl Reason {
+    /// Whether it was not ordered.
+    fn is_voluntary(&self) -> bool {
+        !matches!(self, Self::Requested(_))
+    }
+}
+
+/// Why a leader does not hand over.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It has no term to hand over.
+    #[error("this candidate does not lead")]
+    NotLeading,
+    /// Another call is under way.
+    #[error("another handover is being prepared: try again")]
+    Busy,
+    /// No candidate is ready.
+    #[error("no candidate that may lead next is ready: {0}")]
+    NobodyReady(Found),
+    /// The election is paused, so only an operator moves it.
+    #[error("the election is paused")]
+    Paused,
+    /// No term is moved voluntarily before it has lasted a lease.
+    #[error("the term is younger than a lease")]
+    TooSoon,
+    /// The asking member would lead as much as the leader does.
+    #[error("the leader does not lead more than its share of the set")]
+    Balanced,
+    /// The election is no shard of a set, or of another one.
+    #[error("the leader is not a member of this set")]
+    OtherSet,
+    /// The asking candidate is not to be preferred.
+    #[error("the leader has priority {0}")]
+    NotPreferred(u8),
+}
+
+/// Who answered, where none of them may lead next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Found {
+    /// How many others answered that were asked for.
+    pub others: u32,
+    /// How many of them are sick.
+    pub sick: u32,
+    /// How many of them stand aside.
+    pub aside: u32,
+}
+
+impl Found {
+    /// Counts these answers.
+    fn among<'a>(answers: impl Iterator<Item = &'a CandidateInfo>) -> Self {
+        answers.fold(Self::default(), |found, info| Self {
+            others: found.others.saturating_add(1),
+            sick: found.sick.saturating_add(u32::from(info.standing == Standing::Sick)),
+            aside: found.aside.saturating_add(u32::from(info.standing == Standing::Aside)),
+        })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { others: 0, .. } => {
+                f.write_str("none answered; see `incumbent election members`")
+            }
+            Self { others, sick, aside } => {
+                write!(f, "{others} answered, {sick} of them sick and {aside} standing aside")
             }
         }
     }

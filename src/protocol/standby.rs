@@ -5,11 +5,10 @@ use std::time::Duration;
 use super::MIN_LEASE;
 use super::acquire;
 use super::backoff::delay_of;
-use super::context::{Context, Source};
+use super::context::{AcquiredEntry, Context, Source, Transition};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
-use super::transition::{AcquiredEntry, Next};
 use super::types::{LockFailure, Rank};
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;
@@ -90,18 +89,18 @@ impl Standby {
         matches!(self.plan, Plan::Acquire { .. })
     }
 
-    pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
+    pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Transition {
         let timeout = cx.settings.timing.request_timeout();
         let reads = cx.capabilities.can_read;
         let eligible = cx.settings.may_acquire();
         if cx.requests.is_busy() {
-            return Next::Stay;
+            return Transition::Stay;
         }
         if self.plan == Plan::Read && cx.health.take_check(now) && eligible {
             cx.check_writes(now);
         }
         if cx.requests.is_busy() || now < self.at {
-            return Next::Stay;
+            return Transition::Stay;
         }
         match self.plan {
             Plan::Read if self.sees_stale(cx, now) => self.overwrite(cx, now, true),
@@ -110,7 +109,7 @@ impl Standby {
             Plan::Acquire { expected } if eligible => create(cx, now, expected),
             Plan::Read | Plan::Acquire { .. } => self.wait_for_change(cx, now),
         }
-        Next::Stay
+        Transition::Stay
     }
 
     /// Whether it has received all renewals, and the last one has not changed for its holder's
@@ -186,7 +185,7 @@ impl Standby {
             }
             None if receives_renewals => now + lease.mul_f64(0.5 + random),
             _ => {
-                let policy = &mut *cx.settings.backoff;
+                let policy = &*cx.settings.backoff;
                 let mut delay = delay_of(policy, self.polls, random);
                 self.polls = self.polls.saturating_add(1);
                 if let Some(rate) = &cx.hint_rate {
@@ -229,8 +228,8 @@ impl Standby {
         now: Instant,
         request: &InFlightRequest,
         result: Result<Revision, LockFailure>,
-    ) -> Next {
-        let RequestKind::Write { number } = request.kind else { return Next::Stay };
+    ) -> Transition {
+        let RequestKind::Write { number } = request.kind else { return Transition::Stay };
         let known =
             !matches!(&result, Err(failure) if failure.kind == LockErrorKind::OutcomeUnknown);
         let write = cx.requests.in_doubt(number);
@@ -248,7 +247,7 @@ impl Standby {
         // superseded before the response came
         {
             let wait = cx.observed.cool_down_of_stored(now, request, wait, &cx.capabilities);
-            return Next::Hold(AcquiredEntry {
+            return Transition::Hold(AcquiredEntry {
                 created: *created,
                 number,
                 sent: request.sent,
@@ -256,10 +255,10 @@ impl Standby {
             });
         }
         if cx.stopping {
-            return Next::StopStandby;
+            return Transition::StopStandby;
         }
         if heard_meanwhile {
-            return Next::Stay; // a hint has brought more, and planned
+            return Transition::Stay; // a hint has brought more, and planned
         }
         let kind = result.map_or_else(|failure| failure.kind, |_| LockErrorKind::OutcomeUnknown);
         let reads = cx.capabilities.can_read;
@@ -284,7 +283,7 @@ impl Standby {
             LockErrorKind::OutcomeUnknown => self.try_again_later(cx, now, None),
             _ => self.try_again_later(cx, now, Some(Plan::Read)),
         }
-        Next::Stay
+        Transition::Stay
     }
 
     /// The lock has said whether it would accept a write.
@@ -304,7 +303,7 @@ impl Standby {
         let mut delay = retries.delay();
         if let Some(attempt) = retries.attempts_at_maximum().checked_sub(1) {
             let random = cx.random.f64();
-            delay = delay.max(delay_of(&mut *cx.settings.backoff, attempt, random));
+            delay = delay.max(delay_of(&*cx.settings.backoff, attempt, random));
         }
         self.at = (now + delay).max(self.not_before);
         if let Some(plan) = plan {
@@ -318,7 +317,7 @@ impl Standby {
         now: Instant,
         sent: Instant,
         result: Result<Reading, LockFailure>,
-    ) -> Next {
+    ) -> Transition {
         let heard_meanwhile = cx.observed.learned_at() > sent;
         let full = cx.coverage == Coverage::Full;
         match result {
@@ -346,7 +345,7 @@ impl Standby {
                 }
             }
         }
-        Next::Stay
+        Transition::Stay
     }
 
     /// A write that is newer than all known has been stored.

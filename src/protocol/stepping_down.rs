@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use super::context::{Context, Source};
+use super::context::{Context, EndedTerm, Source, Transition};
 use super::cool_down::KnownStepDown;
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
-use super::transition::{EndedTerm, Next};
 use super::types::{Action, Cause, Response};
 use crate::lock::{LockErrorKind, Nonce, Reading, Release, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
@@ -128,14 +127,14 @@ impl SteppingDown {
         }
     }
 
-    pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Next {
+    pub fn advance(&mut self, cx: &mut Context, now: Instant) -> Transition {
         let timeout = cx.settings.timing.request_timeout();
         let left = with_drift(cx.own_cool_down(now));
         // Choria's candidates do not read what is left: the entry must keep them out, and expires
         // by itself.
         let must_stay = cx.settings.with_choria && !left.is_zero();
         if cx.requests.is_busy() || now < self.at {
-            return Next::Stay;
+            return Transition::Stay;
         }
         match (self.step, self.revision, self.token) {
             (Step::StopWork, ..) => {}
@@ -160,7 +159,7 @@ impl SteppingDown {
             (Step::Verify | Step::Release, ..) => cx.read(now, timeout),
             (Step::Done, ..) => return self.done(cx, now),
         }
-        Next::Stay
+        Transition::Stay
     }
 
     pub fn on_response(
@@ -231,7 +230,7 @@ impl SteppingDown {
         }
     }
 
-    fn done(&self, cx: &mut Context, now: Instant) -> Next {
+    fn done(&self, cx: &mut Context, now: Instant) -> Transition {
         if let (true, Some(revision), Some(token)) = (self.work_stopped, self.revision, self.token)
         {
             let clear_at = cx.observed.own_cool_down_ends().max(now);
@@ -239,7 +238,7 @@ impl SteppingDown {
             cx.observed.record_step_down(KnownStepDown { by, token, revision, clear_at });
         }
         if cx.stopping {
-            return Next::Finish;
+            return Transition::Finish;
         }
         let others_first = match self.cause {
             Cause::Superseded { .. } | Cause::Expired { .. } | Cause::Denied { .. } => {
@@ -250,7 +249,7 @@ impl SteppingDown {
         if cx.leader.as_ref().is_some_and(|leader| leader.is_me) {
             cx.set_leader(None);
         }
-        Next::StandBy { at: now + others_first }
+        Transition::StandBy { at: now + others_first }
     }
 
     #[cfg(feature = "_model")]

@@ -14,6 +14,7 @@ use crate::time::clock::Instant;
 use crate::time::timing::Timing;
 
 /// Configuration of a candidate.
+#[derive(Clone)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Settings {
     /// What people read.
@@ -28,7 +29,7 @@ pub struct Settings {
     pub cool_down: CoolDown,
     /// How to poll where no hints come.
     #[cfg_attr(feature = "_history", serde(skip, default = "standard_backoff"))]
-    pub backoff: Box<dyn BackoffPolicy>,
+    pub backoff: Arc<dyn BackoffPolicy>,
     /// How long to let a holder that vanished come back first.
     pub takeover_delay: Duration,
     /// Among candidates that wake together the one with the higher priority acquires first.
@@ -62,7 +63,7 @@ impl Settings {
             advertisement: None,
             timing,
             cool_down: CoolDown::default(),
-            backoff: Box::new(Backoff::FIVE_SEC),
+            backoff: Arc::new(Backoff::FIVE_SEC),
             takeover_delay: Duration::ZERO,
             priority: 0,
             site: None,
@@ -78,8 +79,8 @@ impl Settings {
 
 /// A history has what its policy returned, not the policy.
 #[cfg(feature = "_history")]
-fn standard_backoff() -> Box<dyn BackoffPolicy> {
-    Box::new(Backoff::FIVE_SEC)
+fn standard_backoff() -> Arc<dyn BackoffPolicy> {
+    Arc::new(Backoff::FIVE_SEC)
 }
 
 impl Settings {

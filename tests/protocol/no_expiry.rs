@@ -1,5 +1,6 @@
 //! Locks that expire no entries: candidates measure leases with their own clocks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{
@@ -65,7 +66,7 @@ fn a_renewal_that_was_not_received_is_found_and_waited_for() {
 #[test]
 fn retries_of_a_standby_follow_its_back_off() {
     let rarely = |_, random: f64| (LEASE * 4).mul_f64(0.5 + random);
-    let settings = Settings { backoff: Box::new(rarely), ..settings() };
+    let settings = Settings { backoff: Arc::new(rarely), ..settings() };
     let mut harness = Harness::without_expiry(settings);
     harness.refuses_writes = Some(LockErrorKind::Unavailable);
     harness.event(Event::Start);

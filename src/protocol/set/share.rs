@@ -1,7 +1,7 @@
 //! What a member gives to others that lead less.
 
 use crate::lock::{MemberLoad, TakeRequest};
-use crate::protocol::refusal::Refusal;
+use crate::protocol::moves::Refusal;
 
 /// The load of a member, as each of its shards' leaders sees it when another member asks for it.
 #[derive(Debug, Clone)]

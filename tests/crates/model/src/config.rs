@@ -1,5 +1,6 @@
 //! What is explored.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Capabilities, Nonce};
@@ -152,8 +153,14 @@ impl Config {
             with_choria: false,
         };
         let timing = Timing::new(options, self.ttl).expect("a valid timing");
-        Elector::new(Settings::new(format!("c{who}"), nonce, timing), self.capabilities())
+        let settings = Settings::new(format!("c{who}"), nonce, timing);
+        Elector::new(Settings { backoff: Arc::new(poll), ..settings }, self.capabilities())
     }
+}
+
+/// How often a standby polls where no hints come: each tick that the jitter allows.
+fn poll(_attempt: u32, _random: f64) -> Duration {
+    Duration::from_millis(20)
 }
 
 /// A tick of which `ticks` are a lease with the drift that is allowed for, so that no margin hides

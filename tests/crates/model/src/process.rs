@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
@@ -12,11 +12,6 @@ use incumbent::protocol::{Action, Elector, Event, LockFailure, RegisteredTerm, R
 use crate::config::Config;
 use crate::key::{Key, nonce};
 use crate::lock::Time;
-
-/// How often a standby polls where no hints come: each tick that the jitter allows.
-fn poll(_attempt: u32, _random: f64) -> Duration {
-    Duration::from_millis(20)
-}
 
 /// A seed from which the first draws are near the least, so that what is drawn at random comes as
 /// early as it may.
@@ -53,22 +48,10 @@ pub enum Breach {
     Early,
 }
 
-/// A machine that states may share: a policy of its own need not be [`Sync`].
-pub struct Machine(Mutex<Elector>);
-
-impl Machine {
-    pub fn read(&self) -> MutexGuard<'_, Elector> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&mut self) -> &mut Elector {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A copy as it was, but for its randomness, which begins anew.
-fn copy(campaign: &Elector) -> Machine {
-    Machine(Mutex::new(campaign.fork(*SEED, Box::new(poll))))
+/// With its randomness as it was at its start.
+fn reseeded(mut elector: Elector) -> Elector {
+    elector.reseed(*SEED);
+    elector
 }
 
 /// A candidate.
@@ -77,7 +60,7 @@ pub struct Process {
     /// Which process this is, counted from 1; 0 before the first.
     pub life: u8,
     /// `None` while it is down.
-    pub machine: Option<Machine>,
+    pub machine: Option<Elector>,
     pub term: Term,
     /// Work that would not stop may go on until here.
     pub zombie_until: Time,
@@ -101,7 +84,7 @@ pub enum Asked {
 
 impl Clone for Process {
     fn clone(&self) -> Self {
-        Self { machine: self.machine.as_ref().map(|machine| copy(&machine.read())), ..*self }
+        Self { machine: self.machine.clone().map(reseeded), ..*self }
     }
 }
 
@@ -140,7 +123,7 @@ impl Process {
 
     /// The term to register.
     pub fn releasable(&self) -> Option<RegisteredTerm> {
-        self.machine.as_ref().and_then(|machine| machine.read().releasable())
+        self.machine.as_ref().and_then(|machine| machine.releasable())
     }
 
     /// Whether its sentinel does not know the latest yet.
@@ -158,7 +141,7 @@ impl Process {
 
     pub fn start(&mut self, config: &Config) {
         *self = Self { life: self.life + 1, ..Self::down(self.who) };
-        self.machine = Some(copy(&config.campaign(self.who, nonce(self.who, self.life))));
+        self.machine = Some(reseeded(config.campaign(self.who, nonce(self.who, self.life))));
     }
 
     /// The process is gone, and its work with it.
@@ -167,7 +150,7 @@ impl Process {
     }
 
     pub fn next_wake(&self) -> Option<Time> {
-        self.machine.as_ref().and_then(|machine| machine.read().next_wake()).map(time)
+        self.machine.as_ref().and_then(|machine| machine.next_wake()).map(time)
     }
 
     /// By its own right, whatever it does with it.
@@ -183,7 +166,6 @@ impl Process {
     pub fn feed(&mut self, now: Time, event: Event) -> VecDeque<Action> {
         let mut actions = VecDeque::new();
         let Some(machine) = &mut self.machine else { return actions };
-        let machine = machine.write();
         machine.handle(local(now), event);
         while let Some(action) = machine.poll_action() {
             actions.push_back(action);
@@ -223,8 +205,7 @@ impl Process {
 
     /// Whether its state is the one that it reported.
     pub fn is_consistent(&self) -> bool {
-        let says =
-            self.machine.as_ref().map(|machine| machine.read().state()) == Some(State::Leader);
+        let says = self.machine.as_ref().map(|machine| machine.state()) == Some(State::Leader);
         says == matches!(self.term, Term::Leading { .. })
     }
 
@@ -298,7 +279,7 @@ impl Process {
             key.duration(times_out.saturating_sub(now));
         }
         if let Some(machine) = machine {
-            machine.read().fingerprint(local(now), key);
+            machine.fingerprint(local(now), key);
         }
     }
 }

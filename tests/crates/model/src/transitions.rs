@@ -143,7 +143,6 @@ impl State {
     /// Whether it has something to resign from.
     fn holds(&self, who: usize) -> bool {
         self.processes[who].machine.as_ref().is_some_and(|machine| {
-            let machine = machine.read();
             machine.deadline().is_some() || machine.leader().is_some_and(|leader| leader.is_me)
         })
     }

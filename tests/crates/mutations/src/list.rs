@@ -218,8 +218,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "requests that fail are repeated without a delay",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at = now + delay;\n            }\n        }\n        Next::Stay\n    }\n\n    /// A write of the holder's",
-            "                self.renew_at = now;\n            }\n        }\n        Next::Stay\n    }\n\n    /// A write of the holder's",
+            "                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at = now + delay;\n            }\n        }\n        Transition::Stay\n    }\n\n    /// A write of the holder's",
+            "                self.renew_at = now;\n            }\n        }\n        Transition::Stay\n    }\n\n    /// A write of the holder's",
         )],
         noticed_by: &[Simulation, Scenarios],
     },
@@ -227,8 +227,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a candidate gives up when it has lost",
         edits: &[edit(
             "src/protocol/stepping_down.rs",
-            "        if cx.stopping {\n            return Next::Finish;",
-            "        if cx.stopping || self.step == Step::Done {\n            return Next::Finish;",
+            "        if cx.stopping {\n            return Transition::Finish;",
+            "        if cx.stopping || self.step == Step::Done {\n            return Transition::Finish;",
         )],
         noticed_by: &[Scenarios, Elections],
     },
@@ -289,7 +289,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "the loss is reported before the work has stopped",
         edits: &[edit(
-            "src/driver/term_end.rs",
+            "src/driver/term.rs",
             "        let stopped = self.stop_work().await;\n        self.term",
             "        let told = self.on_lost.clone();\n        self.call_on_lost().await;\n        self.on_lost = told.filter(|_| false);\n        let stopped = self.stop_work().await;\n        self.term",
         )],
@@ -380,7 +380,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a winner that still waits is registered with its sentinel",
         edits: &[
             edit(
-                "src/protocol/elector/mod.rs",
+                "src/protocol/elector.rs",
                 "Phase::Holding(holding) => holding.term().map(|(token, _)| token),",
                 "Phase::Holding(holding) => holding.held(),",
             ),

@@ -1,7 +1,7 @@
 //! A candidate: a production machine, in a process, for one election.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use incumbent::clock::Instant;
@@ -240,10 +240,10 @@ pub enum Polling {
 }
 
 impl Polling {
-    pub fn policy(self) -> Box<dyn BackoffPolicy> {
+    pub fn policy(self) -> Arc<dyn BackoffPolicy> {
         match self {
-            Self::Choria(backoff) => Box::new(backoff),
-            Self::Exponential => Box::new(exponential()),
+            Self::Choria(backoff) => Arc::new(backoff),
+            Self::Exponential => Arc::new(exponential()),
         }
     }
 }
@@ -255,15 +255,16 @@ const MAX: Duration = Duration::from_secs(60);
 const MAX_ELAPSED: Duration = Duration::from_secs(900);
 
 /// That crate's policy draws from a generator of its own, and reads the machine's clock.
-fn exponential() -> impl FnMut(u32, f64) -> Duration + Send {
-    let (mut mean, mut elapsed) = (INITIAL, Duration::ZERO);
+fn exponential() -> impl Fn(u32, f64) -> Duration + Send + Sync {
+    let state = Mutex::new((INITIAL, Duration::ZERO));
     move |attempt, random| {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut mean, mut elapsed) = *state;
         if attempt == 0 || elapsed + mean.mul_f64(0.5 + random) > MAX_ELAPSED {
             (mean, elapsed) = (INITIAL, Duration::ZERO);
         }
         let delay = mean.mul_f64(0.5 + random);
-        elapsed += delay;
-        mean = mean.mul_f64(MULTIPLIER).min(MAX);
+        *state = (mean.mul_f64(MULTIPLIER).min(MAX), elapsed + delay);
         delay
     }
 }
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_exponential_policy_grows_to_a_minute_and_begins_anew() {
-        let mut policy = exponential();
+        let policy = exponential();
         let delays: Vec<_> = (0..40).map(|attempt| policy(attempt, 0.5)).collect();
         assert_eq!(delays[..3], [500, 750, 1125].map(Duration::from_millis));
         let anew = delays.iter().rposition(|delay| *delay == INITIAL).expect("it begins anew");

@@ -27,7 +27,7 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
     Mutation {
         name: "the end of a candidate's task leaves its term",
         edits: &[edit(
-            "src/driver/finish.rs",
+            "src/driver/mod.rs",
             "if let Some(term) = term {\n            let cause",
             "if let Some(term) = term.filter(|_| false) {\n            let cause",
         )],
@@ -78,7 +78,7 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         name: "a shard moves in a pause, or before its term has lasted a lease",
         edits: &[
             edit(
-                "src/protocol/move_types.rs",
+                "src/protocol/moves.rs",
                 "!matches!(self, Self::Requested(_))",
                 "!matches!(self, Self::Requested(_) | Self::Taken(_))",
             ),

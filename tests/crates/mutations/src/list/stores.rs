@@ -15,7 +15,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
         name: "several locks: the deadline is the latest one",
         edits: &[edit(
-            "src/protocol/multi/mod.rs",
+            "src/protocol/multi.rs",
             "deadlines?.into_iter().min()",
             "deadlines?.into_iter().max()",
         )],

@@ -1,30 +1,26 @@
 //! The elector: takes in what happened, and passes it to the phase that it is in. The only
 //! dispatcher.
 
-mod hints;
-mod member;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::{Capabilities, Nonce, Pause, Standing};
+use super::context::{Context, Source, Transition};
+use super::cool_down::{KnownStepDown, WaitReason};
+use super::crash_release::RegisteredTerm;
 #[cfg(feature = "_model")]
-use crate::protocol::backoff::BackoffPolicy;
-use crate::protocol::context::Context;
-use crate::protocol::cool_down::WaitReason;
-use crate::protocol::crash_release::RegisteredTerm;
-#[cfg(feature = "_model")]
-use crate::protocol::fingerprint::{FingerprintSink, FingerprintWriter};
-use crate::protocol::holding::Holding;
-use crate::protocol::observations::PreviousTerm;
-use crate::protocol::sampling::HintRate;
-use crate::protocol::standby::Standby;
-use crate::protocol::stepping_down::SteppingDown;
-use crate::protocol::transition::Next;
-use crate::protocol::types::{
-    Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State,
+use super::fingerprint::{FingerprintSink, FingerprintWriter};
+use super::holding::Holding;
+use super::observations::PreviousTerm;
+use super::sampling::HintRate;
+use super::standby::{Standby, read_spread};
+use super::stepping_down::SteppingDown;
+use super::types::{Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State};
+use crate::lock::{
+    CandidateRequest, Capabilities, Coverage, Hint, Nonce, Pause, Record, Revision, RollCall,
+    Standing, StepDownNotice, Successor, Token,
 };
 use crate::time::clock::Instant;
+use crate::time::timing::with_drift;
 
 /// What a candidate is doing. Each phase owns its data. Most candidates stand by: what others need
 /// takes no room in them.
@@ -38,6 +34,7 @@ enum Phase {
 }
 
 /// One candidate's part in one election.
+#[derive(Clone)]
 pub struct Elector {
     cx: Context,
     phase: Phase,
@@ -196,13 +193,13 @@ impl Elector {
     fn start(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Idle) {
             // Hints are being set up: a read before they come would have to be repeated.
-            self.enter(now, Next::StandBy { at: now + Duration::from_millis(20) });
+            self.enter(now, Transition::StandBy { at: now + Duration::from_millis(20) });
         }
     }
 
     fn advance(&mut self, now: Instant) {
         let next = match &mut self.phase {
-            Phase::Idle | Phase::Finished => Next::Stay,
+            Phase::Idle | Phase::Finished => Transition::Stay,
             Phase::Standby(standby) => standby.advance(&mut self.cx, now),
             Phase::Holding(holding) => holding.advance(&mut self.cx, now),
             Phase::SteppingDown(stepping_down) => stepping_down.advance(&mut self.cx, now),
@@ -211,29 +208,29 @@ impl Elector {
     }
 
     /// Changes the phase. The new one advances with the next event, not at once.
-    fn enter(&mut self, now: Instant, next: Next) {
+    fn enter(&mut self, now: Instant, next: Transition) {
         let cx = &mut self.cx;
         self.phase = match next {
-            Next::Stay => return,
-            Next::StandBy { at } => {
+            Transition::Stay => return,
+            Transition::StandBy { at } => {
                 // Of the time in which it received all of them nothing is learned.
                 cx.hint_rate = cx.hint_rate.take().map(|_| Box::new(HintRate::new(now)));
                 Phase::Standby(Standby::new(at))
             }
-            Next::Hold(stored) => {
+            Transition::Hold(stored) => {
                 let holding = Holding::new(cx, now, stored);
                 if cx.stopping {
                     return self.enter(now, holding.ends(Cause::Stopped, true));
                 }
                 Phase::Holding(Box::new(holding))
             }
-            Next::StepDown(term) => {
+            Transition::StepDown(term) => {
                 Phase::SteppingDown(Box::new(SteppingDown::after_term(cx, now, term)))
             }
-            Next::StopStandby => {
+            Transition::StopStandby => {
                 Phase::SteppingDown(Box::new(SteppingDown::after_standby(cx, now)))
             }
-            Next::Finish => {
+            Transition::Finish => {
                 cx.requests.drop_in_flight();
                 cx.act(Action::Finished);
                 Phase::Finished
@@ -296,12 +293,12 @@ impl Elector {
     fn stop(&mut self, now: Instant) {
         self.cx.stopping = true;
         let next = match &self.phase {
-            Phase::Idle => Next::Finish,
+            Phase::Idle => Transition::Finish,
             // A create is in flight: its response shows whether there is something to release.
-            Phase::Standby(_) if self.cx.requests.is_writing() => Next::Stay,
-            Phase::Standby(_) => Next::StopStandby,
+            Phase::Standby(_) if self.cx.requests.is_writing() => Transition::Stay,
+            Phase::Standby(_) => Transition::StopStandby,
             Phase::Holding(holding) => holding.ends(Cause::Stopped, true),
-            Phase::SteppingDown(_) | Phase::Finished => Next::Stay,
+            Phase::SteppingDown(_) | Phase::Finished => Transition::Stay,
         };
         self.enter(now, next);
     }
@@ -326,7 +323,7 @@ impl Elector {
             }
             (Phase::Standby(standby), Response::Released(_)) => {
                 standby.on_checked(cx, now);
-                Next::Stay
+                Transition::Stay
             }
             (Phase::Holding(holding), Response::Read(result)) => holding.on_read(cx, now, result),
             (Phase::Holding(holding), Response::Written(result)) => {
@@ -334,9 +331,9 @@ impl Elector {
             }
             (Phase::SteppingDown(stepping_down), response) => {
                 stepping_down.on_response(cx, now, request.sent, response);
-                Next::Stay
+                Transition::Stay
             }
-            _ => Next::Stay,
+            _ => Transition::Stay,
         };
         self.enter(now, next);
         if read {
@@ -345,13 +342,189 @@ impl Elector {
     }
 }
 
+impl Elector {
+    /// Whether a few hints are not enough for it: it holds the entry or is about to, its successor
+    /// may have missed its step-down notice, or it observes.
+    pub fn wants_all_hints(&self, now: Instant) -> bool {
+        let settings = &self.cx.settings;
+        match &self.phase {
+            Phase::Idle | Phase::Finished => false,
+            Phase::Holding(_) | Phase::SteppingDown(_) => true,
+            Phase::Standby(standby) => {
+                !settings.eligible
+                    || settings.rank == Rank::Next
+                    || standby.is_about_to_acquire()
+                    || self.cx.requests.is_writing()
+                    || self.cx.sent_notice.as_ref().is_some_and(|sent| now < sent.until)
+            }
+        }
+    }
+
+    fn on_hint(&mut self, now: Instant, hint: Hint) {
+        match hint {
+            Hint::Stored { record, previous, age } => {
+                let few = !self.wants_all_hints(now);
+                if let Some(rate) = self.cx.hint_rate.as_mut().filter(|_| few) {
+                    rate.hint_came(now);
+                }
+                if let Some(age) = age {
+                    self.cx.latency.hint_came_after(age);
+                }
+                self.cx.heard_from_lock = true;
+                self.on_stored(now, record, previous.flatten());
+                if matches!(&self.phase, Phase::Standby(s) if !s.is_about_to_acquire()) {
+                    self.cx.hints_arrive();
+                }
+            }
+            Hint::SteppedDown(notice) => self.on_step_down(now, &notice),
+            Hint::Recheck => self.read_soon(now),
+            Hint::RollCall(call) => self.on_call(now, &call),
+            Hint::Coverage(coverage) => {
+                let sampled = coverage == Coverage::Sampled;
+                if !sampled || self.cx.hint_rate.is_none() {
+                    self.cx.hint_rate = sampled.then(|| Box::new(HintRate::new(now)));
+                }
+                let before = std::mem::replace(&mut self.cx.coverage, coverage);
+                if !sampled || before != Coverage::Full {
+                    self.read_soon(now); // nothing is missed where few follow all
+                }
+            }
+        }
+    }
+
+    fn on_stored(&mut self, now: Instant, record: Record, previous: Option<Revision>) {
+        let cx = &mut self.cx;
+        cx.observed.record_previous(&record, previous);
+        let mine = cx.own_mark_in(&record).is_some();
+        let expected = matches!(&self.phase, Phase::Holding(h) if h.expects(&record, mine));
+        let response_on_the_way = mine && cx.requests.is_writing();
+        if record.revision <= cx.observed.newest_revision() || expected || response_on_the_way {
+            return;
+        }
+        if let Phase::Holding(holding) = &self.phase {
+            self.enter(now, holding.superseded_by_hint(&record));
+        }
+        if let Phase::Standby(standby) = &mut self.phase {
+            standby.on_stored(&mut self.cx, now, record, previous);
+        } else {
+            let source = Source { from_hint: true, on_standby: false };
+            let held = self.cx.record(now, record, previous, source);
+            // Not while work stops: the notice may be of an earlier term.
+            let stopped = matches!(&self.phase, Phase::SteppingDown(s) if s.next_wake().is_some());
+            if held && !mine && stopped {
+                self.cx.repeat_notice(now);
+            }
+        }
+    }
+
+    fn on_step_down(&mut self, now: Instant, notice: &StepDownNotice) {
+        let step_down = KnownStepDown {
+            by: notice.by,
+            token: notice.token,
+            revision: notice.revision,
+            clear_at: now + with_drift(notice.left),
+        };
+        self.cx.observed.record_step_down(step_down);
+        if let Phase::Holding(holding) = &mut self.phase {
+            holding.on_step_down(&step_down);
+        }
+    }
+
+    /// The last leader names this candidate as its successor, to which its release may not have
+    /// been reported. Anybody may say so: it costs a read.
+    fn on_call(&mut self, now: Instant, call: &RollCall) {
+        let names = Successor::Candidate(self.cx.settings.nonce);
+        if self.cx.coverage != Coverage::Full
+            && call.request == CandidateRequest::Succeed(names)
+            && let Phase::Standby(standby) = &mut self.phase
+        {
+            standby.read_soon(&self.cx, now, Duration::ZERO, now);
+        }
+    }
+
+    /// A hint suggests a read, or hints have begun or ended.
+    fn read_soon(&mut self, now: Instant) {
+        let spread = read_spread(self.cx.coverage);
+        let soon = now + spread.mul_f64(self.cx.random.f64());
+        match &mut self.phase {
+            Phase::Standby(standby) => standby.read_soon(&self.cx, now, spread, soon),
+            Phase::Holding(holding) => holding.read_soon(),
+            _ => {}
+        }
+    }
+}
+
+/// What an elector on one of several locks shows the others, and how it is held back.
+impl Elector {
+    /// Has it only watch, before it begins.
+    pub(super) fn begin_ineligible(&mut self) {
+        self.cx.settings.eligible = false;
+    }
+
+    /// Has it take part from now on, or only watch. One that comes to take part reads first, within
+    /// `spread`, as what it knows may be old. One that holds the entry, or whose create is in
+    /// flight, is not touched.
+    pub(super) fn set_eligible(&mut self, now: Instant, eligible: bool, spread: Duration) {
+        if self.cx.settings.eligible == eligible {
+            return;
+        }
+        self.cx.settings.eligible = eligible;
+        let at = now + spread.mul_f64(self.cx.random.f64());
+        if let Phase::Standby(standby) = &mut self.phase
+            && eligible
+        {
+            standby.becomes_eligible(at);
+        }
+        self.handle(now, Event::Wake);
+    }
+
+    /// Whether it holds the entry, cooling down or leading.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self.phase, Phase::Holding(_))
+    }
+
+    /// The token and the deadline, while it leads.
+    pub(super) fn term(&self) -> Option<(Token, Instant)> {
+        match &self.phase {
+            Phase::Holding(holding) => holding.term(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_stepping_down(&self) -> bool {
+        matches!(self.phase, Phase::SteppingDown(_))
+    }
+
+    pub(super) fn has_heard(&self) -> bool {
+        self.cx.heard_from_lock
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+
+    /// Another candidate that holds the entry, as far as is known.
+    pub(super) fn other_holder(&self, now: Instant) -> Option<&Leader> {
+        self.cx.other_holder(now)
+    }
+
+    /// When what was last seen of other holders entitles them to nothing any more.
+    pub(super) fn others_end(&self) -> Instant {
+        self.cx.observed.seen_leases_end()
+    }
+
+    /// What keeps it from acquiring the entry that another try soon will not fix.
+    pub(super) fn refusal(&self) -> Option<&LockFailure> {
+        self.cx.refusal()
+    }
+}
+
 /// What a model checker needs of an elector.
 #[cfg(feature = "_model")]
 impl Elector {
-    /// A copy that draws its randomness from `seed` from here on, and has a policy of its own.
-    pub fn fork(&self, seed: u64, backoff: Box<dyn BackoffPolicy>) -> Self {
-        let Self { cx, phase } = self;
-        Self { cx: cx.fork(seed, backoff), phase: phase.clone() }
+    /// Draws its randomness from `seed` from here on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.cx.random = fastrand::Rng::with_seed(seed);
     }
 
     /// Takes down all that decides what this candidate does from `now` on, as long as its policy

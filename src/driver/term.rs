@@ -1,0 +1,287 @@
+//! A term as the driver performs it: it begins, drains and ends. The work stops, then the loss is
+//! reported, once.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tracing::{Instrument, error, info, warn};
+
+use super::Driver;
+use super::callbacks::{Callback, call};
+use crate::election::change::Change;
+use crate::election::drain_notice::DrainNotice;
+use crate::election::inbox::Input;
+use crate::election::leadership::Leadership;
+use crate::election::loss::Loss;
+use crate::election::shared::Shared;
+use crate::election::term::Term;
+use crate::election::term_span::TermSpan;
+use crate::lock::Token;
+use crate::protocol::{Cause, Event, State};
+use crate::time::clock::{Clock, Instant, Sleep, sleep_until};
+
+/// How long a callback that is dropped has at least to come to an await point.
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+
+impl Driver {
+    pub(super) fn begin(&mut self, token: Token, deadline: Instant) {
+        let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU64::MIN);
+        self.term = Some(number);
+        let shared = Arc::clone(self.shared());
+        let grace = self.machine.least_grace();
+        let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
+        let after = self.machine.previous_term();
+        let span = TermSpan::open((&shared.name, &shared.identity), token, takeover, after);
+        let term = Term::new(shared.term_owner(), token, number, deadline, grace, span);
+        term.set_lock_failure(shared.status.borrow().lock_failure.clone());
+        if let Some(tokens) = self.machine.tokens() {
+            term.set_tokens(tokens); // before anybody holds it
+        }
+        self.telemetry().won(takeover, after);
+        term.span().in_scope(|| info!(%token, "became leader"));
+        if let Some(part) = &mut self.set_part {
+            part.begin();
+        }
+        shared.leads_until.set(Some(deadline));
+        // Held before anybody else may hold and drop it.
+        let won = self.callbacks.as_ref().and_then(|callbacks| callbacks.won.clone());
+        let leadership = won.as_ref().and_then(|_| Leadership::of(&term));
+        shared.update(|status| {
+            status.state = State::Leader;
+            status.term = Some(Arc::clone(&term));
+        });
+        if let Some(callback) = won
+            && let Some(leadership) = leadership
+        {
+            let term_span = term.span();
+            let work = async move {
+                // A runtime may come to it late.
+                if term.over().is_none() {
+                    term.run_to_the_last(callback(leadership)).await;
+                }
+            };
+            self.tasks().work = Some(tokio::spawn(work.instrument(term_span)));
+        }
+        shared.publish(Change::Won { token });
+    }
+
+    /// Resigns or stops, after the work of the term has come to its end where that is set.
+    pub(super) fn drain_before(&mut self, event: Event) {
+        let term = self.shared().status.borrow().term.clone();
+        let works = term.as_ref().is_some_and(|term| term.is_held());
+        if let Some(event) = self.machine.drain.hold(self.now(), event, works) {
+            return self.handle(event);
+        }
+        let (Some(until), Some(term)) = (self.machine.drain.until(), term) else { return };
+        if let Some(notice) = term.announce_drain(until) {
+            self.handle(Event::Drains);
+            self.report_drain(&term, notice);
+        }
+    }
+
+    fn report_drain(&mut self, term: &Term, notice: DrainNotice) {
+        let (token, until) = (notice.token, notice.until);
+        let within = until.saturating_since(self.now());
+        term.span().in_scope(|| info!(%token, ?within, "draining"));
+        self.telemetry().draining();
+        self.shared().update(|_| {}); // shows that the term drains
+        self.shared().publish(Change::Draining { token, until });
+        let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.drain.clone());
+        let Some(callback) = callback else { return };
+        let call = async move { call(&callback, notice, "on_drain").await };
+        self.tasks().draining = Some(tokio::spawn(call.instrument(term.span())));
+    }
+
+    /// The work of the term has ended, and with it a drain.
+    pub(super) fn work_ended(&mut self, panicked: bool) {
+        let drained = if panicked { Vec::new() } else { self.machine.drain.end() };
+        if drained.is_empty() {
+            return self.handle(Event::WorkEnded { panicked });
+        }
+        self.handle_all(drained);
+    }
+
+    /// Nobody waits for the drain any longer.
+    pub(super) fn end_drain(&mut self) {
+        let held = self.machine.drain.end();
+        self.handle_all(held);
+    }
+
+    pub(super) fn handle_all(&mut self, events: Vec<Event>) {
+        for event in events {
+            self.handle(event);
+        }
+    }
+
+    /// Ends all waits for the drain: the term has ended, for whatever cause.
+    pub(super) fn drain_is_over(&mut self) {
+        if let Some(call) = self.tasks().draining.take() {
+            call.abort();
+        }
+        self.end_drain();
+    }
+
+    pub(super) fn end(&mut self, cause: Cause, by: Instant) {
+        let shared = Arc::clone(self.shared());
+        shared.leads_until.set(None);
+        let mut term = None;
+        shared.update(|status| {
+            status.state = State::Candidate;
+            term = status.term.take();
+        });
+        self.drain_is_over();
+        if let Some(part) = &mut self.set_part {
+            part.end();
+        }
+        let Some(term) = term else {
+            error!("a term ended that had not begun: please report this");
+            return self.shared().inbox.send(Input::Stop);
+        };
+        let loss = term.announce_end(cause, by);
+        self.telemetry().lost(&loss.cause);
+        let end = TermEnd {
+            shared,
+            term,
+            loss,
+            work: self.tasks().work.take(),
+            on_lost: self.callbacks.as_ref().and_then(|callbacks| callbacks.lost.clone()),
+            grace: self.machine.settings().timing.grace(),
+            loss_published: false,
+        };
+        self.tasks().ending = Some(Box::pin(end.run()));
+    }
+}
+
+struct TermEnd {
+    shared: Arc<Shared>,
+    term: Arc<Term>,
+    loss: Loss,
+    /// The task of `on_won`.
+    work: Option<JoinHandle<()>>,
+    on_lost: Option<Callback<Loss>>,
+    grace: Duration,
+    /// Whether the loss has been published.
+    loss_published: bool,
+}
+
+/// The loss is published however the task ends.
+impl Drop for TermEnd {
+    fn drop(&mut self) {
+        self.publish_loss();
+    }
+}
+
+impl TermEnd {
+    /// Returns whether no work of the term is running any more.
+    async fn run(mut self) -> bool {
+        let stopped = self.stop_work().await;
+        self.term.span().in_scope(
+            || info!(token = %self.loss.token, cause = %self.loss.cause, "lost leadership"),
+        );
+        self.publish_loss();
+        self.call_on_lost().await;
+        stopped
+    }
+
+    fn publish_loss(&mut self) {
+        if !std::mem::replace(&mut self.loss_published, true) {
+            self.term.close_span(&self.loss.cause);
+            let (token, cause) = (self.loss.token, self.loss.cause.clone());
+            self.shared.publish(Change::Lost { token, cause });
+        }
+    }
+
+    async fn stop_work(&mut self) -> bool {
+        let stop_by = self.loss.stop_by;
+        self.until(stop_by, Self::work_done).await;
+        if let Some(work) = &mut self.work
+            && !work.is_finished()
+        {
+            warn!(cause = %self.loss.cause, "the work did not stop within its grace: it is dropped");
+            work.abort();
+            if !self.until_stopping(Self::joined).await {
+                error!("the work blocks its thread and goes on without the right to lead");
+                return false;
+            }
+        }
+        let deadline = self.term.deadline();
+        if !self.until(deadline, Self::work_done).await {
+            error!(
+                "a Leadership is still held at its deadline: work may go on without the right to lead"
+            );
+            return false;
+        }
+        true
+    }
+
+    async fn work_done(&mut self) {
+        self.joined().await;
+        self.term.idle().await;
+    }
+
+    async fn joined(&mut self) {
+        if let Some(work) = &mut self.work {
+            let _ = work.await; // the Leadership that it held reports how it ended
+            self.work = None;
+        }
+    }
+
+    async fn call_on_lost(&mut self) {
+        let Some(callback) = self.on_lost.take() else { return };
+        let loss = self.loss.clone();
+        let call = async move { callback(loss).await };
+        let mut call = tokio::spawn(call.in_current_span());
+        let gives_up_at = self.term.deadline().max(self.shared.clock.now() + self.grace);
+        let ended = tokio::select! {
+            ended = &mut call => ended,
+            () = self.sleep_until(gives_up_at) => {
+                warn!("on_lost did not return in time: it is dropped");
+                call.abort();
+                let blocked = self.shared.clock.now() + self.grace.max(MIN_TIMEOUT);
+                tokio::select! {
+                    biased;
+                    ended = &mut call => ended,
+                    () = self.sleep_until(blocked) => {
+                        return error!("on_lost blocks its thread: it is not waited for");
+                    }
+                }
+            }
+        };
+        if ended.is_err_and(|error| error.is_panic()) {
+            error!("on_lost panicked");
+        }
+    }
+
+    /// Does `step` until it is done (true) or `at` has come (false).
+    async fn until(&mut self, at: Instant, step: impl AsyncFnOnce(&mut Self)) -> bool {
+        let sleep = self.sleep_until(at);
+        tokio::select! {
+            biased;
+            () = step(self) => true,
+            () = sleep => false,
+        }
+    }
+
+    /// Does `step` until it is done (true) or, once the candidate must stop, a further grace has
+    /// passed (false).
+    async fn until_stopping(&mut self, step: impl AsyncFnOnce(&mut Self)) -> bool {
+        let mut status = self.shared.status.subscribe();
+        let (clock, grace) = (Arc::clone(&self.shared.clock), self.grace);
+        let stopping = async move {
+            drop(status.wait_for(|status| status.stopping).await);
+            let end = clock.now() + grace;
+            sleep_until(clock, end).await;
+        };
+        tokio::select! {
+            biased;
+            () = step(self) => true,
+            () = stopping => false,
+        }
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep<Arc<dyn Clock>> {
+        sleep_until(Arc::clone(&self.shared.clock), at)
+    }
+}
