@@ -195,6 +195,7 @@ impl ExitKind for LockErrorKind {
     fn exit_code(&self) -> Code {
         match self {
             LockErrorKind::Denied => Code::Denied,
+            LockErrorKind::Missing => Code::NotFound,
             LockErrorKind::Unavailable | LockErrorKind::OutcomeUnknown => Code::Unreachable,
             _ => Code::Failed,
         }

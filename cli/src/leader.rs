@@ -1,9 +1,11 @@
 //! `incumbent leader`: who leads, for scripts.
 
+use std::time::SystemTime;
+
 use clap::Args;
 use serde_json::json;
 
-use crate::elections::{Elections, LeaderStatus};
+use crate::elections::{ElectionState, Elections};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
@@ -54,18 +56,18 @@ impl Leader {
         let elections = Elections::open(&self.lock, Some(&self.name)).await?;
         let status = elections.now(&self.name).await?;
         let identity = self.identity.unwrap_or_else(|| elections.default_identity());
-        let mine = status.holder().is_some_and(|holder| holder.leader == identity);
+        let mine = status.holder().is_some_and(|holder| holder.identity == identity);
         if self.printing.output == Format::Json {
-            let mut fields = status.json();
+            let mut fields = status.to_json(SystemTime::now());
             if let Some(fields) = fields.as_object_mut() {
                 fields.insert("mine".to_owned(), json!(mine));
             }
             output::json(&fields)?;
         } else {
             match &status.state {
-                LeaderStatus::Held(holder) => output::line(printable(&holder.leader))?,
+                ElectionState::Held(holder) => output::line(printable(&holder.identity))?,
                 // Not an error: nothing has to be done about it.
-                LeaderStatus::Vacant(cause) => {
+                ElectionState::Vacant(cause) => {
                     output::note(format!("incumbent: election {}: no leader ({cause})", self.name));
                 }
             }

@@ -70,6 +70,11 @@ pub fn from_system(time: SystemTime) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()
 }
 
+/// A system time in the calendar; the epoch for one that no calendar has.
+pub fn utc(time: SystemTime) -> OffsetDateTime {
+    from_system(time).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
 /// The maximum of a duration, so that no sum of them overflows.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 

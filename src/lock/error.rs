@@ -19,6 +19,8 @@ pub enum LockErrorKind {
     Denied,
     /// The lock is misconfigured; retrying does not help.
     Misconfigured,
+    /// What holds the entries does not exist, as an administrator's request shows.
+    Missing,
 }
 
 /// The error of a request to a lock.

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::renamed::Renamed;
 use super::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockMember, Reading,
-    Release, Revision, RollCall, StepDownNotice, Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError,
+    LockMember, Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
 };
 use crate::time::timing::TimingOptions;
 
@@ -16,7 +16,7 @@ use crate::time::timing::TimingOptions;
 macro_rules! forward {
     (
         $type:ty $(where $of:ident)?, $self:ident => $lock:expr, $name:ident => $as:expr,
-        holds_many: $many:expr
+        holds_many: $many:expr, admin: $admin:expr
     ) => {
         #[async_trait]
         impl $(<$of: Lock + ?Sized>)? Lock for $type {
@@ -76,8 +76,8 @@ macro_rules! forward {
                 $lock.notify_step_down($as, notice).await
             }
 
-            async fn names(&$self, timeout: Duration) -> Result<Vec<String>, LockError> {
-                $lock.names(timeout).await
+            fn admin(&$self) -> Option<&dyn LockAdmin> {
+                $admin
             }
 
             async fn call_roll(
@@ -105,5 +105,5 @@ macro_rules! forward {
     };
 }
 
-forward!(Arc<L> where L, self => (**self), name => name, holds_many: (**self).holds_many());
-forward!(Renamed, self => self.lock, _name => &self.name, holds_many: false);
+forward!(Arc<L> where L, self => (**self), name => name, holds_many: (**self).holds_many(), admin: (**self).admin());
+forward!(Renamed, self => self.lock, _name => &self.name, holds_many: false, admin: None);

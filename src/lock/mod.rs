@@ -12,12 +12,14 @@
 pub(crate) mod codec;
 pub mod multi;
 
+mod admin;
 mod advertisement;
 mod error;
 mod forward;
 mod hint;
 mod member;
 mod member_load;
+pub(crate) mod record;
 pub(crate) mod renamed;
 mod request;
 pub(crate) mod roll_call;
@@ -27,15 +29,16 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
+#[cfg(any(feature = "kubernetes", feature = "nats"))]
+pub(crate) use admin::evict;
+pub use admin::{ElectionNames, ElectionUpdate, ElectionWatch, LockAdmin, LockFacts, Position};
 pub use advertisement::{Advertisement, AdvertisementError};
-#[doc(hidden)]
-pub use codec::read_cause;
 pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
 pub use member_load::{MemberLoad, TakeRequest};
+pub use record::{ElectionRecord, ElectionState, Holder, HolderPod, Vacancy};
 pub use request::{Release, Request, StepDownNotice, Write};
 pub use roll_call::{
     CallId, CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Role, RollCall,
@@ -47,7 +50,6 @@ pub use types::{
     Tombstone, WriteId,
 };
 
-use crate::time::timer::deadline_after;
 use crate::time::timing::TimingOptions;
 
 /// What a backend implements: conditional writes on one entry per election.
@@ -158,39 +160,9 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// The names of the elections that are held, or were held lately, in no order: for operators.
-    /// Default: the lock cannot list them ([`LockErrorKind::Misconfigured`]).
-    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        let _ = timeout;
-        Err(unable("this lock cannot list its elections: name one"))
-    }
-
-    /// Evicts the holder, as an operator does, if the last revision is the expected one, by
-    /// [`Release::evicting`]: its successor waits for as long as the evicted holder may lead,
-    /// unless the step-down notice of the holder comes. Does nothing where there is no holder.
-    ///
-    /// No lock has an eviction of its own: this default is the one for all.
-    async fn evict(
-        &self,
-        name: &str,
-        expected: Revision,
-        timeout: Duration,
-    ) -> Result<(), LockError> {
-        let deadline = deadline_after(timeout);
-        self.check_name(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))?;
-        let record = match self.read(name, timeout).await? {
-            Reading::Found(record) if record.revision == expected => record,
-            Reading::Found(_) | Reading::Empty { .. } => {
-                let message = format!("eviction from {name}: the entry was written by another");
-                return Err(LockError::new(LockErrorKind::Conflict, message));
-            }
-        };
-        let Capabilities { max_lease, expires_entries, .. } = self.capabilities();
-        let left = deadline.saturating_duration_since(Instant::now());
-        match Release::evicting(&record, max_lease, expires_entries, left) {
-            Some(eviction) => self.release(name, eviction).await,
-            None => Ok(()),
-        }
+    /// What it offers to operators and observers. Default: nothing.
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        None
     }
 
     /// Calls the roll of an election: sends a request to its candidates, by [`Hint::RollCall`], and

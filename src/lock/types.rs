@@ -13,16 +13,18 @@ pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
 pub(crate) const MAX_SITE_LEN: usize = 128;
 
 /// The version of an entry: every write to an election gives it a greater one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Revision(pub u64);
 
 /// The fencing token of a term: the revision at which its holder created the entry.
 ///
 /// A later term has a greater token, so a resource that remembers the greatest token it has seen
 /// can refuse the writes of an earlier leader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Token(pub u64);
 
 impl fmt::Display for Revision {

@@ -8,7 +8,8 @@ use super::backoff::{Backoff, BackoffPolicy};
 use super::cool_down::CoolDown;
 use crate::lock::Advertisement;
 use crate::lock::{
-    Capabilities, Hint, LockErrorKind, Nonce, Pause, Reading, Request, Revision, Standing, Token,
+    Capabilities, Hint, Holder, LockErrorKind, Nonce, Pause, Reading, Request, Revision, Standing,
+    Token,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::Timing;
@@ -361,6 +362,19 @@ pub struct Leader {
     pub is_me: bool,
     /// The priority that its last write states, if it may be asked to hand over.
     pub(crate) priority: Option<u8>,
+}
+
+/// What an observer sees of a leader.
+impl From<&Leader> for Holder {
+    fn from(leader: &Leader) -> Self {
+        let since = leader.since_unix_ms.map(Duration::from_millis);
+        Self {
+            since: since.and_then(crate::lock::record::from_unix),
+            lease: Some(leader.lease),
+            advertisement: leader.advertisement.clone(),
+            ..Self::new(&*leader.identity, leader.token)
+        }
+    }
 }
 
 impl Leader {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use incumbent::kubernetes::{HolderStatus, LifeResource, PodState};
-use incumbent::lock::{Lock, LockErrorKind, Reading};
+use incumbent::kubernetes::{LifeResource, PodState};
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Reading};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -94,7 +94,7 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
     assert!(told.contains("longer than 64 MiB"), "{refused}: {told}");
     assert!(sent.load(Ordering::Relaxed) <= MOST);
     sent.store(0, Ordering::Relaxed);
-    let mut watch = cluster.lease_lock().watch(None, LEASE).await.expect("a watch");
+    let mut watch = cluster.lease_lock().watch(&[], LEASE).await.expect("a watch");
     assert!(watch.next().await.expect("an end").is_err());
     assert!(sent.load(Ordering::Relaxed) <= MOST);
     server.abort();
@@ -109,7 +109,7 @@ async fn a_lease_of_decades_counts_for_two_hours() {
     ours.stop().await;
     let spec = json!({ "holderIdentity": "gone", "leaseDurationSeconds": i32::MAX });
     env.patch(json!({ "spec": spec })).await;
-    let status = env.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
-    let HolderStatus::Held(holder) = status.expect("a record").holding else { panic!() };
-    assert_eq!(holder.lease, Duration::from_secs(2 * 3600));
+    let status = env.cluster().await.lease_lock().record(OBJECT, LEASE).await.unwrap();
+    let lease = status.expect("a record").holder().expect("a holder").lease;
+    assert_eq!(lease, Some(Duration::from_secs(2 * 3600)));
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::kubernetes::HolderStatus;
-use incumbent::lock::{Content, Lock, LockMember, Reading};
+use incumbent::lock::{Content, Lock, LockAdmin, LockMember, Reading};
 use incumbent::nats::{self, Bucket};
 use incumbent::{Cause, Change, Election, Leadership, all_of, best_effort, new_election, required};
 use incumbent_test_support::{NATS_PERMISSIONS, Server, nats_options};
@@ -243,11 +242,8 @@ async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
     assert!(matches!(loss.cause, Cause::Expired { last_error: Some(_) }), "{loss:?}");
     // A renewal may have been under way; the Lease was renewed all the time.
     assert!(leadership.deadline() <= before + LEASE / 5 * 2, "the deadline is the bucket's");
-    let status = both.kube.cluster().await.lease_lock().status(OBJECT, LEASE).await.unwrap();
-    assert!(
-        matches!(status.expect("a record").holding, HolderStatus::Held(_)),
-        "it has not stopped yet"
-    );
+    let status = both.kube.cluster().await.lease_lock().record(OBJECT, LEASE).await.unwrap();
+    assert!(status.expect("a record").holder().is_some(), "it has not stopped yet");
     drop(leadership);
     both.resume(Which::Nats);
     drop(leads(&election).await);

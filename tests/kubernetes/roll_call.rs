@@ -111,7 +111,9 @@ async fn a_call_disturbs_no_leader_and_leaves_nothing() {
     assert_eq!(found.token, Some(leadership.token()));
     assert!(leadership.is_valid());
     assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"], "no answer is left");
-    let names = env.operators_lock().await.names(LEASE).await.expect("a list");
+    let lock = env.operators_lock().await;
+    let admin = lock.admin().expect("an operator's lock");
+    let names = admin.names(LEASE).await.expect("a list");
     assert_eq!(names, [OBJECT], "the object with the answers is no election");
 }
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::kubernetes::{ElectionEvent, HolderStatus};
-use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Revision, Tombstone};
+use incumbent::lock::{
+    Content, ElectionUpdate, Lock, LockAdmin, LockErrorKind, Nonce, Reading, Revision, Tombstone,
+    Vacancy,
+};
 use kube::api::DeleteParams;
 use serde_json::json;
 
@@ -20,26 +22,25 @@ async fn an_eviction_is_conditional_and_counts_as_a_term() {
     let ours = env.campaign("ours").await;
     let leadership = leads(&ours).await;
     let lock = env.cluster().await.lease_lock();
-    let read = async || lock.status(OBJECT, LEASE).await.unwrap().expect("a record");
+    let read = async || lock.record(OBJECT, LEASE).await.unwrap().expect("a record");
     let before = read().await;
-    let HolderStatus::Held(holder) = &before.holding else { panic!("{before:?}") };
+    let holder = before.holder().expect("a holder");
     assert_eq!((&*holder.identity, holder.token), ("ours", Some(leadership.token())));
-    assert_eq!(before.transitions, 0);
     env.patch(json!({ "metadata": { "labels": { "a": "b" } } })).await;
-    let stale = Revision(before.resource_version - 1);
+    let stale = Revision(before.revision.0 - 1);
     let refused = lock.evict(OBJECT, stale, LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
     assert!(leadership.is_valid());
 
     soon("an eviction between two renewals", evict(&lock)).await;
     assert_eq!(leadership.ended().await.cause, Cause::Evicted);
-    let evicted = read().await.holding;
-    assert_eq!(evicted, HolderStatus::Released(Some("evicted".to_owned())));
+    assert_eq!(read().await.vacancy(), Some(&Vacancy::Evicted));
     drop(leadership);
     let leadership = leads(&ours).await;
     let after = read().await;
-    let HolderStatus::Held(holder) = &after.holding else { panic!("{after:?}") };
-    assert_eq!((holder.token, after.transitions), (Some(leadership.token()), 1), "of one term");
+    let token = after.holder().expect("a holder").token;
+    assert_eq!(token, Some(leadership.token()));
+    assert_eq!(env.record().await.unwrap()["leaseTransitions"], 1, "of one term");
     env.api().delete(OBJECT, &DeleteParams::default()).await.expect("a delete");
     let refused = lock.evict(OBJECT, Revision(1), LEASE).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
@@ -47,14 +48,14 @@ async fn an_eviction_is_conditional_and_counts_as_a_term() {
         let refused = lock.evict(path, Revision(1), LEASE).await.unwrap_err();
         assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
         assert_eq!(
-            lock.status(path, LEASE).await.unwrap_err().kind(),
+            lock.record(path, LEASE).await.unwrap_err().kind(),
             LockErrorKind::Misconfigured
         );
     }
 }
 
 /// Evicts the leader.
-pub async fn evict(lock: &impl Lock) {
+pub async fn evict(lock: &(impl Lock + LockAdmin)) {
     loop {
         let Reading::Found(record) = lock.read(OBJECT, LEASE).await.unwrap() else { panic!() };
         match lock.evict(OBJECT, record.revision, LEASE).await {
@@ -107,20 +108,19 @@ async fn a_watch_reports_existing_and_deleted_elections() {
     let lock = admin.in_namespace(&*env.namespace).config_map_lock();
     let statuses = lock.list(LEASE).await.unwrap();
     assert_eq!(statuses.len(), 1, "and none for a ConfigMap without a record: {statuses:?}");
-    let mut watch = lock.watch(None, LEASE).await.unwrap();
-    let Some(Ok(ElectionEvent::Written(status))) = soon("a change", watch.next()).await else {
+    let mut watch = lock.watch(&[], LEASE).await.unwrap();
+    let Some(Ok(ElectionUpdate::Written(status))) = soon("a change", watch.next()).await else {
         panic!("nothing found")
     };
-    assert_eq!(status.object, OBJECT);
-    assert!(
-        matches!(&status.holding, HolderStatus::Held(holder) if holder.token == Some(token)),
-        "{status:?}"
-    );
+    assert_eq!(status.election, OBJECT);
+    assert_eq!(status.holder().and_then(|holder| holder.token), Some(token), "{status:?}");
     crate::conformance::Service::evict(&env, "my_app").await;
     soon("a deletion", async {
         while let Some(change) = watch.next().await {
-            if let ElectionEvent::Deleted(status) = change.unwrap() {
-                return assert_eq!(status.object, OBJECT);
+            if let ElectionUpdate::Written(status) = change.unwrap()
+                && status.vacancy() == Some(&Vacancy::Evicted)
+            {
+                return assert_eq!(status.election, OBJECT);
             }
         }
         panic!("the watch is over");

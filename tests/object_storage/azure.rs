@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use incumbent::lock::{Lock, LockError, LockErrorKind, Reading, Write};
+use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind, Reading, Write};
 use incumbent::object_storage::Bucket;
 
 use incumbent_test_support::object_stores::{ACCESS_KEY, ACCOUNT_KEY, ACCOUNT_SAS, BUCKET};

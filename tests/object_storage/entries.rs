@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::lock::{Lock, LockError, LockErrorKind, Nonce, Reading, Release, Write};
+use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind, Nonce, Reading, Release, Write};
 use incumbent_test_support::eventually;
 use tokio::time::Instant;
 

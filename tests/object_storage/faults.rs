@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Write};
+use incumbent::lock::{Content, Lock, LockAdmin, LockErrorKind, Reading, Write};
 use incumbent_test_support::object_stores::{ACCESS_KEY, SECRET_KEY};
 use incumbent_test_support::{HttpFault, HttpMessage, eventually, s3_error};
 use tokio::sync::mpsc;

@@ -1,6 +1,6 @@
 //! Entries as Go's candidates write them. With the candidates themselves: `vimeo`.
 
-use incumbent::lock::{Lock, Reading};
+use incumbent::lock::{Lock, LockAdmin, Reading};
 use incumbent::{Change, observe};
 use tokio::time::Instant;
 

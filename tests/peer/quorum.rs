@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockErrorKind, Revision};
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision};
 use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
 use incumbent::{Cause, Change, CoolDown, Election, new_election};
 use incumbent_test_support::eventually;

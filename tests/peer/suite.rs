@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use incumbent::lock::{
-    Content, Lock, LockErrorKind, Mark, Nonce, Reading, Revision, Write, WriteId,
+    Content, Lock, LockAdmin, LockErrorKind, Mark, Nonce, Reading, Revision, Write, WriteId,
 };
 use incumbent::peer::QuorumPeer;
 

@@ -33,6 +33,7 @@ mod operators {
     async fn lists_and_evicts<S: Service>(service: &S) {
         let timeout = Duration::from_secs(5);
         let lock = service.lock().await;
+        let admin = lock.admin().expect("an operator's lock");
         let campaign = |name: &str, lock| {
             let builder =
                 new_election(name, lock).identity("it's \\me").advertise("10.0.0.3:50051");
@@ -42,17 +43,17 @@ mod operators {
         let leadership = leads(&election).await;
         let other = campaign("quote's", service.lock().await);
         drop(leads(&other).await);
-        assert_eq!(lock.names(timeout).await.unwrap(), ["my_app", "quote's"]);
+        assert_eq!(admin.names(timeout).await.unwrap(), ["my_app", "quote's"]);
         let observer = service.candidate("observer").await.start().unwrap();
         sees(&observer, "it's \\me").await;
         let seen =
             observer.leader().and_then(|leader| leader.advertisement).expect("it says where");
         assert_eq!(seen.address(), "10.0.0.3:50051");
         let Reading::Found(record) = lock.read("my_app", timeout).await.unwrap() else { panic!() };
-        let stale = lock.evict("my_app", Revision(leadership.token().0 - 1), timeout).await;
+        let stale = admin.evict("my_app", Revision(leadership.token().0 - 1), timeout).await;
         assert_eq!(stale.unwrap_err().kind(), LockErrorKind::Conflict);
         let mut revision = record.revision;
-        while lock.evict("my_app", revision, timeout).await.is_err() {
+        while admin.evict("my_app", revision, timeout).await.is_err() {
             let Reading::Found(record) = lock.read("my_app", timeout).await.unwrap() else {
                 panic!()
             };

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use incumbent::lock::{Lock, LockError, LockErrorKind};
+use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind};
 use incumbent::object_storage::{Bucket, BucketFacts};
 use incumbent::protocol::TimingOptions;
 use time::OffsetDateTime;

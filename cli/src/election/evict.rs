@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::console::model::{Feed, millis};
 use crate::elections::Elections;
-use crate::elections::{Holder, LeaderStatus, shown};
+use crate::elections::{ElectionState, Holder, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{Format, Printing};
@@ -66,9 +66,9 @@ impl Evict {
         let print_json = |next: Option<(&Holder, Duration)>| {
             output::json(&json!({
                 "election": name,
-                "evicted": holder.leader,
+                "evicted": holder.identity,
                 "evicted_token": holder.token,
-                "holder": next.map(|(next, _)| &next.leader),
+                "holder": next.map(|(next, _)| &next.identity),
                 "token": next.and_then(|(next, _)| next.token),
                 "took_ms": next.map(|(_, took)| millis(took)),
             }))
@@ -81,7 +81,7 @@ impl Evict {
         let start = Instant::now();
         while let Ok(event) = timeout_at(time_format::after(start, wait), feed.next()).await {
             let event = event?;
-            if let LeaderStatus::Held(next) = &event.now
+            if let ElectionState::Held(next) = &event.now
                 && event.revision > evicted
             {
                 if is_json {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use incumbent::lock::LockFacts;
 use time::{Date, OffsetDateTime};
 
 use crate::console::history::{self, Day, History, Recording, Span, State, Statistics};
@@ -68,16 +69,15 @@ impl ShowHistory {
                 format!("election {}: no leader, and no trace of an earlier one", self.name);
             CliError::new(Code::NotFound, message)
         };
-        if let Elections::Nats(bucket) = &elections {
-            let statuses = bucket.stored(&self.name).await?;
-            let (count, limit) = (statuses.len(), bucket.history());
+        if let Some(records) = elections.stored(&self.name).await? {
+            let count = records.len();
             let history =
-                history::stored(&self.name, &elections, statuses, since).ok_or_else(absent)?;
-            output::note(reach(bucket.bucket(), limit, count, bucket.ttl()));
+                history::stored(&self.name, &elections, records, since).ok_or_else(absent)?;
+            output::note(reach(elections.name(), elections.facts(), count));
             return Ok(history);
         }
         let status = elections.now(&self.name).await?;
-        if status.revision == 0 {
+        if status.revision.0 == 0 {
             return Err(absent());
         }
         output::note("this lock stores the last write only; `incumbent record` keeps a history");
@@ -86,8 +86,11 @@ impl ShowHistory {
 }
 
 /// How far the writes of a bucket reach back, and what to do about it.
-fn reach(bucket: &str, limit: i64, count: usize, ttl: Option<Duration>) -> String {
-    let ttl = ttl.map(|ttl| format!(", none older than its TTL of {}", time_format::span(ttl)));
+fn reach(bucket: &str, facts: &LockFacts, count: usize) -> String {
+    let limit = facts.stored_writes;
+    let ttl = facts
+        .max_lease
+        .map(|ttl| format!(", none older than its TTL of {}", time_format::span(ttl)));
     let ttl = ttl.unwrap_or_default();
     if limit == 1 {
         return format!(

@@ -1,17 +1,16 @@
 //! `election list` and `info`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use incumbent::lock::CoolDownLeft;
 use incumbent::nats::{Finding, Severity};
 use serde_json::json;
-use time::OffsetDateTime;
 
 use crate::candidate::cooling_down;
 use crate::console::model::cool_down_json;
 use crate::elections::Elections;
-use crate::elections::{ElectionStatus, Holder, LeaderStatus};
+use crate::elections::{ElectionRecord, ElectionState, Holder};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
@@ -46,7 +45,8 @@ impl List {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let elections = Elections::open(lock, None).await?.list().await?;
         if self.printing.output == Format::Json {
-            return output::json(&elections.iter().map(ElectionStatus::json).collect::<Vec<_>>());
+            let rows = elections.iter().map(|record| record.to_json(SystemTime::now()));
+            return output::json(&rows.collect::<Vec<_>>());
         }
         let rows = elections.iter().map(|status| [status.election.clone(), leader(status)]);
         output::table(["election", "leader"], rows)
@@ -76,7 +76,8 @@ impl Info {
             if let Some(findings) = &findings {
                 fields.insert("findings".to_owned(), findings.iter().map(finding_json).collect());
             }
-            let mut rows: Vec<_> = statuses.iter().map(ElectionStatus::json).collect();
+            let mut rows: Vec<_> =
+                statuses.iter().map(|record| record.to_json(SystemTime::now())).collect();
             if let (Some(waits), Some(row)) = (&waits, rows.first_mut()) {
                 row["cool_down"] = cool_down_json(waits);
             }
@@ -93,7 +94,7 @@ impl Info {
                 .try_for_each(|finding| output::line(format!("  {}", shown(finding))))?;
         }
         output::line("")?;
-        if let Elections::ForLife(_) = elections {
+        if elections.are_for_life() {
             return output::table(
                 ["election", "pod", "phase", "since", "token", "uid"],
                 statuses.iter().map(for_life),
@@ -101,9 +102,10 @@ impl Info {
         }
         table(&statuses)?;
         for status in &statuses {
-            let paused = |holder: &Holder| holder.paused_until(OffsetDateTime::now_utc());
+            let paused = |holder: &Holder| holder.paused_until(SystemTime::now());
             if let Some(until) = status.holder().and_then(paused) {
-                let (name, until) = (&status.election, time_format::rfc3339(until));
+                let (name, until) =
+                    (&status.election, time_format::rfc3339(time_format::utc(until)));
                 output::line(format!("\n{name} is paused until {until}"))?;
             }
         }
@@ -113,7 +115,7 @@ impl Info {
     }
 }
 
-fn table(statuses: &[ElectionStatus]) -> Result<(), CliError> {
+fn table(statuses: &[ElectionRecord]) -> Result<(), CliError> {
     // Add the column of addresses if any leader advertises one.
     if statuses.iter().any(|status| address(status).is_some()) {
         let rows = statuses.iter().map(|status| {
@@ -125,7 +127,7 @@ fn table(statuses: &[ElectionStatus]) -> Result<(), CliError> {
     output::table(["election", "leader", "since", "token", "renewed"], statuses.iter().map(row))
 }
 
-fn row(status: &ElectionStatus) -> [String; 5] {
+fn row(status: &ElectionRecord) -> [String; 5] {
     let holder = status.holder();
     [
         status.election.clone(),
@@ -136,7 +138,7 @@ fn row(status: &ElectionStatus) -> [String; 5] {
     ]
 }
 
-fn address(status: &ElectionStatus) -> Option<String> {
+fn address(status: &ElectionRecord) -> Option<String> {
     let advertisement = status.holder()?.advertisement.as_ref()?;
     Some(advertisement.address().to_owned())
 }
@@ -145,18 +147,18 @@ fn or_dash(cell: Option<String>) -> String {
     cell.unwrap_or_else(|| "-".to_owned())
 }
 
-fn ago(time: OffsetDateTime) -> String {
-    format!("{} ago", time_format::span(time_format::age(time)))
+fn ago(time: SystemTime) -> String {
+    format!("{} ago", time_format::span(time_format::age(time_format::utc(time))))
 }
 
-fn for_life(status: &ElectionStatus) -> [String; 6] {
+fn for_life(status: &ElectionRecord) -> [String; 6] {
     let holder = status.holder();
     let pod = holder.and_then(|holder| holder.pod.as_ref());
     [
         status.election.clone(),
         match &status.state {
-            LeaderStatus::Held(holder) => holder.leader.clone(),
-            LeaderStatus::Vacant(cause) => format!("none ({cause})"),
+            ElectionState::Held(holder) => holder.identity.clone(),
+            ElectionState::Vacant(cause) => format!("none ({cause})"),
         },
         or_dash(pod.map(|pod| pod.phase.clone())),
         or_dash(holder.and_then(|holder| holder.since).map(ago)),
@@ -165,14 +167,16 @@ fn for_life(status: &ElectionStatus) -> [String; 6] {
     ]
 }
 
-fn leader(status: &ElectionStatus) -> String {
+fn leader(status: &ElectionRecord) -> String {
     match &status.state {
-        LeaderStatus::Held(holder) if status.is_overdue() => format!("{} (overdue)", holder.leader),
-        LeaderStatus::Held(holder) if holder.pod.as_ref().is_some_and(|pod| pod.gone) => {
-            format!("{} (gone)", holder.leader)
+        ElectionState::Held(holder) if status.is_overdue(SystemTime::now()) => {
+            format!("{} (overdue)", holder.identity)
         }
-        LeaderStatus::Held(holder) => holder.leader.clone(),
-        LeaderStatus::Vacant(cause) => format!("none ({cause})"),
+        ElectionState::Held(holder) if holder.pod.as_ref().is_some_and(|pod| pod.gone) => {
+            format!("{} (gone)", holder.identity)
+        }
+        ElectionState::Held(holder) => holder.identity.clone(),
+        ElectionState::Vacant(cause) => format!("none ({cause})"),
     }
 }
 

@@ -1,14 +1,13 @@
 //! `election members`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, RollCall, Standing};
-use time::OffsetDateTime;
 
 use crate::console::model::{candidate_json, started};
-use crate::elections::{ElectionStatus, Elections};
+use crate::elections::{ElectionRecord, Elections};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
@@ -88,9 +87,12 @@ impl Members {
         let row = |info| columns.iter().map(|column| (column.cell)(info)).collect();
         output::columns(&heads, members.iter().map(row))?;
         let status = elections.read(&self.name).await?;
-        let holder = status.as_ref().and_then(ElectionStatus::holder);
-        match holder.and_then(|holder| holder.paused_until(OffsetDateTime::now_utc())) {
-            Some(until) => output::line(format!("paused until {}", time_format::rfc3339(until))),
+        let holder = status.as_ref().and_then(ElectionRecord::holder);
+        match holder.and_then(|holder| holder.paused_until(SystemTime::now())) {
+            Some(until) => output::line(format!(
+                "paused until {}",
+                time_format::rfc3339(time_format::utc(until))
+            )),
             None => Ok(()),
         }
     }

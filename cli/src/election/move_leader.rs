@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::console::model::{Feed, millis};
 use crate::elections::Elections;
-use crate::elections::{Handover, Holder, LeaderStatus, shown};
+use crate::elections::{ElectionState, Handover, Holder, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{Format, Printing};
@@ -86,11 +86,11 @@ impl Move {
                 },
             };
             match event?.now {
-                LeaderStatus::Held(next) if !handover.is_from(&next) => {
+                ElectionState::Held(next) if !handover.is_from(&next) => {
                     return self.report(&next, handover, begun);
                 }
-                LeaderStatus::Held(_) => {}
-                LeaderStatus::Vacant(_) => {
+                ElectionState::Held(_) => {}
+                ElectionState::Vacant(_) => {
                     let now = Instant::now();
                     end = end.or_else(|| Some(time_format::after(now, after)));
                 }
@@ -115,7 +115,7 @@ impl Move {
                 "election": self.name,
                 "from": handover.from.identity,
                 "to": handover.to,
-                "leader": next.map(|next| &next.leader),
+                "leader": next.map(|next| &next.identity),
                 "token": next.and_then(|next| next.token),
                 "took_ms": next.map(|_| millis(took)),
             }));
@@ -127,11 +127,11 @@ impl Move {
 
     fn report(&self, next: &Holder, handover: &Handover, begun: Instant) -> Result<(), CliError> {
         self.print(Some(next), handover, begun)?;
-        let is_wanted = next.leader == handover.to;
+        let is_wanted = next.identity == handover.to;
         match is_wanted || self.to.is_none() && self.to_site.is_none() {
             true => Ok(()),
             false => {
-                let why = format!("{} was faster than {}", next.leader, handover.to);
+                let why = format!("{} was faster than {}", next.identity, handover.to);
                 Err(CliError::new(Code::Failed, self.failure(&why)))
             }
         }

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 
 use crate::candidate::cooling_down;
 use crate::console::model::{Feed, Transition, cool_down_json, lost};
-use crate::elections::{ElectionStatus, Elections, Holder, LeaderStatus, shown};
+use crate::elections::{ElectionRecord, ElectionState, Elections, Holder, shown};
 use crate::error::{CliError, Code};
 use crate::lock_args::LockArgs;
 use crate::output::{self, Format, Printing};
@@ -111,7 +111,7 @@ impl Watch {
         let environment = [
             ("INCUMBENT_EVENT", value(Some(if holder.is_some() { "leader" } else { "vacant" }))),
             ("INCUMBENT_ELECTION", value(Some(&transition.election))),
-            ("INCUMBENT_IDENTITY", value(holder.map(|holder| &*holder.leader))),
+            ("INCUMBENT_IDENTITY", value(holder.map(|holder| &*holder.identity))),
             ("INCUMBENT_TOKEN", token_of(holder).into()),
             ("INCUMBENT_ADDRESS", value(advertised.map(Advertisement::address))),
             ("INCUMBENT_CAUSE", value(cause)),
@@ -121,7 +121,7 @@ impl Watch {
         }
     }
 
-    fn print_cool_down(&self, of: &ElectionStatus, left: &CoolDownLeft) -> Result<(), CliError> {
+    fn print_cool_down(&self, of: &ElectionRecord, left: &CoolDownLeft) -> Result<(), CliError> {
         let Some(holder) = of.holder() else { return Ok(()) };
         let time = time_format::rfc3339(OffsetDateTime::now_utc());
         match self.printing.output {
@@ -129,7 +129,7 @@ impl Watch {
                 "time": time,
                 "election": of.election,
                 "event": "cooling_down",
-                "leader": holder.leader,
+                "leader": holder.identity,
                 "token": holder.token,
                 "cool_down": cool_down_json(left),
             })),
@@ -147,18 +147,20 @@ impl Watch {
 fn text(event: &Transition) -> String {
     let time = time_format::rfc3339(event.time);
     let what = match (&event.now, &event.before) {
-        (LeaderStatus::Held(now), _) if event.found => {
-            let since = now.since.map(|since| format!(" since {}", time_format::rfc3339(since)));
+        (ElectionState::Held(now), _) if event.found => {
+            let since = now
+                .since
+                .map(|since| format!(" since {}", time_format::rfc3339(time_format::utc(since))));
             format!("{} leads{}{}", shown(now), since.unwrap_or_default(), token(now))
         }
-        (LeaderStatus::Held(now), Some(before)) if before.leader != now.leader => {
+        (ElectionState::Held(now), Some(before)) if before.identity != now.identity => {
             format!("{} leads{}, succeeding {}", shown(now), token(now), shown(before))
         }
-        (LeaderStatus::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
-        (LeaderStatus::Vacant(cause), Some(before)) => {
-            format!("no leader: {} {}", shown(before), lost(cause))
+        (ElectionState::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
+        (ElectionState::Vacant(cause), Some(before)) => {
+            format!("no leader: {} {}", shown(before), lost(cause.as_str()))
         }
-        (LeaderStatus::Vacant(cause), None) => format!("no leader: {cause}"),
+        (ElectionState::Vacant(cause), None) => format!("no leader: {cause}"),
     };
     format!("[{time}] {}: {what}", text::printable(&event.election))
 }

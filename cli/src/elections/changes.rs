@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, HandoverAnswer, Pause, Role, Successor};
+use incumbent::lock::{
+    CandidateRequest, ElectionRecord, ElectionState, HandoverAnswer, Holder, Pause, Revision, Role,
+    Successor,
+};
 
 use super::selected::Elections;
-use super::status::{ElectionStatus, Holder, LeaderStatus};
 use crate::error::{CliError, Code};
 
 /// How often a leader may renew between the read and the eviction.
@@ -26,22 +28,22 @@ impl Elections {
     /// those of its successors.
     pub async fn evict_term(
         &self,
-        mut status: ElectionStatus,
+        mut status: ElectionRecord,
         holder: &Holder,
-    ) -> Result<u64, CliError> {
+    ) -> Result<Revision, CliError> {
         let doing = format!("eviction from {}", status.election);
         for _ in 0..ATTEMPTS {
-            if let Some(revision) = self.evict(&status).await? {
-                return Ok(revision);
+            if self.evict(&status).await? {
+                return Ok(status.revision);
             }
             status = match self.read(&status.election).await? {
                 Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
-                Some(ElectionStatus { state: LeaderStatus::Held(now), .. }) => {
-                    let message = format!("{doing}: {} took over meanwhile", now.leader);
+                Some(ElectionRecord { state: ElectionState::Held(now), .. }) => {
+                    let message = format!("{doing}: {} took over meanwhile", now.identity);
                     return Err(CliError::new(Code::Failed, message));
                 }
                 _ => {
-                    let message = format!("{doing}: {} stepped down by itself", holder.leader);
+                    let message = format!("{doing}: {} stepped down by itself", holder.identity);
                     return Err(CliError::new(Code::NotFound, message));
                 }
             };
@@ -69,7 +71,7 @@ impl Elections {
             _ => format!(
                 "{}, who leads, does not answer: it is of another program or version, or cut off; \
                  see `election members` and `election evict`",
-                holder.leader
+                holder.identity
             ),
         };
         Err(CliError::new(Code::Failed, format!("move of {name}: {why}")))
@@ -94,7 +96,7 @@ impl Elections {
 impl Handover {
     /// Whether this is the term that ends.
     pub fn is_from(&self, holder: &Holder) -> bool {
-        let token = self.from.token.map(|token| token.0);
-        holder.leader == *self.from.identity && (token.is_none() || token == holder.token)
+        let token = self.from.token;
+        holder.identity == *self.from.identity && (token.is_none() || token == holder.token)
     }
 }

@@ -1,14 +1,15 @@
 //! The leader at this moment: one whose lease is over is none.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, CoolDownLeft, Role, Successor};
+use incumbent::lock::{
+    CandidateRequest, CoolDownLeft, ElectionRecord, ElectionState, Revision, Role, Successor,
+    Vacancy,
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::selected::Elections;
-use super::status::{ElectionStatus, LeaderStatus};
-use super::watcher::Update;
 use crate::error::CliError;
 use crate::time_format;
 
@@ -27,7 +28,7 @@ const COOL_DOWN_LEASES: u32 = 4;
 impl Elections {
     /// What is left of the cool-down of the holder, as it states itself when it is asked. Locks
     /// without roll calls refuse the call: then it is not known.
-    pub async fn cool_down(&self, status: &ElectionStatus) -> Option<CoolDownLeft> {
+    pub async fn cool_down(&self, status: &ElectionRecord) -> Option<CoolDownLeft> {
         let holder = status.holder().filter(|holder| holder.token.is_some())?;
         // From when it leads its entry states that it may be asked to move.
         if holder.moves.priority.is_some() {
@@ -35,15 +36,18 @@ impl Elections {
         }
         // The lease of the entry may be what is left of the wait, which may be for a longer one.
         let lease = self.max_wait(holder).unwrap_or_default().max(USUAL_LEASE);
-        if time_format::age(holder.since?) > lease.saturating_mul(COOL_DOWN_LEASES) {
+        if time_format::age(time_format::from_system(holder.since?)?)
+            > lease.saturating_mul(COOL_DOWN_LEASES)
+        {
             return None;
         }
         // A question to the standbys of this identity, and to a holder that does not lead yet.
-        let request = CandidateRequest::Succeed(Successor::Identity(holder.leader.as_str().into()));
+        let request =
+            CandidateRequest::Succeed(Successor::Identity(holder.identity.as_str().into()));
         let call = self.call_roll(&status.election, request, ANSWER_WITHIN);
         let answers = timeout(CALL_WITHIN, call).await.ok()?.ok()?;
         let holds = |info: &CandidateInfo| {
-            info.role == Role::CoolingDown && *info.identity == *holder.leader
+            info.role == Role::CoolingDown && *info.identity == *holder.identity
         };
         answers.into_iter().filter(holds).find_map(|info| info.cool_down)
     }
@@ -51,14 +55,14 @@ impl Elections {
     /// The leader of an election now. A holder whose lease is over, or whose pod is gone, is none.
     ///
     /// Where the lock shows no time of a write, this waits for the next one, for a lease at most.
-    pub async fn now(&self, name: &str) -> Result<ElectionStatus, CliError> {
+    pub async fn now(&self, name: &str) -> Result<ElectionRecord, CliError> {
         let Some(status) = self.read(name).await? else { return Ok(absent(name)) };
         let Some(holder) = status.holder() else { return Ok(status) };
         if holder.pod.as_ref().is_some_and(|pod| pod.gone) {
-            return Ok(vacant(status, "gone"));
+            return Ok(vacant(status, Vacancy::Gone));
         }
-        if status.is_overdue() {
-            return Ok(vacant(status, "expired"));
+        if status.is_overdue(SystemTime::now()) {
+            return Ok(vacant(status, Vacancy::Expired));
         }
         match holder.lease {
             Some(lease) if status.written.is_none() => self.next_write(status, lease).await,
@@ -69,18 +73,19 @@ impl Elections {
     /// Waits until the election is written again, or the lease has passed since it was read.
     async fn next_write(
         &self,
-        status: ElectionStatus,
+        status: ElectionRecord,
         lease: Duration,
-    ) -> Result<ElectionStatus, CliError> {
+    ) -> Result<ElectionRecord, CliError> {
         let (end, pause) = (Instant::now(), (lease / 10).clamp(READS.0, READS.1));
         let end = time_format::after(end, lease);
-        let mut watcher = self.watch(std::slice::from_ref(&status.election)).await?;
+        let names = [status.election.clone()];
+        let mut watcher = self.watch(&names).await?;
         loop {
             let is_over = tokio::select! {
-                update = watcher.next() => match update {
-                    Update::Failed(failure) => return Err(failure),
-                    _ => false,
-                },
+                update = watcher.next() => {
+                    update?;
+                    false
+                }
                 () = sleep(pause) => false,
                 () = sleep_until(end) => true,
             };
@@ -89,19 +94,18 @@ impl Elections {
                 Some(now) if (now.revision, &now.state) != (status.revision, &status.state) => {
                     return Ok(now);
                 }
-                Some(now) if is_over => return Ok(vacant(now, "expired")),
+                Some(now) if is_over => return Ok(vacant(now, Vacancy::Expired)),
                 Some(_) => {}
             }
         }
     }
 }
 
-fn vacant(status: ElectionStatus, cause: &str) -> ElectionStatus {
-    ElectionStatus { state: LeaderStatus::Vacant(cause.to_owned()), ..status }
+fn vacant(record: ElectionRecord, cause: Vacancy) -> ElectionRecord {
+    ElectionRecord { state: ElectionState::Vacant(cause), ..record }
 }
 
 /// The status of an election without an entry.
-fn absent(name: &str) -> ElectionStatus {
-    let state = LeaderStatus::Vacant("absent".to_owned());
-    ElectionStatus { election: name.to_owned(), revision: 0, written: None, state }
+fn absent(name: &str) -> ElectionRecord {
+    ElectionRecord::vacant(name, Revision(0), Vacancy::Absent)
 }

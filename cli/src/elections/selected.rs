@@ -3,39 +3,93 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use backon::{ConstantBuilder, Retryable};
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, Lock, LockErrorKind, Revision};
-use incumbent::lock_url::LockTarget;
-use incumbent::nats::Finding;
+use incumbent::lock::{
+    CandidateRequest, ElectionNames, ElectionRecord, Holder, Lock, LockAdmin, LockError,
+    LockErrorKind, LockFacts, Position,
+};
+use incumbent::lock_url::{LockTarget, NatsBucket};
+use incumbent::nats::{Bucket, Finding, NatsLock};
 use serde_json::{Map, Value, json};
 
-use super::for_life::{LifeElections, LifeWatcher};
-use super::kubernetes::{KubernetesElections, KubernetesWatcher};
-use super::lock::{LockElections, LockWatcher};
-use super::nats::{NatsElections, NatsWatcher};
-use super::status::{ElectionStatus, Holder, Position};
-use super::watcher::Update;
+use super::watcher::Watcher;
 use crate::error::{CliError, Code};
 use crate::lock_args::{
-    ElectionLock, ElectionObjects, Kind, LockArgs, SelectedLock, check_name, open_within,
+    ElectionLock, ElectionObjects, Kind, LifeObjects, LockArgs, SelectedLock, check_name,
+    open_within,
 };
+use crate::nats::{Session, check_bucket};
 use crate::text;
 use crate::{output, time_format};
 
+/// The pause before a request to an unavailable lock is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many entries are read at the same time.
+const READS: usize = 32;
+
+/// How many elections are sampled for entries without a mark.
+const SAMPLE: usize = 200;
+
 /// The elections of a lock.
-pub enum Elections {
-    Nats(Box<NatsElections>),
-    Kubernetes(KubernetesElections),
-    ForLife(LifeElections),
-    Lock(LockElections),
+pub struct Elections {
+    at: OpenLock,
+    facts: LockFacts,
+    timeout: Duration,
 }
 
-/// The watcher of a lock.
-pub enum Watcher {
-    Nats(Box<NatsWatcher>),
-    Kubernetes(Box<KubernetesWatcher>),
-    ForLife(Box<LifeWatcher>),
-    Lock(LockWatcher),
+/// The selected lock, open for an operator.
+enum OpenLock {
+    Nats(NatsLock),
+    Kubernetes(ElectionObjects),
+    ForLife(LifeObjects),
+    /// The lock of a URL, and its name.
+    Url(UrlLock, String),
+}
+
+/// The lock of a URL, whose elections are read entry by entry, whatever it is.
+#[derive(Debug)]
+struct UrlLock(Arc<dyn Lock>);
+
+#[async_trait]
+impl ElectionNames for UrlLock {
+    fn lock(&self) -> &dyn Lock {
+        &*self.0
+    }
+
+    async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        match self.0.admin() {
+            Some(admin) => admin.names(timeout).await,
+            None => {
+                let message = "this lock cannot list its elections: name one";
+                Err(LockError::new(LockErrorKind::Misconfigured, message))
+            }
+        }
+    }
+}
+
+impl OpenLock {
+    fn lock(&self) -> Option<&dyn Lock> {
+        match self {
+            Self::Nats(lock) => Some(lock),
+            Self::Kubernetes(objects) => Some(objects.lock()),
+            Self::ForLife(_) => None,
+            Self::Url(lock, _) => Some(lock.lock()),
+        }
+    }
+
+    fn admin(&self) -> &dyn LockAdmin {
+        match self {
+            Self::Nats(lock) => lock,
+            Self::Kubernetes(objects) => objects.admin(),
+            Self::ForLife(objects) => &*objects.locks,
+            Self::Url(lock, _) => lock,
+        }
+    }
 }
 
 impl Elections {
@@ -44,27 +98,31 @@ impl Elections {
         Self::open_for(lock, only.as_slice()).await
     }
 
-    /// The same for several elections.
+    /// Opens the lock; the names must be valid election names there.
     pub async fn open_for(lock: &LockArgs, names: &[impl AsRef<str>]) -> Result<Self, CliError> {
         let at = lock.at().await?;
         names.iter().try_for_each(|name| check_name(name.as_ref()))?;
         let elections = match at {
-            SelectedLock::ForLife(locks) => Self::ForLife(LifeElections(locks)),
-            SelectedLock::Elections(lock) => Self::of_lock(&lock).await?,
+            SelectedLock::ForLife(locks) => {
+                let timeout = locks.timeout;
+                Self::of_lock(OpenLock::ForLife(locks), timeout).await?
+            }
+            SelectedLock::Elections(lock) => Self::of_url(&lock).await?,
         };
         names.iter().try_for_each(|name| elections.check_name(name.as_ref()))?;
         Ok(elections)
     }
 
-    async fn of_lock(lock: &ElectionLock) -> Result<Self, CliError> {
+    async fn of_url(lock: &ElectionLock) -> Result<Self, CliError> {
         let timeout = lock.timeout();
         match lock.of_flags() {
             Some(LockTarget::Nats(bucket)) => {
-                return Ok(Self::Nats(Box::new(NatsElections::open(*bucket).await?)));
+                let session = Session::connect(&bucket.connection).await?;
+                return Self::of_bucket(&session, &bucket).await;
             }
             Some(LockTarget::Kubernetes(objects)) => {
                 let objects = ElectionObjects::open(objects, timeout).await?;
-                return Ok(Self::Kubernetes(KubernetesElections(objects)));
+                return Self::of_lock(OpenLock::Kubernetes(objects), timeout).await;
             }
             _ => {}
         }
@@ -74,44 +132,67 @@ impl Elections {
             let message = "several locks have a leader each: select one of them";
             return Err(CliError::new(Code::Usage, message));
         }
-        Ok(Self::Lock(LockElections { lock, title, timeout }))
+        Self::of_lock(OpenLock::Url(UrlLock(lock), title), timeout).await
+    }
+
+    async fn of_lock(at: OpenLock, timeout: Duration) -> Result<Self, CliError> {
+        let facts = at.admin().facts(timeout).await?;
+        Ok(Self { at, facts, timeout })
+    }
+
+    async fn of_bucket(session: &Session, bucket: &NatsBucket) -> Result<Self, CliError> {
+        check_bucket(&bucket.bucket)?;
+        let lock = Bucket::for_admin(session.connection(), bucket.config())?.lock();
+        Self::of_lock(OpenLock::Nats(lock), session.timeout()).await
+    }
+
+    pub fn facts(&self) -> &LockFacts {
+        &self.facts
     }
 
     /// Refuses a name that no election of the lock can have.
     pub fn check_name(&self, name: &str) -> Result<(), CliError> {
         check_name(name)?;
-        match self {
-            Self::Nats(_) => Ok(()),
-            Self::Kubernetes(KubernetesElections(objects)) => objects.check_name(name),
-            Self::ForLife(LifeElections(locks)) => locks.check_name(name),
-            Self::Lock(elections) => elections.check_name(name),
+        match &self.at {
+            OpenLock::Nats(_) => Ok(()),
+            OpenLock::Kubernetes(objects) => objects.check_name(name),
+            OpenLock::ForLife(locks) => locks.check_name(name),
+            OpenLock::Url(lock, _) => {
+                lock.0.check_name(name).map_err(|rule| CliError::new(Code::Usage, rule))
+            }
         }
+    }
+
+    /// Sends a request, and repeats it while the lock of a URL is unavailable, as during the
+    /// connection.
+    async fn request<'a, T>(
+        &'a self,
+        request: impl Fn() -> BoxFuture<'a, Result<T, LockError>>,
+    ) -> Result<T, CliError> {
+        let times = match self.at {
+            OpenLock::Url(..) => self.timeout.div_duration_f32(RETRY_PAUSE) as usize,
+            _ => 0,
+        };
+        let retried = request
+            .retry(ConstantBuilder::new().with_delay(RETRY_PAUSE).with_max_times(times))
+            .when(|error: &LockError| error.kind() == LockErrorKind::Unavailable);
+        Ok(retried.await?)
     }
 
     /// The last write to an election; `None` if there is none.
-    pub async fn read(&self, name: &str) -> Result<Option<ElectionStatus>, CliError> {
-        let status = match self {
-            Self::Nats(elections) => elections.read(name).await,
-            Self::Kubernetes(elections) => elections.read(name).await,
-            Self::ForLife(elections) => elections.read(name).await,
-            Self::Lock(elections) => elections.read(name).await,
-        };
-        let status = status?;
-        if status.is_none() {
+    pub async fn read(&self, name: &str) -> Result<Option<ElectionRecord>, CliError> {
+        let admin = self.at.admin();
+        let record = self.request(|| admin.record(name, self.timeout)).await?;
+        if record.is_none() {
             self.check_place().await?;
         }
-        Ok(status)
+        Ok(record)
     }
 
     /// All elections, sorted by name.
-    pub async fn list(&self) -> Result<Vec<ElectionStatus>, CliError> {
-        let all = match self {
-            Self::Nats(elections) => elections.list().await,
-            Self::Kubernetes(elections) => elections.list().await,
-            Self::ForLife(elections) => elections.list().await,
-            Self::Lock(elections) => elections.list().await,
-        };
-        let all = all?;
+    pub async fn list(&self) -> Result<Vec<ElectionRecord>, CliError> {
+        let admin = self.at.admin();
+        let all = self.request(|| admin.list(self.timeout)).await?;
         if all.is_empty() {
             self.check_place().await?;
         }
@@ -120,35 +201,26 @@ impl Elections {
 
     /// How far the lock has been written, if one request shows it.
     pub async fn position(&self) -> Result<Option<Position>, CliError> {
-        match self {
-            Self::Nats(elections) => elections.position().await,
-            Self::Kubernetes(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),
-        }
+        Ok(self.at.admin().position(self.timeout).await?)
+    }
+
+    /// All writes to an election that the lock still stores; `None` if that is only the last one.
+    pub async fn stored(&self, name: &str) -> Result<Option<Vec<ElectionRecord>>, CliError> {
+        Ok(self.at.admin().stored(name, self.timeout).await?)
     }
 
     /// Refuses a missing namespace: an empty result does not show it.
     async fn check_place(&self) -> Result<(), CliError> {
-        match self {
-            Self::Nats(_) | Self::Lock(_) => Ok(()),
-            Self::Kubernetes(KubernetesElections(objects)) => objects.check_namespace().await,
-            Self::ForLife(LifeElections(locks)) => locks.check_namespace().await,
+        match &self.at {
+            OpenLock::Nats(_) | OpenLock::Url(..) => Ok(()),
+            OpenLock::Kubernetes(objects) => objects.check_namespace().await,
+            OpenLock::ForLife(locks) => locks.check_namespace().await,
         }
     }
 
     /// Watches the named elections, or all if none is named. Others may be reported too.
-    pub async fn watch(&self, names: &[String]) -> Result<Watcher, CliError> {
-        let only = match names {
-            [name] => Some(name.as_str()),
-            _ => None,
-        };
-        Ok(match self {
-            Self::Nats(elections) => Watcher::Nats(Box::new(elections.watch(only).await?)),
-            Self::Kubernetes(elections) => {
-                Watcher::Kubernetes(Box::new(elections.watch(only).await?))
-            }
-            Self::ForLife(elections) => Watcher::ForLife(Box::new(elections.watch(only).await?)),
-            Self::Lock(elections) => Watcher::Lock(elections.watch(names)),
-        })
+    pub async fn watch<'a>(&'a self, names: &'a [String]) -> Result<Watcher<'a>, CliError> {
+        Watcher::begin(self.at.admin(), names, self.timeout).await
     }
 
     /// Sends a request to the candidates, and returns what they answer.
@@ -158,178 +230,145 @@ impl Elections {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, CliError> {
-        let lock = match self {
-            Self::Nats(elections) => elections.deferred()?,
-            Self::Lock(elections) => return elections.call_roll(name, request, within).await,
-            Self::Kubernetes(KubernetesElections(objects)) if objects.kind() != Kind::Lease => {
-                let kind = objects.kind().name();
-                let message = format!("a {kind} carries no roll calls, only a Lease does");
-                return Err(CliError::new(Code::Usage, message));
-            }
-            Self::Kubernetes(KubernetesElections(objects)) => objects.lock(),
-            Self::ForLife(_) => {
-                let message = "a lock for life carries no roll calls: its candidates are unknown";
-                return Err(CliError::new(Code::Usage, message));
-            }
+        if let OpenLock::Kubernetes(objects) = &self.at
+            && objects.kind() != Kind::Lease
+        {
+            let kind = objects.kind().name();
+            let message = format!("a {kind} carries no roll calls, only a Lease does");
+            return Err(CliError::new(Code::Usage, message));
+        }
+        let Some(lock) = self.at.lock() else {
+            let message = "a lock for life carries no roll calls: its candidates are unknown";
+            return Err(CliError::new(Code::Usage, message));
         };
-        let found = lock.call_roll(name, request, within).await?;
+        let found = self.request(|| lock.call_roll(name, request.clone(), within)).await?;
         if found.is_empty() {
             self.check_place().await?;
         }
         Ok(found)
     }
 
-    /// Ends the holder's term. Returns a revision below those of later terms, or `None` if the
-    /// entry was written meanwhile.
-    pub async fn evict(&self, status: &ElectionStatus) -> Result<Option<u64>, CliError> {
-        let revision = status.revision;
-        let (lock, timeout) = match self {
-            Self::Nats(elections) => (elections.lock().await?, elections.session.timeout()),
-            // One that knows no object yet: there the version of the object is the revision.
-            Self::Kubernetes(KubernetesElections(objects)) => (objects.lock(), objects.timeout),
-            Self::Lock(elections) => (Arc::clone(&elections.lock), elections.timeout),
-            Self::ForLife(elections) => return elections.evict(status).await,
-        };
-        match lock.evict(&status.election, Revision(revision), timeout).await {
-            Ok(()) => Ok(Some(revision)),
-            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
+    /// Ends the holder's term. Returns whether it was evicted: not if the entry was written
+    /// meanwhile. Later terms have higher revisions than the record.
+    pub async fn evict(&self, record: &ElectionRecord) -> Result<bool, CliError> {
+        let (name, admin) = (&record.election, self.at.admin());
+        match admin.evict(name, record.revision, self.timeout).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == LockErrorKind::Conflict => Ok(false),
+            Err(error) if error.kind() == LockErrorKind::OutcomeUnknown => {
+                let hint = "the outcome is unknown; check with `election info`";
+                Err(CliError::new(Code::Unreachable, format!("{error}: {hint}")))
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     /// The identity of candidates on this host that set none.
     pub fn default_identity(&self) -> String {
-        let identity = match self {
-            Self::Nats(_) => None,
-            Self::Kubernetes(KubernetesElections(objects)) => {
-                objects.cluster().lease_lock().identity()
-            }
-            Self::ForLife(LifeElections(locks)) => locks.cluster.lease_lock().identity(),
-            Self::Lock(elections) => elections.lock.identity(),
+        let identity = match &self.at {
+            OpenLock::ForLife(locks) => locks.cluster.lease_lock().identity(),
+            at => at.lock().and_then(Lock::identity),
         };
         identity.unwrap_or_else(|| gethostname::gethostname().to_string_lossy().into_owned())
     }
 
     /// The longest wait of a successor of this holder; `None` if it is unknown.
     pub fn max_wait(&self, holder: &Holder) -> Option<Duration> {
-        match self {
-            Self::Nats(elections) => elections.ttl(),
-            Self::Kubernetes(_) => holder.lease,
-            Self::ForLife(_) => None,
-            Self::Lock(elections) => {
-                holder.lease.or_else(|| Some(elections.lock.capabilities().max_lease))
-            }
-        }
+        holder.lease.or(self.facts.max_lease)
     }
 
-    /// The lease of a holder whose record states none.
-    pub fn default_lease(&self) -> Option<Duration> {
-        match self {
-            Self::Nats(elections) => elections.ttl(),
-            Self::Kubernetes(_) | Self::ForLife(_) | Self::Lock(_) => None,
-        }
-    }
-
-    /// Whether the times of writes are those of the lock, rather than of leaders.
-    pub fn has_lock_times(&self) -> bool {
-        matches!(self, Self::Nats(_))
-    }
-
-    /// The cause of a vacancy without an entry.
-    pub fn cause_of_absence(&self) -> &'static str {
-        match self {
-            Self::Nats(_) => "expired", // a deletion leaves a marker
-            Self::Kubernetes(_) => "evicted",
-            Self::Lock(_) => "gone",
-            Self::ForLife(_) => "deleted", // by the garbage collector, a successor, or an operator
-        }
+    /// Whether the leaders are pods that lead for life.
+    pub fn are_for_life(&self) -> bool {
+        matches!(self.at, OpenLock::ForLife(_))
     }
 
     /// The problems of the lock; `None` if it has no check.
     pub async fn findings(&self) -> Result<Option<Vec<Finding>>, CliError> {
-        match self {
-            Self::Nats(elections) => elections.findings().await.map(Some),
-            Self::Kubernetes(_) | Self::ForLife(_) | Self::Lock(_) => Ok(None),
+        match &self.at {
+            OpenLock::Nats(lock) => Ok(Some(lock.bucket().health().await?)),
+            OpenLock::Kubernetes(_) | OpenLock::ForLife(_) | OpenLock::Url(..) => Ok(None),
+        }
+    }
+
+    /// The name of the bucket, the namespace or the lock.
+    pub fn name(&self) -> &str {
+        match &self.at {
+            OpenLock::Nats(lock) => lock.bucket_name(),
+            OpenLock::Kubernetes(objects) => objects.namespace(),
+            OpenLock::ForLife(locks) => locks.namespace(),
+            OpenLock::Url(_, title) => title,
         }
     }
 
     /// The lock, as a heading.
     pub fn title(&self) -> String {
-        match self {
-            Self::Nats(elections) => {
-                let ttl = elections.ttl().map(|ttl| format!("TTL {}", time_format::span(ttl)));
-                let ttl = ttl.unwrap_or_else(|| "no TTL".to_owned());
-                format!("Bucket {}, {ttl}", output::bold(elections.bucket()))
+        let name = output::bold(text::printable(self.name()));
+        match &self.at {
+            OpenLock::Nats(_) => match self.facts.max_lease {
+                Some(ttl) => format!("Bucket {name}, TTL {}", time_format::span(ttl)),
+                None => format!("Bucket {name}, no TTL"),
+            },
+            OpenLock::Kubernetes(objects) => {
+                format!("Namespace {name}, kind {}", objects.kind().name())
             }
-            Self::Kubernetes(KubernetesElections(objects)) => {
-                format!(
-                    "Namespace {}, kind {}",
-                    output::bold(text::printable(objects.namespace())),
-                    objects.kind().name()
-                )
+            OpenLock::ForLife(locks) => {
+                format!("Namespace {name}, leaders for life, kind {}", locks.kind.name())
             }
-            Self::Lock(elections) => {
-                format!("Lock {}", output::bold(text::printable(&elections.title)))
-            }
-            Self::ForLife(LifeElections(locks)) => format!(
-                "Namespace {}, leaders for life, kind {}",
-                output::bold(text::printable(locks.namespace())),
-                locks.kind.name()
-            ),
+            OpenLock::Url(..) => format!("Lock {name}"),
         }
     }
 
-    /// The same without the codes of a terminal.
+    /// The heading without the codes of a terminal.
     pub fn plain_title(&self) -> String {
         anstream::adapter::strip_str(&self.title()).to_string()
     }
 
     /// The lock, as JSON fields.
     pub fn json(&self) -> Map<String, Value> {
-        let fields = match self {
-            Self::Nats(elections) => json!({"bucket": elections.bucket()}),
-            Self::Kubernetes(KubernetesElections(objects)) => {
-                json!({"namespace": objects.namespace(), "kind": objects.kind().name()})
+        let name = self.name();
+        let fields = match &self.at {
+            OpenLock::Nats(_) => json!({"bucket": name}),
+            OpenLock::Kubernetes(objects) => {
+                json!({"namespace": name, "kind": objects.kind().name()})
             }
-            Self::Lock(elections) => json!({"lock": elections.title}),
-            Self::ForLife(LifeElections(locks)) => {
-                json!({"namespace": locks.namespace(), "kind": "ForLife", "life_kind": locks.kind.name()})
+            OpenLock::ForLife(locks) => {
+                json!({"namespace": name, "kind": "ForLife", "life_kind": locks.kind.name()})
             }
+            OpenLock::Url(..) => json!({"lock": name}),
         };
         fields.as_object().cloned().unwrap_or_default()
     }
-}
 
-impl Elections {
-    /// The same, with what distinguishes the lock from another one of its name.
+    /// The lock as JSON fields, with what distinguishes it from another one of its name.
     pub fn lock_json(&self) -> Map<String, Value> {
         let mut fields = self.json();
-        if let Self::Nats(elections) = self {
-            let created = time_format::rfc3339(elections.created());
-            fields.insert("created".to_owned(), created.into());
+        if let Some(created) = self.facts.created.and_then(time_format::from_system) {
+            fields.insert("created".to_owned(), time_format::rfc3339(created).into());
         }
         fields
     }
 }
 
-impl Watcher {
-    /// Whether every change is reported.
-    pub fn reports_every_change(&self) -> bool {
-        match self {
-            Self::Nats(watcher) => watcher.reports_every_change(),
-            Self::Kubernetes(watcher) => watcher.reports_every_change(),
-            Self::ForLife(watcher) => watcher.reports_every_change(),
-            Self::Lock(_) => false,
-        }
-    }
+/// The elections whose holder has no mark of this library, among the first ones of a bucket.
+pub async fn unmarked(session: &Session, bucket: &NatsBucket) -> Result<Vec<String>, CliError> {
+    let elections = Elections::of_bucket(session, bucket).await?;
+    let mut names = elections.at.admin().names(elections.timeout).await?;
+    names.sort_unstable();
+    names.truncate(SAMPLE);
+    let reads: Vec<_> = names.iter().map(|name| elections.read(name)).collect();
+    let found: Vec<_> = stream::iter(reads).buffered(READS).try_collect().await?;
+    let foreign = |record: &ElectionRecord| record.holder().is_some_and(|who| who.token.is_none());
+    Ok(found.into_iter().flatten().filter(foreign).map(|record| record.election).collect())
+}
 
-    /// Cancel safe.
-    pub async fn next(&mut self) -> Update {
-        match self {
-            Self::Nats(watcher) => watcher.next().await,
-            Self::Kubernetes(watcher) => watcher.next().await,
-            Self::ForLife(watcher) => watcher.next().await,
-            Self::Lock(watcher) => watcher.next().await,
+/// A leader, formatted for the terminal.
+pub fn shown(holder: &Holder) -> String {
+    let leader = output::bold(text::printable(&holder.identity));
+    match &holder.pod {
+        Some(pod) => {
+            let (uid, phase) = (text::printable(&pod.uid), text::printable(&pod.phase));
+            format!("pod {leader} ({phase}, UID {uid})")
         }
+        None => leader,
     }
 }

@@ -1,75 +1,50 @@
-//! Watches of Kubernetes objects, which the server ends after a while.
+//! A watch on elections that is restarted when it ends.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::time::Duration;
 
-use incumbent::lock::{LockError, LockErrorKind};
+use incumbent::lock::{ElectionUpdate, ElectionWatch, LockAdmin, LockErrorKind};
 
-use super::status::ElectionStatus;
 use crate::error::CliError;
 
 /// The pause before a failed watch is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a message states of a write, which anybody may have sent who may publish beside the lock.
-#[derive(Debug)]
-pub struct Hint {
-    pub status: ElectionStatus,
-    /// The write before it to the same election.
-    pub previous: Option<u64>,
-}
-
-/// An update of a watcher.
-pub enum Update {
-    /// An entry was written, or exists.
-    Status(ElectionStatus),
-    /// A write that is to be confirmed.
-    Hint(Hint),
-    /// Something may have changed: read again.
-    Recheck,
-    /// The watch failed for now.
-    Failed(CliError),
-}
-
-/// Objects that can be watched.
-pub trait WatchSource {
-    type Watch: Send;
-
-    fn begin(&self) -> impl Future<Output = Result<Self::Watch, LockError>> + Send;
-
-    /// `None`: the watch ended. Cancel safe.
-    fn next(
-        watch: &mut Self::Watch,
-    ) -> impl Future<Output = Option<Result<Update, LockError>>> + Send;
-}
-
 /// A watcher that restarts its watch.
-pub struct RestartingWatch<W: WatchSource> {
-    watched: W,
-    watch: Option<W::Watch>,
-    /// Whether the server denies the right to watch.
+pub struct Watcher<'a> {
+    admin: &'a dyn LockAdmin,
+    names: &'a [String],
+    timeout: Duration,
+    watch: Option<ElectionWatch>,
+    reports_every_change: bool,
+    /// Whether the server denies the permission to watch.
     refused: bool,
     failed: bool,
 }
 
-impl<W: WatchSource> RestartingWatch<W> {
-    /// Starts the first watch; without the right to watch it reports nothing.
-    pub async fn begin(watched: W) -> Result<Self, CliError> {
-        let (watch, refused) = match watched.begin().await {
+impl<'a> Watcher<'a> {
+    /// Starts the first watch; without the permission to watch it reports nothing.
+    pub async fn begin(
+        admin: &'a dyn LockAdmin,
+        names: &'a [String],
+        timeout: Duration,
+    ) -> Result<Self, CliError> {
+        let (watch, refused) = match admin.watch(names, timeout).await {
             Ok(watch) => (Some(watch), false),
             Err(error) if error.kind() == LockErrorKind::Denied => (None, true),
             Err(error) => return Err(error.into()),
         };
-        Ok(Self { watched, watch, refused, failed: false })
+        let reports_every_change = watch.as_ref().is_some_and(ElectionWatch::reports_every_change);
+        Ok(Self { admin, names, timeout, watch, reports_every_change, refused, failed: false })
     }
 
     /// Whether every change is reported.
     pub fn reports_every_change(&self) -> bool {
-        !self.refused
+        self.reports_every_change
     }
 
-    /// Cancel safe.
-    pub async fn next(&mut self) -> Update {
+    /// The next update, or why the watch failed for now. Cancel safe.
+    pub async fn next(&mut self) -> Result<ElectionUpdate, CliError> {
         if self.refused {
             return pending().await;
         }
@@ -77,28 +52,21 @@ impl<W: WatchSource> RestartingWatch<W> {
             if self.failed {
                 tokio::time::sleep(PAUSE).await;
             }
-            return match self.watched.begin().await {
-                Ok(watch) => {
-                    self.watch = Some(watch);
-                    Update::Recheck // changes in between were missed
-                }
-                Err(error) => {
-                    self.failed = true;
-                    Update::Failed(error.into())
-                }
-            };
+            self.failed = true;
+            self.watch = Some(self.admin.watch(self.names, self.timeout).await?);
+            return Ok(ElectionUpdate::Recheck); // changes in between were missed
         };
-        match W::next(watch).await {
-            Some(Ok(update)) => update,
+        match watch.next().await {
+            Some(Ok(update)) => Ok(update),
             Some(Err(error)) => {
                 self.watch = None;
                 self.failed = true;
-                Update::Failed(error.into())
+                Err(error.into())
             }
             None => {
                 self.watch = None;
                 self.failed = false;
-                Update::Recheck
+                Ok(ElectionUpdate::Recheck)
             }
         }
     }
@@ -109,12 +77,17 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Mutex;
 
+    use async_trait::async_trait;
+    use futures_util::stream;
+    use incumbent::lock::{ElectionRecord, LockError, LockFacts, Revision};
+
     use super::*;
 
     /// Scripted watches, each with its updates.
+    #[derive(Debug)]
     struct Script(Mutex<VecDeque<Result<Updates, LockErrorKind>>>);
 
-    type Updates = VecDeque<Result<Update, LockError>>;
+    type Updates = Vec<Result<ElectionUpdate, LockError>>;
 
     fn error(kind: LockErrorKind) -> LockError {
         LockError::new(kind, "refused")
@@ -124,49 +97,73 @@ mod tests {
         fn of(watches: impl IntoIterator<Item = Result<Updates, LockErrorKind>>) -> Self {
             Self(Mutex::new(watches.into_iter().collect()))
         }
+
+        async fn watcher(&self) -> Result<Watcher<'_>, CliError> {
+            Watcher::begin(self, &[], Duration::ZERO).await
+        }
     }
 
-    impl WatchSource for Script {
-        type Watch = Updates;
-
-        async fn begin(&self) -> Result<Updates, LockError> {
-            self.0.lock().unwrap().pop_front().expect("another watch").map_err(error)
+    #[async_trait]
+    impl LockAdmin for Script {
+        async fn facts(&self, _: Duration) -> Result<LockFacts, LockError> {
+            unreachable!()
         }
 
-        async fn next(watch: &mut Updates) -> Option<Result<Update, LockError>> {
-            watch.pop_front()
+        async fn record(&self, _: &str, _: Duration) -> Result<Option<ElectionRecord>, LockError> {
+            unreachable!()
+        }
+
+        async fn names(&self, _: Duration) -> Result<Vec<String>, LockError> {
+            unreachable!()
+        }
+
+        async fn watch(&self, _: &[String], _: Duration) -> Result<ElectionWatch, LockError> {
+            let updates = self.0.lock().unwrap().pop_front().expect("another watch");
+            Ok(ElectionWatch::new(stream::iter(updates.map_err(error)?), true))
+        }
+
+        async fn evict(&self, _: &str, _: Revision, _: Duration) -> Result<(), LockError> {
+            unreachable!()
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn ended_or_failed_watch_is_restarted_with_a_recheck() {
-        let broken = Updates::from([Err(error(LockErrorKind::Unavailable))]);
+        let broken = vec![Err(error(LockErrorKind::Unavailable))];
         let script = Script::of([
-            Ok(Updates::new()),
+            Ok(Vec::new()),
             Ok(broken),
             Err(LockErrorKind::Denied),
-            Ok(Updates::from([Ok(Update::Recheck)])),
+            Ok(vec![Ok(ElectionUpdate::Recheck)]),
         ]);
-        let mut watcher = RestartingWatch::begin(script).await.unwrap();
+        let mut watcher = script.watcher().await.unwrap();
         let begun = tokio::time::Instant::now();
-        assert!(matches!(watcher.next().await, Update::Recheck), "the first watch ended");
-        assert!(matches!(watcher.next().await, Update::Recheck), "the second one started");
-        assert!(matches!(watcher.next().await, Update::Failed(_)), "the second one failed");
+        assert!(
+            matches!(watcher.next().await, Ok(ElectionUpdate::Recheck)),
+            "the first watch ended"
+        );
+        assert!(
+            matches!(watcher.next().await, Ok(ElectionUpdate::Recheck)),
+            "the second one started"
+        );
+        assert!(watcher.next().await.is_err(), "the second one failed");
         assert_eq!(begun.elapsed(), Duration::ZERO, "so far without a pause");
-        assert!(matches!(watcher.next().await, Update::Failed(_)), "the third one is denied");
-        assert!(matches!(watcher.next().await, Update::Recheck), "the fourth one started");
+        assert!(watcher.next().await.is_err(), "the third one is denied");
+        assert!(
+            matches!(watcher.next().await, Ok(ElectionUpdate::Recheck)),
+            "the fourth one started"
+        );
         assert_eq!(begun.elapsed(), PAUSE * 2);
         assert!(watcher.reports_every_change());
     }
 
     #[tokio::test(start_paused = true)]
     async fn denied_watch_reports_nothing() {
-        let mut watcher =
-            RestartingWatch::begin(Script::of([Err(LockErrorKind::Denied)])).await.unwrap();
+        let script = Script::of([Err(LockErrorKind::Denied), Err(LockErrorKind::Unavailable)]);
+        let mut watcher = script.watcher().await.unwrap();
         assert!(!watcher.reports_every_change());
         let update = tokio::time::timeout(Duration::from_secs(3600), watcher.next()).await;
         assert!(update.is_err());
-        let other = RestartingWatch::begin(Script::of([Err(LockErrorKind::Unavailable)])).await;
-        assert!(other.is_err());
+        assert!(script.watcher().await.is_err());
     }
 }

@@ -8,33 +8,24 @@ use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, stream};
+use incumbent::lock::Holder;
 use incumbent::{Advertisement, Leader, Status, StatusWatch};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use super::Flags;
 use super::connections::Extent;
-use crate::time_format;
 
 /// The flags of a candidate's server.
 pub const HTTP: Flags = Flags { address: "--http", token_file: "--http-token-file" };
 
 /// The fields of `/leader`.
 pub fn leader_fields(leader: Option<&Leader>, mine: bool, fresh: bool) -> Value {
-    let advertisement = leader.and_then(|leader| leader.advertisement.as_deref());
-    json!({
-        "leader": leader.map(|leader| &*leader.identity),
-        "token": leader.and_then(|leader| leader.token).map(|token| token.0),
-        "since": leader
-            .and_then(|leader| leader.since_unix_ms)
-            .and_then(time_format::from_unix_ms)
-            .map(time_format::rfc3339),
-        "mine": mine,
-        "address": advertisement.map(Advertisement::address),
-        "metadata": advertisement.map(Advertisement::metadata),
-        "fresh": leader.map(|_| fresh),
-    })
+    let mut fields = Holder::to_json(leader.map(Holder::from).as_ref());
+    fields["mine"] = mine.into();
+    fields["fresh"] = leader.map(|_| fresh).into();
+    fields
 }
 
 /// Redirects to this path at the address of a fresh leader.

@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::Args;
-use incumbent::kubernetes::{
-    Cluster, ElectionStatus, ElectionWatch, Finding, LeaseTiming, LifeLocks, ResourceKind,
-    ResourceLock,
-};
-use incumbent::lock::{Lock, LockError, Reading};
+use incumbent::kubernetes::{Cluster, Finding, LeaseTiming, LifeLocks, ResourceKind, ResourceLock};
+use incumbent::lock::{Lock, LockAdmin, LockError, Reading};
 use incumbent::lock_url::{KubernetesObjects, LockUrlError, ObjectKind};
 
 use super::kind::{Kind, LifeKind};
@@ -75,21 +72,7 @@ pub struct ElectionObjects {
 
 /// Operations on the objects of any kind.
 #[async_trait]
-pub trait Records: Lock {
-    async fn status(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<Option<ElectionStatus>, LockError>;
-
-    async fn list(&self, timeout: Duration) -> Result<Vec<ElectionStatus>, LockError>;
-
-    async fn watch(
-        &self,
-        only: Option<&str>,
-        timeout: Duration,
-    ) -> Result<ElectionWatch, LockError>;
-
+pub trait Records: Lock + LockAdmin {
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError>;
 
     async fn health(
@@ -102,26 +85,6 @@ pub trait Records: Lock {
 
 #[async_trait]
 impl<C: ResourceKind> Records for ResourceLock<C> {
-    async fn status(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<Option<ElectionStatus>, LockError> {
-        self.status(name, timeout).await
-    }
-
-    async fn list(&self, timeout: Duration) -> Result<Vec<ElectionStatus>, LockError> {
-        self.list(timeout).await
-    }
-
-    async fn watch(
-        &self,
-        only: Option<&str>,
-        timeout: Duration,
-    ) -> Result<ElectionWatch, LockError> {
-        self.watch(only, timeout).await
-    }
-
     async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
         self.create(name, timeout).await
     }
@@ -238,8 +201,12 @@ impl ElectionObjects {
     }
 
     /// The lock, which knows no object yet.
-    pub fn lock(&self) -> Arc<dyn Lock> {
-        self.records.clone()
+    pub fn lock(&self) -> &dyn Lock {
+        &*self.records
+    }
+
+    pub fn admin(&self) -> &dyn LockAdmin {
+        &*self.records
     }
 
     pub fn kind(&self) -> Kind {

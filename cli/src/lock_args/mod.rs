@@ -22,8 +22,8 @@ use given::LockFlags;
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
-    ElectionObjects, LifeObjects, NamespaceArgs, OpenedLock, Records, check_life_name,
-    namespace_is_there, timing,
+    ElectionObjects, LifeObjects, NamespaceArgs, OpenedLock, check_life_name, namespace_is_there,
+    timing,
 };
 
 /// Backoff while a server is unreachable.

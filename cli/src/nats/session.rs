@@ -204,7 +204,7 @@ fn lower_first(text: &str) -> String {
 }
 
 /// Refuses an invalid bucket name.
-fn check_bucket(name: &str) -> Result<(), CliError> {
+pub fn check_bucket(name: &str) -> Result<(), CliError> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if !name.is_empty() && name.bytes().all(fits) {
         return Ok(());

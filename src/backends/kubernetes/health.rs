@@ -36,7 +36,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     /// [`object`](Self::object).
     ///
     /// # Errors
-    /// As [`status`](Self::status).
+    /// As [`LockAdmin::record`](crate::lock::LockAdmin::record).
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -8,8 +8,8 @@ use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use super::watch;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, Reading, Release,
-    Revision, RollCall, Subscription, Write, check_not_empty,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError, Reading,
+    Release, Revision, RollCall, Subscription, Write, check_not_empty,
 };
 use crate::protocol::TimingOptions;
 
@@ -58,9 +58,8 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         self.inner.check_release(name, timeout).await
     }
 
-    /// Returns the names of the objects that have a record. Requires the right to `list`.
-    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        Ok(self.list(timeout).await?.into_iter().map(|status| status.object).collect())
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
     }
 
     /// Requires the rights to `get` and `patch`, and at the first call of an election to `create`.

@@ -34,7 +34,7 @@
 //! A deleted object leaves nothing behind. The candidate that creates it again therefore waits out
 //! a full lease before it leads, also when there has never been a leader, unless an operator
 //! declared the object new ([`ResourceLock::create`]); client-go's candidates do not wait. To move
-//! the leadership, evict the leader instead ([`Lock::evict`](crate::lock::Lock::evict)): it steps
+//! the leadership, evict the leader instead ([`LockAdmin::evict`](crate::lock::LockAdmin::evict)): it steps
 //! down when it observes this, and its successor waits for its lease. client-go's candidates take
 //! an emptied `holderIdentity` at once.
 //!
@@ -50,6 +50,7 @@
 //! `docs/kubernetes.md` in the repository lists the minimal Role. Without `watch`, a candidate
 //! polls. Without the right to create Events, none are written.
 
+mod admin;
 mod answers;
 mod api;
 mod api_client;
@@ -58,7 +59,6 @@ mod codec;
 mod connection;
 mod events;
 mod health;
-mod inspect;
 mod known;
 pub mod life;
 mod lock;
@@ -76,7 +76,6 @@ mod watch;
 
 pub use crate::backends::health::{Finding, Severity};
 pub use cluster::{Cluster, ClusterError};
-pub use inspect::{ElectionEvent, ElectionStatus, ElectionWatch, Holder, HolderStatus};
 /// The client library that [`Cluster`] takes its types from.
 #[doc(no_inline)]
 pub use kube;

@@ -94,7 +94,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     ///
     /// # Errors
     /// [`Conflict`](crate::lock::LockErrorKind::Conflict) if the object exists; otherwise as
-    /// [`status`](Self::status).
+    /// [`LockAdmin::record`](crate::lock::LockAdmin::record).
     ///
     /// # Cancel safety
     /// If dropped, the object may have been created or not.

@@ -36,9 +36,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::lock::{
-    CallId, CandidateInfo, CandidateRequest, Capabilities, Content, Coverage, Entry, Hint,
-    HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice,
-    Subscription, Tombstone, Write, check_not_empty,
+    CallId, CandidateInfo, CandidateRequest, Capabilities, Content, Coverage, ElectionNames, Entry,
+    Hint, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Reading, Release, Revision,
+    RollCall, StepDownNotice, Subscription, Tombstone, Write, check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
 use calls::Calls;
@@ -216,8 +216,8 @@ impl Lock for MemoryLock {
         })
     }
 
-    async fn names(&self, _timeout: Duration) -> Result<Vec<String>, LockError> {
-        self.candidate_request(|state, _| Ok(state.bucket.names()))
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
     }
 
     async fn call_roll(
@@ -259,5 +259,16 @@ impl Lock for MemoryLock {
             listener
         });
         Subscription::new(SubscriptionGuard { lock: self.0.clone(), name: name.into(), listener })
+    }
+}
+
+#[async_trait]
+impl ElectionNames for MemoryLock {
+    fn lock(&self) -> &dyn Lock {
+        self
+    }
+
+    async fn election_names(&self, _timeout: Duration) -> Result<Vec<String>, LockError> {
+        self.candidate_request(|state, _| Ok(state.bucket.names()))
     }
 }

@@ -177,16 +177,32 @@ impl Api {
         key: &str,
         timeout: Duration,
     ) -> Result<StoredMessage, ApiFailure> {
-        #[derive(Serialize)]
-        struct Get {
-            last_by_subj: String,
-        }
+        let subject = format!("$KV.{}.{key}", self.bucket);
+        self.message(&serde_json::json!({ "last_by_subj": subject }), timeout).await
+    }
+
+    /// Returns the first message of a key that has at least this sequence.
+    pub(super) async fn next_message(
+        &self,
+        key: &str,
+        sequence: u64,
+        timeout: Duration,
+    ) -> Result<StoredMessage, ApiFailure> {
+        let subject = format!("$KV.{}.{key}", self.bucket);
+        self.message(&serde_json::json!({ "seq": sequence, "next_by_subj": subject }), timeout)
+            .await
+    }
+
+    async fn message(
+        &self,
+        get: &serde_json::Value,
+        timeout: Duration,
+    ) -> Result<StoredMessage, ApiFailure> {
         #[derive(Deserialize)]
         struct Got {
             message: StoredMessage,
         }
-        let get = Get { last_by_subj: format!("$KV.{}.{key}", self.bucket) };
-        self.call::<Got>("STREAM.MSG.GET", &get, timeout).await.map(|got| got.message)
+        self.call::<Got>("STREAM.MSG.GET", get, timeout).await.map(|got| got.message)
     }
 
     pub(super) async fn info(&self, timeout: Duration) -> Result<StreamInfo, ApiFailure> {

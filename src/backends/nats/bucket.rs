@@ -127,6 +127,18 @@ impl Bucket {
         Ok(bucket)
     }
 
+    /// Returns a bucket for operators and observers, to which its TTL and other settings do not
+    /// matter. Does no I/O.
+    ///
+    /// # Errors
+    /// [`BucketErrorKind::Unusable`] if `config` is invalid.
+    pub fn for_admin(
+        connection: impl Into<Connection>,
+        config: BucketConfig,
+    ) -> Result<Self, BucketError> {
+        Self::unopened(connection, config)
+    }
+
     /// Returns a lock on this bucket, for any number of elections.
     pub fn lock(&self) -> NatsLock {
         NatsLock::new(Arc::clone(&self.0))
@@ -173,5 +185,10 @@ impl NatsLock {
     /// Returns the bucket.
     pub fn bucket(&self) -> Bucket {
         Bucket(Arc::clone(self.state()))
+    }
+
+    /// Returns the bucket's name.
+    pub fn bucket_name(&self) -> &str {
+        &self.state().config.name
     }
 }

@@ -102,16 +102,6 @@ pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content
     content(&Block::new(&decode(&message.hdrs)), &decode(&message.data), expiry)
 }
 
-/// Decodes a message of an election's key, as observers do, who read or receive messages by
-/// themselves: the headers, without those that the server adds, and the value.
-///
-/// Never fails: a value of another program is the identity of a holder without a mark. Everything
-/// is bounded: an identity is cut after 1,024 bytes, and durations are plausible ones. The `ttl` of
-/// an entry is what its message states; a bucket may end it earlier.
-pub fn decode(headers: &HeaderMap, value: &[u8]) -> Content {
-    content(headers, value, Expiry { max_age: None, slack: Duration::ZERO, own: true })
-}
-
 /// Decodes a message.
 pub(super) fn content(headers: &impl Headers, value: &[u8], expiry: Expiry) -> Content {
     if let Some(reason) = headers.value(MARKER) {

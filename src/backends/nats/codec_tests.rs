@@ -117,7 +117,7 @@ proptest! {
     fn no_stored_message_panics(hdrs in ".*", raw in any::<Vec<u8>>(), data in any::<Vec<u8>>()) {
         let base64 = |bytes: &[u8]| Some(base64::engine::general_purpose::STANDARD.encode(bytes));
         for hdrs in [Some(hdrs.clone()), base64(&raw), base64(hdrs.as_bytes()), None] {
-            let message = StoredMessage { seq: 1, hdrs, data: base64(&data) };
+            let message = StoredMessage { seq: 1, time: String::new(), hdrs, data: base64(&data) };
             let _ = stored_content(&message, EXPIRY);
         }
     }

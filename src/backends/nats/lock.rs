@@ -18,8 +18,9 @@ use super::state::BucketState;
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::guard;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
-    Reading, Record, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError,
+    LockErrorKind, Reading, Record, Release, Revision, RollCall, StepDownNotice, Subscription,
+    Write,
 };
 use crate::protocol::TimingOptions;
 
@@ -291,16 +292,8 @@ impl Lock for NatsLock {
         roll_call::answer(self.state(), name, call, info).await
     }
 
-    /// Requires only the permissions of an observer.
-    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        let api = &self.state().api;
-        let info = api.info_with_keys(timeout).await;
-        let info = info.map_err(|failure| api.lock_error(failure, "list of elections", false))?;
-        let prefix = format!("$KV.{}.", api.bucket());
-        let subjects = info.state.subjects.into_iter().flatten();
-        Ok(subjects
-            .filter_map(|(subject, _)| Some(subject.strip_prefix(&prefix)?.to_owned()))
-            .collect())
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
@@ -311,7 +304,7 @@ impl Lock for NatsLock {
 partial_debug!(NatsLock, self, bucket: self.0.config.name);
 
 /// Refuses a name that is not a valid key of a key-value bucket; the error contains the rule.
-fn check_key(name: &str) -> Result<(), String> {
+pub(super) fn check_key(name: &str) -> Result<(), String> {
     let letters = name
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'/' | b'_' | b'=' | b'.'));

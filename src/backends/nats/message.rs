@@ -28,6 +28,8 @@ pub(super) struct Expiry {
 pub(super) struct StoredMessage {
     pub(super) seq: u64,
     #[serde(default)]
+    pub(super) time: String,
+    #[serde(default)]
     pub(super) hdrs: Option<String>,
     #[serde(default)]
     pub(super) data: Option<String>,

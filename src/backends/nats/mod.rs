@@ -57,6 +57,7 @@
 //! the wall clock in microseconds, so that tokens keep growing when this library deletes and
 //! creates the bucket again.
 
+mod admin;
 mod api;
 mod bucket;
 mod codec;
@@ -84,7 +85,6 @@ pub use crate::backends::health::{Finding, Severity};
 #[doc(no_inline)]
 pub use async_nats;
 pub use bucket::Bucket;
-pub use codec::decode;
 #[cfg(feature = "url")]
 pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};

@@ -55,6 +55,8 @@ impl Cluster {
 pub(super) struct StreamState {
     pub(super) messages: u64,
     pub(super) last_ts: String,
+    pub(super) last_seq: u64,
+    pub(super) num_subjects: u64,
     pub(super) subjects: Option<HashMap<String, u64>>,
 }
 

@@ -17,8 +17,8 @@ use crate::backends::seen;
 use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{
-    Capabilities, Lock, LockError, LockErrorKind, Reading, Release, Revision, Write,
-    check_not_empty,
+    Capabilities, ElectionNames, Lock, LockAdmin, LockError, LockErrorKind, Reading, Release,
+    Revision, Write, check_not_empty,
 };
 use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
@@ -299,8 +299,19 @@ impl Lock for ObjectStorageLock {
         }
     }
 
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl ElectionNames for ObjectStorageLock {
+    fn lock(&self) -> &dyn Lock {
+        self
+    }
+
     /// Returns the objects of the folder, without those in its subfolders.
-    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+    async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         let by = deadline_after(timeout);
         self.inner.store.list(&self.inner.prefix, by).await
     }

@@ -11,8 +11,8 @@ use super::handle::Peer;
 use super::quorum::{MAX_IDENTITY_LEN, MAX_NAME_LEN, Operation, Outcome};
 use super::shared::{Input, Shared};
 use crate::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    StepDownNotice, Subscription, Write,
+    Capabilities, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Reading,
+    Release, Revision, StepDownNotice, Subscription, Write,
 };
 
 /// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the
@@ -96,14 +96,8 @@ impl Lock for QuorumLock {
         self.request(name, Operation::Release(release), timeout).await.map(drop)
     }
 
-    /// Returns the elections that this member received messages about within two leases. Waits for
-    /// up to `timeout` until the member has been in its group for a lease, because every leader is
-    /// announced within a lease.
-    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        match self.request("", Operation::Names, timeout).await? {
-            Outcome::Names(names) => Ok(names),
-            done => Err(unexpected(&done)),
-        }
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
     }
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
@@ -117,6 +111,23 @@ impl Lock for QuorumLock {
         let shared = Arc::clone(self.peer.shared());
         shared.send(Input::Subscribe { id, name: name.into(), sink });
         Subscription::new(SubscriptionGuard { id, shared })
+    }
+}
+
+#[async_trait]
+impl ElectionNames for QuorumLock {
+    fn lock(&self) -> &dyn Lock {
+        self
+    }
+
+    /// Returns the elections that this member received messages about within two leases. Waits for
+    /// up to `timeout` until the member has been in its group for a lease, because every leader is
+    /// announced within a lease.
+    async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        match self.request("", Operation::Names, timeout).await? {
+            Outcome::Names(names) => Ok(names),
+            done => Err(unexpected(&done)),
+        }
     }
 }
 

@@ -13,8 +13,9 @@ use crate::backends::hint_hub::{HintHub, Listen, guard};
 use crate::backends::seen::SeenRevisions;
 use crate::lock::roll_call::no_calls;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
-    Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, ElectionNames, HintSink, Lock, LockAdmin,
+    LockError, LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice, Subscription,
+    Write,
 };
 use crate::util::per_key::PerKey;
 
@@ -189,9 +190,8 @@ impl<D: Database> Lock for SqlLock<D> {
         sent.map_err(|error| of(error, "answer", name))
     }
 
-    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        let names = self.database.names(timeout).await;
-        names.map_err(|error| of(error, "listing", "elections"))
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
@@ -199,6 +199,18 @@ impl<D: Database> Lock for SqlLock<D> {
             return Subscription::none();
         }
         guard::subscribe(&self.database, name, sink)
+    }
+}
+
+#[async_trait]
+impl<D: Database> ElectionNames for SqlLock<D> {
+    fn lock(&self) -> &dyn Lock {
+        self
+    }
+
+    async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let names = self.database.names(timeout).await;
+        names.map_err(|error| of(error, "listing", "elections"))
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn cause_label(cause: &str) -> String {
 }
 
 /// The same as anybody may have written it; `None` where no word is left.
-pub fn read_cause(text: &str) -> Option<Arc<str>> {
+pub(crate) fn read_cause(text: &str) -> Option<Arc<str>> {
     Some(cause_label(text)).filter(|cause| !cause.is_empty()).map(Arc::from)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Lock, LockErrorKind, Tombstone};
+use incumbent::lock::{Content, Lock, LockAdmin, LockErrorKind, Tombstone};
 use incumbent::nats::{Bucket, BucketConfig, BucketErrorKind, Finding, Severity, Storage};
 use incumbent::{Advertisement, new_election};
 use incumbent_test_support::{Cluster, Server, Version, on_versions};

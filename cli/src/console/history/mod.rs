@@ -25,7 +25,8 @@ use tokio::time::Instant;
 
 use self::spans::Periods;
 use crate::console::model::{Model, Moment, Observation, Origin, Transition};
-use crate::elections::{ElectionStatus, Elections, LeaderStatus};
+use crate::elections::{ElectionRecord, ElectionState, Elections};
+use crate::time_format;
 
 pub use self::recording::{MIN_SIZE, ObservedPeriod, Recording, WriteError, Writer};
 pub use self::spans::{Event, Period, Span, State};
@@ -94,17 +95,18 @@ impl History {
 pub fn stored(
     election: &str,
     elections: &Elections,
-    statuses: Vec<ElectionStatus>,
+    statuses: Vec<ElectionRecord>,
     since: Option<OffsetDateTime>,
 ) -> Option<History> {
     let mut model = Model::new(Origin::of(elections, true, Duration::ZERO));
     let (mut events, mut times) = (Vec::new(), Vec::new());
     let start = Instant::now();
     for status in statuses {
-        let wall = status.written.unwrap_or_else(OffsetDateTime::now_utc);
+        let wall = status.written.map_or_else(OffsetDateTime::now_utc, time_format::utc);
         times.push(wall);
         // The first write of a term, and a tombstone, are from when they say.
-        let is_first = status.holder().is_none_or(|holder| holder.token == Some(status.revision));
+        let is_first =
+            status.holder().is_none_or(|holder| holder.token == Some(status.revision.into()));
         let seen = model.observe(Observation::Written(status), Moment { at: start, wall });
         events.extend(seen.into_iter().map(|mut transition| {
             transition.found &= !is_first;
@@ -118,9 +120,12 @@ pub fn stored(
 }
 
 /// The history of an election of which only its present is known.
-pub fn current(status: ElectionStatus, since: Option<OffsetDateTime>) -> History {
+pub fn current(status: ElectionRecord, since: Option<OffsetDateTime>) -> History {
     let now = OffsetDateTime::now_utc();
-    let written = status.written.filter(|_| matches!(status.state, LeaderStatus::Vacant(_)));
+    let written = status
+        .written
+        .map(time_format::utc)
+        .filter(|_| matches!(status.state, ElectionState::Vacant(_)));
     let transition = Transition::found(status, written.unwrap_or(now));
     let election = transition.election.clone();
     let event = Event { at: transition.time, transition, learned: now };

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 
 use crate::console::model::Transition;
 use crate::elections::Holder;
+use crate::time_format;
 
 /// How long after the first read of a period its transitions are learned.
 const FIRST_READ: Duration = Duration::from_secs(1);
@@ -135,7 +136,9 @@ impl Span {
 
     fn is_term_of(&self, holder: &Holder) -> bool {
         match &self.state {
-            State::Led { leader, token } => *leader == holder.leader && *token == holder.token,
+            State::Led { leader, token } => {
+                *leader == holder.identity && *token == holder.token.map(|token| token.0)
+            }
             State::Leaderless => false,
         }
     }
@@ -143,7 +146,7 @@ impl Span {
 
 impl State {
     fn of(holder: &Holder) -> Self {
-        Self::Led { leader: holder.leader.clone(), token: holder.token }
+        Self::Led { leader: holder.identity.clone(), token: holder.token.map(|token| token.0) }
     }
 }
 
@@ -206,7 +209,7 @@ impl Builder<'_> {
         let begin = match outcome {
             // The leader knows since when it leads.
             Ok(holder) if transition.found || !is_seen => {
-                let since = holder.since.unwrap_or(at).min(at);
+                let since = holder.since.map_or(at, time_format::utc).min(at);
                 Edge { at: floor.map_or(since, |floor| since.max(floor)), seen: false }
             }
             _ => Edge { at, seen: !transition.found && is_seen },

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use incumbent::Token;
+use incumbent::lock::Revision;
 use time::OffsetDateTime;
 
 use super::*;
 use crate::console::model::Transition;
-use crate::elections::{Holder, LeaderStatus};
+use crate::elections::{ElectionState, Holder};
 
 /// A Tuesday at noon.
 const NOON: i64 = 1_700_049_600;
@@ -16,19 +18,19 @@ fn at(seconds: i64) -> OffsetDateTime {
 }
 
 fn holder(leader: &str, token: u64) -> Holder {
-    Holder::new(leader, Some(token))
+    Holder::new(leader, Some(Token(token)))
 }
 
 /// A transition that was learned as it happened.
 fn event(seconds: i64, now: Result<Holder, &str>, before: Option<Holder>) -> Event {
     let now = match now {
-        Ok(holder) => LeaderStatus::Held(holder),
-        Err(cause) => LeaderStatus::Vacant(cause.to_owned()),
+        Ok(holder) => ElectionState::Held(holder),
+        Err(cause) => ElectionState::Vacant(cause.into()),
     };
     let transition = Transition {
         election: "e".to_owned(),
         time: at(seconds),
-        revision: 1,
+        revision: Revision(1),
         before,
         now,
         found: false,
@@ -49,8 +51,8 @@ fn lost(seconds: i64, leader: &str, token: u64, cause: &str) -> Event {
 fn found(mut event: Event, since: Option<i64>) -> Event {
     event.transition.found = true;
     event.transition.before = None;
-    if let LeaderStatus::Held(holder) = &mut event.transition.now {
-        holder.since = since.map(at);
+    if let ElectionState::Held(holder) = &mut event.transition.now {
+        holder.since = since.map(|since| at(since).into());
     }
     event
 }
@@ -230,7 +232,7 @@ fn any_events_and_periods_make_a_history() {
                 .map(|(dated, learned, who, before, found, since, leaderless)| {
                     let named = |who: &u8| {
                         let mut holder = holder(["a", "b", "\u{1b}[2J"][usize::from(*who % 3)], 1);
-                        holder.since = since.map(time);
+                        holder.since = since.map(|since| time(since).into());
                         holder
                     };
                     let now = if who % 4 == 3 { Err("expired") } else { Ok(named(who)) };

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, Pause, Successor};
 
-use crate::elections::{ElectionStatus, Elections, Holder};
+use crate::elections::{ElectionRecord, Elections, Holder};
 use crate::error::{CliError, Code};
 
 /// How long answers to a roll call are awaited.
@@ -50,7 +50,7 @@ pub async fn execute(
         Command::Evict(holder) => {
             let status = current(elections, election, &holder).await?;
             elections.evict_term(status, &holder).await?;
-            Answer::Done(format!("evicted {} from {election}", holder.leader))
+            Answer::Done(format!("evicted {} from {election}", holder.identity))
         }
         Command::Move(holder, to) => {
             current(elections, election, &holder).await?;
@@ -72,12 +72,12 @@ async fn current(
     elections: &Elections,
     election: &str,
     term: &Holder,
-) -> Result<ElectionStatus, CliError> {
+) -> Result<ElectionRecord, CliError> {
     let none = || CliError::new(Code::NotFound, format!("election {election}: no leader now"));
     let status = elections.read(election).await?.ok_or_else(none)?;
     let holder = status.holder().ok_or_else(none)?;
     if !holder.is_same_term(term) {
-        let message = format!("election {election}: {} leads now", holder.leader);
+        let message = format!("election {election}: {} leads now", holder.identity);
         return Err(CliError::new(Code::Failed, message));
     }
     Ok(status)

@@ -4,19 +4,20 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use incumbent::CandidateInfo;
+use incumbent::lock::Revision;
 use incumbent::lock::{CoolDownLeft, Role};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::observation::Moment;
-use crate::elections::{EXPIRED, ElectionStatus, Holder, LeaderStatus};
+use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
 use crate::time_format;
 
 /// An election, and what is known of its term.
 #[derive(Debug)]
 pub struct ElectionView {
-    pub(super) status: ElectionStatus,
+    pub(super) status: ElectionRecord,
     /// Since when the record is unchanged.
     pub(super) unchanged_since: Instant,
     /// Whether the holder has not renewed in time.
@@ -66,7 +67,7 @@ impl ElectionView {
     }
 
     /// The status as it was read: its holder may have expired.
-    pub fn status(&self) -> &ElectionStatus {
+    pub fn status(&self) -> &ElectionRecord {
         &self.status
     }
 
@@ -77,9 +78,14 @@ impl ElectionView {
 
     /// The cause of the vacancy, if there is no leader.
     pub fn vacant(&self) -> Option<&str> {
+        self.cause().map(Vacancy::as_str)
+    }
+
+    /// The typed cause of the vacancy, if there is no leader.
+    pub(super) fn cause(&self) -> Option<&Vacancy> {
         match &self.status.state {
-            LeaderStatus::Vacant(cause) => Some(cause),
-            LeaderStatus::Held(_) => self.is_expired.then_some(EXPIRED),
+            ElectionState::Vacant(cause) => Some(cause),
+            ElectionState::Held(_) => self.is_expired.then_some(&Vacancy::Expired),
         }
     }
 
@@ -111,17 +117,18 @@ impl ElectionView {
     }
 
     /// Whether the record is the same, although its object may have been written.
-    pub(super) fn is_same_record(&self, status: &ElectionStatus) -> bool {
+    pub(super) fn is_same_record(&self, status: &ElectionRecord) -> bool {
         self.status.state == status.state && self.status.written == status.written
     }
 
     /// The fields of `election info -o json`, and those that only a view knows.
     pub fn json(&self, now: Moment) -> Value {
+        let wall = now.wall.into();
         let mut fields = match self.is_expired {
-            false => self.status.json(),
+            false => self.status.to_json(wall),
             true => {
-                let state = LeaderStatus::Vacant(EXPIRED.to_owned());
-                ElectionStatus { state, ..self.status.clone() }.json()
+                let state = ElectionState::Vacant(Vacancy::Expired);
+                ElectionRecord { state, ..self.status.clone() }.to_json(wall)
             }
         };
         let deadline = self.deadline();
@@ -134,8 +141,6 @@ impl ElectionView {
             "leaderless_ms": self.leaderless(now).map(millis),
             "role": leader.map(|leader| leader.role.as_str()),
             "standing": leader.map(|leader| leader.standing.as_str()),
-            "paused_until": self.holder().and_then(|holder| holder.paused_until(now.wall))
-                .map(time_format::rfc3339),
             "candidates": self.candidates().map(Candidates::json),
         });
         if let (Some(fields), Value::Object(more)) = (fields.as_object_mut(), more) {
@@ -172,7 +177,7 @@ impl Candidates {
 
     /// What this leader states of itself.
     pub fn of(&self, leader: &Holder) -> Option<&CandidateInfo> {
-        self.list.iter().find(|info| is_leader(info) && *info.identity == *leader.leader)
+        self.list.iter().find(|info| is_leader(info) && *info.identity == *leader.identity)
     }
 
     pub fn json(&self) -> Value {
@@ -216,10 +221,10 @@ pub fn cool_down_json(left: &CoolDownLeft) -> Value {
 pub struct Transition {
     pub election: String,
     pub time: OffsetDateTime,
-    pub revision: u64,
+    pub revision: Revision,
     /// The former leader, if it was seen.
     pub before: Option<Holder>,
-    pub now: LeaderStatus,
+    pub now: ElectionState,
     /// Whether this is the first status, rather than a change.
     pub found: bool,
     /// How long there was no leader before this one, if both ends were seen.
@@ -230,7 +235,7 @@ pub struct Transition {
 
 impl Transition {
     /// A status that was read first at this time.
-    pub fn found(status: ElectionStatus, time: OffsetDateTime) -> Self {
+    pub fn found(status: ElectionRecord, time: OffsetDateTime) -> Self {
         Self {
             election: status.election,
             time,
@@ -244,16 +249,16 @@ impl Transition {
     }
 
     /// The status that it led to.
-    pub fn status(&self) -> ElectionStatus {
+    pub fn status(&self) -> ElectionRecord {
         let (election, state) = (self.election.clone(), self.now.clone());
-        ElectionStatus { election, revision: self.revision, written: None, state }
+        ElectionRecord { election, revision: self.revision, written: None, state }
     }
 
     /// The leader from now on, or the cause of the vacancy.
     pub fn outcome(&self) -> Result<&Holder, &str> {
         match &self.now {
-            LeaderStatus::Held(holder) => Ok(holder),
-            LeaderStatus::Vacant(cause) => Err(cause),
+            ElectionState::Held(holder) => Ok(holder),
+            ElectionState::Vacant(cause) => Err(cause.as_str()),
         }
     }
 
@@ -264,10 +269,10 @@ impl Transition {
             "time": time_format::rfc3339(self.time),
             "election": self.election,
             "event": if now.is_some() { "leader" } else { "vacant" },
-            "leader": now.map(|now| &now.leader),
+            "leader": now.map(|now| &now.identity),
             "token": now.and_then(|now| now.token),
-            "since": now.and_then(|now| now.since).map(time_format::rfc3339),
-            "before": self.before.as_ref().map(|before| &before.leader),
+            "since": now.and_then(|now| now.since).map(time_format::utc).map(time_format::rfc3339),
+            "before": self.before.as_ref().map(|before| &before.identity),
             "cause": cause,
             "leaderless_ms": self.leaderless.map(millis),
             "unrenewed_ms": self.unrenewed.map(millis),

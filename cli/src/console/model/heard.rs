@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::elections::{ElectionStatus, Hint, Position};
+use incumbent::lock::Revision;
+
+use crate::elections::{ElectionRecord, Position};
 
 /// How many elections, and how many hints of each, are to be confirmed at most.
 const MAX_UNCONFIRMED: (usize, usize) = (1024, 16);
@@ -28,9 +30,17 @@ pub struct Heard {
 /// The last known write to an election.
 #[derive(Debug)]
 struct LastWrite {
-    status: ElectionStatus,
+    status: ElectionRecord,
     /// The revision that was read last.
-    read: u64,
+    read: Revision,
+}
+
+/// What a message states of a write, which anybody may have sent who may publish beside the lock.
+#[derive(Debug)]
+pub struct Hint {
+    pub status: ElectionRecord,
+    /// The write before it to the same election.
+    pub previous: Option<Revision>,
 }
 
 /// What a position shows.
@@ -51,20 +61,20 @@ impl Heard {
     }
 
     /// All entries were read, after the lock was at this position.
-    pub fn listed(&mut self, all: &[ElectionStatus], before: Option<Position>) {
+    pub fn listed(&mut self, all: &[ElectionRecord], before: Option<Position>) {
         self.last = before.map(|position| position.last);
         (self.ahead, self.unconfirmed) = (BTreeSet::new(), BTreeMap::new());
         self.known.clear();
         all.iter().for_each(|status| self.learn(status));
     }
 
-    fn learn(&mut self, status: &ElectionStatus) {
+    fn learn(&mut self, status: &ElectionRecord) {
         let known = LastWrite { status: status.clone(), read: status.revision };
         self.known.insert(status.election.clone(), known);
     }
 
     /// A hint came. Returns the write if it needs no confirmation and is new.
-    pub fn hint(&mut self, hint: Hint) -> Option<ElectionStatus> {
+    pub fn hint(&mut self, hint: Hint) -> Option<ElectionRecord> {
         let Hint { status, previous } = &hint;
         if let Some(known) = self.known.get_mut(&status.election) {
             let last = &known.status;
@@ -100,8 +110,8 @@ impl Heard {
     pub fn confirm(
         &mut self,
         election: &str,
-        read: Option<&ElectionStatus>,
-    ) -> (Vec<ElectionStatus>, bool) {
+        read: Option<&ElectionRecord>,
+    ) -> (Vec<ElectionRecord>, bool) {
         let hints = self.unconfirmed.remove(election).unwrap_or_default();
         let Some(read) = read else {
             self.known.remove(election);
@@ -114,7 +124,9 @@ impl Heard {
                 self.count(status.revision);
             }
             is_new |= status.revision == read.revision;
-            if previous == last && (last.unwrap_or(0)..read.revision).contains(&status.revision) {
+            if previous == last
+                && (last.unwrap_or(Revision(0))..read.revision).contains(&status.revision)
+            {
                 last = Some(status.revision);
                 vacancies.extend(Some(status).filter(|status| status.holder().is_none()));
             }
@@ -130,7 +142,7 @@ impl Heard {
     }
 
     /// This write is known.
-    fn count(&mut self, revision: u64) {
+    fn count(&mut self, Revision(revision): Revision) {
         let Some(last) = &mut self.last else { return };
         if revision > *last {
             self.ahead.insert(revision);
@@ -158,25 +170,30 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elections::{Holder, LeaderStatus};
+    use incumbent::Token;
+
+    use crate::elections::{ElectionState, Holder};
 
     fn at(last: u64, entries: u64) -> Position {
         Position { last, entries }
     }
 
-    fn led(election: &str, leader: &str, revision: u64) -> ElectionStatus {
-        let state = LeaderStatus::Held(Holder::new(leader, Some(1)));
-        ElectionStatus { election: election.to_owned(), revision, written: None, state }
+    fn led(election: &str, leader: &str, revision: u64) -> ElectionRecord {
+        let state = ElectionState::Held(Holder::new(leader, Some(Token(1))));
+        let revision = Revision(revision);
+        ElectionRecord { election: election.to_owned(), revision, written: None, state }
     }
 
-    fn freed(election: &str, revision: u64) -> ElectionStatus {
-        let state = LeaderStatus::Vacant("stopped".to_owned());
-        ElectionStatus { state, ..led(election, "", revision) }
+    fn freed(election: &str, revision: u64) -> ElectionRecord {
+        let state = ElectionState::Vacant("stopped".into());
+        ElectionRecord { state, ..led(election, "", revision) }
     }
 
     /// Whether the write is taken without a read.
-    fn hears(heard: &mut Heard, status: ElectionStatus, previous: u64) -> bool {
-        heard.hint(Hint { status, previous: Some(previous).filter(|n| *n > 0) }).is_some()
+    fn hears(heard: &mut Heard, status: ElectionRecord, previous: u64) -> bool {
+        heard
+            .hint(Hint { status, previous: Some(Revision(previous)).filter(|n| n.0 > 0) })
+            .is_some()
     }
 
     fn heard() -> Heard {

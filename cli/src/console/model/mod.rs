@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use self::election::{Candidates, Deadline, Stamp};
 use self::sets::{SetSummary, sets};
-use crate::elections::{EXPIRED, ElectionStatus, Holder, LeaderStatus};
+use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
 use crate::time_format;
 
 pub use self::commands::{Answer, Command, execute};
@@ -122,7 +122,7 @@ impl Model {
         Some(time_format::after(self.read_began?, self.origin.watched_for))
     }
 
-    fn take_all(&mut self, statuses: Vec<ElectionStatus>, now: Moment) -> Vec<Transition> {
+    fn take_all(&mut self, statuses: Vec<ElectionRecord>, now: Moment) -> Vec<Transition> {
         let there: HashSet<String> =
             statuses.iter().map(|status| status.election.clone()).collect();
         let mut seen: Vec<Transition> = statuses
@@ -141,8 +141,9 @@ impl Model {
         let known = self.elections.get_mut(name)?;
         let since = *known.gone_since.get_or_insert(now.at);
         known.holder()?;
-        let state = LeaderStatus::Vacant(self.origin.cause_of_absence.to_owned());
-        let status = ElectionStatus { state, written: Some(now.wall), ..known.status.clone() };
+        let state = ElectionState::Vacant(self.origin.cause_of_absence.clone());
+        let status =
+            ElectionRecord { state, written: Some(now.wall.into()), ..known.status.clone() };
         let seen = self.take(status, now, Provenance::Absent);
         if let Some(known) = self.elections.get_mut(name) {
             known.gone_since = Some(since);
@@ -152,7 +153,7 @@ impl Model {
 
     fn take(
         &mut self,
-        mut status: ElectionStatus,
+        mut status: ElectionRecord,
         now: Moment,
         provenance: Provenance,
     ) -> Option<Transition> {
@@ -168,32 +169,32 @@ impl Model {
             return None;
         }
         // The trace of a release expires too, on a server that ends entries.
-        if let Some(cause) = before.as_ref().and_then(ElectionView::vacant)
+        if let Some(cause) = before.as_ref().and_then(ElectionView::cause)
             && status.is_expired()
         {
-            status.state = LeaderStatus::Vacant(cause.to_owned());
+            status.state = ElectionState::Vacant(cause.clone());
         }
+        let written_at = status.written.map(time_format::utc);
         let same = before.as_ref().filter(|known| known.is_same_record(&status));
         let unchanged_since = same.map_or(now.at, |same| same.unchanged_since);
         let is_expired = same.is_some_and(|same| same.is_expired);
         let held = before.as_ref().and_then(ElectionView::holder);
         let is_change = match (held, &status.state) {
-            (Some(before), LeaderStatus::Held(now)) => !before.is_same_term(now),
-            (None, LeaderStatus::Vacant(_)) => {
+            (Some(before), ElectionState::Held(now)) => !before.is_same_term(now),
+            (None, ElectionState::Vacant(_)) => {
                 before.is_none() && !self.is_complete && self.origin.is_named
             }
             _ => !is_expired,
         };
         let stamp = Stamp {
             seen: Some(now.at).filter(|_| before.is_some() || self.is_complete),
-            lock: status
-                .written
+            lock: written_at
                 .filter(|_| self.origin.has_lock_times && provenance != Provenance::Absent),
         };
         let earlier = before.as_ref().and_then(|known| known.vacancy);
         let transition = is_change.then(|| Transition {
             election: status.election.clone(),
-            time: status.written.unwrap_or(now.wall),
+            time: written_at.unwrap_or(now.wall),
             revision: status.revision,
             before: held.cloned(),
             now: status.state.clone(),
@@ -209,8 +210,8 @@ impl Model {
             None => (self.deadline(&status, now, provenance), stamp),
         };
         let vacancy = match &status.state {
-            LeaderStatus::Vacant(_) => earlier.or(Some(stamp)),
-            LeaderStatus::Held(_) => earlier.filter(|_| is_expired),
+            ElectionState::Vacant(_) => earlier.or(Some(stamp)),
+            ElectionState::Held(_) => earlier.filter(|_| is_expired),
         };
         let candidates = before.and_then(|known| known.candidates);
         let name = status.election.clone();
@@ -231,7 +232,7 @@ impl Model {
     /// When the term ends without another renewal.
     fn deadline(
         &self,
-        status: &ElectionStatus,
+        status: &ElectionRecord,
         now: Moment,
         provenance: Provenance,
     ) -> Option<Deadline> {
@@ -240,7 +241,7 @@ impl Model {
         let age = status
             .written
             .filter(|_| provenance == Provenance::Read)
-            .map(|written| now.age(written));
+            .map(|written| now.age(time_format::utc(written)));
         let left = lease.saturating_sub(age.unwrap_or_default());
         Some(Deadline { at: time_format::after(now.at, left), lease })
     }
@@ -264,7 +265,7 @@ impl Model {
                 time: now.wall_at(end).unwrap_or(now.wall),
                 revision: known.status.revision,
                 before: Some(holder),
-                now: LeaderStatus::Vacant(EXPIRED.to_owned()),
+                now: ElectionState::Vacant(Vacancy::Expired),
                 found: false,
                 leaderless: None,
                 unrenewed: known.status.holder().and_then(|holder| holder.lease),
@@ -308,7 +309,7 @@ impl Model {
         }
         let mut kept = transition.clone();
         kept.before.as_mut().into_iter().for_each(truncate);
-        if let LeaderStatus::Held(holder) = &mut kept.now {
+        if let ElectionState::Held(holder) = &mut kept.now {
             truncate(holder);
         }
         self.tail.push_back(kept);
@@ -316,7 +317,7 @@ impl Model {
 }
 
 fn truncate(holder: &mut Holder) {
-    if let Some((end, _)) = holder.leader.char_indices().nth(TAIL_IDENTITY) {
-        holder.leader.truncate(end);
+    if let Some((end, _)) = holder.identity.char_indices().nth(TAIL_IDENTITY) {
+        holder.identity.truncate(end);
     }
 }

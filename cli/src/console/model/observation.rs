@@ -5,7 +5,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use crate::elections::{ElectionStatus, Elections};
+use crate::elections::{ElectionRecord, Elections, Vacancy};
 
 /// A moment, on the clock that measures spans and on the one that people read.
 #[derive(Debug, Clone, Copy)]
@@ -34,10 +34,10 @@ impl Moment {
 }
 
 /// What a model knows of the lock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Origin {
     /// The cause of a vacancy without an entry.
-    pub cause_of_absence: &'static str,
+    pub cause_of_absence: Vacancy,
     /// Whether the times of writes are those of the lock, rather than of leaders.
     pub has_lock_times: bool,
     /// The lease of a holder whose record states none.
@@ -52,9 +52,9 @@ pub struct Origin {
 impl Origin {
     pub fn of(elections: &Elections, is_named: bool, watched_for: Duration) -> Self {
         Self {
-            cause_of_absence: elections.cause_of_absence(),
-            has_lock_times: elections.has_lock_times(),
-            lease: elections.default_lease(),
+            cause_of_absence: elections.facts().absence.clone(),
+            has_lock_times: elections.facts().has_lock_times,
+            lease: elections.facts().max_lease,
             is_named,
             watched_for,
         }
@@ -65,16 +65,16 @@ impl Origin {
 #[derive(Debug)]
 pub enum Observation {
     /// A write to one election, right after it.
-    Written(ElectionStatus),
+    Written(ElectionRecord),
     /// One election by a read: `None` if it has no entry.
     One {
         election: String,
-        status: Option<ElectionStatus>,
+        status: Option<ElectionRecord>,
         /// Whether it was read right after it was written.
         is_new: bool,
     },
     /// All elections of the view that have an entry, with their last writes.
-    All(Vec<ElectionStatus>, Read),
+    All(Vec<ElectionRecord>, Read),
     /// Nothing but what has been observed.
     Unchanged(Read),
 }
@@ -90,7 +90,7 @@ pub struct Read {
 #[cfg(test)]
 impl Observation {
     /// All elections, by a read at this time.
-    pub fn all(statuses: Vec<ElectionStatus>, at: Instant) -> Self {
+    pub fn all(statuses: Vec<ElectionRecord>, at: Instant) -> Self {
         Self::All(statuses, Read { began: at, has_missed: false })
     }
 }

@@ -1,13 +1,14 @@
 //! Sets, as their members and their shards show them to an outsider.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use incumbent::CandidateInfo;
 use incumbent::lock::{MemberLoad, Standing};
 use serde_json::{Value, json};
 
 use super::election::ElectionView;
-use crate::elections::ElectionStatus;
+use crate::elections::ElectionRecord;
 
 /// A set whose shards are among the elections.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,7 +126,7 @@ impl SetView {
     pub fn new<'a>(
         set: &str,
         number: u32,
-        elections: impl IntoIterator<Item = &'a ElectionStatus>,
+        elections: impl IntoIterator<Item = &'a ElectionRecord>,
         roll: &[CandidateInfo],
     ) -> Self {
         let mut view = Self {
@@ -147,10 +148,11 @@ impl SetView {
         }
         for status in elections {
             let shard = shard_of(set, &status.election).filter(|shard| *shard < view.number);
-            let holder = status.holder().filter(|_| !status.is_overdue());
+            let holder = status.holder().filter(|_| !status.is_overdue(SystemTime::now()));
             if let (Some(shard), Some(holder)) = (shard, holder) {
-                view.leaders.insert(shard, (holder.leader.clone(), holder.token));
-                view.members.entry(holder.leader.clone()).or_default().leads += 1;
+                view.leaders
+                    .insert(shard, (holder.identity.clone(), holder.token.map(|token| token.0)));
+                view.members.entry(holder.identity.clone()).or_default().leads += 1;
             }
         }
         view
@@ -195,11 +197,19 @@ mod tests {
     use incumbent::lock::Nonce;
 
     use super::*;
-    use crate::elections::{Holder, LeaderStatus};
+    use incumbent::Token;
+    use incumbent::lock::Revision;
 
-    fn held(election: &str, leader: &str) -> ElectionStatus {
-        let state = LeaderStatus::Held(Holder::new(leader, Some(7)));
-        ElectionStatus { election: election.to_owned(), revision: 1, written: None, state }
+    use crate::elections::{ElectionState, Holder};
+
+    fn held(election: &str, leader: &str) -> ElectionRecord {
+        let state = ElectionState::Held(Holder::new(leader, Some(Token(7))));
+        ElectionRecord {
+            election: election.to_owned(),
+            revision: Revision(1),
+            written: None,
+            state,
+        }
     }
 
     fn member(identity: &str, shards: u32, weight: u32) -> CandidateInfo {

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use incumbent::lock::ElectionUpdate;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::Model;
 use super::election::Transition;
-use super::heard::{Heard, Verdict};
+use super::heard::{Heard, Hint, Verdict};
 use super::observation::{Moment, Observation, Origin, Read};
-use crate::elections::{ElectionStatus, Elections, Position, Update, Watcher};
+use crate::elections::{ElectionRecord, Elections, Position, Watcher};
 use crate::error::CliError;
 
 /// The poll interval if the watcher reports changes.
@@ -49,17 +50,17 @@ pub async fn forward(mut source: Source<'_>, to: mpsc::Sender<Result<Observation
 enum Answer {
     Position(Option<Position>),
     /// All elections, read after this position.
-    All(Option<Position>, Vec<ElectionStatus>),
+    All(Option<Position>, Vec<ElectionRecord>),
 }
 
 /// An election, and its last write by a read.
-type Confirmed = (String, Option<ElectionStatus>);
+type Confirmed = (String, Option<ElectionRecord>);
 
 /// The elections of a lock, or some of them by name.
 pub struct Source<'a> {
     elections: &'a Elections,
     names: &'a [String],
-    watcher: Watcher,
+    watcher: Watcher<'a>,
     ticks: Interval,
     /// The poll that is under way.
     poll: Option<BoxFuture<'a, Result<Answer, CliError>>>,
@@ -166,13 +167,13 @@ impl<'a> Source<'a> {
                     self.begin_read();
                 }
                 _ = self.ticks.tick() => self.begin_poll(),
-                update = self.watcher.next() => match update {
-                    Update::Status(status) if self.includes(&status) => {
+                update = self.watcher.next() => match update? {
+                    ElectionUpdate::Written(status) if self.includes(&status) => {
                         return Ok(Observation::Written(status));
                     }
-                    Update::Hint(hint) if self.includes(&hint.status) => {
+                    ElectionUpdate::Hint { record, previous } if self.includes(&record) => {
                         let was_complete = self.heard.is_complete();
-                        let renewed = self.heard.hint(hint);
+                        let renewed = self.heard.hint(Hint { status: record, previous });
                         self.has_missed |= was_complete && !self.heard.is_complete();
                         if let Some(status) = renewed {
                             return Ok(Observation::Written(status));
@@ -181,9 +182,8 @@ impl<'a> Source<'a> {
                             self.confirm_at.get_or_insert_with(|| Instant::now() + COLLECT);
                         }
                     }
-                    Update::Status(_) | Update::Hint(_) => {}
-                    Update::Recheck => self.begin_read_soon(),
-                    Update::Failed(failure) => return Err(failure),
+                    ElectionUpdate::Written(_) | ElectionUpdate::Hint { .. } => {}
+                    ElectionUpdate::Recheck => self.begin_read_soon(),
                 },
                 // No more hints are there.
                 () = ready(()), if self.confirm_at.is_some() => self.begin_confirm(),
@@ -255,7 +255,7 @@ impl<'a> Source<'a> {
         self.names.is_empty() && self.watcher.reports_every_change()
     }
 
-    fn includes(&self, status: &ElectionStatus) -> bool {
+    fn includes(&self, status: &ElectionRecord) -> bool {
         self.names.is_empty() || self.names.contains(&status.election)
     }
 

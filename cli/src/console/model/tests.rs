@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use incumbent::lock::{MemberLoad, MoveInfo, Nonce, Pause, Role, Standing};
+use incumbent::Token;
+use incumbent::lock::{MemberLoad, MoveInfo, Nonce, Pause, Revision, Role, Standing};
 use time::OffsetDateTime;
 
 use super::*;
@@ -10,14 +11,20 @@ const MS: Duration = Duration::from_millis(1);
 
 /// A lock like a NATS bucket: its own times, and it ends terms itself.
 const BUCKET: Origin = Origin {
-    cause_of_absence: "expired",
+    cause_of_absence: Vacancy::Expired,
     has_lock_times: true,
     lease: Some(LEASE),
     is_named: false,
     watched_for: Duration::ZERO,
 };
 /// A lock without times, on which nobody but this host ends terms.
-const TABLE: Origin = Origin { has_lock_times: false, lease: None, ..BUCKET };
+const TABLE: Origin = Origin {
+    cause_of_absence: Vacancy::Expired,
+    has_lock_times: false,
+    lease: None,
+    is_named: false,
+    watched_for: Duration::ZERO,
+};
 
 /// A model and its clock.
 struct Scene {
@@ -39,25 +46,26 @@ impl Scene {
         Moment { at: self.start.at + after, wall: self.start.wall + after }
     }
 
-    fn status(&mut self, state: LeaderStatus, written: Option<Duration>) -> ElectionStatus {
+    fn status(&mut self, state: ElectionState, written: Option<Duration>) -> ElectionRecord {
         self.revision += 1;
-        let written = written.map(|after| self.start.wall + after);
-        ElectionStatus { election: "e".to_owned(), revision: self.revision, written, state }
+        let written = written.map(|after| (self.start.wall + after).into());
+        let revision = Revision(self.revision);
+        ElectionRecord { election: "e".to_owned(), revision, written, state }
     }
 
     /// A write that is learned at this time, and that the lock dates at another one.
-    fn write(&mut self, state: LeaderStatus, at: Duration, by_lock: Duration) -> Vec<Transition> {
+    fn write(&mut self, state: ElectionState, at: Duration, by_lock: Duration) -> Vec<Transition> {
         let status = self.status(state, Some(by_lock));
         self.model.observe(Observation::Written(status), self.at(at))
     }
 
     /// A read that finds this write.
-    fn read(&mut self, state: LeaderStatus, at: Duration) -> Vec<Transition> {
+    fn read(&mut self, state: ElectionState, at: Duration) -> Vec<Transition> {
         let status = self.status(state, None);
         self.read_all(vec![status], at)
     }
 
-    fn read_all(&mut self, statuses: Vec<ElectionStatus>, at: Duration) -> Vec<Transition> {
+    fn read_all(&mut self, statuses: Vec<ElectionRecord>, at: Duration) -> Vec<Transition> {
         let at = self.at(at);
         self.model.observe(Observation::all(statuses, at.at), at)
     }
@@ -67,12 +75,12 @@ impl Scene {
     }
 }
 
-fn held(leader: &str, token: u64, lease: Option<Duration>) -> LeaderStatus {
-    LeaderStatus::Held(Holder { lease, ttl: lease, ..Holder::new(leader, Some(token)) })
+fn held(leader: &str, token: u64, lease: Option<Duration>) -> ElectionState {
+    ElectionState::Held(Holder { lease, ttl: lease, ..Holder::new(leader, Some(Token(token))) })
 }
 
-fn vacant(cause: &str) -> LeaderStatus {
-    LeaderStatus::Vacant(cause.to_owned())
+fn vacant(cause: &str) -> ElectionState {
+    ElectionState::Vacant(cause.into())
 }
 
 #[test]
@@ -98,13 +106,13 @@ fn cause_of_a_vacancy_is_that_of_its_begin() {
     let mut scene = Scene::new(BUCKET);
     scene.write(held("a", 1, None), MS, MS);
     assert_eq!(scene.write(vacant("stopped"), MS * 2, MS * 2).len(), 1);
-    assert!(scene.write(vacant(EXPIRED), LEASE, LEASE).is_empty());
+    assert!(scene.write(vacant("expired"), LEASE, LEASE).is_empty());
     assert_eq!(scene.view().vacant(), Some("stopped"));
     assert_eq!(scene.view().leaderless(scene.at(LEASE)), Some(LEASE - MS * 2));
     // One that was not seen to begin has the cause that is read.
     let mut scene = Scene::new(BUCKET);
-    scene.write(vacant(EXPIRED), MS, MS);
-    assert_eq!(scene.view().vacant(), Some(EXPIRED));
+    scene.write(vacant("expired"), MS, MS);
+    assert_eq!(scene.view().vacant(), Some("expired"));
 }
 
 /// Names may be made up for each job: a view that stays open does not keep all of them.
@@ -114,11 +122,11 @@ fn election_without_a_trace_is_forgotten() {
     scene.write(held("a", 1, None), MS, MS);
     scene.read_all(Vec::new(), LEASE);
     scene.model.expire(scene.at(LEASE + KEPT / 2));
-    assert_eq!(scene.view().vacant(), Some(EXPIRED));
+    assert_eq!(scene.view().vacant(), Some("expired"));
     // A leader is a trace.
     scene.write(held("b", 9, None), LEASE + KEPT / 2, LEASE + KEPT / 2);
     scene.model.expire(scene.at(LEASE + KEPT));
-    assert_eq!(scene.view().holder().map(|holder| &*holder.leader), Some("b"));
+    assert_eq!(scene.view().holder().map(|holder| &*holder.identity), Some("b"));
     scene.read_all(Vec::new(), LEASE + KEPT);
     scene.model.expire(scene.at(LEASE + KEPT * 2));
     assert!(scene.model.election("e").is_none());
@@ -128,9 +136,9 @@ fn election_without_a_trace_is_forgotten() {
 #[test]
 fn lease_of_the_record_counts_before_that_of_the_bucket() {
     let mut scene = Scene::new(BUCKET);
-    let LeaderStatus::Held(mut holder) = held("a", 1, None) else { unreachable!() };
+    let ElectionState::Held(mut holder) = held("a", 1, None) else { unreachable!() };
     holder.ttl = Some(LEASE / 5);
-    scene.write(LeaderStatus::Held(holder), MS, MS);
+    scene.write(ElectionState::Held(holder), MS, MS);
     assert_eq!(scene.view().remaining(scene.at(MS)), Some(LEASE / 5));
 }
 
@@ -151,14 +159,14 @@ fn lower_revision_counts_if_it_was_read() {
     scene.revision = 1;
     assert!(scene.write(held("late", 2, None), MS, MS).is_empty());
     let read = scene.read(held("b", 3, None), MS * 2);
-    assert_eq!(read[0].before.as_ref().map(|before| &*before.leader), Some("a"));
-    assert_eq!(scene.view().holder().map(|holder| &*holder.leader), Some("b"));
+    assert_eq!(read[0].before.as_ref().map(|before| &*before.identity), Some("a"));
+    assert_eq!(scene.view().holder().map(|holder| &*holder.identity), Some("b"));
     scene.revision = 0;
     let status = scene.status(held("c", 1, None), Some(MS));
     let one = |status| Observation::One { election: "e".to_owned(), status, is_new: true };
     assert_eq!(scene.model.observe(one(Some(status)), scene.at(MS * 3)).len(), 1);
     let lost = scene.model.observe(one(None), scene.at(MS * 4));
-    assert_eq!(lost[0].outcome().err(), Some(EXPIRED));
+    assert_eq!(lost[0].outcome().err(), Some("expired"));
 }
 
 #[test]
@@ -167,7 +175,7 @@ fn time_without_a_leader_is_by_the_clock_of_the_lock() {
     scene.write(held("a", 1, None), MS, MS);
     // The messages arrive 3 s apart, though the writes are 4 ms apart.
     let released = scene.write(vacant("handed_over"), MS * 2000, MS * 1000);
-    assert_eq!(released[0].before.as_ref().expect("a leader").leader, "a");
+    assert_eq!(released[0].before.as_ref().expect("a leader").identity, "a");
     assert_eq!(scene.view().leaderless(scene.at(MS * 2500)), Some(MS * 500));
     let taken = scene.write(held("b", 2, None), MS * 5000, MS * 1004);
     assert_eq!(taken[0].leaderless, Some(MS * 4));
@@ -260,17 +268,17 @@ fn tail_is_bounded() {
     }
     assert_eq!(scene.model.transitions().count(), TAIL);
     let last = scene.model.transitions().next_back().expect("a transition");
-    let leader = &last.outcome().expect("a leader").leader;
+    let leader = &last.outcome().expect("a leader").identity;
     assert_eq!(leader.chars().count(), TAIL_IDENTITY);
 }
 
 #[test]
 fn standbys_are_in_the_order_of_succession() {
     let mut scene = Scene::new(BUCKET);
-    let LeaderStatus::Held(mut holder) = held("leads", 1, None) else { panic!("a leader") };
+    let ElectionState::Held(mut holder) = held("leads", 1, None) else { panic!("a leader") };
     let pause = Some(Pause { until_unix_ms: 60_000 });
     holder.moves = MoveInfo { pause, site: Some("here".into()), priority: None };
-    scene.write(LeaderStatus::Held(holder), MS, MS);
+    scene.write(ElectionState::Held(holder), MS, MS);
     let candidate = |identity: &str, nonce, priority, standing, role| {
         let mut info = CandidateInfo::new(identity, Nonce(nonce));
         (info.priority, info.standing, info.role) = (priority, standing, role);
@@ -302,7 +310,7 @@ fn sets_are_found_by_their_shards() {
         [("s.0", "a"), ("s.1", "a"), ("s.2", "a"), ("s.4", "b"), ("lone.7", "c"), ("x", "c")]
     {
         let status = scene.status(held(leader, 1, None), Some(MS));
-        let status = ElectionStatus { election: election.to_owned(), ..status };
+        let status = ElectionRecord { election: election.to_owned(), ..status };
         let at = scene.at(MS);
         scene.model.observe(Observation::Written(status), at);
     }

@@ -3,12 +3,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
+use incumbent::lock::Revision;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use crate::console::history::{Event, ObservedPeriod, Period, WriteError, Writer};
 use crate::console::model::{LastRead, Transition};
-use crate::elections::{ElectionStatus, Elections, LeaderStatus};
+use crate::elections::{ElectionRecord, Elections, Vacancy};
 use crate::error::{CliError, Code};
 use crate::{output, time_format};
 
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Recorder {
     writer: Writer,
     has_lock_times: bool,
-    cause_of_absence: &'static str,
+    cause_of_absence: Vacancy,
     waiting: VecDeque<Event>,
     observed: Observed,
     last_read: Option<Instant>,
@@ -49,17 +50,17 @@ impl Recorder {
         names: &[String],
     ) -> Result<Self, CliError> {
         let lock = serde_json::Value::Object(elections.lock_json()).to_string();
-        let has_lock_times = elections.has_lock_times();
+        let has_lock_times = elections.facts().has_lock_times;
         writer.set_lock(&lock, has_lock_times).await?;
         let mut led = writer.led().await?;
         led.retain(|(name, _)| names.is_empty() || names.contains(name));
-        Ok(Self::with(writer, has_lock_times, elections.cause_of_absence(), led))
+        Ok(Self::with(writer, has_lock_times, elections.facts().absence.clone(), led))
     }
 
     fn with(
         writer: Writer,
         has_lock_times: bool,
-        cause_of_absence: &'static str,
+        cause_of_absence: Vacancy,
         led: Vec<(String, u64)>,
     ) -> Self {
         Self {
@@ -119,9 +120,9 @@ impl Recorder {
         // Without an entry now, although there was a leader: it ended while nobody recorded.
         for (election, revision) in self.led.take().into_iter().flatten() {
             if !self.found.contains(&election) {
-                let state = LeaderStatus::Vacant(self.cause_of_absence.to_owned());
-                let status = ElectionStatus { election, revision, written: None, state };
-                self.add(Transition::found(status, read.wall));
+                let (revision, cause) = (Revision(revision), self.cause_of_absence.clone());
+                let record = ElectionRecord::vacant(election, revision, cause);
+                self.add(Transition::found(record, read.wall));
             }
         }
         self.found = HashSet::new();
@@ -283,7 +284,8 @@ mod tests {
     async fn time_before_a_read_after_an_outage_is_unknown() {
         let place = tempfile::tempdir().expect("a directory");
         let writer = Writer::open(&place.path().join("rec"), &[], MIN_SIZE).await;
-        let mut recorder = Recorder::with(writer.expect("a file"), false, "expired", Vec::new());
+        let mut recorder =
+            Recorder::with(writer.expect("a file"), false, Vacancy::Expired, Vec::new());
         let start = Moment::now();
         let read = |seconds, gaps| {
             let after = Duration::from_secs(seconds);

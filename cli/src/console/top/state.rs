@@ -348,7 +348,7 @@ impl Row<'_> {
         let address = holder.and_then(|holder| holder.advertisement.as_deref());
         let texts = [
             Some(self.name),
-            holder.map(|holder| holder.leader.as_str()),
+            holder.map(|holder| holder.identity.as_str()),
             address.map(incumbent::Advertisement::address),
         ];
         texts.into_iter().flatten().any(|text| text.to_lowercase().contains(lower))
@@ -360,8 +360,8 @@ impl Row<'_> {
         let order = match by {
             Sort::Name => Ordering::Equal,
             Sort::Leader => {
-                let leaders = holders.0.map(|h| &h.leader);
-                leaders.cmp(&holders.1.map(|h| &h.leader))
+                let leaders = holders.0.map(|h| &h.identity);
+                leaders.cmp(&holders.1.map(|h| &h.identity))
             }
             Sort::Deadline => {
                 let key = |view: Option<&ElectionView>| {
@@ -605,7 +605,7 @@ impl State {
             self.message = Some("no leader to evict".to_owned());
             return;
         };
-        let (leader, name) = (short(&holder.leader), short(&election));
+        let (leader, name) = (short(&holder.identity), short(&election));
         let text = match &holder.pod {
             None => format!("Evict {leader}, who leads {name}"),
             Some(_) => format!(
@@ -620,9 +620,9 @@ impl State {
             self.message = Some("no leader to move from".to_owned());
             return;
         };
-        let to = self.selected_candidate().filter(|to| *to != holder.leader);
+        let to = self.selected_candidate().filter(|to| *to != holder.identity);
         let successor = to.as_deref().map_or_else(|| "any ready candidate".to_owned(), short);
-        let (leader, name) = (short(&holder.leader), short(&election));
+        let (leader, name) = (short(&holder.identity), short(&election));
         let text = format!("Move {name} from {leader} to {successor}");
         self.ask(text, "Move", Request::Ask(election, Command::Move(holder, to)));
     }

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router, middleware};
 use futures_util::stream;
+use incumbent::Token;
 use incumbent::lock::Pause;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use super::reader::{self, not_shown};
 use super::updates::as_text;
 use crate::console::history::Recording;
 use crate::console::model::{Answer, Command};
-use crate::elections::{Holder, PodInfo};
+use crate::elections::{Holder, HolderPod};
 use crate::error::{CliError, Code};
 use crate::http::{Access, Extent, Guard, GuardedRoutes};
 
@@ -163,9 +164,10 @@ impl Question {
         let missing = || refused(StatusCode::BAD_REQUEST, "leader: the one whose term is meant");
         let leader = self.leader.take().ok_or_else(missing)?;
         let pod = self.pod.take().map(|Pod { uid, lock }| {
-            Box::new(PodInfo { uid, phase: String::new(), gone: false, lock })
+            Box::new(HolderPod { uid, phase: String::new(), gone: false, lock })
         });
-        let token = self.token.take().map(|token| token.parse().map_err(|_| missing_token()));
+        let token =
+            self.token.take().map(|token| token.parse().map(Token).map_err(|_| missing_token()));
         Ok(Holder { pod, ..Holder::new(leader, token.transpose()?) })
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::updates::{self, About, Page, Updates};
 use crate::console::model::{Answer, Command, Model, Moment, Observation};
-use crate::elections::ElectionStatus;
+use crate::elections::ElectionRecord;
 use crate::error::{CliError, Code};
 
 /// How often changes are sent at most.
@@ -206,7 +206,7 @@ impl Shared {
         }
         let Some(model) = model else { return };
         let written = match &observed {
-            Observation::Written(ElectionStatus { election, .. })
+            Observation::Written(ElectionRecord { election, .. })
             | Observation::One { election, .. } => Some(election.clone()),
             Observation::All(..) | Observation::Unchanged(_) => None,
         };

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
-use futures_util::stream::StreamExt;
+use futures_util::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::core::WatchEvent;
@@ -20,7 +21,10 @@ use crate::backends::kubernetes::cluster::Cluster;
 use crate::backends::kubernetes::events::Recorder;
 use crate::backends::kubernetes::record::{self, RecordLocation, resource_version};
 use crate::backends::kubernetes::resource::check_object;
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::{
+    ElectionRecord, ElectionState, ElectionUpdate, ElectionWatch, Holder, HolderPod, LockAdmin,
+    LockError, LockErrorKind, LockFacts, Revision, Token, Vacancy,
+};
 use crate::time::timer::deadline_after;
 
 /// The locks of leaders for life in a namespace, created by [`Cluster::life_locks`].
@@ -286,6 +290,83 @@ impl LifeLocks {
         let what = self.locks.describe(name);
         let message = format!("the {what} is not the lock of a leader for life: {why}");
         LockError::new(LockErrorKind::Misconfigured, message)
+    }
+}
+
+#[async_trait]
+impl LockAdmin for LifeLocks {
+    async fn facts(&self, _timeout: Duration) -> Result<LockFacts, LockError> {
+        // By the garbage collector, a successor, or an operator.
+        Ok(LockFacts::new(None, Vacancy::Deleted))
+    }
+
+    async fn record(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<ElectionRecord>, LockError> {
+        Ok(self.lock(name, timeout).await?.map(ElectionRecord::from))
+    }
+
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        Ok(self.locks(timeout).await?.into_iter().map(|lock| lock.name).collect())
+    }
+
+    async fn list(&self, timeout: Duration) -> Result<Vec<ElectionRecord>, LockError> {
+        Ok(self.locks(timeout).await?.into_iter().map(ElectionRecord::from).collect())
+    }
+
+    async fn watch(&self, names: &[String], timeout: Duration) -> Result<ElectionWatch, LockError> {
+        let only = match names {
+            [name] => Some(name.as_str()),
+            _ => None,
+        };
+        let updates = stream::unfold(self.watch(only, timeout).await?, |mut watch| async move {
+            let change = watch.next().await?;
+            Some((change.map(|()| ElectionUpdate::Recheck), watch))
+        });
+        Ok(ElectionWatch::new(updates, true))
+    }
+
+    /// Deletes the lock: see [`LifeLocks::evict`].
+    async fn evict(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        let lock = self.lock(name, timeout).await?;
+        match lock.filter(|lock| lock.resource_version == expected.0) {
+            Some(lock) => self.evict(&lock, timeout).await,
+            None => Err(self.locks.written_by_another(name)),
+        }
+    }
+}
+
+impl From<LifeLock> for ElectionRecord {
+    fn from(lock: LifeLock) -> Self {
+        let all = |word: fn(&LifeOwner) -> String| {
+            lock.owners.iter().map(word).collect::<Vec<_>>().join(", ")
+        };
+        let state = if lock.owners.is_empty() {
+            ElectionState::Vacant(Vacancy::NoOwner)
+        } else {
+            let pod = HolderPod {
+                uid: all(|owner| owner.uid.clone()),
+                phase: all(|owner| owner.state.to_string()),
+                gone: lock.owners.iter().all(|owner| owner.state == PodState::Gone),
+                lock: lock.uid.clone(),
+            };
+            let token = Token(lock.resource_version);
+            ElectionState::Held(Holder {
+                since: lock.since,
+                pod: Some(Box::new(pod)),
+                ..Holder::new(all(|owner| owner.pod.clone()), Some(token))
+            })
+        };
+        let written = Some(lock.since.unwrap_or_else(SystemTime::now));
+        let revision = Revision(lock.resource_version);
+        Self { election: lock.name, revision, written, state }
     }
 }
 

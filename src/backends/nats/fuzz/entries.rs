@@ -102,7 +102,7 @@ fn lines_of(headers: &HeaderMap) -> Vec<u8> {
 
 fn stored(block: &[u8], value: &[u8]) -> StoredMessage {
     let encode = |bytes: &[u8]| Some(base64::engine::general_purpose::STANDARD.encode(bytes));
-    StoredMessage { seq: 1, hdrs: encode(block), data: encode(value) }
+    StoredMessage { seq: 1, time: String::new(), hdrs: encode(block), data: encode(value) }
 }
 
 /// Checks that decoded content is within the limits that elections rely on.
@@ -156,7 +156,12 @@ fn any_stored_message_means_something() {
             check(&codec::stored_content(&stored(&hdrs, bytes), EXPIRY));
             mutations.apply(&mut hdrs);
             check(&codec::stored_content(&stored(&hdrs, bytes), EXPIRY));
-            let raw = StoredMessage { seq: 1, hdrs: Some(raw.get()), data: Some(text.get()) };
+            let raw = StoredMessage {
+                seq: 1,
+                time: String::new(),
+                hdrs: Some(raw.get()),
+                data: Some(text.get()),
+            };
             check(&codec::stored_content(&raw, EXPIRY));
         },
     );

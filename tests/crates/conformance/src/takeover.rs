@@ -147,21 +147,22 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
     if lock.members().is_some() {
         return; // each of its locks is asked by itself
     }
+    let admin = lock.admin().expect("an operator's lock");
     let election = service.candidate("only").await.start().unwrap();
     let mut changes = election.changes();
     drop(leads(&election).await);
     // Where there is no server, others learn of it a little later than its leader.
-    let is_listed = async || lock.names(TIMEOUT).await.unwrap().len() == 1;
+    let is_listed = async || admin.names(TIMEOUT).await.unwrap().len() == 1;
     becomes_true("it is listed", is_listed).await;
     let revision = async || match lock.read("my_app", TIMEOUT).await.unwrap() {
         Reading::Found(record) => record.revision,
         Reading::Empty { .. } => panic!("it leads"),
     };
     let stale = Revision(revision().await.0 - 1);
-    let refused = lock.evict("my_app", stale, TIMEOUT).await.unwrap_err();
+    let refused = admin.evict("my_app", stale, TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
     soon("an eviction between two renewals", async {
-        while let Err(refused) = lock.evict("my_app", revision().await, TIMEOUT).await {
+        while let Err(refused) = admin.evict("my_app", revision().await, TIMEOUT).await {
             assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
         }
     })

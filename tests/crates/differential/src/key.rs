@@ -107,7 +107,8 @@ impl Key {
             Step::Evict(_) if self.store.rules().retention == Retention::Rows => {}
             Step::Evict(expected) => {
                 let sent = self.now();
-                let evicted = lock.evict(&name, expected, TIMEOUT).await;
+                let admin = lock.admin().expect("an operator's lock");
+                let evicted = admin.evict(&name, expected, TIMEOUT).await;
                 self.stored(sent, Act::Evict(expected), evicted.map(|()| None))?;
             }
             Step::Race(writes) => self.race(writes).await?,

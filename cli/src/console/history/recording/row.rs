@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use incumbent::Token;
+use incumbent::lock::Revision;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, Row};
 use time::OffsetDateTime;
 
 use crate::console::history::spans::Event;
 use crate::console::model::{Transition, millis};
-use crate::elections::{Holder, LeaderStatus};
+use crate::elections::{ElectionState, Holder};
 
 /// The most bytes of a name that are stored.
 const MAX_TEXT: usize = 1024;
@@ -35,6 +37,11 @@ pub fn span(span: Duration) -> i64 {
     i64::try_from(millis(span)).unwrap_or(i64::MAX)
 }
 
+/// A token as a column.
+pub fn token(token: Token) -> i64 {
+    token.0.cast_signed()
+}
+
 /// The start of a text of another program.
 pub fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
@@ -43,8 +50,8 @@ pub fn cut(text: &str) -> &str {
 /// How many bytes a row has, and a little more.
 pub fn size(event: &Event) -> u64 {
     let transition = &event.transition;
-    let leader = transition.outcome().map_or_else(|cause| cause, |holder| &*holder.leader);
-    let before = transition.before.as_ref().map_or("", |before| &*before.leader);
+    let leader = transition.outcome().map_or_else(|cause| cause, |holder| &*holder.identity);
+    let before = transition.before.as_ref().map_or("", |before| &*before.identity);
     let texts = [&*transition.election, cut(leader), cut(before)];
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
     bytes as u64 + FIXED
@@ -57,20 +64,24 @@ pub fn event(row: &SqliteRow, has_lock_times: bool) -> Result<Event, Error> {
     let number =
         |column| Ok::<_, Error>(row.try_get::<Option<i64>, _>(column)?.map(i64::cast_unsigned));
     let length = |column| Ok::<_, Error>(number(column)?.map(Duration::from_millis));
-    let since = row.try_get::<Option<i64>, _>("since")?.map(time);
+    let since = row.try_get::<Option<i64>, _>("since")?.map(|since| time(since).into());
+    let token = |column| Ok::<_, Error>(number(column)?.map(Token));
     let (leader, before): (Option<String>, Option<String>) =
         (row.try_get("leader")?, row.try_get("before")?);
-    let before_token = number("before_token")?;
+    let before_token = token("before_token")?;
     let now = match leader {
         Some(leader) => {
-            LeaderStatus::Held(Holder { since, ..Holder::new(leader, number("token")?) })
+            ElectionState::Held(Holder { since, ..Holder::new(leader, token("token")?) })
         }
-        None => LeaderStatus::Vacant(row.try_get::<Option<_>, _>("cause")?.unwrap_or_default()),
+        None => {
+            let cause = row.try_get::<Option<String>, _>("cause")?.unwrap_or_default();
+            ElectionState::Vacant(cause.as_str().into())
+        }
     };
     let transition = Transition {
         election: row.try_get("name")?,
         time: dated,
-        revision: row.try_get::<i64, _>("revision")?.cast_unsigned(),
+        revision: Revision(row.try_get::<i64, _>("revision")?.cast_unsigned()),
         before: before.map(|before| Holder::new(before, before_token)),
         now,
         found: row.try_get("found")?,

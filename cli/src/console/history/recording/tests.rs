@@ -2,26 +2,28 @@
 
 use std::time::Duration;
 
+use incumbent::Token;
+use incumbent::lock::Revision;
 use time::OffsetDateTime;
 
 use super::*;
 use crate::console::history::spans::{Event, Period};
 use crate::console::model::Transition;
-use crate::elections::{Holder, LeaderStatus};
+use crate::elections::{ElectionState, Holder};
 
 fn at(seconds: i64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(1_700_049_600 + seconds).expect("a time")
 }
 
 fn holder(leader: &str, token: Option<u64>) -> Holder {
-    Holder { since: Some(at(-5)), ..Holder::new(leader, token) }
+    Holder { since: Some(at(-5).into()), ..Holder::new(leader, token.map(Token)) }
 }
 
-fn event(seconds: i64, revision: u64, now: LeaderStatus) -> Event {
+fn event(seconds: i64, revision: u64, now: ElectionState) -> Event {
     let transition = Transition {
         election: "e".to_owned(),
         time: at(seconds),
-        revision,
+        revision: Revision(revision),
         before: Some(holder("before", Some(7))),
         now,
         found: false,
@@ -31,12 +33,12 @@ fn event(seconds: i64, revision: u64, now: LeaderStatus) -> Event {
     Event { transition, at: at(seconds), learned: at(seconds) }
 }
 
-fn held(leader: &str, token: u64) -> LeaderStatus {
-    LeaderStatus::Held(holder(leader, Some(token)))
+fn held(leader: &str, token: u64) -> ElectionState {
+    ElectionState::Held(holder(leader, Some(token)))
 }
 
-fn vacant(cause: &str) -> LeaderStatus {
-    LeaderStatus::Vacant(cause.to_owned())
+fn vacant(cause: &str) -> ElectionState {
+    ElectionState::Vacant(cause.into())
 }
 
 fn seen(begin: i64, end: i64) -> Vec<ObservedPeriod> {
@@ -73,7 +75,7 @@ async fn transitions_are_read_as_they_were_written() {
 
     let of = async |election, since, limit| {
         let rows = recording.transitions(election, since, limit).await.expect("rows");
-        rows.iter().map(|row| row.revision).collect::<Vec<_>>()
+        rows.iter().map(|row| row.revision.0).collect::<Vec<_>>()
     };
     assert_eq!(of(Some("e"), None, 10).await, [1, 2]);
     assert_eq!(of(Some("e"), None, 1).await, [2], "the latest");
@@ -131,7 +133,7 @@ async fn full_file_loses_its_oldest_rows_and_says_so() {
     assert!(size <= MIN_SIZE, "{size}");
     let recording = Recording::open(&path).await.expect("a recording");
     let left = recording.transitions(Some("e"), None, u32::MAX).await.expect("rows");
-    assert_eq!(left.last().map(|last| last.revision), Some(5999));
+    assert_eq!(left.last().map(|last| last.revision.0), Some(5999));
     let history = recording.history("e", None).await.expect("rows").expect("a history");
     let first = left.first().expect("rows").time;
     let begin = history.begin().expect("a begin");

@@ -12,6 +12,7 @@ use super::{file, row};
 use crate::console::history::spans::{Event, Period};
 use crate::error::{CliError, Code};
 use crate::output::unwritten;
+use crate::time_format;
 
 /// The least maximum size.
 pub const MIN_SIZE: u64 = 256 << 10;
@@ -314,9 +315,9 @@ async fn insert(connection: &mut SqliteConnection, event: &Event) -> Result<(), 
         .fetch_one(&mut *connection)
         .await?;
     let (leader, cause) = (transition.outcome().ok(), transition.outcome().err());
-    let revision = transition.revision.cast_signed();
-    let held_by = leader.map(|leader| row::cut(&leader.leader));
-    let token = leader.and_then(|leader| leader.token).map(u64::cast_signed);
+    let revision = transition.revision.0.cast_signed();
+    let held_by = leader.map(|leader| row::cut(&leader.identity));
+    let token = leader.and_then(|leader| leader.token).map(row::token);
     // A restarted recorder finds the leader of the last row, which may have renewed meanwhile, or
     // what the last row says with its revision: a vacancy, or the leader whose term had expired.
     // What it sees live can only repeat the last one: the revisions of a new lock begin again.
@@ -355,9 +356,9 @@ async fn insert(connection: &mut SqliteConnection, event: &Event) -> Result<(), 
     .bind(transition.found)
     .bind(held_by)
     .bind(token)
-    .bind(leader.and_then(|leader| leader.since).map(row::nanos))
-    .bind(before.map(|before| row::cut(&before.leader)))
-    .bind(before.and_then(|before| before.token).map(u64::cast_signed))
+    .bind(leader.and_then(|leader| leader.since).map(|since| row::nanos(time_format::utc(since))))
+    .bind(before.map(|before| row::cut(&before.identity)))
+    .bind(before.and_then(|before| before.token).map(row::token))
     .bind(cause.map(row::cut))
     .bind(transition.leaderless.map(row::span))
     .bind(transition.unrenewed.map(row::span))

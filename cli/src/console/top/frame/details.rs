@@ -86,7 +86,7 @@ fn fields(state: &State, view: &ElectionView, now: Moment) -> Vec<(&'static str,
         return fields;
     };
     let remark = list::remark(view, now).map(|remark| format!(" ({remark})"));
-    fields.push(("leader", format!("{}{}", holder.leader, remark.unwrap_or_default())));
+    fields.push(("leader", format!("{}{}", holder.identity, remark.unwrap_or_default())));
     if let Some(pod) = &holder.pod {
         fields.push(("pod", format!("{}, UID {}", pod.phase, pod.uid)));
     }
@@ -97,7 +97,7 @@ fn fields(state: &State, view: &ElectionView, now: Moment) -> Vec<(&'static str,
     }
     let token = holder.token.map(|token| token.to_string());
     fields.extend(token.map(|token| ("token", token)));
-    fields.extend(holder.since.map(|since| ("since", ago(since))));
+    fields.extend(holder.since.map(|since| ("since", ago(time_format::utc(since)))));
     let advertisement = holder.advertisement.as_deref();
     fields.extend(advertisement.map(|found| ("address", found.address().to_owned())));
     let metadata = advertisement.map(Advertisement::metadata).into_iter().flatten();
@@ -107,7 +107,7 @@ fn fields(state: &State, view: &ElectionView, now: Moment) -> Vec<(&'static str,
     }
     let site = holder.moves.site.as_deref();
     fields.extend(site.map(|site| ("site", site.to_owned())));
-    let pause = holder.paused_until(now.wall);
+    let pause = holder.paused_until(now.wall.into()).map(time_format::utc);
     fields.extend(pause.map(|until| ("paused", format!("until {}", time_format::rfc3339(until)))));
     fields.extend(set(state, view));
     fields

@@ -122,7 +122,7 @@ fn draw_row(row: Row<'_>, columns: &Columns, mut pane: Pane<'_>) {
     let view = row.view;
     let (leader, style) = leader(row, now, theme);
     let since = view.and_then(|view| match view.holder() {
-        Some(holder) => holder.since.map(|since| now.age(since)),
+        Some(holder) => holder.since.map(|since| now.age(time_format::utc(since))),
         None => view.leaderless(now),
     });
     let since = since.map(|span| time_format::span(Duration::from_secs(span.as_secs())));
@@ -168,7 +168,7 @@ fn leader(row: Row<'_>, now: Moment, theme: Theme) -> (String, Style) {
     if let Some(cause) = view.vacant() {
         return (format!("none ({cause})"), theme.bad());
     }
-    let leader = view.holder().map(|holder| holder.leader.clone()).unwrap_or_default();
+    let leader = view.holder().map(|holder| holder.identity.clone()).unwrap_or_default();
     match remark(view, now) {
         Some(remark) => (format!("{leader} ({remark})"), theme.warning()),
         None => (leader, Style::new()),
@@ -186,7 +186,7 @@ pub fn remark(view: &ElectionView, now: Moment) -> Option<String> {
         (view.remaining(now) == Some(Duration::ZERO)).then_some("overdue"),
         stated.map(|info| info.role.as_str()).filter(|role| *role != "leader"),
         stated.map(|info| info.standing.as_str()).filter(|standing| *standing != "ready"),
-        holder.paused_until(now.wall).map(|_| "paused"),
+        holder.paused_until(now.wall.into()).map(|_| "paused"),
     ];
     let remarks: Vec<&str> = remarks.into_iter().flatten().collect();
     (!remarks.is_empty()).then(|| remarks.join(", "))

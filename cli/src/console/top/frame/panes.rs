@@ -42,17 +42,17 @@ pub fn draw_transitions<'a>(
 /// A transition in words.
 fn text(transition: &Transition) -> String {
     let Transition { election, before, leaderless, .. } = transition;
-    let before = before.as_ref().map(|before| before.leader.as_str());
+    let before = before.as_ref().map(|before| before.identity.as_str());
     match (transition.outcome(), before) {
         (Ok(now), before) => {
             let token = now.token.map(|token| format!(", token {token}")).unwrap_or_default();
             let after = match (leaderless, before) {
                 (Some(gap), _) => format!(" after {} ms without a leader", gap.as_millis()),
-                (None, Some(before)) if before != now.leader => format!(", succeeding {before}"),
+                (None, Some(before)) if before != now.identity => format!(", succeeding {before}"),
                 (None, _) => String::new(),
             };
             // A token may be cut off, but not the time without a leader.
-            format!("{election}: {} leads{after}{token}", now.leader)
+            format!("{election}: {} leads{after}{token}", now.identity)
         }
         (Err(cause), Some(before)) => {
             let span = transition.unrenewed.map(time_format::span);

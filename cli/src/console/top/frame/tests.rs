@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent};
 use expect_test::expect_file;
-use incumbent::CandidateInfo;
-use incumbent::lock::{Nonce, Role, Standing};
+use incumbent::lock::{Nonce, Revision, Role, Standing};
+use incumbent::{CandidateInfo, Token};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
@@ -18,7 +18,7 @@ use super::*;
 use crate::console::model::{Command, Model, Observation, Origin};
 use crate::console::top::state::Action;
 use crate::console::top::state::{Done, Request};
-use crate::elections::{ElectionStatus, Holder, LeaderStatus};
+use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
 use crate::error::{CliError, Code};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,9 +30,9 @@ fn hostile() -> String {
     format!("\u{1b}[2J\u{1b}]0;owned\u{7}\rroot\u{202e}<script>\u{9b}31m{}", "x".repeat(660))
 }
 
-fn held(leader: &str, token: u64, ago: Duration, now: Moment) -> LeaderStatus {
-    let since = Some(now.wall - ago);
-    LeaderStatus::Held(Holder { since, ..Holder::new(leader, Some(token)) })
+fn held(leader: &str, token: u64, ago: Duration, now: Moment) -> ElectionState {
+    let since = Some((now.wall - ago).into());
+    ElectionState::Held(Holder { since, ..Holder::new(leader, Some(Token(token))) })
 }
 
 /// Six elections: one of them changes its leader, one expires, one has a hostile leader.
@@ -43,7 +43,7 @@ fn scene() -> (State, Moment) {
     };
     let lease = Some(SECOND * 10);
     let origin = Origin {
-        cause_of_absence: "expired",
+        cause_of_absence: Vacancy::Expired,
         has_lock_times: true,
         lease,
         is_named: false,
@@ -53,7 +53,9 @@ fn scene() -> (State, Moment) {
     let mut revision = 0;
     let mut status = |election: &str, state, at: Moment| {
         revision += 1;
-        ElectionStatus { election: election.to_owned(), revision, written: Some(at.wall), state }
+        let written = Some(at.wall.into());
+        let (election, revision) = (election.to_owned(), Revision(revision));
+        ElectionRecord { election, revision, written, state }
     };
     let after = |span| Moment { at: start.at + span, wall: start.wall + span };
     let name = "a-rather-long-name-of-an-election-in-some-department";
@@ -69,11 +71,11 @@ fn scene() -> (State, Moment) {
     let mut write = |election: &str, state, at| {
         model.observe(Observation::Written(status(election, state, at)), at);
     };
-    write("billing", LeaderStatus::Vacant("handed_over".to_owned()), after(SECOND));
+    write("billing", ElectionState::Vacant("handed_over".into()), after(SECOND));
     let taken = after(SECOND + Duration::from_millis(3));
     write("billing", held("host-2", 12, Duration::ZERO, taken), taken);
     write("shards.1", held("host-2", 11, SECOND * 90_000, start), after(SECOND * 7));
-    write("reports", LeaderStatus::Vacant("expired".to_owned()), after(SECOND * 8));
+    write("reports", ElectionState::Vacant(Vacancy::Expired), after(SECOND * 8));
     let mut state = State::new("Bucket B, TTL 10s".to_owned(), Vec::new(), model);
     state.on_time(after(SECOND * 9));
     (state, after(SECOND * 9))
@@ -172,7 +174,7 @@ fn details_show_the_candidates_in_order() {
     let [Action::Request(Request::Ask(_, Command::Move(term, to)))] = &moved[..] else {
         panic!("{moved:?}")
     };
-    assert_eq!((&*term.leader, to.as_deref()), ("host-2", Some("host-1")));
+    assert_eq!((&*term.identity, to.as_deref()), ("host-2", Some("host-1")));
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn change_needs_a_confirmation() {
     let [Action::Request(Request::Ask(election, Command::Evict(term)))] = &evicted[..] else {
         panic!("{evicted:?}")
     };
-    assert_eq!((&**election, &*term.leader), ("hostile", &*hostile()));
+    assert_eq!((&**election, &*term.identity), ("hostile", &*hostile()));
     // One change at a time.
     press(&mut state, "e");
     assert!(state.question.is_none());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::{Client, HeaderMap};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
-use incumbent::lock::{Lock, LockErrorKind, Revision};
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision};
 use incumbent::nats::{self, Bucket, BucketConfig, NatsLock};
 use incumbent_sim::Retention;
 use incumbent_test_support::{Cluster, Server, Version, eventually};

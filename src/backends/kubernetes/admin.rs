@@ -1,0 +1,215 @@
+//! `LockAdmin` for the objects of a namespace: elections as their objects state them.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt};
+use kube::core::WatchEvent;
+use serde_json::Value;
+
+use super::answers::Events;
+use super::api::{ApiFailure, EVERY, Objects};
+use super::codec;
+use super::record::{self, RecordLocation, annotation, resource_version};
+use super::resource::{ResourceKind, check_object};
+use super::resource_lock::ResourceLock;
+use crate::lock::{
+    Content, ElectionRecord, ElectionState, ElectionUpdate, ElectionWatch, LockAdmin, LockError,
+    LockFacts, Revision, Tombstone, Vacancy, evict,
+};
+use crate::time::timer::deadline_after;
+
+/// Elections have the names of their objects, also where [`object`](ResourceLock::object) is set.
+/// Times are by the wall clock of the candidate that wrote the record.
+#[async_trait]
+impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
+    async fn facts(&self, _timeout: Duration) -> Result<LockFacts, LockError> {
+        Ok(LockFacts::new(None, Vacancy::Evicted))
+    }
+
+    /// `None` if there is no such object, or no record in it. Requires the right to `get`.
+    async fn record(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<ElectionRecord>, LockError> {
+        let objects = self.objects();
+        check_object(name)?;
+        match objects.get(name, deadline_after(timeout)).await {
+            Ok(object) => {
+                Ok(object.and_then(|object| read(C::PLACE, &object, self.default_lease())))
+            }
+            Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
+        }
+    }
+
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        Ok(self.list(timeout).await?.into_iter().map(|record| record.election).collect())
+    }
+
+    /// Of all objects of the namespace that have a record. Requires the right to `list`. Of
+    /// ConfigMaps and Endpoints, only the metadata is requested.
+    async fn list(&self, timeout: Duration) -> Result<Vec<ElectionRecord>, LockError> {
+        let objects = self.objects();
+        let listed = objects.list(C::PLACE, deadline_after(timeout)).await;
+        let listed =
+            listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
+        let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();
+        let mut records: Vec<ElectionRecord> =
+            items.filter_map(|object| read(C::PLACE, object, self.default_lease())).collect();
+        records.sort_unstable_by(|a, b| a.election.cmp(&b.election));
+        Ok(records)
+    }
+
+    /// Reports the existing objects first. Requires the right to `watch`. The server ends the watch
+    /// after minutes.
+    async fn watch(&self, names: &[String], timeout: Duration) -> Result<ElectionWatch, LockError> {
+        let objects = self.objects();
+        let only = match names {
+            [name] => Some(name.as_str()),
+            _ => None,
+        };
+        only.map_or(Ok(()), check_object)?;
+        let events = objects.watch_one_or_all(only, C::PLACE, deadline_after(timeout)).await?;
+        let (state, lease) = ((events, objects.clone()), self.default_lease());
+        let updates = stream::unfold(state, move |(mut events, objects)| async move {
+            let update = next(&mut events, &objects, C::PLACE, lease).await?;
+            Some((update, (events, objects)))
+        });
+        Ok(ElectionWatch::new(updates, true))
+    }
+
+    async fn evict(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        evict(self, name, expected, timeout).await
+    }
+}
+
+async fn next(
+    events: &mut Events,
+    objects: &Objects,
+    place: RecordLocation,
+    default_lease: Duration,
+) -> Option<Result<ElectionUpdate, LockError>> {
+    let lost = |failure| objects.lock_error(failure, EVERY, "watch", "watch", false);
+    loop {
+        let (object, deleted) = match events.next().await? {
+            Err(error) => return Some(Err(lost(ApiFailure::Lost(error)))),
+            Ok(WatchEvent::Error(status)) if status.code == 410 => return None, // too old
+            Ok(WatchEvent::Error(status)) => return Some(Err(lost(ApiFailure::Refused(status)))),
+            Ok(WatchEvent::Bookmark(_)) => continue,
+            Ok(WatchEvent::Deleted(object)) => (object, true),
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
+        };
+        let Some(mut record) = read(place, &object, default_lease) else { continue };
+        if deleted {
+            record.state = ElectionState::Vacant(Vacancy::Evicted);
+            record.written = Some(SystemTime::now());
+        }
+        return Some(Ok(ElectionUpdate::Written(record)));
+    }
+}
+
+/// `default_lease`: how long to wait for a holder whose record states no duration.
+fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<ElectionRecord> {
+    let record = place.read(object)?;
+    if annotation(object, codec::ANSWERS_OF).is_some() && !codec::was_held(place, object) {
+        return None;
+    }
+    let revision = Revision(resource_version(object)?);
+    let time = |text: Option<String>| record::parse_time(&text?);
+    let renewed = time(record.renew_time.clone());
+    let (mut written, vacant) = (renewed, ElectionState::Vacant);
+    let state = match codec::read(place, object, default_lease).content {
+        Content::Vacant(_) if record.renew_time.is_none() => vacant(Vacancy::New),
+        Content::Vacant(Tombstone::Released { .. }) => {
+            let cause = codec::release_cause(object, &record);
+            vacant(cause.as_deref().unwrap_or("released").into())
+        }
+        Content::Vacant(_) => {
+            written = None; // an eviction by another program leaves the times of the former holder
+            vacant(Vacancy::Evicted)
+        }
+        content => match ElectionState::of(content, revision, false) {
+            ElectionState::Held(mut holder) => {
+                // A roll call changes the version, which is the token of the write that begins a
+                // term.
+                let is_stated = holder.token.is_some_and(|token| token != revision.into());
+                if !is_stated && annotation(object, codec::CALL).is_some() {
+                    holder.token = None;
+                }
+                holder.since = time(record.acquire_time);
+                ElectionState::Held(holder)
+            }
+            vacant => vacant,
+        },
+    };
+    Some(ElectionRecord {
+        election: object.pointer("/metadata/name")?.as_str()?.to_owned(),
+        revision,
+        written: Some(written.unwrap_or_else(SystemTime::now)),
+        state,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::lock::Holder;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn lease(spec: Value) -> Value {
+        json!({ "metadata": { "name": "my-app", "resourceVersion": "7" }, "spec": spec })
+    }
+
+    #[test]
+    fn a_record_of_client_go_is_read_without_a_token() {
+        let object = lease(json!({
+            "holderIdentity": "theirs\u{1b}[2J", "leaseDurationSeconds": 5, "leaseTransitions": 3,
+            "acquireTime": "2026-01-01T00:00:00.000001Z", "renewTime": "2026-01-01T00:01:00.000000Z",
+        }));
+        let record = read(RecordLocation::Spec, &object, LEASE).unwrap();
+        let (acquired, renewed) = (record.holder().unwrap().since.unwrap(), record.written);
+        let holder = Holder {
+            since: Some(acquired),
+            lease: Some(Duration::from_secs(5)),
+            ttl: Some(Duration::from_secs(5)),
+            ..Holder::new("theirs [2J", None)
+        };
+        assert_eq!(record.holder(), Some(&holder));
+        let age = renewed.unwrap().duration_since(acquired).unwrap();
+        assert_eq!(age, Duration::from_micros(59_999_999));
+    }
+
+    #[test]
+    fn vacant_records_state_the_cause() {
+        let held_by = |holder: &str, duration: i32, renewed: Value| {
+            let spec = json!({
+                "holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": renewed,
+            });
+            let record = read(RecordLocation::Spec, &lease(spec), LEASE).unwrap();
+            record.vacancy().cloned()
+        };
+        let time = json!("2026-01-01T00:00:00.000001Z");
+        assert_eq!(held_by("", 1, time.clone()), Some(Vacancy::Released(None)));
+        assert_eq!(held_by("", 2, time), Some(Vacancy::Evicted));
+        assert_eq!(held_by("", 2, Value::Null), Some(Vacancy::New));
+    }
+
+    #[test]
+    fn an_object_without_a_record_has_no_status() {
+        assert_eq!(read(RecordLocation::Annotation, &lease(json!({})), LEASE), None);
+        assert_eq!(
+            read(RecordLocation::Spec, &json!({ "metadata": { "name": "a" } }), LEASE),
+            None
+        );
+        assert_eq!(read(RecordLocation::Spec, &json!("junk"), LEASE), None);
+    }
+}

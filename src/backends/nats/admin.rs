@@ -1,0 +1,173 @@
+//! `LockAdmin` for a bucket. Everything but an eviction needs only the permissions of an observer,
+//! and works on a bucket that is unfit for elections too.
+
+use std::time::{Duration, SystemTime};
+
+use async_nats::Message;
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::future::ready;
+
+use super::api::{ApiFailure, code};
+use super::codec;
+use super::lock::{NatsLock, check_key};
+use super::message::{Expiry, StoredMessage};
+use super::stream::StreamInfo;
+use super::time::since_epoch;
+use crate::lock::record::from_unix;
+use crate::lock::{
+    ElectionRecord, ElectionUpdate, ElectionWatch, LockAdmin, LockError, LockErrorKind, LockFacts,
+    Position, Record, Revision, Vacancy, evict,
+};
+
+/// The most stored writes of one election that are read; a key-value bucket has 64 at most.
+const MAX_STORED: usize = 1000;
+
+/// A record shows what its writer states, whatever the bucket makes of it.
+const AS_STATED: Expiry = Expiry { max_age: None, slack: Duration::ZERO, own: true };
+
+impl NatsLock {
+    async fn info(&self, timeout: Duration) -> Result<StreamInfo, LockError> {
+        let api = &self.state().api;
+        api.info(timeout).await.map_err(|failure| self.failure(failure, "status"))
+    }
+
+    /// The error of a request for an operator.
+    fn failure(&self, failure: ApiFailure, doing: &str) -> LockError {
+        match failure {
+            ApiFailure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
+                let bucket = self.state().api.bucket();
+                let message = format!("bucket {bucket}: the bucket does not exist");
+                LockError::new(LockErrorKind::Missing, message)
+            }
+            failure => self.state().api.lock_error(failure, doing, false),
+        }
+    }
+
+    fn found(
+        &self,
+        name: &str,
+        message: Result<StoredMessage, ApiFailure>,
+    ) -> Result<Option<ElectionRecord>, LockError> {
+        let message = match message {
+            Ok(message) => message,
+            Err(ApiFailure::Server(error)) if error.err_code == code::NO_MESSAGE => {
+                return Ok(None);
+            }
+            Err(failure) => return Err(self.failure(failure, &format!("election {name}"))),
+        };
+        let content = codec::stored_content(&message, AS_STATED);
+        let record = Record { revision: Revision(message.seq), content };
+        let written = since_epoch(&message.time).and_then(from_unix);
+        Ok(Some(ElectionRecord { written, ..ElectionRecord::of(name, record, true) }))
+    }
+}
+
+#[async_trait]
+impl LockAdmin for NatsLock {
+    async fn facts(&self, timeout: Duration) -> Result<LockFacts, LockError> {
+        let info = self.info(timeout).await?;
+        let max_lease = [info.config.max_age(), info.config.marker_ttl()].into_iter().flatten();
+        Ok(LockFacts {
+            has_lock_times: true,
+            created: since_epoch(&info.created).and_then(from_unix),
+            stored_writes: info.config.max_msgs_per_subject,
+            // A deletion leaves a marker.
+            ..LockFacts::new(max_lease.max(), Vacancy::Expired)
+        })
+    }
+
+    /// Asks the leader of the stream.
+    async fn record(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<ElectionRecord>, LockError> {
+        if check_key(name).is_err() {
+            return Ok(None); // of what cannot be an election
+        }
+        self.found(name, self.state().api.last_message(name, timeout).await)
+    }
+
+    async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let api = &self.state().api;
+        let info = api.info_with_keys(timeout).await;
+        let info = info.map_err(|failure| self.failure(failure, "list of elections"))?;
+        let prefix = format!("$KV.{}.", api.bucket());
+        let subjects = info.state.subjects.into_iter().flatten();
+        Ok(subjects
+            .filter_map(|(subject, _)| Some(subject.strip_prefix(&prefix)?.to_owned()))
+            .collect())
+    }
+
+    /// Reports hints, if the bucket republishes what it stores.
+    async fn watch(&self, names: &[String], timeout: Duration) -> Result<ElectionWatch, LockError> {
+        let api = &self.state().api;
+        let republished = self.info(timeout).await?.config.republished_under(api.bucket());
+        let is_stored = republished.is_some();
+        let prefix = republished.unwrap_or_else(|| format!("$KV.{}.", api.bucket()));
+        let subject = match names {
+            [name] => format!("{prefix}{name}"),
+            _ => format!("{prefix}>"),
+        };
+        let messages = api.connection.client().subscribe(subject).await.map_err(|error| {
+            let message = format!("watch of bucket {}", api.bucket());
+            LockError::with_source(LockErrorKind::Unavailable, message, error)
+        })?;
+        let stream = format!("KV_{}", api.bucket());
+        let updates = messages.filter_map(move |message| {
+            // What is not republished was received before it is stored or refused.
+            let update = match is_stored {
+                true => hint(&message, &prefix, &stream),
+                false => Some(ElectionUpdate::Recheck),
+            };
+            ready(update.map(Ok))
+        });
+        Ok(ElectionWatch::new(updates, is_stored))
+    }
+
+    async fn evict(
+        &self,
+        name: &str,
+        expected: Revision,
+        timeout: Duration,
+    ) -> Result<(), LockError> {
+        evict(self, name, expected, timeout).await
+    }
+
+    async fn position(&self, timeout: Duration) -> Result<Option<Position>, LockError> {
+        let state = self.info(timeout).await?.state;
+        Ok(Some(Position { last: state.last_seq, entries: state.num_subjects }))
+    }
+
+    /// Reads one after the other, as an observer may: a consumer would need more permissions.
+    async fn stored(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<Vec<ElectionRecord>>, LockError> {
+        let mut stored: Vec<ElectionRecord> = Vec::new();
+        while stored.len() < MAX_STORED {
+            let last = stored.last().map_or(0, |last| last.revision.0);
+            let next = self.state().api.next_message(name, last.saturating_add(1), timeout).await;
+            match self.found(name, next)? {
+                Some(record) if record.revision.0 > last => stored.push(record),
+                _ => break,
+            }
+        }
+        Ok(Some(stored))
+    }
+}
+
+/// The write that a message states. Step-down notices arrive there too, and are not stored.
+fn hint(message: &Message, prefix: &str, stream: &str) -> Option<ElectionUpdate> {
+    let republished = codec::republished(&message.headers, stream)?;
+    let name = message.subject.as_str().strip_prefix(prefix)?;
+    check_key(name).ok()?;
+    let content = codec::content(&message.headers, &message.payload, AS_STATED);
+    let record = Record { revision: republished.revision, content };
+    let written = republished.stored_at.and_then(from_unix).unwrap_or_else(SystemTime::now);
+    let record =
+        ElectionRecord { written: Some(written), ..ElectionRecord::of(name, record, true) };
+    Some(ElectionUpdate::Hint { record, previous: republished.previous.flatten() })
+}
