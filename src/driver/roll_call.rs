@@ -47,7 +47,8 @@ impl Driver {
         answers.spawn(async move {
             tokio::time::sleep(delay).await;
             let info = stated.unwrap_or_else(|| with_status(&shared, fixed));
-            if let Err(error) = lock.answer_roll_call(&shared.name, &call, &info).await {
+            let Some(messages) = lock.messages() else { return };
+            if let Err(error) = messages.answer_roll_call(&shared.name, &call, &info).await {
                 debug!(%error, "cannot answer a roll call");
             }
         });

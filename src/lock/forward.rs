@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use super::renamed::Renamed;
 use super::{
     CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError,
-    LockMember, Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Write,
+    LockMember, Messages, Reading, Release, Revision, RollCall, StepDownNotice, Subscription,
+    Write,
 };
 use crate::time::timing::TimingOptions;
 
@@ -16,7 +17,7 @@ use crate::time::timing::TimingOptions;
 macro_rules! forward {
     (
         $type:ty $(where $of:ident)?, $self:ident => $lock:expr, $name:ident => $as:expr,
-        holds_many: $many:expr, admin: $admin:expr
+        holds_many: $many:expr, admin: $admin:expr, messages: $messages:expr
     ) => {
         #[async_trait]
         impl $(<$of: Lock + ?Sized>)? Lock for $type {
@@ -44,10 +45,6 @@ macro_rules! forward {
                 $many
             }
 
-            fn carries_messages(&$self) -> bool {
-                $lock.carries_messages()
-            }
-
             async fn read(&$self, $name: &str, timeout: Duration) -> Result<Reading, LockError> {
                 $lock.read($as, timeout).await
             }
@@ -68,34 +65,12 @@ macro_rules! forward {
                 $lock.check_release($as, timeout).await
             }
 
-            async fn notify_step_down(
-                &$self,
-                $name: &str,
-                notice: StepDownNotice,
-            ) -> Result<(), LockError> {
-                $lock.notify_step_down($as, notice).await
-            }
-
             fn admin(&$self) -> Option<&dyn LockAdmin> {
                 $admin
             }
 
-            async fn call_roll(
-                &$self,
-                $name: &str,
-                request: CandidateRequest,
-                within: Duration,
-            ) -> Result<Vec<CandidateInfo>, LockError> {
-                $lock.call_roll($as, request, within).await
-            }
-
-            async fn answer_roll_call(
-                &$self,
-                $name: &str,
-                call: &RollCall,
-                info: &CandidateInfo,
-            ) -> Result<(), LockError> {
-                $lock.answer_roll_call($as, call, info).await
+            fn messages(&$self) -> Option<&dyn Messages> {
+                $messages
             }
 
             fn subscribe(&$self, $name: &str, sink: HintSink) -> Subscription {
@@ -105,5 +80,37 @@ macro_rules! forward {
     };
 }
 
-forward!(Arc<L> where L, self => (**self), name => name, holds_many: (**self).holds_many(), admin: (**self).admin());
-forward!(Renamed, self => self.lock, _name => &self.name, holds_many: false, admin: None);
+forward!(Arc<L> where L, self => (**self), name => name, holds_many: (**self).holds_many(), admin: (**self).admin(), messages: (**self).messages());
+forward!(Renamed, self => self.lock, _name => &self.name, holds_many: false, admin: None, messages: self.lock.messages().map(|_| self as &dyn Messages));
+
+#[async_trait]
+impl Messages for Renamed {
+    fn carries_calls(&self) -> bool {
+        self.lock.carries_calls()
+    }
+
+    async fn notify_step_down(&self, _: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        self.lock.notify_step_down(&self.name, notice).await
+    }
+
+    async fn call_roll(
+        &self,
+        _: &str,
+        request: CandidateRequest,
+        within: Duration,
+    ) -> Result<Vec<CandidateInfo>, LockError> {
+        self.lock.call_roll(&self.name, request, within).await
+    }
+
+    async fn answer_roll_call(
+        &self,
+        _: &str,
+        call: &RollCall,
+        info: &CandidateInfo,
+    ) -> Result<(), LockError> {
+        match self.lock.messages() {
+            Some(messages) => messages.answer_roll_call(&self.name, call, info).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -29,6 +29,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{BoxFuture, ready};
 
 #[cfg(any(feature = "kubernetes", feature = "nats"))]
 pub(crate) use admin::evict;
@@ -127,12 +128,6 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         true
     }
 
-    /// Whether candidates hear [roll calls](Self::call_roll), by which the members of a set know
-    /// each other. Default: the lock carries none.
-    fn carries_messages(&self) -> bool {
-        false
-    }
-
     /// Reads the last write to an election, never a stale one.
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError>;
 
@@ -153,22 +148,43 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// Notifies candidates that the work of a former leader has stopped. Best effort. Default: the
-    /// lock carries no notices.
-    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
-        let _ = (name, notice);
-        Ok(())
-    }
-
     /// What it offers to operators and observers. Default: nothing.
     fn admin(&self) -> Option<&dyn LockAdmin> {
         None
     }
 
+    /// The messages that it carries. Default: none.
+    fn messages(&self) -> Option<&dyn Messages> {
+        None
+    }
+
+    /// Sends hints about an election into `sink` until the returned subscription is dropped.
+    ///
+    /// Does no I/O itself, but starts what does, and sends [`Hint::Coverage`] once hints arrive.
+    /// Default: the lock sends no hints, and candidates poll.
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        let _ = (name, sink);
+        Subscription::none()
+    }
+}
+
+/// The messages that a lock carries beside its entries: see [`Lock::messages`]. A lock that carries
+/// one kind of them leaves out the methods of the other.
+#[async_trait]
+pub trait Messages: Send + Sync {
+    /// Whether candidates hear [roll calls](Self::call_roll), by which the members of a set know
+    /// each other.
+    fn carries_calls(&self) -> bool;
+
+    /// Notifies candidates that the work of a former leader has stopped. Best effort.
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        let _ = (name, notice);
+        Ok(())
+    }
+
     /// Calls the roll of an election: sends a request to its candidates, by [`Hint::RollCall`], and
     /// returns what they answer within the time, or sooner where the leader alone answers. Costs
-    /// nothing while there is no call. Default: the lock carries no calls
-    /// ([`LockErrorKind::Misconfigured`]).
+    /// nothing while there is no call.
     ///
     /// It is not complete where candidates are slow or cut off, and not trustworthy: see
     /// [`CandidateInfo`].
@@ -182,7 +198,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         roll_call::no_calls()
     }
 
-    /// Answers a roll call. Best effort. Default: the lock carries no calls.
+    /// Answers a roll call. Best effort.
     async fn answer_roll_call(
         &self,
         name: &str,
@@ -192,14 +208,39 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         let _ = (name, call, info);
         Ok(())
     }
+}
 
-    /// Sends hints about an election into `sink` until the returned subscription is dropped.
-    ///
-    /// Does no I/O itself, but starts what does, and sends [`Hint::Coverage`] once hints arrive.
-    /// Default: the lock sends no hints, and candidates poll.
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        let _ = (name, sink);
-        Subscription::none()
+/// What a lock does whose messages are missing.
+impl dyn Lock + '_ {
+    /// Whether candidates hear roll calls.
+    pub fn carries_calls(&self) -> bool {
+        self.messages().is_some_and(Messages::carries_calls)
+    }
+
+    /// [`Messages::notify_step_down`]; nothing on a lock without messages.
+    pub fn notify_step_down<'a>(
+        &'a self,
+        name: &'a str,
+        notice: StepDownNotice,
+    ) -> BoxFuture<'a, Result<(), LockError>> {
+        match self.messages() {
+            Some(messages) => messages.notify_step_down(name, notice),
+            None => Box::pin(ready(Ok(()))),
+        }
+    }
+
+    /// [`Messages::call_roll`]; refused ([`LockErrorKind::Misconfigured`]) by a lock without
+    /// messages.
+    pub fn call_roll<'a>(
+        &'a self,
+        name: &'a str,
+        request: CandidateRequest,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<Vec<CandidateInfo>, LockError>> {
+        match self.messages() {
+            Some(messages) => messages.call_roll(name, request, within),
+            None => Box::pin(ready(roll_call::no_calls())),
+        }
     }
 }
 

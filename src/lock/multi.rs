@@ -66,7 +66,7 @@ use async_trait::async_trait;
 use crate::lock::roll_call::distinct;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, Lock, LockError, LockErrorKind, LockMember,
-    Need, Reading, Release, Revision, StepDownNotice, Write,
+    Messages, Need, Reading, Release, Revision, Write,
 };
 
 /// Several locks as one, taken in this order and released in reverse: see the
@@ -156,11 +156,6 @@ impl Lock for MultiLock {
         self.members.iter().all(|member| member.lock.holds_many())
     }
 
-    /// A roll call goes to each of them.
-    fn carries_messages(&self) -> bool {
-        self.members.iter().any(|member| member.lock.carries_messages())
-    }
-
     async fn read(&self, _: &str, _: Duration) -> Result<Reading, LockError> {
         self.no_lock()
     }
@@ -181,8 +176,15 @@ impl Lock for MultiLock {
         Ok(())
     }
 
-    async fn notify_step_down(&self, _: &str, _: StepDownNotice) -> Result<(), LockError> {
-        self.no_lock()
+    fn messages(&self) -> Option<&dyn Messages> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Messages for MultiLock {
+    fn carries_calls(&self) -> bool {
+        self.members.iter().any(|member| member.lock.carries_calls())
     }
 
     /// On each of them that carries calls: a candidate need not reach all.

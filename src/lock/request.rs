@@ -107,6 +107,6 @@ pub enum Request {
     Write(Write),
     /// [`Lock::release`](super::Lock::release).
     Release(Release),
-    /// [`Lock::notify_step_down`](super::Lock::notify_step_down).
+    /// [`Messages::notify_step_down`](super::Messages::notify_step_down).
     NotifyStepDown(StepDownNotice),
 }

@@ -53,7 +53,7 @@ pub fn check_shards(shards: u32, resizing: Option<u32>) -> Result<(), SetError> 
 /// Begins to describe a member of the set `name` on `lock`: many elections, evenly held.
 ///
 /// Nothing happens before [`start`](SetBuilder::start): see [`SetBuilder`] for an example. The lock
-/// must [carry messages](Lock::carries_messages).
+/// must [carry roll calls](crate::lock::Messages::carries_calls).
 pub fn new_set(name: impl Into<String>, lock: impl Lock) -> SetBuilder {
     SetBuilder {
         name: name.into(),
@@ -307,7 +307,7 @@ impl SetBuilder {
         if !self.lock.holds_many() {
             return Err(SetError::OneElection);
         }
-        if !self.lock.carries_messages() {
+        if !self.lock.carries_calls() {
             return Err(SetError::NoMessages);
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;

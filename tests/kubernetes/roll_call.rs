@@ -149,7 +149,12 @@ async fn many_answer_two_calls_at_once() {
         for call in [next_call(&mut hints).await, next_call(&mut hints).await] {
             join_all((0..15).map(async |number| {
                 let info = CandidateInfo::new(format!("c{number}"), Nonce(number));
-                candidates.answer_roll_call("my_app", &call, &info).await.expect("an answer");
+                candidates
+                    .messages()
+                    .expect("messages")
+                    .answer_roll_call("my_app", &call, &info)
+                    .await
+                    .expect("an answer");
             }))
             .await;
         }

@@ -20,8 +20,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conformance::{LEASE, Service, leads, sees, soon};
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, Reading, Release,
-    Revision, Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, Messages, Reading,
+    Release, Revision, Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
 use incumbent::{Leadership, new_election};
@@ -84,6 +84,17 @@ impl Lock for WithHints {
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
         (self.subscribe)(&self.lock, name, sink)
+    }
+
+    fn messages(&self) -> Option<&dyn Messages> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Messages for WithHints {
+    fn carries_calls(&self) -> bool {
+        true
     }
 
     async fn call_roll(

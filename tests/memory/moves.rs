@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use incumbent::lock::CandidateRequest::Identify;
-use incumbent::lock::Lock;
+use incumbent::lock::Messages;
 use incumbent::memory::MemoryLock;
 use incumbent::{
     Cause, Change, Changes, Election, ElectionBuilder, HealthCheck, Standing, Successor,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockError, LockErrorKind,
-    Reading, Release, Revision, RollCall, Subscription, Write,
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Messages, Reading, Release, Revision,
+    Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
@@ -99,8 +99,8 @@ impl Lock for Refusing {
         self.lock.check_name(name)
     }
 
-    fn carries_messages(&self) -> bool {
-        true
+    fn messages(&self) -> Option<&dyn Messages> {
+        self.lock.messages()
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
@@ -115,24 +115,6 @@ impl Lock for Refusing {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         self.check()?;
         self.lock.release(name, release).await
-    }
-
-    async fn call_roll(
-        &self,
-        name: &str,
-        request: CandidateRequest,
-        within: Duration,
-    ) -> Result<Vec<CandidateInfo>, LockError> {
-        self.lock.call_roll(name, request, within).await
-    }
-
-    async fn answer_roll_call(
-        &self,
-        name: &str,
-        call: &RollCall,
-        info: &CandidateInfo,
-    ) -> Result<(), LockError> {
-        self.lock.answer_roll_call(name, call, info).await
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use incumbent::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    StepDownNotice, Subscription, Write,
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Messages, Reading, Release, Revision,
+    Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
 use incumbent::{ElectionBuilder, new_election};
@@ -107,8 +107,8 @@ impl Lock for SwitchableLock {
         Ok(())
     }
 
-    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
-        self.lock.notify_step_down(name, notice).await
+    fn messages(&self) -> Option<&dyn Messages> {
+        self.lock.messages()
     }
 
     /// Hints of what is stored come through whatever fails; they carry no less than a read.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::Event;
-use incumbent::lock::{CandidateRequest, Lock, Reading};
+use incumbent::lock::{CandidateRequest, Lock, Messages, Reading};
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
 use incumbent::{Cause, Change, Election, Standing, State, new_election, observe};
 use incumbent_test_support::{NATS_PERMISSIONS, Server, ServerBuilder, eventually, nats_options};

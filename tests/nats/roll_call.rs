@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use incumbent::lock::{CandidateRequest, Content, Lock, LockErrorKind, Reading};
+use incumbent::lock::{CandidateRequest, Content, Lock, LockErrorKind, Messages, Reading};
 use incumbent::nats::BucketConfig;
 use incumbent::{Role, Successor, new_election, observe};
 use incumbent_test_support::{NATS_PERMISSIONS, eventually};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Nonce, Reading, Release, Revision,
-    StepDownNotice, Token, Tombstone,
+    Content, Coverage, Hint, HintSink, Lock, LockErrorKind, Messages, Nonce, Reading, Release,
+    Revision, StepDownNotice, Token, Tombstone,
 };
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};

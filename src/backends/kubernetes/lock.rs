@@ -8,8 +8,8 @@ use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use super::watch;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError, Reading,
-    Release, Revision, RollCall, Subscription, Write, check_not_empty,
+    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError, Messages,
+    Reading, Release, Revision, RollCall, Subscription, Write, check_not_empty,
 };
 use crate::protocol::TimingOptions;
 
@@ -37,11 +37,6 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         self.inner.object.is_none()
     }
 
-    /// A Lease does.
-    fn carries_messages(&self) -> bool {
-        self.inner.carries_messages()
-    }
-
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         self.inner.read(name, timeout).await
     }
@@ -58,8 +53,24 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         self.inner.check_release(name, timeout).await
     }
 
+    fn messages(&self) -> Option<&dyn Messages> {
+        Some(self)
+    }
+
     fn admin(&self) -> Option<&dyn LockAdmin> {
         Some(self)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        watch::subscribe(&self.inner, self.inner.object_of(name), sink)
+    }
+}
+
+#[async_trait]
+impl<C: ResourceKind> Messages for ResourceLock<C> {
+    /// A Lease does.
+    fn carries_calls(&self) -> bool {
+        self.inner.carries_calls()
     }
 
     /// Requires the rights to `get` and `patch`, and at the first call of an election to `create`.
@@ -79,9 +90,5 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
         self.inner.answer_roll_call(name, call, info).await
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        watch::subscribe(&self.inner, self.inner.object_of(name), sink)
     }
 }

@@ -34,7 +34,7 @@
 //! A deleted object leaves nothing behind. The candidate that creates it again therefore waits out
 //! a full lease before it leads, also when there has never been a leader, unless an operator
 //! declared the object new ([`ResourceLock::create`]); client-go's candidates do not wait. To move
-//! the leadership, evict the leader instead ([`LockAdmin::evict`](crate::lock::LockAdmin::evict)): it steps
+//! the leadership, evict the leader instead ([`evict`](crate::lock::LockAdmin::evict)): it steps
 //! down when it observes this, and its successor waits for its lease. client-go's candidates take
 //! an emptied `holderIdentity` at once.
 //!

@@ -94,7 +94,7 @@ impl ResourceLockState {
     /// Checks that there can be a Lease for the answers.
     pub(super) fn check_answers_name(&self, name: &str) -> Result<(), String> {
         let answers = self.answers_name(self.object_of(name));
-        if !self.carries_messages() || check_object_name(&answers).is_ok() {
+        if !self.carries_calls() || check_object_name(&answers).is_ok() {
             return Ok(());
         }
         let longest = MAX_NAME_LEN - SUFFIX.len();
@@ -104,7 +104,7 @@ impl ResourceLockState {
     }
 
     /// Candidates of the other kinds of objects hear no calls.
-    pub(super) fn carries_messages(&self) -> bool {
+    pub(super) fn carries_calls(&self) -> bool {
         self.place == RecordLocation::Spec
     }
 
@@ -114,7 +114,7 @@ impl ResourceLockState {
         request: CandidateRequest,
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
-        if !self.carries_messages() {
+        if !self.carries_calls() {
             return no_calls();
         }
         let object = self.object_of(name);

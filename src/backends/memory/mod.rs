@@ -37,8 +37,8 @@ use tokio::sync::Notify;
 
 use crate::lock::{
     CallId, CandidateInfo, CandidateRequest, Capabilities, Content, Coverage, ElectionNames, Entry,
-    Hint, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Reading, Release, Revision,
-    RollCall, StepDownNotice, Subscription, Tombstone, Write, check_not_empty,
+    Hint, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages, Reading, Release,
+    Revision, RollCall, StepDownNotice, Subscription, Tombstone, Write, check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
 use calls::Calls;
@@ -177,10 +177,6 @@ impl Lock for MemoryLock {
         check_not_empty(name)
     }
 
-    fn carries_messages(&self) -> bool {
-        true
-    }
-
     async fn read(&self, name: &str, _timeout: Duration) -> Result<Reading, LockError> {
         self.candidate_request(|state, _| {
             // A tombstone lives as long as any lease, so an empty slot proves that there is no
@@ -209,15 +205,48 @@ impl Lock for MemoryLock {
         })
     }
 
+    fn messages(&self) -> Option<&dyn Messages> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        let listener = self.admin_request(|state, _| {
+            let listener = state.hints.subscribe(name, sink);
+            if state.reachable {
+                state.hints.queue_for_one(&listener, Hint::Coverage(Coverage::Full));
+            }
+            listener
+        });
+        Subscription::new(SubscriptionGuard { lock: self.0.clone(), name: name.into(), listener })
+    }
+}
+
+#[async_trait]
+impl ElectionNames for MemoryLock {
+    fn lock(&self) -> &dyn Lock {
+        self
+    }
+
+    async fn election_names(&self, _timeout: Duration) -> Result<Vec<String>, LockError> {
+        self.candidate_request(|state, _| Ok(state.bucket.names()))
+    }
+}
+
+#[async_trait]
+impl Messages for MemoryLock {
+    fn carries_calls(&self) -> bool {
+        true
+    }
+
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         self.candidate_request(|state, _| {
             state.hints.queue(name, &Hint::SteppedDown(notice));
             Ok(())
         })
-    }
-
-    fn admin(&self) -> Option<&dyn LockAdmin> {
-        Some(self)
     }
 
     async fn call_roll(
@@ -248,27 +277,5 @@ impl Lock for MemoryLock {
             state.calls.answer(call, info);
             Ok(())
         })
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        let listener = self.admin_request(|state, _| {
-            let listener = state.hints.subscribe(name, sink);
-            if state.reachable {
-                state.hints.queue_for_one(&listener, Hint::Coverage(Coverage::Full));
-            }
-            listener
-        });
-        Subscription::new(SubscriptionGuard { lock: self.0.clone(), name: name.into(), listener })
-    }
-}
-
-#[async_trait]
-impl ElectionNames for MemoryLock {
-    fn lock(&self) -> &dyn Lock {
-        self
-    }
-
-    async fn election_names(&self, _timeout: Duration) -> Result<Vec<String>, LockError> {
-        self.candidate_request(|state, _| Ok(state.bucket.names()))
     }
 }

@@ -19,8 +19,8 @@ use super::stream::StreamFacts;
 use crate::backends::hint_hub::guard;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError,
-    LockErrorKind, Reading, Record, Release, Revision, RollCall, StepDownNotice, Subscription,
-    Write,
+    LockErrorKind, Messages, Reading, Record, Release, Revision, RollCall, StepDownNotice,
+    Subscription, Write,
 };
 use crate::protocol::TimingOptions;
 
@@ -192,10 +192,6 @@ impl Lock for NatsLock {
         check_key(name)
     }
 
-    fn carries_messages(&self) -> bool {
-        true
-    }
-
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         // Renewals need no permit; reads do, so that a process which starts thousands of elections
         // at once neither floods the server nor holds thousands of requests in memory.
@@ -270,6 +266,25 @@ impl Lock for NatsLock {
         }
     }
 
+    fn messages(&self) -> Option<&dyn Messages> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        guard::subscribe(self.state(), name, sink)
+    }
+}
+
+#[async_trait]
+impl Messages for NatsLock {
+    fn carries_calls(&self) -> bool {
+        true
+    }
+
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         listener::notify_step_down(self.state(), name, notice).await
     }
@@ -290,14 +305,6 @@ impl Lock for NatsLock {
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
         roll_call::answer(self.state(), name, call, info).await
-    }
-
-    fn admin(&self) -> Option<&dyn LockAdmin> {
-        Some(self)
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        guard::subscribe(self.state(), name, sink)
     }
 }
 

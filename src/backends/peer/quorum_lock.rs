@@ -11,8 +11,8 @@ use super::handle::Peer;
 use super::quorum::{MAX_IDENTITY_LEN, MAX_NAME_LEN, Operation, Outcome};
 use super::shared::{Input, Shared};
 use crate::lock::{
-    Capabilities, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Reading,
-    Release, Revision, StepDownNotice, Subscription, Write,
+    Capabilities, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages,
+    Reading, Release, Revision, StepDownNotice, Subscription, Write,
 };
 
 /// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the
@@ -96,13 +96,12 @@ impl Lock for QuorumLock {
         self.request(name, Operation::Release(release), timeout).await.map(drop)
     }
 
-    fn admin(&self) -> Option<&dyn LockAdmin> {
+    fn messages(&self) -> Option<&dyn Messages> {
         Some(self)
     }
 
-    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
-        self.peer.shared().send(Input::NotifyStepDown(name.into(), notice));
-        Ok(())
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
@@ -111,6 +110,18 @@ impl Lock for QuorumLock {
         let shared = Arc::clone(self.peer.shared());
         shared.send(Input::Subscribe { id, name: name.into(), sink });
         Subscription::new(SubscriptionGuard { id, shared })
+    }
+}
+
+#[async_trait]
+impl Messages for QuorumLock {
+    fn carries_calls(&self) -> bool {
+        false
+    }
+
+    async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
+        self.peer.shared().send(Input::NotifyStepDown(name.into(), notice));
+        Ok(())
     }
 }
 

@@ -14,8 +14,8 @@ use crate::backends::seen::SeenRevisions;
 use crate::lock::roll_call::no_calls;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, ElectionNames, HintSink, Lock, LockAdmin,
-    LockError, LockErrorKind, Reading, Release, Revision, RollCall, StepDownNotice, Subscription,
-    Write,
+    LockError, LockErrorKind, Messages, Reading, Release, Revision, RollCall, StepDownNotice,
+    Subscription, Write,
 };
 use crate::util::per_key::PerKey;
 
@@ -41,7 +41,7 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
     }
 
     /// Whether candidates hear roll calls.
-    fn carries_messages(&self) -> bool {
+    fn carries_calls(&self) -> bool {
         false
     }
 
@@ -145,10 +145,6 @@ impl<D: Database> Lock for SqlLock<D> {
         check_name(name)
     }
 
-    fn carries_messages(&self) -> bool {
-        self.database.carries_messages()
-    }
-
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         self.database.read(name, timeout).await.map_err(|error| of(error, "reading", name))
     }
@@ -163,6 +159,28 @@ impl<D: Database> Lock for SqlLock<D> {
         let statement = self.database.release(name, &release);
         let put = put(&*self.database, name, statement, release.timeout).await;
         put.map(drop).map_err(|error| of(error, "release", name))
+    }
+
+    fn messages(&self) -> Option<&dyn Messages> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        if !self.database.sends_hints() {
+            return Subscription::none();
+        }
+        guard::subscribe(&self.database, name, sink)
+    }
+}
+
+#[async_trait]
+impl<D: Database> Messages for SqlLock<D> {
+    fn carries_calls(&self) -> bool {
+        self.database.carries_calls()
     }
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
@@ -188,17 +206,6 @@ impl<D: Database> Lock for SqlLock<D> {
     ) -> Result<(), LockError> {
         let sent = self.database.answer_roll_call(call, info).await;
         sent.map_err(|error| of(error, "answer", name))
-    }
-
-    fn admin(&self) -> Option<&dyn LockAdmin> {
-        Some(self)
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        if !self.database.sends_hints() {
-            return Subscription::none();
-        }
-        guard::subscribe(&self.database, name, sink)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Lock, LockErrorKind, StepDownNotice, Token, Tombstone};
+use incumbent::lock::{
+    Content, Coverage, Lock, LockErrorKind, Messages, StepDownNotice, Token, Tombstone,
+};
 use incumbent_test_support::{Cluster, Server, Version, eventually, on_versions};
 use serde_json::json;
 

@@ -62,7 +62,7 @@ impl Database for LockState {
         self.listens
     }
 
-    fn carries_messages(&self) -> bool {
+    fn carries_calls(&self) -> bool {
         self.listens
     }
 

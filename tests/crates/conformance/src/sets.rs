@@ -49,7 +49,7 @@ async fn leads_shards(set: &Set, wanted: usize) {
 pub async fn members_of_a_set_lead_its_shards_evenly<S: Service>() {
     let service = S::start().await;
     let lock = service.lock_of_many().await;
-    if !lock.carries_messages() {
+    if !lock.carries_calls() {
         let refused = new_set("my-set", lock).shards(SHARDS).start().err();
         assert_eq!(refused, Some(SetError::NoMessages));
         return;

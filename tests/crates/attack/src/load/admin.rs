@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::{Client, HeaderMap, jetstream};
 use incumbent::Successor;
-use incumbent::lock::{CandidateRequest, HandoverAnswer, Lock};
+use incumbent::lock::{CandidateRequest, HandoverAnswer, Messages};
 use incumbent::nats::{Bucket, BucketConfig};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
