@@ -2,8 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::Write;
-use std::process::ExitCode;
 
 use async_nats::jetstream;
 use incumbent::StartError;
@@ -11,8 +9,6 @@ use incumbent::kubernetes::LifeErrorKind;
 use incumbent::lock::{self, LockErrorKind};
 use incumbent::lock_url::LockUrlErrorKind;
 use incumbent::nats::BucketErrorKind;
-
-use crate::text::{one_line, printable};
 
 /// The exit codes, for `--help` and the manual.
 pub const EXIT_CODES: &str = "\
@@ -61,25 +57,6 @@ impl CliError {
         match self {
             Self::Message { code, .. } | Self::Silent(code) => Some(*code),
             Self::ClosedPipe | Self::Signal(_) => None,
-        }
-    }
-
-    /// Prints the error to standard error, and returns the exit code.
-    pub fn report(&self) -> ExitCode {
-        match self {
-            Self::Message { code, message } => {
-                // The message may quote a server or another program.
-                let message = printable(message);
-                let _ = writeln!(anstream::stderr(), "incumbent: {message}");
-                ExitCode::from(*code as u8)
-            }
-            Self::Silent(code) => ExitCode::from(*code as u8),
-            Self::ClosedPipe => Self::new(Code::Failed, "standard output was closed").report(),
-            Self::Signal(signal) => {
-                // End by the signal itself, so that a shell reports 128 plus its number.
-                let _ = signal_hook::low_level::emulate_default_handler(*signal);
-                ExitCode::from(128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()))
-            }
         }
     }
 
@@ -156,6 +133,20 @@ impl CliError {
         let hint = "enable it on the server, or set --js-domain";
         Self::new(Code::Unreachable, format!("{doing}: no response from JetStream: {hint}"))
     }
+}
+
+/// An error with its causes on one line. A cause that its parent already contains is left out.
+pub fn one_line(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+        source = error.source();
+    }
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The kind of a library error, which determines the exit code.

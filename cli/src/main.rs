@@ -4,7 +4,6 @@
 // Much is used by the commands for Linux alone.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 
-mod background;
 mod campaign;
 mod candidate;
 mod console;
@@ -14,29 +13,14 @@ mod elections;
 mod error;
 mod http;
 mod kv;
-mod leader;
-#[cfg(not(target_os = "linux"))]
-mod linux_only;
-mod listen;
-mod lock_args;
-mod nats;
+mod lock;
 mod output;
-#[cfg(target_os = "linux")]
 mod process;
-mod prompt;
-mod reference;
 #[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod sentinel;
 mod set;
-mod signals;
-mod text;
-mod time_format;
-#[cfg(target_os = "linux")]
-mod traffic;
-#[cfg(unix)]
-mod unix_socket;
 
 use std::process::ExitCode;
 
@@ -48,7 +32,7 @@ use crate::error::{CliError, Code};
 /// Leader election from the command line.
 #[derive(Parser)]
 #[command(name = "incumbent", version, max_term_width = 100, after_help = error::EXIT_CODES)]
-#[command(mut_subcommands(reference::with_advanced_options))]
+#[command(mut_subcommands(output::reference::with_advanced_options))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -74,11 +58,11 @@ enum Command {
     #[cfg(target_os = "linux")]
     Sentinel(sentinel::Sentinel),
     #[cfg(not(target_os = "linux"))]
-    Run(linux_only::LinuxOnly),
+    Run(campaign::linux_only::LinuxOnly),
     #[cfg(not(target_os = "linux"))]
-    Life(linux_only::LinuxOnly),
+    Life(campaign::linux_only::LinuxOnly),
     #[cfg(not(target_os = "linux"))]
-    Sentinel(linux_only::LinuxOnly),
+    Sentinel(campaign::linux_only::LinuxOnly),
     Set(set::Set),
     Election(election::Election),
     Top(console::top::Top),
@@ -86,13 +70,13 @@ enum Command {
     Record(console::record::Record),
     Observe(console::observe::Observe),
     Proxy(console::proxy::Proxy),
-    Leader(leader::Leader),
+    Leader(election::leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
-    Completions(reference::Completions),
-    Man(reference::Manual),
+    Completions(output::reference::Completions),
+    Man(output::reference::Manual),
     #[command(hide = true)]
-    Reference(reference::Reference),
+    Reference(output::reference::Reference),
 }
 
 impl Command {
@@ -129,7 +113,7 @@ fn parse_sentinel(args: Vec<String>) -> Option<run::SentinelArgs> {
 
 /// What directs requests to the leader, from the arguments of `incumbent run` or `campaign`.
 #[cfg(target_os = "linux")]
-fn parse_traffic(args: Vec<String>) -> Option<(traffic::TrafficArgs, lock_args::LockArgs)> {
+fn parse_traffic(args: Vec<String>) -> Option<(run::traffic::TrafficArgs, lock::LockArgs)> {
     match Cli::try_parse_from(args).ok()?.command {
         Command::Run(run) => Some((run.term.traffic, run.lock)),
         Command::Campaign(campaign) => Some(campaign.into_traffic()),
@@ -170,11 +154,11 @@ async fn start() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Sentinel(command) => command.run().await,
         #[cfg(not(target_os = "linux"))]
-        Command::Run(_) => Err(linux_only::LinuxOnly::refuse("run")),
+        Command::Run(_) => Err(campaign::linux_only::LinuxOnly::refuse("run")),
         #[cfg(not(target_os = "linux"))]
-        Command::Life(_) => Err(linux_only::LinuxOnly::refuse("life")),
+        Command::Life(_) => Err(campaign::linux_only::LinuxOnly::refuse("life")),
         #[cfg(not(target_os = "linux"))]
-        Command::Sentinel(_) => Err(linux_only::LinuxOnly::refuse("sentinel")),
+        Command::Sentinel(_) => Err(campaign::linux_only::LinuxOnly::refuse("sentinel")),
     };
     match result {
         Ok(code) => code,
@@ -218,6 +202,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::output::time_format;
 
     /// All words of the command line, and some unknown ones.
     fn vocabulary() -> Vec<String> {

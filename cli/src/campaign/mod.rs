@@ -1,24 +1,27 @@
 //! `incumbent campaign`: take part in an election and print each transition.
 
+#[cfg(not(target_os = "linux"))]
+pub mod linux_only;
+
 use std::time::Duration;
 
 use clap::Args;
 use incumbent::{Change, Election, Standing, WaitReason};
 use serde_json::json;
 
+#[cfg(not(target_os = "linux"))]
+use crate::campaign::linux_only::CampaignTerms;
 use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, standing};
 use crate::console::model::millis;
 use crate::error::{CliError, EXIT_CODES};
-#[cfg(not(target_os = "linux"))]
-use crate::linux_only::CampaignTerms;
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
+use crate::output::text::printable;
 use crate::output::{self, Format, Printing};
+use crate::process::signals::StopSignals;
 #[cfg(target_os = "linux")]
 use crate::run::CampaignTerms;
-use crate::signals::StopSignals;
-use crate::text::printable;
 #[cfg(target_os = "linux")]
-use crate::traffic::TrafficArgs;
+use crate::run::traffic::TrafficArgs;
 
 /// Campaign in the election NAME, and print each transition until interrupted.
 ///

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use super::status_line;
-use crate::time_format;
+use crate::output::time_format;
 
 /// How late a program may notice that its deadline has passed.
 const NOTICE: Duration = Duration::from_millis(500);

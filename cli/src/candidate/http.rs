@@ -13,15 +13,15 @@ use incumbent::{Election, HandOverError};
 use serde_json::Value;
 
 use super::health::{Health, Started, StartedElection};
-use crate::background::BackgroundTask;
 use crate::console::ui;
 use crate::error::CliError;
 use crate::http::{
     Access, Extent, GuardedRoutes, HTTP, HttpListener, LeaderEvents, LeaderWait, MAX_WAIT,
     ServedHttp, leader_fields, metrics, redirect_to, respond,
 };
-use crate::lock_args::LockArgs;
-use crate::text::printable;
+use crate::lock::LockArgs;
+use crate::output::text::printable;
+use crate::process::BackgroundTask;
 
 /// The HTTP server of a candidate. It serves from the start, before the lock was reached.
 pub struct Server {

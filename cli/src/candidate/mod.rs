@@ -17,9 +17,9 @@ use clap::Args;
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::{Advertisement, Changes, Election, HealthCheck, StartError, new_election};
 
-use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
-use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock};
+use crate::lock::{LeaseArgs, LockArgs, OpenedLock};
+use crate::process::BackgroundTask;
 
 pub use check::CheckProcesses;
 pub use health::Health;

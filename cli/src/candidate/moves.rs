@@ -7,8 +7,8 @@ use incumbent::{ElectionBuilder, HealthCheck};
 
 use super::check::{Check, CheckProcesses};
 use crate::error::CliError;
-use crate::lock_args::LockArgs;
-use crate::time_format::parse_up_to_a_year;
+use crate::lock::LockArgs;
+use crate::output::time_format::parse_up_to_a_year;
 
 /// How long a candidate is ready before it asks a leader of lower priority to hand over.
 const PREFER_AFTER: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use incumbent::clock::{self, BootClock, Instant};
 
 use super::status_line::StatusLine;
 use crate::error::{CliError, Code};
-use crate::lock_args::{Attempts, LeaseArgs, LockArgs, OpenedLock};
+use crate::lock::{Attempts, LeaseArgs, LockArgs, OpenedLock};
 use crate::output;
 
 /// How long to try to reach the lock.

@@ -9,8 +9,8 @@ use incumbent::clock::{BootClock, Clock};
 use incumbent::{Election, Leader, Standing, State, Status, WaitReason};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::text;
-use crate::{output, time_format};
+use crate::output::text;
+use crate::output::{self, time_format};
 
 /// The interval of updates.
 const REFRESH: Duration = Duration::from_millis(250);

@@ -19,9 +19,9 @@ use crate::http::{
     Access, Extent, GuardedRoutes, HTTP, HttpListener, LeaderEvents, LeaderWait, MAX_WAIT,
     leader_fields, redirect_to, respond,
 };
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 use crate::output;
-use crate::signals::StopSignals;
+use crate::process::signals::StopSignals;
 
 /// Serve over HTTP who leads the elections NAME, from a process that is no candidate.
 ///

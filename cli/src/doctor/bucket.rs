@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::report::{Level, Report};
 use crate::error::{CliError, Code};
-use crate::nats::Session;
+use crate::lock::nats::Session;
 use incumbent::lock_url::NatsBucket;
 
 /// The maximum number of messages that are read.

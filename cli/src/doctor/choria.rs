@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::report::Report;
 use crate::elections::unmarked;
-use crate::nats::Session;
+use crate::lock::nats::Session;
 use incumbent::lock_url::NatsBucket;
 
 const CHECK: &str = "choria";

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::report::Report;
-use crate::time_format;
+use crate::output::time_format;
 
 const CHECK: &str = "disk";
 

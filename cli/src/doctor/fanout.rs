@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::report::Report;
 use super::rights::refusal;
-use crate::nats::Session;
+use crate::lock::nats::Session;
 
 const CHECK: &str = "standbys";
 

@@ -11,10 +11,10 @@ use super::report::{Level, Report};
 use super::rights::{self, MissingRights};
 use super::server::{self, SAMPLES};
 use crate::error::CliError;
-use crate::lock_args::{ElectionObjects, Kind, LifeObjects, timing};
-use crate::text::one_line;
-use crate::text::printable;
-use crate::time_format;
+use crate::error::one_line;
+use crate::lock::{ElectionObjects, Kind, LifeObjects, timing};
+use crate::output::text::printable;
+use crate::output::time_format;
 
 const SERVER: &str = "server";
 const OBJECT: &str = "object";

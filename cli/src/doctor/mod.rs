@@ -30,7 +30,7 @@ use clap::Args;
 use incumbent::lock_url::LockTarget;
 
 use crate::error::CliError;
-use crate::lock_args::{LockArgs, SelectedLock, check_name, misplaced, not_for_life};
+use crate::lock::{LockArgs, SelectedLock, check_name, misplaced, not_for_life};
 use crate::output::Format;
 use context::{CheckContext, Role};
 use report::Report;

@@ -5,7 +5,7 @@ use super::report::Report;
 use super::server::{self, ServerSamples};
 use super::{bucket, choria, disk, fanout, rights};
 use crate::error::{CliError, Code};
-use crate::nats::Session;
+use crate::lock::nats::Session;
 use incumbent::lock_url::NatsBucket;
 
 /// Checks the server and the bucket.

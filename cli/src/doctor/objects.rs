@@ -12,9 +12,9 @@ use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::Report;
 use super::rights::{self, MissingRights, UNUSED_NAME};
 use super::server;
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
-use crate::time_format;
+use crate::output::time_format;
 
 const STORE: &str = "store";
 const CONDITIONS: &str = "conditions";

@@ -10,8 +10,8 @@ use incumbent::peer::{DnsSource, Peer, PeerSource};
 
 use super::context::CheckContext;
 use super::report::Report;
-use crate::text::one_line;
-use crate::time_format;
+use crate::error::one_line;
+use crate::output::time_format;
 
 const ADDRESS: &str = "address";
 const PEERS: &str = "peers";

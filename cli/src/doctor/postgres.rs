@@ -11,8 +11,8 @@ use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
 use super::rights::{self, MissingRights};
 use super::server::{self, SAMPLES};
-use crate::text::one_line;
-use crate::text::printable;
+use crate::error::one_line;
+use crate::output::text::printable;
 
 const SERVER: &str = "server";
 const TABLES: &str = "tables";

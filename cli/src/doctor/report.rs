@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::error::CliError;
+use crate::output::text;
 use crate::output::{self, Format};
-use crate::text;
 
 /// The level of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -12,7 +12,7 @@ use super::context::Role;
 use super::report::Report;
 use super::server::ServerSamples;
 use crate::error::CliError;
-use crate::nats::Session;
+use crate::lock::nats::Session;
 use incumbent::lock_url::NatsBucket;
 
 pub const CHECK: &str = "rights";

@@ -8,8 +8,8 @@ use time::OffsetDateTime;
 
 use super::report::Report;
 use crate::error::{CliError, Code};
-use crate::nats::Session;
-use crate::time_format;
+use crate::lock::nats::Session;
+use crate::output::time_format;
 
 /// The number of requests.
 pub const SAMPLES: usize = 10;

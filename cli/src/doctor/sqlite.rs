@@ -11,8 +11,8 @@ use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
 use super::rights::MissingRights;
 use super::server::{self, SAMPLES};
-use crate::text::one_line;
-use crate::time_format;
+use crate::error::one_line;
+use crate::output::time_format;
 
 const FILE: &str = "file";
 

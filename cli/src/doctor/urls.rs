@@ -7,9 +7,9 @@ use incumbent::lock_url::LockTarget;
 use super::context::CheckContext;
 use super::report::Report;
 use super::{kubernetes, nats, objects, peers, postgres, sqlite};
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::lock_args::{ElectionObjects, misplaced};
-use crate::text::one_line;
+use crate::lock::{ElectionObjects, misplaced};
 
 /// Checks each lock of a URL.
 pub async fn check(

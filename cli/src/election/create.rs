@@ -3,11 +3,11 @@
 use clap::Args;
 use incumbent::lock_url::LockTarget;
 
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::lock_args::check_name;
-use crate::lock_args::{ElectionObjects, LockArgs, SelectedLock};
+use crate::lock::check_name;
+use crate::lock::{ElectionObjects, LockArgs, SelectedLock};
 use crate::output;
-use crate::text::one_line;
 
 /// Create what a new election needs before its first candidate campaigns.
 ///

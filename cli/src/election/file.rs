@@ -10,10 +10,10 @@ use time::OffsetDateTime;
 
 use crate::candidate::CandidateArgs;
 use crate::error::{CliError, Code};
-use crate::lock_args::{LockArgs, check_name};
-use crate::signals::StopSignals;
-use crate::text;
-use crate::{output, time_format};
+use crate::lock::{LockArgs, check_name};
+use crate::output::text;
+use crate::output::{self, time_format};
+use crate::process::signals::StopSignals;
 
 /// The minimum interval, however short the lease is.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);

@@ -10,9 +10,9 @@ use time::{Date, OffsetDateTime};
 use crate::console::history::{self, Day, History, Recording, Span, State, Statistics};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
-use crate::lock_args::{LockArgs, check_name};
+use crate::lock::{LockArgs, check_name};
+use crate::output::time_format::{self, with_millis};
 use crate::output::{self, Format, Printing};
-use crate::time_format::{self, with_millis};
 
 /// Show the terms of an election, the gaps without a leader between them, and statistics of both.
 ///
@@ -175,7 +175,7 @@ fn print_statistics(statistics: &Statistics) -> Result<(), CliError> {
             "longest gap: {} from {} ({})",
             time_format::span(*length),
             with_millis(*begin),
-            crate::text::printable(&cause)
+            crate::output::text::printable(&cause)
         ))?;
     }
     let causes = statistics.causes();

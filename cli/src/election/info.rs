@@ -12,10 +12,10 @@ use crate::console::model::cool_down_json;
 use crate::elections::Elections;
 use crate::elections::{ElectionRecord, ElectionState, Holder};
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
+use crate::output::text;
+use crate::output::time_format;
 use crate::output::{self, Format, Printing};
-use crate::text;
-use crate::time_format;
 
 /// List the elections of the bucket or namespace, and their leaders.
 #[derive(Args)]

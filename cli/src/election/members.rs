@@ -9,10 +9,10 @@ use incumbent::lock::{CandidateRequest, RollCall, Standing};
 use crate::console::model::{candidate_json, started};
 use crate::elections::{ElectionRecord, Elections};
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
+use crate::output::text;
+use crate::output::time_format;
 use crate::output::{self, Format, Printing};
-use crate::text;
-use crate::time_format;
 
 /// Call the roll: list the candidates of an election, leading or not.
 ///

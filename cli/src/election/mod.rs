@@ -5,6 +5,7 @@ mod evict;
 mod file;
 mod history;
 mod info;
+pub mod leader;
 mod members;
 mod move_leader;
 mod pause;
@@ -13,7 +14,7 @@ mod watch;
 use clap::{Args, Subcommand};
 
 use crate::error::{CliError, EXIT_CODES};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 
 /// Show who leads, and act on it.
 #[derive(Args)]

@@ -11,10 +11,10 @@ use crate::console::model::{Feed, millis};
 use crate::elections::Elections;
 use crate::elections::{ElectionState, Handover, Holder, shown};
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
+use crate::output::text::printable;
+use crate::output::{self, time_format};
 use crate::output::{Format, Printing};
-use crate::text::printable;
-use crate::{output, time_format};
 
 /// The wait for a successor if the lease is unknown.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);

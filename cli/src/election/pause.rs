@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
+use crate::output::{self, text, time_format};
 use crate::output::{Format, Printing};
-use crate::{output, text, time_format};
 
 /// Pause an election: no failed check and no preference moves the leadership meanwhile.
 ///

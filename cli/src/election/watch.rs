@@ -17,12 +17,12 @@ use crate::candidate::cooling_down;
 use crate::console::model::{Feed, Transition, cool_down_json, lost};
 use crate::elections::{ElectionRecord, ElectionState, Elections, Holder, shown};
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
+use crate::output::text;
+use crate::output::time_format;
 use crate::output::{self, Format, Printing};
 #[cfg(target_os = "linux")]
 use crate::run::{HOOK, prepare_children, run_hook};
-use crate::text;
-use crate::time_format;
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::selected::Elections;
 use crate::error::CliError;
-use crate::time_format;
+use crate::output::time_format;
 
 /// The bounds of the interval of reads, which is a tenth of the lease.
 const READS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));

@@ -18,13 +18,13 @@ use serde_json::{Map, Value, json};
 
 use super::watcher::Watcher;
 use crate::error::{CliError, Code};
-use crate::lock_args::{
+use crate::lock::nats::{Session, check_bucket};
+use crate::lock::{
     ElectionLock, ElectionObjects, Kind, LifeObjects, LockArgs, SelectedLock, check_name,
     open_within,
 };
-use crate::nats::{Session, check_bucket};
-use crate::text;
-use crate::{output, time_format};
+use crate::output::text;
+use crate::output::{self, time_format};
 
 /// The pause before a request to an unavailable lock is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);

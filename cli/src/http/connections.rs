@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::ServiceExt;
 
-use crate::background::BackgroundTask;
+use crate::process::BackgroundTask;
 
 /// The maximum number of connections. One more closes the oldest of the client that has the most:
 /// a probe is served although another client keeps many open, which closes none but its own.

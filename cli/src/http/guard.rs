@@ -20,8 +20,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
 
 /// The most bytes of a token.
 const MAX_TOKEN: u64 = 4096;

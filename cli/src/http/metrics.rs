@@ -11,9 +11,9 @@ use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::task::spawn_blocking;
 
-use crate::background::BackgroundTask;
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
+use crate::process::BackgroundTask;
 
 /// Upper bounds of histograms, in seconds: renewals take milliseconds, takeovers up to a lease.
 const BUCKETS: [f64; 14] =

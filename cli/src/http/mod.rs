@@ -4,16 +4,19 @@
 mod connections;
 mod guard;
 mod leader;
+pub mod listen;
 mod metrics;
+#[cfg(unix)]
+pub mod unix_socket;
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::background::BackgroundTask;
 use crate::error::{CliError, Code};
-use crate::listen::{Address, Socket};
+use crate::http::listen::{Address, Socket};
 #[cfg(unix)]
-use crate::unix_socket::SocketFile;
+use crate::http::unix_socket::SocketFile;
+use crate::process::BackgroundTask;
 
 pub use self::connections::Extent;
 pub use self::guard::{Access, Guard, GuardedRoutes, Permission};

@@ -7,9 +7,9 @@ use incumbent::nats::{Bucket, Storage};
 use serde_json::{Map, Value, json};
 
 use crate::error::{CliError, Code};
-use crate::nats::Session;
+use crate::lock::nats::Session;
 use crate::output::{self, Format};
-use crate::{text, time_format};
+use crate::output::{text, time_format};
 
 /// Create a bucket.
 #[derive(Args)]

@@ -12,10 +12,10 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use crate::error::{CliError, Code};
-use crate::nats::{Bounded, Session};
+use crate::lock::nats::{Bounded, Session};
+use crate::output::text::{self, is_printable};
 use crate::output::{self, Format};
-use crate::text::{self, is_printable};
-use crate::{prompt, time_format};
+use crate::output::{prompt, time_format};
 
 /// One value of a key, or the marker of its deletion.
 pub struct Entry {

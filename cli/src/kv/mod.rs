@@ -6,8 +6,8 @@ mod entries;
 use clap::{Args, Subcommand};
 
 use crate::error::{CliError, Code, EXIT_CODES};
-use crate::lock_args::is_key;
-use crate::nats::{ConnectionArgs, Session};
+use crate::lock::is_key;
+use crate::lock::nats::{ConnectionArgs, Session};
 use crate::output::Format;
 
 /// Read and change key-value buckets.

@@ -1,9 +1,14 @@
 //! Output of commands: tables and JSON on standard output, notes on standard error, and files.
 
 mod file;
+pub mod prompt;
+pub mod reference;
+pub mod text;
+pub mod time_format;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::ColorChoice;
@@ -13,8 +18,8 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 pub use self::file::{replace_file, temporary_beside, unwritten};
-use crate::error::CliError;
-use crate::text::{plain_json, printable};
+use self::text::{plain_json, printable};
+use crate::error::{CliError, Code};
 
 /// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -146,4 +151,25 @@ pub fn yellow(text: impl Display) -> String {
 
 fn styled(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
+}
+
+impl CliError {
+    /// Prints the error to standard error, and returns the exit code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Self::Message { code, message } => {
+                // The message may quote a server or another program.
+                let message = printable(message);
+                let _ = writeln!(anstream::stderr(), "incumbent: {message}");
+                ExitCode::from(*code as u8)
+            }
+            Self::Silent(code) => ExitCode::from(*code as u8),
+            Self::ClosedPipe => Self::new(Code::Failed, "standard output was closed").report(),
+            Self::Signal(signal) => {
+                // End by the signal itself, so that a shell reports 128 plus its number.
+                let _ = signal_hook::low_level::emulate_default_handler(*signal);
+                ExitCode::from(128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()))
+            }
+        }
+    }
 }

@@ -1,25 +1,20 @@
-//! Processes of this machine: starting, watching and stopping them.
+//! This process and others: its signals and tasks; on Linux, starting, watching and stopping
+//! processes of this machine.
 
-mod cgroup;
-mod helper;
-pub mod lookup;
-mod pidfd;
-pub mod reaper;
-mod terminal;
-pub mod tree;
+#[cfg(target_os = "linux")]
+mod linux;
+pub mod signals;
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use tokio::task::JoinHandle;
 
-pub use self::cgroup::Cgroup;
-pub use self::helper::{
-    NO_COMMAND, StopTimes, Unsent, from_nanos, own_arguments, send, sleep_until, to_nanos,
-};
-pub use self::pidfd::WatchedProcess;
-pub use self::reaper::is_in;
-pub use self::terminal::Terminal;
+#[cfg(target_os = "linux")]
+pub use self::linux::*;
 
-/// From now on no other process of this user can read the credentials of the lock in the memory and
-/// the environment of this one.
-pub fn hide_credentials() {
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // never refused
+/// A task that is aborted when its handle is dropped.
+pub struct BackgroundTask(pub JoinHandle<()>);
+
+impl Drop for BackgroundTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }

@@ -13,7 +13,7 @@ use super::term::TermArgs;
 use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::error::CliError;
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 use crate::process::lookup;
 
 /// The program that a leader runs.

@@ -19,10 +19,10 @@ use super::guard::{CommandEvent, GuardHandle};
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
-use crate::lock_args::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
-use crate::nats::DEFAULT_TIMEOUT;
+use crate::lock::nats::DEFAULT_TIMEOUT;
+use crate::lock::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
+use crate::output::time_format::parse_up_to_a_year;
 use crate::process::Cgroup;
-use crate::time_format::parse_up_to_a_year;
 
 /// Run COMMAND once this pod is leader for life of the election NAME.
 ///

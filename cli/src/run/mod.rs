@@ -18,6 +18,7 @@ mod restarts;
 mod signals;
 mod term;
 mod terms;
+pub mod traffic;
 mod wait_limit;
 mod watchdog;
 mod without_command;
@@ -44,7 +45,6 @@ pub use self::watchdog::Watchdog;
 pub use self::without_command::CampaignTerms;
 use crate::error::CliError;
 use crate::process::{NO_COMMAND, reaper};
-use crate::traffic;
 
 /// For tests: the arithmetic of a lease and a grace.
 #[cfg(test)]

@@ -8,7 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use crate::process::is_in;
-use crate::signals::received;
+use crate::process::signals::received;
 
 pub struct Signals {
     terminate: Option<Stream>,

@@ -24,7 +24,7 @@ use crate::candidate::{Health, RunningCandidate};
 use crate::error::{CliError, Code};
 use crate::output;
 use crate::process::{StopTimes, own_arguments};
-use crate::traffic::{MARKER, TrafficArgs, TrafficHandle, WITHDRAWAL};
+use crate::run::traffic::{MARKER, TrafficArgs, TrafficHandle, WITHDRAWAL};
 
 /// How much later than the process the end of a term acts itself.
 const ANSWER: Duration = Duration::from_millis(200);

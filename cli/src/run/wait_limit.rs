@@ -11,7 +11,7 @@ use incumbent::{Election, State, Status};
 use super::deadline::sleep_until;
 use crate::candidate::Reach;
 use crate::error::{CliError, Code, ExitKind};
-use crate::time_format::parse_up_to_a_year;
+use crate::output::time_format::parse_up_to_a_year;
 
 /// The flags of how long to wait.
 #[derive(Debug, Args)]

@@ -12,12 +12,12 @@ use super::grace::Grace;
 use super::hooks::HOOK;
 use super::hooks::prepare_children;
 use super::term::{Begun, TermActions, TermArgs};
-use crate::background::BackgroundTask;
 use crate::candidate::{CandidateArgs, RunningCandidate};
 use crate::error::CliError;
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 use crate::output;
-use crate::traffic::TrafficHandle;
+use crate::process::BackgroundTask;
+use crate::run::traffic::TrafficHandle;
 
 /// How long the files of a candidate that has stopped may take to be removed.
 const END: Duration = Duration::from_secs(2);

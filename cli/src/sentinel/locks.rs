@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use tracing::warn;
 
 use crate::error::CliError;
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 
 type OpenedLocks = Arc<OnceCell<Vec<Arc<dyn Lock>>>>;
 

@@ -18,9 +18,9 @@ use tracing::info;
 use self::connection::Shared;
 use self::server::Server;
 use crate::error::CliError;
-use crate::lock_args::{LockArgs, SelectedLock, not_for_life};
-use crate::signals::StopSignals;
-use crate::unix_socket::{self, SocketFile};
+use crate::http::unix_socket::{self, SocketFile};
+use crate::lock::{LockArgs, SelectedLock, not_for_life};
+use crate::process::signals::StopSignals;
 
 pub use self::locks::SentinelLocks;
 pub use self::registry::{RELEASE_TIMEOUT, Registry};

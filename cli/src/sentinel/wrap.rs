@@ -18,10 +18,10 @@ use super::connection::Shared;
 use super::registry::{RELEASE_TIMEOUT, Registry};
 use super::server::Server;
 use crate::error::CliError;
+use crate::http::unix_socket;
 use crate::process::reaper::OURSELVES;
 use crate::process::tree::{self, Tree};
 use crate::process::{is_in, lookup};
-use crate::unix_socket;
 
 /// How long to try to kill what the program left behind.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);

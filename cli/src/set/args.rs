@@ -9,9 +9,9 @@ use super::member::MemberOptions;
 use super::work::{Naming, OnShardExit};
 use crate::candidate::CheckArgs;
 use crate::error::CliError;
-use crate::lock_args::{LeaseArgs, LockArgs};
+use crate::lock::{LeaseArgs, LockArgs};
+use crate::output::time_format::parse_up_to_a_year;
 use crate::run::Program;
-use crate::time_format::parse_up_to_a_year;
 
 /// Run COMMAND for each shard of the set NAME that this process leads.
 ///

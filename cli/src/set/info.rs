@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::console::model::{MemberView, SetView, ranges, shard_of, stated};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
-use crate::lock_args::{LockArgs, check_name};
+use crate::lock::{LockArgs, check_name};
 use crate::output::{self, Format, Printing};
 
 /// Show who leads each shard of the set NAME, and how much each member leads.

@@ -16,7 +16,7 @@ use super::http;
 use super::work::{MemberEvent, Naming, OnShardExit, Order};
 use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, StatusLine, systemd};
 use crate::error::{CliError, Code};
-use crate::lock_args::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
+use crate::lock::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
 use crate::output;
 use crate::run::{Grace, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
 use crate::run::{channel_of_terms, check_uptime};

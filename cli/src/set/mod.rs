@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use crate::error::{CliError, EXIT_CODES};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 #[cfg(target_os = "linux")]
 use crate::run::SentinelArgs;
 #[cfg(target_os = "linux")]
@@ -43,7 +43,7 @@ enum Verb {
     #[cfg(target_os = "linux")]
     Run(Box<args::SetRun>),
     #[cfg(not(target_os = "linux"))]
-    Run(crate::linux_only::LinuxOnly),
+    Run(crate::campaign::linux_only::LinuxOnly),
     Info(info::SetInfo),
 }
 
@@ -58,7 +58,7 @@ impl Set {
             #[cfg(target_os = "linux")]
             Verb::Run(verb) => verb.run(self.lock).await,
             #[cfg(not(target_os = "linux"))]
-            Verb::Run(_) => Err(crate::linux_only::LinuxOnly::refuse("set run")),
+            Verb::Run(_) => Err(crate::campaign::linux_only::LinuxOnly::refuse("set run")),
             Verb::Info(verb) => verb.run(&self.lock).await.map(|()| ExitCode::SUCCESS),
         }
     }

@@ -12,8 +12,8 @@ use hyper_util::rt::TokioExecutor;
 use rustls::crypto::ring;
 
 use super::output::Tail;
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
 
 /// The most bytes of a body that are read for the reason of a failure.
 const MAX_BODY: usize = 64 * 1024;

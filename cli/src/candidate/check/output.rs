@@ -1,6 +1,6 @@
 //! The reason of a failed check, from what the check printed.
 
-use crate::text::printable;
+use crate::output::text::printable;
 
 /// The most bytes that are kept: the last ones.
 const MAX_KEPT: usize = 4 * 1024;

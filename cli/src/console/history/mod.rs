@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use self::spans::Periods;
 use crate::console::model::{Model, Moment, Observation, Origin, Transition};
 use crate::elections::{ElectionRecord, ElectionState, Elections};
-use crate::time_format;
+use crate::output::time_format;
 
 pub use self::recording::{MIN_SIZE, ObservedPeriod, Recording, WriteError, Writer};
 pub use self::spans::{Event, Period, Span, State};

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use crate::console::model::Transition;
 use crate::elections::Holder;
-use crate::time_format;
+use crate::output::time_format;
 
 /// How long after the first read of a period its transitions are learned.
 const FIRST_READ: Duration = Duration::from_secs(1);

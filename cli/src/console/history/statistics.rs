@@ -11,8 +11,8 @@ use time::{Date, OffsetDateTime};
 use super::History;
 use super::spans::{Period, Span, State};
 use crate::console::model::millis;
-use crate::text::printable;
-use crate::time_format;
+use crate::output::text::printable;
+use crate::output::time_format;
 
 /// The most days, the latest ones, so that no wrong clock takes the memory.
 const MAX_DAYS: u32 = 366;

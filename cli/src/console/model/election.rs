@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::observation::Moment;
 use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
-use crate::time_format;
+use crate::output::time_format;
 
 /// An election, and what is known of its term.
 #[derive(Debug)]
@@ -296,6 +296,6 @@ pub fn lost(cause: &str) -> String {
         "no owner" => "no longer owns the lock".to_owned(),
         "crashed" => "crashed: released by its sentinel".to_owned(),
         "released" => "released".to_owned(),
-        cause => format!("released: {}", crate::text::printable(&cause.replace('_', " "))),
+        cause => format!("released: {}", crate::output::text::printable(&cause.replace('_', " "))),
     }
 }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use self::election::{Candidates, Deadline, Stamp};
 use self::sets::{SetSummary, sets};
 use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
-use crate::time_format;
+use crate::output::time_format;
 
 pub use self::commands::{Answer, Command, execute};
 pub use self::election::{

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::counters::{Counters, OneMore};
-use crate::listen::Socket;
+use crate::http::listen::Socket;
 use crate::output;
 
 /// What is buffered of each direction at most.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::counters::Counters;
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::time_format::span;
+use crate::output::time_format::span;
 
 /// Prints a line for each leader, and for what keeps the lock from responding. Fails if the server
 /// denies the permissions of an observer.

@@ -20,11 +20,11 @@ use self::connections::Proxied;
 use self::counters::Counters;
 use crate::console::observe::check_responding;
 use crate::error::{CliError, EXIT_CODES};
+use crate::http::listen::{Address, Socket};
 use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
-use crate::listen::{Address, Socket};
-use crate::lock_args::{LockArgs, check_name};
+use crate::lock::{LockArgs, check_name};
 use crate::output;
-use crate::signals::StopSignals;
+use crate::process::signals::StopSignals;
 
 /// Pass connections on to the advertised address of the leader of the election NAME.
 ///

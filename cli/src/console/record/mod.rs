@@ -14,10 +14,10 @@ use crate::console::history::{MIN_SIZE, Writer};
 use crate::console::model::{Feed, Transition};
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 use crate::output;
-use crate::signals::StopSignals;
-use crate::time_format;
+use crate::output::time_format;
+use crate::process::signals::StopSignals;
 
 /// How often the recorder looks whether something is to be written.
 const TICK: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use crate::console::history::{Event, ObservedPeriod, Period, WriteError, Writer}
 use crate::console::model::{LastRead, Transition};
 use crate::elections::{ElectionRecord, Elections, Vacancy};
 use crate::error::{CliError, Code};
-use crate::{output, time_format};
+use crate::output::{self, time_format};
 
 /// How old the written end of an observation may be.
 const HEARTBEAT: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::text::printable;
+use crate::output::text::printable;
 
 /// How many marks without a width follow a character at most.
 const MAX_MARKS: usize = 2;

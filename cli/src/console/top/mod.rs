@@ -16,7 +16,7 @@ use crate::console::history::Recording;
 use crate::console::model::{Model, Moment, Source};
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 use crate::output::{self, Format};
 
 pub use self::terminal::log_writer;

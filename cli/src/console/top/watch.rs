@@ -16,11 +16,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::frame;
 use super::state::{Action, Done, Recorded, Request, State};
 use super::terminal::{self, FullScreen};
-use crate::background::BackgroundTask;
 use crate::console::history::Recording;
 use crate::console::model::{Answer, Command, Moment, Source, execute, forward};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
+use crate::process::BackgroundTask;
 
 /// How often the view is drawn while nothing happens but time.
 const FRAME: Duration = Duration::from_millis(250);
@@ -141,12 +141,12 @@ enum Received {
 
 /// Those that end the view: a console has no others.
 #[cfg(windows)]
-struct Signals(crate::signals::StopSignals);
+struct Signals(crate::process::signals::StopSignals);
 
 #[cfg(windows)]
 impl Signals {
     fn listen() -> Result<Self, CliError> {
-        Ok(Self(crate::signals::StopSignals::listen()?))
+        Ok(Self(crate::process::signals::StopSignals::listen()?))
     }
 
     /// Cancel safe.

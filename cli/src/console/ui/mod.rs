@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 
 use self::hub::Hub;
 use self::updates::Page;
-use crate::background::BackgroundTask;
 use crate::console::history::Recording;
 use crate::console::model::Source;
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
 use crate::http::{Flags, GuardedRoutes, HttpListener, Permission};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 use crate::output;
-use crate::signals::StopSignals;
+use crate::process::BackgroundTask;
+use crate::process::signals::StopSignals;
 
 /// The flags of the server.
 const FLAGS: Flags = Flags { address: "--listen", token_file: "--token-file" };

@@ -14,7 +14,7 @@ use super::hub::{Request, SEND_EVERY, Shared};
 use crate::console::model::{Answer, Command, Model, Moment, Source, execute, forward};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 
 /// How long the lock is read after the last browser has gone: it may be about to reload the page.
 const LINGER: Duration = Duration::from_secs(5);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::console::model::{ElectionView, Model, Moment, TAIL, Transition};
-use crate::text::plain_json;
-use crate::time_format;
+use crate::output::text::plain_json;
+use crate::output::time_format;
 
 /// What a page offers.
 #[derive(Debug, Clone, Copy, Default)]

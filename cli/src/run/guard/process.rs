@@ -22,7 +22,7 @@ use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
 use crate::process::tree::{self, Tree};
 use crate::process::{Terminal, WatchedProcess, hide_credentials, send};
-use crate::traffic::MARKER;
+use crate::run::traffic::MARKER;
 use std::ffi::OsString;
 
 /// The maximum interval between checks of the tree.

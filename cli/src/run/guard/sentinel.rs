@@ -9,7 +9,7 @@ use incumbent::sentinel::SentinelMessage;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 use crate::sentinel::{RELEASE_TIMEOUT, Registry, SentinelLocks};
 
 /// The registry knows one process: the candidate.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Error, SqliteConnection};
 
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
 
 /// Which program the file is of: "INCR".
 pub const APPLICATION_ID: i64 = 0x494e_4352;

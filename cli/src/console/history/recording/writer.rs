@@ -11,8 +11,8 @@ use super::prune::{is_at_limit, prune};
 use super::{file, row};
 use crate::console::history::spans::{Event, Period};
 use crate::error::{CliError, Code};
+use crate::output::time_format;
 use crate::output::unwritten;
-use crate::time_format;
 
 /// The least maximum size.
 pub const MIN_SIZE: u64 = 256 << 10;

@@ -14,7 +14,7 @@ use crate::console::model::{ElectionView, Moment, set_of, summary};
 use crate::console::top::cell::fit;
 use crate::console::top::state::Recorded;
 use crate::console::top::state::State;
-use crate::time_format;
+use crate::output::time_format;
 
 /// The width of the names of fields.
 const LABEL: u16 = 11;

@@ -10,7 +10,7 @@ use super::canvas::{Pane, Theme, text};
 use crate::console::model::{ElectionView, Moment};
 use crate::console::top::cell::fit;
 use crate::console::top::state::{Row, State};
-use crate::time_format;
+use crate::output::time_format;
 
 /// The lines above the rows: lock, counts, headings.
 pub const HEAD: u16 = 3;

@@ -7,7 +7,7 @@ use super::canvas::Pane;
 use crate::console::model::{Transition, lost};
 use crate::console::top::cell::wrap;
 use crate::console::top::state::{Input, KEYS, Screen, State};
-use crate::time_format;
+use crate::output::time_format;
 
 /// The width of the time of day.
 const TIME: u16 = 9;

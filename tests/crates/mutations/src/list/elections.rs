@@ -119,7 +119,11 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
                 "match killed.left() {",
                 "match killed.left().filter(|_| false) {",
             ),
-            edit("cli/src/process/tree.rs", "            self.signal_all(Signal::KILL);\n", ""),
+            edit(
+                "cli/src/process/linux/tree.rs",
+                "            self.signal_all(Signal::KILL);\n",
+                "",
+            ),
         ],
         noticed_by: &[Programs],
     },

@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use self::neighbours::Neighbours;
 use self::netlink::{Addresses, Netlink};
 pub use self::virtual_ip::VirtualIp;
-use crate::background::BackgroundTask;
+use crate::process::BackgroundTask;
 
 /// The shortest lease with which an address is kept from one renewal to the next. Beside Choria's
 /// candidates, whose terms last three quarters of the lease, it takes 7s.

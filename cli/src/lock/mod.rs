@@ -3,6 +3,7 @@
 mod given;
 mod kind;
 mod kubernetes;
+pub mod nats;
 mod secrets;
 
 use std::fmt;
@@ -17,7 +18,7 @@ use incumbent::lock::Lock;
 use incumbent::lock_url::LockTarget;
 
 use crate::error::{CliError, Code};
-use crate::nats::{BucketArgs, DEFAULT_TIMEOUT};
+use crate::lock::nats::{BucketArgs, DEFAULT_TIMEOUT};
 use given::LockFlags;
 
 pub use kind::{Kind, LifeKind};
@@ -357,7 +358,7 @@ pub async fn open_within(url: &LockUrl, timeout: Duration) -> Result<Arc<dyn Loc
     match tokio::time::timeout(timeout, url.open()).await {
         Ok(opened) => Ok(opened?),
         Err(_) => {
-            let waited = crate::time_format::span(timeout);
+            let waited = crate::output::time_format::span(timeout);
             let message = format!(
                 "{url}: no response within {waited}: the server is slow or unreachable; see --timeout"
             );

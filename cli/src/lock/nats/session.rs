@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::args::DEFAULT_TIMEOUT;
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
 
 /// How many permission errors may wait to be read.
 const REFUSALS: usize = 64;

@@ -24,7 +24,7 @@ use rustix::system::uname;
 
 use super::neighbours::{Link, Mac};
 use super::virtual_ip::VirtualIp;
-use crate::background::BackgroundTask;
+use crate::process::BackgroundTask;
 
 /// What marks an address as ours (`IFA_PROTO`, since Linux 5.18). The kernel has 0 to 3, and
 /// routing daemons that use it have the numbers of /etc/iproute2/rt_protos.

@@ -17,7 +17,7 @@ use rustix::process::{
 };
 
 use super::cgroup::Cgroup;
-use crate::text::printable;
+use crate::output::text::printable;
 
 /// The pause after a kill, before the next one of processes forked or orphaned meanwhile.
 const PASS: Duration = Duration::from_millis(2);

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::candidate::{CandidateArgs, RunningCandidate};
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 
 /// Works on Linux only.
 #[derive(Args)]

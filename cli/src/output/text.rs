@@ -1,7 +1,5 @@
 //! Text of other programs, made safe for a terminal and for one line.
 
-use std::error::Error;
-
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
@@ -48,20 +46,6 @@ pub fn plain_json(json: String) -> String {
         }
     }
     plain
-}
-
-/// An error with its causes on one line. A cause that its parent already contains is left out.
-pub fn one_line(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !line.contains(&cause) {
-            line = format!("{line}: {cause}");
-        }
-        source = error.source();
-    }
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::elections::{ElectionState, Elections};
 use crate::error::{CliError, Code};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
+use crate::output::text::printable;
 use crate::output::{self, Format, Printing};
-use crate::text::printable;
 
 /// Print the leader of the election NAME, and exit with 0 if it is this host, with 3 if not.
 ///

@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use super::messages::WITHDRAWAL;
 use crate::error::CliError;
-use crate::lock_args::LockArgs;
+use crate::error::one_line;
+use crate::lock::LockArgs;
 use crate::output;
-use crate::text::one_line;
 
 /// How long after a failure the API server is asked again.
 const RETRY: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use incumbent::clock::Instant;
 
 use super::address::{AddressTarget, VirtualIp};
 use super::service::{ServiceArgs, ServiceTarget};
-use crate::lock_args::LockArgs;
+use crate::lock::LockArgs;
 
 /// How soon a withdrawal that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);

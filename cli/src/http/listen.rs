@@ -9,10 +9,10 @@ use tokio::net::TcpListener;
 #[cfg(unix)]
 use tokio::net::UnixListener;
 
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
 #[cfg(unix)]
-use crate::unix_socket::{self, SocketFile};
+use crate::http::unix_socket::{self, SocketFile};
 
 /// Where it listens.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use incumbent::lock::{Lock, LockAdmin, LockError, Reading};
 use incumbent::lock_url::{KubernetesObjects, LockUrlError, ObjectKind};
 
 use super::kind::{Kind, LifeKind};
+use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::text::one_line;
 
 /// A lock that is open, for a candidate.
 pub struct OpenedLock {
