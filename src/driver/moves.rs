@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
-use super::Driver;
 use super::health::record;
 use super::move_state::{DriverMoves, MoveOptions, ReplyTo, standing};
+use super::{Driver, MAX_IDENTITY_SHOWN};
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
@@ -25,8 +25,6 @@ const ROLL_WITHIN: Duration = Duration::from_secs(1);
 /// How long a candidate waits for the answer of the leader, which calls the roll first.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const HUNG: &str = "the lock has not ended a roll call within twice its time";
-/// The most bytes of another candidate's identity in a log line.
-const MAX_IDENTITY_SHOWN: usize = 128;
 /// The most bytes of the reason of a refusal.
 const MAX_REASON_SHOWN: usize = 240;
 

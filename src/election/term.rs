@@ -20,7 +20,7 @@ use crate::protocol::{Cause, LockFailure};
 use crate::time::clock::{Clock, Instant, sleep_until};
 use crate::util::locked;
 
-/// How much later than the driver a guard finds by itself that its term is over, at the most. A
+/// How much later than the driver a guard finds by itself that its term is over, at most. A
 /// running driver reports the cause first.
 const MAX_DELAY: Duration = Duration::from_millis(250);
 

@@ -50,10 +50,10 @@
 //! alone, require it everywhere.
 //!
 //! # Waiting for the rest
-//! A lock that is held is renewed while the next one is requested, but not for ever. A candidate
+//! A lock that is held is renewed while the next one is requested, but not forever. A candidate
 //! that has not got the rest within one to two leases, or is refused a required lock, gives back
 //! what it holds and takes nothing before the rest is free and within reach; a lock that refused is
-//! tried again after a rest of a lease at the most, then two, four, up to sixteen. And it takes
+//! tried again after a rest of a lease at most, then two, four, up to sixteen. And it takes
 //! nothing while a later required lock is unreachable. So candidates that reach only one of two
 //! locks do not keep others that reach both from leading, and candidates that take the locks in
 //! different orders do not block each other for long. Still, give all of them the same order.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// How long a standby waits before it polls again.
 ///
-/// Only standbys that receive no hints poll. A closure of the same shape is a policy too:
+/// Only standbys that receive no hints poll. One policy serves all locks of an election: it keeps a
+/// state of its own in an atomic. A closure of the same shape is a policy too:
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What all phases of a candidate share: its settings, the lock, the evidence, its requests and its
+//! What all phases of a candidate share: its settings, the lock, the observations, its requests and its
 //! actions.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use crate::time::timing::{ceil_millis, with_drift};
 use crate::util::retry::ProtocolRetries;
 
 /// What all phases share.
-#[derive(Clone)]
+#[cfg_attr(feature = "_model", derive(Clone))]
 pub(super) struct Context {
     pub settings: Settings,
     pub capabilities: Capabilities,

@@ -34,7 +34,8 @@ enum Phase {
 }
 
 /// One candidate's part in one election.
-#[derive(Clone)]
+// A copy would be a twin: only the model check makes one.
+#[cfg_attr(feature = "_model", derive(Clone))]
 pub struct Elector {
     cx: Context,
     phase: Phase,

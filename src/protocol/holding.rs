@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::{AcquiredEntry, Context, EndedTerm, Source, Transition};
-use super::cool_down::KnownStepDown;
-use super::cool_down::{CoolDownWait, NotBefore, WaitReason};
+use super::cool_down::{CoolDownWait, KnownStepDown, NotBefore, WaitReason};
 #[cfg(feature = "_model")]
 use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
@@ -45,7 +44,7 @@ impl Holding {
         let AcquiredEntry { created, number, sent, wait } = stored;
         cx.requests.begin_term(number);
         // Each further renewal is due an interval after the one before: the elections that a
-        // process acquires at one moment would be renewed at one moment for ever. Not at once:
+        // process acquires at one moment would be renewed at one moment forever. Not at once:
         // some object stores refuse a second write to an object within a second.
         let first = cx.settings.timing.renewal().mul_f64(0.25 + 0.75 * cx.random.f64());
         let holding = Self {

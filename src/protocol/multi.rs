@@ -1,7 +1,7 @@
 //! Several electors as one: a machine for each lock, and one term while all that are required lead.
 //!
 //! Every machine keeps its own promise on its own lock, with its own deadline, cool-down and
-//! evidence. A joint term is their work: it begins when all required machines lead, ends when the
+//! observations. A joint term is their work: it begins when all required machines lead, ends when the
 //! first of them has to stop, and no machine receives that its work has stopped before the joint
 //! work has. So a joint leader leads on every required lock, and two candidates that require one
 //! and the same lock exclude each other.
@@ -244,7 +244,7 @@ impl MultiElector {
     }
 
     /// Ends the joint term, and with it those of all machines: none renews while the work stops, so
-    /// that work which does not stop keeps no lock for ever. What they hold stays until their
+    /// that work which does not stop keeps no lock forever. What they hold stays until their
     /// own deadlines, or until the work has stopped.
     fn end(&mut self, now: Instant, cause: Cause, by: Instant, leave: Event) {
         self.act(self.first, Action::End { cause, by });

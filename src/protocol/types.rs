@@ -14,7 +14,8 @@ use crate::lock::{
 use crate::time::clock::Instant;
 use crate::time::timing::Timing;
 
-/// Configuration of a candidate.
+/// Configuration of a candidate. A copy needs a [`nonce`](Self::nonce) and a seed of its own: two
+/// candidates with one nonce are twins, and take each other's writes for their own.
 #[derive(Clone)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Settings {
@@ -356,7 +357,7 @@ pub struct Leader {
     pub advertisement: Option<Arc<Advertisement>>,
     /// When its last write was seen first, on the local clock.
     pub last_seen: Instant,
-    /// How long after a write it may lead at the most.
+    /// How long after a write it may lead at most.
     pub lease: Duration,
     /// Whether it is this very candidate.
     pub is_me: bool,

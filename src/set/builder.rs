@@ -196,7 +196,7 @@ impl SetBuilder {
     /// For how long no member has come or gone before shards move to members that lead less.
     /// Default: two leases.
     ///
-    /// Members that come and go all the time delay it four times at the most. It holds nothing
+    /// Members that come and go all the time delay it four times at most. It holds nothing
     /// back that has no leader.
     pub fn settle(mut self, settle: Duration) -> Self {
         self.settle = Some(settle);

@@ -128,7 +128,7 @@ async fn junk_over_an_entry_is_logged_and_waited_out() {
     assert_eq!(log.lines(&[]).iter().filter(|line| line.starts_with("fake")).count(), 0);
 }
 
-/// Not even a span of years in a mark keeps an election empty for ever; a negative one counts as
+/// Not even a span of years in a mark keeps an election empty forever; a negative one counts as
 /// none.
 #[tokio::test]
 async fn impossible_durations_do_not_outlast_the_bucket() {

@@ -240,7 +240,7 @@ fn no_message_makes_a_voter_panic() {
                     let hears = VoterEvent::Received { id: &id, from: address, message: &message };
                     voters[(from + 1 + random.usize(..2)) % 3].handle(now, hears);
                     heard += 1;
-                    assert!(heard < 1_000_000, "they talk for ever");
+                    assert!(heard < 1_000_000, "they talk forever");
                 }
             }
         }

@@ -90,7 +90,7 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     let replacement = member(3);
     let began = tokio::time::Instant::now();
     let alone = [old[2].lock(), replacement.lock()];
-    // For longer than it is silent at the most.
+    // For longer than it is silent at most.
     while began.elapsed() < LEASE * 4 {
         for lock in &alone {
             let read = lock.read("my_app", LEASE / 2).await;

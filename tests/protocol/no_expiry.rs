@@ -276,7 +276,7 @@ fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
     let [Cause::Expired { last_error: Some(_) }] = &harness.ends()[..] else {
         panic!("{:?}", harness.ends())
     };
-    // A standby does not acquire several times a second for ever.
+    // A standby does not acquire several times a second forever.
     harness.log.clear();
     harness.run(LEASE * 10);
     let asked = harness.requests().len();

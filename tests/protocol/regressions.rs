@@ -304,7 +304,7 @@ fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {
     }
 }
 
-/// The elections that a process won at one moment were renewed at one moment for ever; then some
+/// The elections that a process won at one moment were renewed at one moment forever; then some
 /// were renewed at once, and an object store that takes one write per second refused it.
 #[test]
 fn the_first_renewal_comes_after_a_quarter_to_a_whole_interval() {

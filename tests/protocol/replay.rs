@@ -151,7 +151,7 @@ fn assert_noticed(histories: &[Vec<String>], least: u32, change: impl Fn(&mut Va
 #[tokio::test(start_paused = true)]
 async fn an_altered_instant_is_noticed() {
     let histories = on_one_lock().await;
-    // Before what the protocol waited for. A timer of tokio is late by a millisecond at the most.
+    // Before what the protocol waited for. A timer of tokio is late by a millisecond at most.
     assert_noticed(&histories, 20, |line| {
         let acts = line["out"]["actions"].as_array().is_some_and(|actions| !actions.is_empty());
         if line["in"]["event"] != "Wake" || !acts {

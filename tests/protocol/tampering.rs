@@ -332,7 +332,7 @@ fn a_release_by_another_than_the_last_holder_proves_nothing() {
     assert!(wait_after(of_choria(LEASE), released(OTHER, Duration::ZERO)) >= LEASE - SECOND * 3);
 }
 
-/// What claims to live for ever may be gone without a sign: where the server does not know of such
+/// What claims to live forever may be gone without a sign: where the server does not know of such
 /// lives, or never had it.
 #[test]
 fn an_entry_with_an_endless_lease_is_read_again() {

@@ -67,7 +67,7 @@ impl Subscriber for Gated {
 #[test]
 fn a_subscriber_may_ask_the_holder_of_a_term_about_it() {
     let (sender, asked) = mpsc::channel();
-    // On a thread that may block for ever.
+    // On a thread that may block forever.
     std::thread::spawn(move || {
         let gate = Arc::new(Gate::default());
         let subscriber = Gated { spans: Registry::default(), gate: Arc::clone(&gate) };

@@ -200,7 +200,7 @@ impl Writer {
         Self { stream: Some(stream), queue, out: Vec::new() }
     }
 
-    /// Writes something. Waits for ever after an error. Cancel safe.
+    /// Writes something. Waits forever after an error. Cancel safe.
     async fn write(&mut self) {
         if self.out.is_empty() {
             match self.queue.recv().await {

@@ -167,7 +167,7 @@ impl BucketConfig {
     /// Without queue groups the server delivers each renewal to each standby. With them it delivers
     /// a renewal, or a release, to one standby of each group and to the leader, however many stand
     /// by. A standby then knows a new leader later, mostly by a poll. Polls become rarer as the
-    /// fleet grows: every ten minutes at the most. A release that nobody received, as by standbys
+    /// fleet grows: every ten minutes at most. A release that nobody received, as by standbys
     /// that are suspended, is found by such a poll.
     ///
     /// Candidates with and without queue groups, or with different numbers, may share an election.

@@ -394,7 +394,7 @@ pub(super) async fn await_all_hints(
     within.saturating_sub(start.elapsed())
 }
 
-/// Waits until all elections must recheck; for ever if nothing was lost.
+/// Waits until all elections must recheck; forever if nothing was lost.
 async fn recheck_due(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -402,7 +402,7 @@ async fn recheck_due(at: Option<Instant>) {
     }
 }
 
-/// Waits until the first election must recheck; for ever if there is none.
+/// Waits until the first election must recheck; forever if there is none.
 async fn election_due(due: &[(Instant, Arc<str>)]) {
     match due.iter().map(|(at, _)| *at).min() {
         Some(at) => tokio::time::sleep_until(at).await,

@@ -64,7 +64,7 @@ pub(super) struct StreamState {
 #[serde(default)]
 pub(super) struct StreamConfig {
     pub(super) subjects: Option<Vec<String>>,
-    /// In nanoseconds; 0: for ever.
+    /// In nanoseconds; 0: forever.
     pub(super) max_age: u64,
     pub(super) max_msgs_per_subject: i64,
     pub(super) max_msg_size: i64,

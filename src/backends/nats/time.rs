@@ -5,7 +5,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The duration that represents "for ever", small enough to be added to any other.
+/// The duration that represents "forever", small enough to be added to any other.
 pub(super) const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// Parses a timestamp of RFC 3339 as the time since the Unix epoch; `None` if it is not a

@@ -22,7 +22,7 @@ use self::view::{MAX_RETRY, Member, ShardState};
 use crate::lock::{CandidateInfo, MemberLoad, Standing};
 use crate::time::clock::Instant;
 
-/// A fleet of any size sends about so many answers to roll calls per second, at the most.
+/// A fleet of any size sends about so many answers to roll calls per second, at most.
 const ANSWERS_PER_SECOND: f64 = 50.0;
 /// A member that leads nothing is believed to be there for so many roll calls.
 const BELIEVED: u32 = 3;

@@ -24,7 +24,7 @@ static ALARM: Alarm = Alarm::new();
 
 /// A sleeper may be woken late by this part of its wait.
 const LATE_PART: u32 = 100;
-/// How late it may be woken at the most.
+/// How late it may be woken at most.
 const MAX_LATE: Duration = Duration::from_millis(5);
 
 pub(super) struct Alarm {
@@ -47,7 +47,7 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Late {
     No,
-    /// By [`LATE_PART`] of its wait, and [`MAX_LATE`] at the most.
+    /// By [`LATE_PART`] of its wait, and [`MAX_LATE`] at most.
     Little,
 }
 

@@ -41,7 +41,7 @@ pub fn sleep_until<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
     Sleep { clock, at, late: Late::No, timer: Timer::None }
 }
 
-/// The same, but it may wake late by a hundredth of the wait, and 5 ms at the most: it wakes
+/// The same, but it may wake late by a hundredth of the wait, and 5 ms at most: it wakes
 /// together with others that are close. For thousands of sleepers that end no right.
 pub(crate) fn sleep_until_about<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
     Sleep { late: Late::Little, ..sleep_until(clock, at) }

@@ -74,7 +74,7 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Outcome, QuorumError>>
             voters[to].handle(now, heard);
         }
         voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Wake));
-        assert!(order < 100_000, "they talk for ever");
+        assert!(order < 100_000, "they talk forever");
     }
     answers
 }

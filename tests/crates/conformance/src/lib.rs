@@ -17,6 +17,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "history")]
 use incumbent::history::Replay;
 use incumbent::lock::Lock;
 use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, new_election};
@@ -108,7 +109,13 @@ pub fn working(builder: ElectionBuilder) -> ElectionBuilder {
 }
 
 /// A candidate whose history is replayed while it is recorded. Its campaign ends with a panic where
-/// the replay differs.
+/// the replay differs. Without the feature `history`: the candidate as it is.
+#[cfg(not(feature = "history"))]
+fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
+    builder
+}
+
+#[cfg(feature = "history")]
 fn replayed(builder: ElectionBuilder) -> ElectionBuilder {
     let mut replay = None;
     builder.record_history(move |line| match &mut replay {

@@ -60,7 +60,7 @@ impl Known {
     fn write(&mut self, random: &mut Rng, rules: Rules) -> Write {
         self.writes += 1;
         let expected = self.expected(random);
-        // As long as the store keeps an entry at the most, shorter, or longer than it can.
+        // As long as the store keeps an entry at most, shorter, or longer than it can.
         let life = match random.u8(..8) {
             0 => rules.ttl * 2,
             1 => rules.ttl + Duration::from_millis(random.u64(1..2000)),

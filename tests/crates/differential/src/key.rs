@@ -35,7 +35,7 @@ pub struct Key {
     history: VecDeque<String>,
     /// What was done.
     pub operations: u64,
-    /// How long after the end of its life an entry was still seen at the most.
+    /// How long after the end of its life an entry was still seen at most.
     pub latest: Duration,
 }
 
@@ -169,7 +169,7 @@ impl Key {
         Ok(held)
     }
 
-    /// Of several writes at once one is stored at the most: as if it had come before the others.
+    /// Of several writes at once one is stored at most: as if it had come before the others.
     async fn race(&mut self, writes: Vec<Write>) -> Result<(), Difference> {
         let store = Arc::clone(&self.store);
         let sent = self.now();

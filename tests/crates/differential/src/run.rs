@@ -32,7 +32,7 @@ pub struct Report {
     pub operations: u64,
     /// How many upheavals there were.
     pub upheavals: u64,
-    /// How long after the end of its life an entry was still seen, at the most.
+    /// How long after the end of its life an entry was still seen, at most.
     pub latest: Duration,
     /// The first difference of each election that has one; it is left alone then.
     pub differences: Vec<Difference>,

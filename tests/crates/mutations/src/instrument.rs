@@ -131,7 +131,7 @@ impl Instrument {
             }
             Self::Programs => {
                 "test --workspace --all-features --test sentinel --test run \
-                 -- drain:: failures:: foreign:: guard:: host:: messages:: sandbox:: \
+                 -- crashes:: foreign:: guard:: messages:: sandbox:: \
                  set::commands::shard_whose_command_ends tree::killed_reaper \
                  tree::lock_is_not_released tree::nothing_is_released \
                  tree::process_left_behind tree::suspended_guard_of_a_killed"

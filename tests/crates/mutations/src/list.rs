@@ -396,4 +396,56 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         ],
         noticed_by: &[Simulation, Scenarios],
     },
+    Mutation {
+        name: "a create in doubt that is found had no holder before it, as was proven before it",
+        edits: &[edit(
+            "src/protocol/observations.rs",
+            "if !(in_doubt && capabilities.empty_is_proof) {",
+            "if !in_doubt {",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a holder that was seen counts for nothing once the lock is set back",
+        edits: &[edit(
+            "src/protocol/observations.rs",
+            "let ends = self.seen_leases_end;",
+            "let ends = Instant::ORIGIN;",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "an own entry that comes back after another's is taken for a release",
+        edits: &[edit("src/protocol/observations.rs", " || own.is_some_and(is_before)", "")],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a tombstone over a tombstone counts like the first",
+        edits: &[edit(
+            "src/protocol/observations.rs",
+            "Some(known) if known.is_followed_by(previous) => {",
+            "Some(known) if known.is_followed_by(None) => {",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "an evicted holder is waited for although it says that its work has stopped",
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            "if *by != Nonce::NOBODY && mark_is_holders(*by) =>",
+            "if mark_is_holders(*by) =>",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a term is registered until its work stops, not until its entry is released",
+        edits: &[edit(
+            "src/protocol/elector.rs",
+            "Phase::SteppingDown(stepping_down) => stepping_down.releasable(),",
+            "Phase::SteppingDown(stepping_down) => stepping_down
+                .releasable()
+                .filter(|_| stepping_down.next_wake().is_none()),",
+        )],
+        noticed_by: &[Scenarios],
+    },
 ];

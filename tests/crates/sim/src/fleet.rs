@@ -378,7 +378,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
 enum SetKind {
     Even,
     Weighted,
-    /// Each leads one seat at the most.
+    /// Each leads one seat at most.
     Seats,
     /// Each leads only so many.
     Bounded(u32),

@@ -142,6 +142,15 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
         noticed_by: &[Programs],
     },
     Mutation {
+        name: "a child that /proc hides is not signalled",
+        edits: &[edit(
+            "cli/src/process/linux/tree.rs",
+            "let _ = kill_process(child, signal); // not waited",
+            "Process::open(child).into_iter().for_each(|child| child.send(signal)); // not waited",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
         name: "a candidate leads without its reaper",
         edits: &[edit(
             "cli/src/run/guard/handle.rs",

@@ -13,11 +13,29 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
+        name: "NATS: a create waits by the TTL that was known before an eviction",
+        edits: &[edit(
+            "src/backends/nats/lock.rs",
+            "let facts = match self.state().doubts_ttl() {",
+            "let facts = match false && self.state().doubts_ttl() {",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
         name: "several locks: the deadline is the latest one",
         edits: &[edit(
             "src/protocol/multi.rs",
             "deadlines?.into_iter().min()",
             "deadlines?.into_iter().max()",
+        )],
+        noticed_by: &[Several],
+    },
+    Mutation {
+        name: "several locks: they are released in the order in which they were taken",
+        edits: &[edit(
+            "src/protocol/multi.rs",
+            "for index in (0..self.members.len()).rev() {",
+            "for index in 0..self.members.len() {",
         )],
         noticed_by: &[Several],
     },

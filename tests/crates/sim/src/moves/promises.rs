@@ -16,7 +16,7 @@ use crate::faults::MoveStep;
 use crate::server::Time;
 use crate::world::World;
 
-/// Clocks differ by so much at the most.
+/// Clocks differ by so much at most.
 const DRIFT: f64 = 0.998;
 
 /// So long after the last fault nothing of it is under way any more.

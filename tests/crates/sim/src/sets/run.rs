@@ -25,7 +25,7 @@ fn led_within(scenario: &Scenario, set: &SetSetup) -> Duration {
 fn even_within(scenario: &Scenario, set: &SetSetup) -> Duration {
     let lease = scenario.bucket_ttl;
     // A request that went unanswered, or a roll call that failed, is repeated after twice as long
-    // each time, and that grew to a storm at the most.
+    // each time, and that grew to a storm at most.
     let retry = STORM;
     // Roll calls are so far apart, and a member is believed to be there for three of them.
     let rolls = lease * 10 * 4;
