@@ -1,5 +1,5 @@
-//! What all phases of a candidate share: its settings, the lock, the observations, its requests and its
-//! actions.
+//! What all phases of a candidate share: its settings, the lock, the observations, its requests and
+//! its actions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

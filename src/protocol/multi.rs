@@ -1,9 +1,9 @@
 //! Several electors as one: a machine for each lock, and one term while all that are required lead.
 //!
 //! Every machine keeps its own promise on its own lock, with its own deadline, cool-down and
-//! observations. A joint term is their work: it begins when all required machines lead, ends when the
-//! first of them has to stop, and no machine receives that its work has stopped before the joint
-//! work has. So a joint leader leads on every required lock, and two candidates that require one
+//! observations. A joint term is their work: it begins when all required machines lead, ends when
+//! the first of them has to stop, and no machine receives that its work has stopped before the
+//! joint work has. So a joint leader leads on every required lock, and two candidates that require one
 //! and the same lock exclude each other.
 
 use std::collections::VecDeque;

@@ -117,10 +117,17 @@ impl Reference {
     }
 }
 
-/// The options of the first command that has those of a lock.
+/// The options that select a lock, of the first command that has them: by their headings, and those
+/// under "Advanced" by the groups that clap makes of the structs with them.
 fn lock_options(command: &Command) -> Vec<Arg> {
+    const GROUPS: [&str; 3] = ["KubernetesArgs", "BucketArgs", "ConnectionArgs"];
     let options = |command: &Command| -> Vec<Arg> {
-        let selects = |arg: &&Arg| matches!(arg.get_help_heading(), Some("Lock" | "Connection"));
+        let groups = command.get_groups().filter(|group| GROUPS.contains(&group.get_id().as_str()));
+        let ids: Vec<Id> = groups.flat_map(|group| group.get_args().cloned()).collect();
+        let selects = |arg: &&Arg| {
+            let heading = matches!(arg.get_help_heading(), Some("Lock" | "Connection"));
+            heading || ids.contains(arg.get_id()) || arg.get_id() == "life_kind"
+        };
         command.get_arguments().filter(selects).cloned().collect()
     };
     command.get_subcommands().map(options).find(|options| !options.is_empty()).unwrap_or_default()

@@ -87,18 +87,18 @@ impl Instrument {
                 "test --package incumbent-model --test check -- \
                  at_most_one_leads"
             }
-            Self::Scenarios => "test --all-features --test protocol",
-            Self::Decisions => "test --all-features --lib -- protocol:: set:: driver::",
+            Self::Scenarios => "test --workspace --all-features --test protocol",
+            Self::Decisions => "test --workspace --all-features --lib -- protocol:: set:: driver::",
             Self::Locks => {
-                "test --all-features --test nats -- lock:: queue_groups:: \
+                "test --workspace --all-features --test nats -- lock:: queue_groups:: \
                  roll_call::a_call"
             }
-            Self::Elections => "test --all-features --test memory",
-            Self::Several => "test --all-features --test multi_lock -- needs::",
-            Self::Records => "test --all-features --lib -- kubernetes::",
+            Self::Elections => "test --workspace --all-features --test memory",
+            Self::Several => "test --workspace --all-features --test multi_lock -- needs::",
+            Self::Records => "test --workspace --all-features --lib -- kubernetes::",
             // Those that need neither many terms nor long leases.
             Self::Objects => {
-                "test --all-features --test kubernetes -- admission:: \
+                "test --workspace --all-features --test kubernetes -- admission:: \
                  answers:: fresh:: record:: service:: conditional \
                  an_eviction_leaves_a_holder_that_nobody_renews \
                  a_renewal_does_not_bring_a_deleted_object_back \
