@@ -3,8 +3,8 @@
 //! Every machine keeps its own promise on its own lock, with its own deadline, cool-down and
 //! observations. A joint term is their work: it begins when all required machines lead, ends when
 //! the first of them has to stop, and no machine receives that its work has stopped before the
-//! joint work has. So a joint leader leads on every required lock, and two candidates that require one
-//! and the same lock exclude each other.
+//! joint work has. So a joint leader leads on every required lock, and two candidates that require
+//! one and the same lock exclude each other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ mod elections;
 mod stores;
 
 use crate::instrument::Instrument::{
-    self, Elections, Locks, Model, Records, Scenarios, Simulation,
+    self, Decisions, Elections, Locks, Model, Records, Scenarios, Simulation,
 };
 use elections::{OF_ELECTIONS, OF_PROGRAMS};
 use stores::{OF_DATABASES, OF_KUBERNETES, OF_LOCKS};
@@ -447,5 +447,14 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
                 .filter(|_| stepping_down.next_wake().is_none()),",
         )],
         noticed_by: &[Scenarios],
+    },
+    Mutation {
+        name: "a term stays registered under the nonce of a twin",
+        edits: &[edit(
+            "src/driver/sentinel/registration.rs",
+            "before.filter(|before| nonce != Some(before.nonce))",
+            "before.filter(|_| nonce.is_none())",
+        )],
+        noticed_by: &[Decisions],
     },
 ];

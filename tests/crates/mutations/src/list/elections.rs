@@ -151,6 +151,15 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
         noticed_by: &[Programs],
     },
     Mutation {
+        name: "a reaper leaves what a killed guard left",
+        edits: &[edit(
+            "cli/src/process/linux/reaper.rs",
+            "        if reaped.none_left {\n            break;",
+            "        if reaped.none_left || has_ended {\n            break;",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
         name: "a candidate leads without its reaper",
         edits: &[edit(
             "cli/src/run/guard/handle.rs",

@@ -22,6 +22,60 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
+        name: "quorum: a promise is good for whatever start of its voter",
+        edits: &[edit(
+            "src/backends/peer/quorum/acceptor.rs",
+            "if to != self.incarnation || !self.votes(now) {",
+            "if to != self.incarnation && !self.votes(now) {",
+        )],
+        noticed_by: &[Voters],
+    },
+    Mutation {
+        name: "PostgreSQL: a write runs the functions of strangers",
+        edits: &[edit(
+            "deploy/postgres.sql",
+            "incumbent_tell() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp",
+            "incumbent_tell() RETURNS trigger LANGUAGE plpgsql",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "a roll call of any id is answered",
+        edits: &[edit(
+            "src/lock/codec/mod.rs",
+            "if hex { u64::from_str_radix(text, 16).ok() } else { None }",
+            "u64::from_str_radix(text, 16).ok().or(Some(u64::from(hex)))",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
+        name: "PostgreSQL: an entry of before the server's start is replaced at once",
+        edits: &[edit(
+            "src/backends/sql/postgres/basis.rs",
+            "if Some(held) == expected && Instant::now() < until => {",
+            "if Some(held) == expected && Instant::now() > until + std::time::Duration::from_secs(9999) => {",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "Service: a withdrawal leaves a write in doubt to arrive",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/service.rs",
+            "return if is_absent { Edit::Nothing } else { Edit::Create(empty) };",
+            "return Edit::Nothing;",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
+        name: "Service: a withdrawal in doubt is done if the slice is empty",
+        edits: &[edit(
+            "src/backends/kubernetes/traffic/service.rs",
+            "} else if !is_certain {",
+            "} else if !is_certain && !slice::is_empty(slice) {",
+        )],
+        noticed_by: &[Objects],
+    },
+    Mutation {
         name: "several locks: the deadline is the latest one",
         edits: &[edit(
             "src/protocol/multi.rs",
