@@ -74,6 +74,22 @@ fn unreachable_server_is_a_finding() {
     );
 }
 
+/// A candidate of a URL with a TTL connects in the background.
+#[tokio::test]
+async fn server_of_a_url_with_a_ttl_is_reached_or_reported() {
+    let users = "authorization: { users: [{ user: me, password: p }] }";
+    let server = Server::builder().config(users).start().await;
+    let shell = Shell::bare();
+    for (url, expected) in [
+        ("nats://127.0.0.1:1".to_owned(), "cannot reach a NATS server at 127.0.0.1:1"),
+        (server.url_as("me", "wr0ng"), "denies access"),
+    ] {
+        let lock = format!("{url}/B?ttl=10s");
+        let report = doctor(&shell, &["--timeout", "2s", "--lock", &lock], 2);
+        expect_line(&report, "error    server ", expected);
+    }
+}
+
 #[tokio::test]
 async fn invalid_usage_is_not_a_finding() {
     let (_server, shell) = start_env().await;

@@ -84,9 +84,11 @@ pub enum Bounded {
 }
 
 impl Session {
-    /// Connects. The error is one line without a secret.
+    /// Connects, never in the background. The error is one line without a secret.
     pub async fn connect(settings: &ConnectionSettings) -> Result<Self, CliError> {
-        let refusals = Refusals::new(settings);
+        let mut settings = settings.clone();
+        settings.in_background = false;
+        let refusals = Refusals::new(&settings);
         let noted = refusals.clone();
         let connection = settings.connect(move |event| noted.observe(event)).await;
         let connection = connection.map_err(|error| match error.kind() {
