@@ -116,7 +116,7 @@ impl KubernetesObjects {
             (None, None) => Cluster::infer().await,
         };
         let cluster = cluster.map_err(|error| {
-            let message = format!("{}: {error}", self.shown);
+            let message = format!("{}: {error}", self.shown.trim_end_matches(':'));
             LockUrlError::with_source(LockUrlErrorKind::Unusable, message, error)
         })?;
         Ok(match &self.namespace {

@@ -116,7 +116,7 @@ impl Doctor {
                 if self.with_choria && !is_bucket {
                     return Err(misplaced("--with-choria", "nats"));
                 }
-                urls::check(&lock.url, context(lock.timeout()), &mut report).await?;
+                urls::check(&lock, context(lock.timeout()), &mut report).await?;
             }
             SelectedLock::ForLife(_) if self.with_choria => {
                 return Err(misplaced("--with-choria", "nats"));

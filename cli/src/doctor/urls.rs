@@ -1,6 +1,5 @@
 //! Checks of locks given by URLs, each separately.
 
-use incumbent::LockUrl;
 use incumbent::lock::Need;
 use incumbent::lock_url::LockTarget;
 
@@ -9,15 +8,15 @@ use super::report::Report;
 use super::{kubernetes, nats, objects, peers, postgres, sqlite};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::lock::{ElectionObjects, misplaced};
+use crate::lock::{ElectionLock, misplaced};
 
 /// Checks each lock of a URL.
 pub async fn check(
-    url: &LockUrl,
+    selected: &ElectionLock,
     context: CheckContext<'_>,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let locks = url.targets();
+    let locks = selected.url.targets();
     let of_nats =
         |lock: &incumbent::lock_url::UrlTarget| matches!(lock.named, Ok(LockTarget::Nats(_)));
     if context.monitor.is_some() && !locks.iter().any(of_nats) {
@@ -29,7 +28,7 @@ pub async fn check(
             report.begin(lock.shown, lock.need == Need::BestEffort);
         }
         match lock.named {
-            Ok(named) => one(named, context, report).await?,
+            Ok(named) => one(selected, named, context, report).await?,
             Err(error) => report.error("settings", one_line(&error)),
         }
     }
@@ -37,6 +36,7 @@ pub async fn check(
 }
 
 async fn one(
+    selected: &ElectionLock,
     named: LockTarget,
     context: CheckContext<'_>,
     report: &mut Report,
@@ -56,7 +56,7 @@ async fn one(
             let object = named.object.clone();
             let name = object.as_deref().or(context.name);
             let lease = context.lease.or(named.timing.map(|timing| timing.lease()));
-            let objects = ElectionObjects::open(named, context.timeout).await?;
+            let objects = selected.objects(named).await?;
             kubernetes::elections(&objects, name, context.role, lease, report).await?;
         }
         LockTarget::Postgres { probe, tables } => {

@@ -36,7 +36,7 @@ impl Create {
                     match target.named {
                         Ok(LockTarget::Kubernetes(named)) => {
                             let object_name = named.object.clone();
-                            let objects = ElectionObjects::open(named, lock.timeout()).await?;
+                            let objects = lock.objects(named).await?;
                             object(&objects, object_name.as_deref().unwrap_or(name)).await?;
                         }
                         Ok(LockTarget::Nats(bucket)) if lock.is_of_flags => {

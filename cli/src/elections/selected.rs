@@ -121,7 +121,7 @@ impl Elections {
                 return Self::of_bucket(&session, &bucket).await;
             }
             Some(LockTarget::Kubernetes(objects)) => {
-                let objects = ElectionObjects::open(objects, timeout).await?;
+                let objects = lock.objects(objects).await?;
                 return Self::of_lock(OpenLock::Kubernetes(objects), timeout).await;
             }
             _ => {}

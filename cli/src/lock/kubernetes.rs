@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use clap::Args;
 use incumbent::kubernetes::{Cluster, Finding, LeaseTiming, LifeLocks, ResourceKind, ResourceLock};
 use incumbent::lock::{Lock, LockAdmin, LockError, Reading};
-use incumbent::lock_url::{KubernetesObjects, LockUrlError, ObjectKind};
+use incumbent::lock_url::{KubernetesObjects, ObjectKind};
 
 use super::kind::{Kind, LifeKind};
 use crate::error::one_line;
@@ -111,13 +111,9 @@ impl NamespaceArgs {
     /// Reads the configuration of the API server, without a request to it. `context`: of the
     /// kubeconfig.
     pub async fn open(&self, context: Option<&str>) -> Result<Cluster, CliError> {
-        self.objects(context)?.cluster().await.map_err(unusable)
+        let cluster = self.objects(context)?.cluster().await;
+        cluster.map_err(|error| CliError::new(Code::Usage, one_line(&error)))
     }
-}
-
-/// The configuration of the API server is unusable.
-fn unusable(error: LockUrlError) -> CliError {
-    CliError::new(Code::Usage, one_line(&error))
 }
 
 impl KubernetesArgs {
@@ -185,15 +181,13 @@ pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<
 }
 
 impl ElectionObjects {
-    /// Reads the configuration of the API server, without a request to it.
-    pub async fn open(named: KubernetesObjects, timeout: Duration) -> Result<Self, CliError> {
-        let cluster = named.cluster().await.map_err(unusable)?;
+    pub fn new(named: KubernetesObjects, cluster: Cluster, timeout: Duration) -> Self {
         let records: Arc<dyn Records> = match named.kind {
             ObjectKind::Lease => Arc::new(cluster.lease_lock()),
             ObjectKind::ConfigMap => Arc::new(cluster.config_map_lock()),
             ObjectKind::Endpoints => Arc::new(cluster.endpoints_lock()),
         };
-        Ok(Self { named, cluster, records, timeout })
+        Self { named, cluster, records, timeout }
     }
 
     pub fn cluster(&self) -> &Cluster {

@@ -15,7 +15,7 @@ use clap::Args;
 use incumbent::LockUrl;
 use incumbent::kubernetes::Cluster;
 use incumbent::lock::Lock;
-use incumbent::lock_url::LockTarget;
+use incumbent::lock_url::{KubernetesObjects, LockTarget};
 
 use crate::error::{CliError, Code};
 use crate::lock::nats::{BucketArgs, DEFAULT_TIMEOUT};
@@ -157,6 +157,8 @@ pub struct ElectionLock {
     pub is_of_flags: bool,
     /// The timeout of requests, if one is given.
     pub given_timeout: Option<Duration>,
+    /// The API server of flags, whose configuration was usable when it was selected.
+    cluster: Option<Cluster>,
 }
 
 impl LockArgs {
@@ -170,6 +172,7 @@ impl LockArgs {
         self.check_flags(&kind, args)?;
         let given_timeout = self.given_timeout();
         let context = self.bucket.flags.context_flag();
+        let mut cluster = None;
         let (url, is_of_flags) = match kind {
             LockKind::Nats => {
                 let mut bucket = self.bucket.flags.target()?;
@@ -178,7 +181,10 @@ impl LockArgs {
                 (bucket.into(), true)
             }
             LockKind::Kubernetes => match self.objects.flags.objects(context)? {
-                Some(objects) => (objects.into(), true),
+                Some(objects) => {
+                    cluster = Some(self.objects.flags.namespace.open(context).await?);
+                    (objects.into(), true)
+                }
                 None => {
                     let timeout = given_timeout.unwrap_or(DEFAULT_TIMEOUT);
                     let locks = self.objects.flags.for_life(context, timeout).await?;
@@ -187,7 +193,7 @@ impl LockArgs {
             },
             LockKind::Url(url) => (url, false),
         };
-        Ok(SelectedLock::Elections(ElectionLock { url, is_of_flags, given_timeout }))
+        Ok(SelectedLock::Elections(ElectionLock { url, is_of_flags, given_timeout, cluster }))
     }
 
     /// Refuses flags of another kind of lock.
@@ -308,6 +314,15 @@ impl ElectionLock {
         self.given_timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
+    /// The objects of one of its targets, without a request.
+    pub async fn objects(&self, named: KubernetesObjects) -> Result<ElectionObjects, CliError> {
+        let cluster = match &self.cluster {
+            Some(cluster) => cluster.clone(),
+            None => named.cluster().await?,
+        };
+        Ok(ElectionObjects::new(named, cluster, self.timeout()))
+    }
+
     /// `limit`: how long the lock of a URL may take to open.
     async fn open(
         &self,
@@ -316,7 +331,7 @@ impl ElectionLock {
         limit: Duration,
     ) -> Result<OpenedLock, CliError> {
         if let Some(LockTarget::Kubernetes(objects)) = self.of_flags() {
-            let objects = ElectionObjects::open(objects, self.timeout()).await?;
+            let objects = self.objects(objects).await?;
             return objects.open_lock(name, args.object.as_deref(), args.lease, args.is_set).await;
         }
         let mut url = self.url.clone();

@@ -67,7 +67,13 @@ async fn unusable_kubeconfig_is_reported_in_one_line_without_secrets() {
         assert!(!line.contains("s3cret"), "{line}");
     }
     let args = ["election", "list", "--lock=kubernetes"];
-    shell.expect_refusal(&args, "no API server: set KUBECONFIG", 2);
+    let line = shell.expect_refusal(&args, "no API server: set KUBECONFIG", 2);
+    assert!(!line.contains("::"), "{line}");
+    // By a URL, it is no usage of this program.
+    let by_url = "--lock=kubernetes:a?kubeconfig=absent";
+    for args in [&["doctor", by_url][..], &["election", "create", "a", by_url]] {
+        shell.expect_refusal(args, "the kubeconfig absent cannot be used", 1);
+    }
     shell.write("away", &config(json!({"token": "s3cret"})));
     for args in [
         &["election", "list", "--kubeconfig", "away"][..],
@@ -80,6 +86,38 @@ async fn unusable_kubeconfig_is_reported_in_one_line_without_secrets() {
             4,
         );
     }
+}
+
+/// Nothing is started first: no program, and no page.
+#[test]
+fn unusable_kubeconfig_is_reported_before_the_work_begins() {
+    let shell = Shell::bare();
+    let flags = ["--lock=kubernetes", "--kubeconfig", "absent"];
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    for (command, work) in [
+        (&["sentinel"][..], &["--", "/bin/echo", "started"][..]),
+        (&["sentinel", "--listen", "own/socket"], &[]),
+        (&["set", "run", "a", "--shards", "2", "--http", &address], &["--", "/bin/true"]),
+    ] {
+        let args = [command, &flags, work].concat();
+        shell.expect_refusal(&args, "the kubeconfig absent cannot be used", 2);
+    }
+    assert!(!shell.home().join("own").exists());
+}
+
+/// A kubeconfig that is replaced is missing for a moment.
+#[test]
+fn kubeconfig_is_read_once() {
+    let shell = Shell::bare();
+    shell.write("config", &kubeconfig("https://127.0.0.1:1", &json!({"token": "t"})));
+    let flags = ["campaign", "a", "--lock=kubernetes", "--kubeconfig", "config"];
+    let mut candidate = shell.start_with_errors(&flags);
+    candidate.line_with("no response from the API server");
+    std::fs::remove_file(shell.home().join("config")).expect("it is there");
+    std::thread::sleep(std::time::Duration::from_secs(3)); // for more attempts
+    assert_eq!(candidate.next_line(), None);
+    assert_eq!(candidate.end_with("TERM"), Some(15));
 }
 
 #[tokio::test(flavor = "multi_thread")]
