@@ -21,6 +21,12 @@ Exit codes:
   5      permission denied by the server
   128+n  ended by signal n";
 
+/// What to do without a response from JetStream.
+const IF_WITHOUT_JETSTREAM: &str = "enable it on the server, or set --js-domain";
+
+/// What to do without a response in time.
+const IF_TIMED_OUT: &str = "the server is slow, or denies the permission silently; see --timeout";
+
 /// An exit code. Success is 0; a signal ends the program with 128 plus its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -125,12 +131,11 @@ impl CliError {
     }
 
     pub fn timed_out(doing: &str) -> Self {
-        let hint = "the server is slow, or denies the permission silently; see --timeout";
-        Self::new(Code::Unreachable, format!("{doing}: timed out: {hint}"))
+        Self::new(Code::Unreachable, format!("{doing}: timed out: {IF_TIMED_OUT}"))
     }
 
     fn no_jetstream(doing: &str) -> Self {
-        let hint = "enable it on the server, or set --js-domain";
+        let hint = IF_WITHOUT_JETSTREAM;
         Self::new(Code::Unreachable, format!("{doing}: no response from JetStream: {hint}"))
     }
 }
@@ -156,6 +161,21 @@ pub trait ExitKind: Copy + fmt::Debug + 'static {
 
 impl<K: ExitKind> From<lock::Error<K>> for CliError {
     fn from(error: lock::Error<K>) -> Self {
+        use jetstream::context::{RequestError, RequestErrorKind};
+        // The library leaves the cause of an operator's request in the client's words.
+        if let Some(cause) = error.source() {
+            if cause.is::<jetstream::Error>() {
+                return Self::new(Code::Failed, error.to_string());
+            }
+            let hint = match cause.downcast_ref().map(RequestError::kind) {
+                Some(RequestErrorKind::NoResponders) => Some(IF_WITHOUT_JETSTREAM),
+                Some(RequestErrorKind::TimedOut) => Some(IF_TIMED_OUT),
+                _ => None,
+            };
+            if let Some(hint) = hint {
+                return Self::new(error.kind().exit_code(), format!("{error}: {hint}"));
+            }
+        }
         Self::new(error.kind().exit_code(), one_line(&error))
     }
 }

@@ -145,6 +145,17 @@ async fn watch_needs_only_the_rights_of_an_observer() {
     assert_eq!(admin.out(&["kv", "get", "B", "e", "--raw"]), "two");
 }
 
+/// The refusal ends the wait, and names the subject.
+#[tokio::test]
+async fn inbox_without_permission_is_reported_at_once() {
+    let (_server, admin, observer) = Shell::with_observer(&[]).await;
+    admin.out(&["kv", "add", "B", "--election", "-q"]);
+    for command in [&["election", "list"][..], &["election", "info", "e"], &["leader", "e"]] {
+        let flags = ["--bucket", "B", "--inbox-prefix", "_INBOX", "--timeout", "40s"];
+        observer.expect_refusal(&[command, &flags].concat(), "_INBOX.", 5);
+    }
+}
+
 /// A message that any candidate may send beside the bucket, as if the server had stored it.
 #[tokio::test]
 async fn forged_message_neither_names_nor_hides_a_leader() {

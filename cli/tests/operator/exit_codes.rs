@@ -1,7 +1,9 @@
 //! Exit codes, colors, signals and closed output, on which scripts rely.
 
+use std::io::Write;
 use std::process::Stdio;
 
+use futures_util::StreamExt;
 use incumbent_test_support::Server;
 
 use crate::shell::Shell;
@@ -68,6 +70,52 @@ async fn missing_jetstream_is_reported_in_one_line() {
     let (line, code) = Shell::at(&server).refusal(&["kv", "ls"]);
     assert!(line.contains("no response from JetStream: enable it"), "{line}");
     assert_eq!(code, 4);
+}
+
+#[tokio::test]
+async fn elections_without_jetstream_are_reported_with_advice() {
+    let expected = "no response from JetStream: enable it on the server, or set --js-domain";
+    let server = Server::builder().without_jetstream().start().await;
+    for command in [&["election", "list"][..], &["election", "info", "a"], &["leader", "a"]] {
+        Shell::at(&server).expect_refusal(command, expected, 4);
+    }
+    let (_server, shell) = Shell::with_leaders(&[("a", "b")]).await;
+    shell.expect_refusal(&["election", "list", "--js-domain", "absent"], expected, 4);
+}
+
+/// The server accepts the connection, and answers no request.
+#[test]
+fn silent_server_is_reported_with_advice() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("nats://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let info = br#"INFO {"server_id":"s","version":"2.11.0","max_payload":1048576,"headers":true,"proto":1}"#;
+            let _ = client.write_all(&[&info[..], b"\r\nPONG\r\n"].concat());
+            let _ = std::io::copy(&mut client, &mut std::io::sink());
+        }
+    });
+    let args = ["election", "list", "--timeout", "1s", "-s", &url];
+    Shell::bare().expect_refusal(&args, "see --timeout", 4);
+}
+
+/// A response of the server other than one that something is missing.
+#[tokio::test]
+async fn refused_request_is_a_failure() {
+    let (server, shell) = Shell::serving().await;
+    let client = server.connect().await;
+    let info = r#"{"error":{"code":503,"err_code":10008,"description":"later"}}"#;
+    let mut requests = client.subscribe("fake.STREAM.INFO.*").await.expect("a subscription");
+    client.flush().await.expect("it is there");
+    tokio::spawn(async move {
+        while let Some(request) = requests.next().await {
+            let reply = request.reply.expect("a subject");
+            client.publish(reply, info.into()).await.expect("it is sent");
+        }
+    });
+    let args = ["election", "list", "--js-api-prefix", "fake"].map(str::to_owned);
+    let refused = move || shell.expect_refusal(&args.each_ref().map(|arg| &**arg), "later", 1);
+    tokio::task::spawn_blocking(refused).await.expect("a refusal");
 }
 
 #[tokio::test]

@@ -4,12 +4,14 @@
 use std::time::{Duration, SystemTime};
 
 use async_nats::Message;
+use async_nats::jetstream::context::{RequestError, RequestErrorKind};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::future::ready;
 
 use super::api::{ApiFailure, code};
 use super::codec;
+use super::connection::RequestFailure;
 use super::lock::{NatsLock, check_key};
 use super::message::{Expiry, StoredMessage};
 use super::stream::StreamInfo;
@@ -32,16 +34,42 @@ impl NatsLock {
         api.info(timeout).await.map_err(|failure| self.failure(failure, "status"))
     }
 
-    /// The error of a request for an operator.
+    /// The error of a request for an operator. Its source is the client's error of the same
+    /// request, if it has one, by which a program knows what to advise.
     fn failure(&self, failure: ApiFailure, doing: &str) -> LockError {
+        use LockErrorKind::{Denied, Missing, Unavailable};
+        let bucket = self.state().api.bucket();
         match failure {
-            ApiFailure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
-                let bucket = self.state().api.bucket();
-                let message = format!("bucket {bucket}: the bucket does not exist");
-                LockError::new(LockErrorKind::Missing, message)
+            ApiFailure::Server(error) => match error.err_code {
+                code::STREAM_NOT_FOUND => {
+                    LockError::new(Missing, format!("bucket {bucket}: the bucket does not exist"))
+                }
+                code::NOT_ENABLED | code::NOT_ENABLED_FOR_ACCOUNT => self.without_jetstream(),
+                _ => {
+                    let message = format!("{doing} in bucket {bucket}: {error}");
+                    LockError::with_source(Unavailable, message, error.of_client())
+                }
+            },
+            ApiFailure::Request(RequestFailure::NoResponders) => self.without_jetstream(),
+            ApiFailure::Request(RequestFailure::Unanswerable(subject)) => {
+                let message = format!(
+                    "{doing} in bucket {bucket}: the server denies the permission to subscribe to {subject}; grant it"
+                );
+                LockError::new(Denied, message)
+            }
+            ApiFailure::Request(RequestFailure::TimedOut(timeout)) => {
+                let message = format!("{doing} in bucket {bucket}: no response within {timeout:?}");
+                let source = RequestError::new(RequestErrorKind::TimedOut);
+                LockError::with_source(Unavailable, message, source)
             }
             failure => self.state().api.lock_error(failure, doing, false),
         }
+    }
+
+    fn without_jetstream(&self) -> LockError {
+        let message = format!("bucket {}: no response from JetStream", self.state().api.bucket());
+        let source = RequestError::new(RequestErrorKind::NoResponders);
+        LockError::with_source(LockErrorKind::Unavailable, message, source)
     }
 
     fn found(

@@ -26,12 +26,14 @@ const MAX_QUOTE: usize = 256;
 /// servers.
 pub(super) mod code {
     pub(crate) const NO_MESSAGE: u64 = 10037;
+    pub(crate) const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
     pub(crate) const MESSAGE_TOO_LARGE: u64 = 10054;
     pub(crate) const STREAM_NAME_EXISTS: u64 = 10058;
     pub(crate) const STREAM_NOT_FOUND: u64 = 10059;
     pub(crate) const STREAM_MISMATCH: u64 = 10060;
     pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10071;
     pub(crate) const REPLICAS_NOT_SUPPORTED: u64 = 10074;
+    pub(crate) const NOT_ENABLED: u64 = 10076;
     pub(crate) const STREAM_SEALED: u64 = 10109;
     /// Another client's write to the key is in flight.
     pub(crate) const WRONG_LAST_SEQUENCE_IN_FLIGHT: u64 = 10164;
@@ -87,6 +89,18 @@ pub(super) struct ApiError {
     pub(super) err_code: u64,
     #[serde(default)]
     description: String,
+}
+
+impl ApiError {
+    /// The same as an error of the client.
+    pub(super) fn of_client(&self) -> Box<dyn std::error::Error + Send + Sync> {
+        let Self { code, err_code, description } = self;
+        let fields = serde_json::json!({
+            "code": code, "err_code": err_code, "description": description,
+        });
+        serde_json::from_value::<async_nats::jetstream::Error>(fields)
+            .map_or_else(Into::into, Into::into)
+    }
 }
 
 /// The acknowledgement of a write.
@@ -285,7 +299,9 @@ impl Api {
                     RequestFailure::Denied(_) => Denied,
                     RequestFailure::Malformed(_) => Misconfigured,
                     RequestFailure::Disconnected | RequestFailure::NoResponders => Unavailable,
-                    RequestFailure::TimedOut(_) | RequestFailure::Broken(_) => no_response,
+                    RequestFailure::Unanswerable(_)
+                    | RequestFailure::TimedOut(_)
+                    | RequestFailure::Broken(_) => no_response,
                 };
                 let (reason, source) = self.reason(failure);
                 let message = format!("{doing} in bucket {name}: {reason}");
@@ -338,6 +354,10 @@ impl Api {
             ),
             RequestFailure::Denied(subject) => (
                 format!("the server denies the permission to publish to {subject}; grant it"),
+                None,
+            ),
+            RequestFailure::Unanswerable(subject) => (
+                format!("the server denies the permission to subscribe to {subject}; grant it"),
                 None,
             ),
             RequestFailure::Malformed(error) => {

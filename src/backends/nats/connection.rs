@@ -115,26 +115,23 @@ impl Connection {
         if !self.is_connected() {
             return Err(RequestFailure::Disconnected);
         }
-        let mut events = self.events();
-        let subject = request.subject.clone();
-        let answer = self.replies.request(&self.client, request);
-        tokio::select! {
-            answer = tokio::time::timeout(timeout, answer) => match answer {
-                Ok(Ok(message)) if message.status == Some(StatusCode::NO_RESPONDERS) => {
-                    Err(RequestFailure::NoResponders)
+        let answer = self.replies.request(&self.client, self.events(), request);
+        match tokio::time::timeout(timeout, answer).await {
+            Ok(Ok(message)) if message.status == Some(StatusCode::NO_RESPONDERS) => {
+                Err(RequestFailure::NoResponders)
+            }
+            Ok(Ok(message)) => Ok(message),
+            Ok(Err(NoReply::Unpublished(error))) => Err(match error.kind() {
+                PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {
+                    RequestFailure::Malformed(error)
                 }
-                Ok(Ok(message)) => Ok(message),
-                Ok(Err(NoReply::Unpublished(error))) => Err(match error.kind() {
-                    PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {
-                        RequestFailure::Malformed(error)
-                    }
-                    PublishErrorKind::Send => RequestFailure::Broken(error.into()),
-                }),
-                Ok(Err(NoReply::Unsubscribed(error))) => Err(RequestFailure::Broken(error.into())),
-                Ok(Err(NoReply::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
-                Err(_) => Err(RequestFailure::TimedOut(timeout)),
-            },
-            () = events.publish_denied(&subject) => Err(RequestFailure::Denied(subject)),
+                PublishErrorKind::Send => RequestFailure::Broken(error.into()),
+            }),
+            Ok(Err(NoReply::Unsubscribed(error))) => Err(RequestFailure::Broken(error.into())),
+            Ok(Err(NoReply::Closed)) => Err(RequestFailure::Broken("it is closed".into())),
+            Ok(Err(NoReply::Denied(subject))) => Err(RequestFailure::Denied(subject)),
+            Ok(Err(NoReply::InboxDenied(inbox))) => Err(RequestFailure::Unanswerable(inbox)),
+            Err(_) => Err(RequestFailure::TimedOut(timeout)),
         }
     }
 }
@@ -168,6 +165,8 @@ pub(super) enum RequestFailure {
     Denied(Subject),
     /// Not sent: too large, or an invalid subject.
     Malformed(PublishError),
+    /// Possibly sent: the server denies the permission to subscribe to this subject of responses.
+    Unanswerable(String),
     /// Possibly sent.
     TimedOut(Duration),
     /// Possibly sent.
@@ -274,11 +273,14 @@ impl ConnectionEvents {
         std::future::pending().await
     }
 
-    pub(super) async fn publish_denied(&mut self, subject: &str) {
+    /// Waits until the server denies the permission to publish to `subject`, or else to subscribe
+    /// to `inbox`. Returns whether it is to publish.
+    pub(super) async fn denied(&mut self, subject: &str, inbox: &str) -> bool {
         loop {
-            if matches!(self.next().await, ConnectionEvent::PublishDenied(denied) if &*denied == subject)
-            {
-                return;
+            match self.next().await {
+                ConnectionEvent::PublishDenied(denied) if &*denied == subject => return true,
+                ConnectionEvent::SubscribeDenied(denied) if &*denied == inbox => return false,
+                _ => {}
             }
         }
     }

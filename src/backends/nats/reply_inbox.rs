@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::connection::ConnectionEvents;
 use crate::util::locked;
 use async_nats::{Client, HeaderMap, Message, PublishError, Subject, SubscribeError, Subscriber};
 use bytes::Bytes;
@@ -41,6 +42,10 @@ impl Drop for Inbox {
 struct Requests {
     /// The subject of responses, without the last token.
     subject: String,
+    /// What is subscribed to.
+    inbox: String,
+    /// Whether the server has denied it.
+    denied: AtomicBool,
     /// What the last token is computed with: others may read this inbox, and have the server send
     /// an acknowledgement of their own write there. They cannot know where one is awaited.
     key: RandomState,
@@ -69,19 +74,25 @@ pub(super) struct Request {
 pub(super) enum NoReply {
     Unsubscribed(SubscribeError),
     Unpublished(PublishError),
+    /// The server denies the permission to publish to this subject.
+    Denied(Subject),
+    /// The server denies the permission to subscribe to this subject.
+    InboxDenied(String),
     /// The connection is closed.
     Closed,
 }
 
 impl Replies {
-    /// Sends a request, and waits for its response without a timeout.
+    /// Sends a request, and waits for its response without a timeout. `events`: from now on.
     ///
     /// If the future is dropped, the request may have been sent.
     pub(super) async fn request(
         &self,
         client: &Client,
+        mut events: ConnectionEvents,
         request: Box<Request>,
     ) -> Result<Message, NoReply> {
+        let subject = request.subject.clone();
         let (requests, number, answer) = {
             let requests = self.requests(client).await.map_err(NoReply::Unsubscribed)?;
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -89,17 +100,26 @@ impl Replies {
             (requests, number, answer)
         };
         let _forgets = Forget { requests: &requests, number };
-        match answer.await {
-            Ok(answer) => answer.map_err(NoReply::Unpublished),
-            Err(_) => Err(NoReply::Closed),
+        tokio::select! {
+            answer = answer => match answer {
+                Ok(answer) => answer.map_err(NoReply::Unpublished),
+                Err(_) => Err(NoReply::Closed),
+            },
+            denies_publishing = events.denied(&subject, &requests.inbox) => match denies_publishing {
+                true => Err(NoReply::Denied(subject)),
+                false => {
+                    requests.denied.store(true, Ordering::Relaxed);
+                    Err(NoReply::InboxDenied(requests.inbox.clone()))
+                }
+            },
         }
     }
 
     /// Returns the inbox for responses. Subscribes at the first use, and again after the
-    /// subscription has ended.
+    /// subscription has ended or was denied.
     async fn requests(&self, client: &Client) -> Result<Arc<Requests>, SubscribeError> {
         let mut inbox = self.inbox.lock().await;
-        let open = match inbox.take().filter(|inbox| !inbox.task.is_finished()) {
+        let open = match inbox.take().filter(Inbox::is_open) {
             Some(open) => open,
             None => Box::pin(Inbox::open(client)).await?, // rare, and large
         };
@@ -108,12 +128,22 @@ impl Replies {
 }
 
 impl Inbox {
+    fn is_open(&self) -> bool {
+        !self.task.is_finished() && !self.requests.denied.load(Ordering::Relaxed)
+    }
+
     async fn open(client: &Client) -> Result<Self, SubscribeError> {
         let subject = client.new_inbox();
-        let answers = client.subscribe(format!("{subject}.*")).await?;
-        let (in_flight, queued) = (Mutex::default(), Notify::new());
-        let requests = Requests { subject, key: RandomState::new(), in_flight, queued };
-        let requests = Arc::new(requests);
+        let inbox = format!("{subject}.*");
+        let answers = client.subscribe(inbox.clone()).await?;
+        let requests = Arc::new(Requests {
+            subject,
+            inbox,
+            denied: AtomicBool::new(false),
+            key: RandomState::new(),
+            in_flight: Mutex::default(),
+            queued: Notify::new(),
+        });
         let task = tokio::spawn(Arc::clone(&requests).exchange(client.clone(), answers));
         Ok(Self { requests, task })
     }
