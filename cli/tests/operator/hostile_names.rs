@@ -91,6 +91,25 @@ async fn cause_of_a_release_is_a_short_word() {
     }
 }
 
+/// Whoever may write to the bucket chooses the key.
+#[tokio::test]
+async fn entry_that_is_not_of_a_valid_name_is_listed() {
+    let (server, shell) = Shell::serving().await;
+    shell.out(&["kv", "add", "E", "--election", "-q"]);
+    let context = async_nats::jetstream::new(server.connect().await);
+    let mut names = vec!["a~b".to_owned(), "x".repeat(300)];
+    for name in &names {
+        let sent = context.publish(format!("$KV.E.{name}"), "one".into()).await;
+        sent.expect("it is sent").await.expect("it is stored");
+    }
+    let listed = shell.json(&["election", "list", "--bucket", "E", "-o", "json"]);
+    let mut listed: Vec<_> = listed.as_array().expect("a list").iter().collect();
+    listed.sort_by_key(|one| one["election"].to_string());
+    names.sort();
+    let listed: Vec<_> = listed.iter().map(|one| one["election"].as_str().unwrap()).collect();
+    assert_eq!(listed, names);
+}
+
 #[tokio::test]
 async fn confirmation_shows_no_control_sequence_of_the_leader() {
     let (_server, shell) = Shell::serving().await;

@@ -111,8 +111,10 @@ impl LockAdmin for NatsLock {
         name: &str,
         timeout: Duration,
     ) -> Result<Option<ElectionRecord>, LockError> {
-        if check_key(name).is_err() {
-            return Ok(None); // of what cannot be an election
+        // Whoever writes to the bucket may choose a key that no election has.
+        let is_literal = |token: &str| !matches!(token, "" | "*" | ">");
+        if !name.split('.').all(is_literal) || name.contains(char::is_whitespace) {
+            return Ok(None); // of several keys, or of none
         }
         self.found(name, self.state().api.last_message(name, timeout).await)
     }
