@@ -1,6 +1,7 @@
 //! `LockAdmin` for a bucket. Everything but an eviction needs only the permissions of an observer,
 //! and works on a bucket that is unfit for elections too.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_nats::Message;
@@ -14,6 +15,7 @@ use super::codec;
 use super::connection::RequestFailure;
 use super::lock::{NatsLock, check_key};
 use super::message::{Expiry, StoredMessage};
+use super::state::BucketState;
 use super::stream::StreamInfo;
 use super::time::since_epoch;
 use crate::lock::record::from_unix;
@@ -162,7 +164,17 @@ impl LockAdmin for NatsLock {
         expected: Revision,
         timeout: Duration,
     ) -> Result<(), LockError> {
-        evict(self, name, expected, timeout).await
+        // A lock of its own requests the TTL anew, by which the successor waits, and promised none.
+        let (connection, mut config) =
+            (self.state().api.connection.clone(), self.state().config.clone());
+        config.create = false;
+        evict(
+            &NatsLock::new(Arc::new(BucketState::new(connection, config))),
+            name,
+            expected,
+            timeout,
+        )
+        .await
     }
 
     async fn position(&self, timeout: Duration) -> Result<Option<Position>, LockError> {

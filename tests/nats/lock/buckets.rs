@@ -318,6 +318,25 @@ async fn a_create_over_an_eviction_asks_for_the_ttl(version: Version) {
     assert_eq!(standby.capabilities().max_lease, TTL);
 }
 
+/// An operator's lock outlives changes of the TTL in both directions.
+#[tokio::test]
+async fn an_eviction_is_timed_by_the_current_ttl() {
+    let server = Server::start().await;
+    let (client, known) = (server.connect().await, bucket_on(&server).await.lock());
+    let admin = Bucket::for_admin(client.clone(), BucketConfig::new("B")).unwrap().lock();
+    for ttl in [TTL * 2, TTL, TTL * 2] {
+        change_ttl(&client, ttl).await;
+        client.request("$KV.B.a", "unmarked".into()).await.unwrap();
+        let record = admin.record("a", TIMEOUT).await.unwrap().expect("a record");
+        admin.evict("a", record.revision, TIMEOUT).await.unwrap();
+        let content = found(&known, "a").await.content;
+        let Content::Vacant(Tombstone::Released { left, .. }) = content else {
+            panic!("{content:?}")
+        };
+        assert_eq!(left, ttl);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_waits_for_a_leader_of_a_longer_ttl() {
     const BRIEF: Duration = Duration::from_secs(2);
