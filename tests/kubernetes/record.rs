@@ -119,6 +119,23 @@ async fn an_existing_object_is_used_and_keeps_its_other_fields() {
     assert_eq!(object["metadata"]["annotations"]["theirs"], "stays");
 }
 
+/// Those of a lock with a fixed object, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn requests_of_an_operator_name_objects() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", env.namespace);
+    let time = "2026-01-01T00:00:00.000001Z";
+    let spec = json!({
+        "holderIdentity": "theirs", "leaseDurationSeconds": 5, "acquireTime": time, "renewTime": time,
+    });
+    env.post(&path, &json!({ "metadata": { "name": "other" }, "spec": spec })).await;
+    let lock = env.operators_lock().await;
+    let admin = lock.admin().expect("an operator's lock");
+    let record = async || admin.record("other", LEASE).await.unwrap().expect("a record");
+    admin.evict("other", record().await.revision, LEASE).await.unwrap();
+    assert!(record().await.vacancy().is_some());
+}
+
 /// Events of the object name the leader, in the words of client-go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn events_name_the_new_leader() {

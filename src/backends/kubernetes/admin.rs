@@ -85,7 +85,12 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
         expected: Revision,
         timeout: Duration,
     ) -> Result<(), LockError> {
-        evict(self, name, expected, timeout).await
+        match &self.inner.object {
+            Some(object) if object != name => {
+                evict(&self.clone().of_each_object(), name, expected, timeout).await
+            }
+            _ => evict(self, name, expected, timeout).await,
+        }
     }
 }
 

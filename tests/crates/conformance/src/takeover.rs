@@ -154,15 +154,16 @@ pub async fn an_operator_lists_elections_and_evicts_the_listed_leader<S: Service
     // Where there is no server, others learn of it a little later than its leader.
     let is_listed = async || admin.names(TIMEOUT).await.unwrap().len() == 1;
     becomes_true("it is listed", is_listed).await;
+    let listed = admin.names(TIMEOUT).await.unwrap().pop().expect("the name of the election there");
     let revision = async || match lock.read("my_app", TIMEOUT).await.unwrap() {
         Reading::Found(record) => record.revision,
         Reading::Empty { .. } => panic!("it leads"),
     };
     let stale = Revision(revision().await.0 - 1);
-    let refused = admin.evict("my_app", stale, TIMEOUT).await.unwrap_err();
+    let refused = admin.evict(&listed, stale, TIMEOUT).await.unwrap_err();
     assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
     soon("an eviction between two renewals", async {
-        while let Err(refused) = admin.evict("my_app", revision().await, TIMEOUT).await {
+        while let Err(refused) = admin.evict(&listed, revision().await, TIMEOUT).await {
             assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
         }
     })
