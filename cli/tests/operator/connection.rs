@@ -165,6 +165,17 @@ async fn invalid_credential_files_are_named() {
         assert!(line.contains(expected) && !line.contains("s3cret"), "{line}");
         assert_eq!(code, 2, "{line}");
     }
+    let jwt = r#"{"user_jwt": "s3cret", "user_seed": "s3cret"}"#;
+    shell.write(".config/nats/context/jwt.json", jwt);
+    shell.write(".config/nats/context/env.json", r#"{"creds": "env://CREDS"}"#);
+    let shell = shell.with("CREDS", "s3cret");
+    for (context, expected) in [
+        ("jwt", "no credentials in user_jwt (context jwt)"),
+        ("env", "no credentials in the reference (context env)"),
+    ] {
+        let line = shell.expect_refusal(&["kv", "ls", "--context", context], expected, 2);
+        assert!(!line.contains("s3cret"), "{line}");
+    }
     for flag in ["--creds", "--nkey", "--tlsca"] {
         shell.expect_refusal(&["kv", "ls", flag, "/does/not/exist"], "/does/not/exist", 2);
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use async_nats::ConnectOptions;
 use incumbent::nats::{ConnectionSettings, Credentials};
 
 use super::args::{ConnectionArgs, DEFAULT_TIMEOUT};
@@ -94,10 +95,11 @@ impl ConnectionArgs {
             seed(&context.nkey)
         } else if !context.user_jwt.is_empty() && !context.user_seed.is_empty() {
             let (jwt, seed) = (literal(&context.user_jwt)?, literal(&context.user_seed)?);
-            Ok(Credentials::Content(format!(
+            let text = format!(
                 "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
                  -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
-            )))
+            );
+            content(text, "user_jwt")
         } else if !context.token.is_empty() {
             Ok(Credentials::Token(literal(&context.token)?))
         } else {
@@ -108,8 +110,15 @@ impl ConnectionArgs {
 
 fn file_of_credentials(reference: &str) -> Result<Credentials, String> {
     match reference.starts_with(REFERENCE) {
-        true => literal(reference).map(Credentials::Content),
+        true => content(literal(reference)?, "the reference"),
         false => path(reference).map(Credentials::File),
+    }
+}
+
+fn content(text: String, place: &str) -> Result<Credentials, String> {
+    match ConnectOptions::new().credentials(&text) {
+        Ok(_) => Ok(Credentials::Content(text)),
+        Err(_) => Err(format!("no credentials in {place}")),
     }
 }
 
