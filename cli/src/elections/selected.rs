@@ -17,7 +17,7 @@ use incumbent::nats::{Bucket, Finding, NatsLock};
 use serde_json::{Map, Value, json};
 
 use super::watcher::Watcher;
-use crate::error::{CliError, Code};
+use crate::error::{CliError, Code, one_line};
 use crate::lock::nats::{Session, check_bucket};
 use crate::lock::{
     ElectionLock, ElectionObjects, Kind, LifeObjects, LockArgs, SelectedLock, check_name,
@@ -136,7 +136,10 @@ impl Elections {
     }
 
     async fn of_lock(at: OpenLock, timeout: Duration) -> Result<Self, CliError> {
-        let facts = at.admin().facts(timeout).await?;
+        let mut facts = at.admin().facts(timeout).await?;
+        if let OpenLock::Url(..) = at {
+            facts.max_lease = None; // a holder's record states its lease there, or none is known
+        }
         Ok(Self { at, facts, timeout })
     }
 
@@ -257,7 +260,7 @@ impl Elections {
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(false),
             Err(error) if error.kind() == LockErrorKind::OutcomeUnknown => {
                 let hint = "the outcome is unknown; check with `election info`";
-                Err(CliError::new(Code::Unreachable, format!("{error}: {hint}")))
+                Err(CliError::new(Code::Unreachable, format!("{}: {hint}", one_line(&error))))
             }
             Err(error) => Err(error.into()),
         }
@@ -274,7 +277,11 @@ impl Elections {
 
     /// The longest wait of a successor of this holder; `None` if it is unknown.
     pub fn max_wait(&self, holder: &Holder) -> Option<Duration> {
-        holder.lease.or(self.facts.max_lease)
+        let of_url = match &self.at {
+            OpenLock::Url(lock, _) => Some(lock.0.capabilities().max_lease),
+            _ => None,
+        };
+        holder.lease.or(self.facts.max_lease).or(of_url)
     }
 
     /// Whether the leaders are pods that lead for life.
