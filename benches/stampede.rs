@@ -2,9 +2,8 @@
 //! time without a leader, and the answers to a roll call.
 //!
 //! Each standby has a connection of its own. A plain subscriber to the key counts what is sent to
-//! the server, accepted or not. `STANDBYS=5000 QUEUE_GROUPS=0 cargo bench --bench stampede` changes
-//! their number, and how they receive hints: without QUEUE_GROUPS, as the bucket states, once they
-//! know that they are many. With `CSV=FILE` it appends a row of the figures.
+//! the server, accepted or not. `STANDBYS=5000 QUEUE_GROUPS=8 cargo bench --bench stampede` changes
+//! their number, and how they receive hints. With `CSV=FILE` it appends a row of the figures.
 
 #[path = "support/load.rs"]
 mod load;
@@ -15,22 +14,19 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use incumbent::nats::{Bucket, BucketConfig};
-use incumbent::{Change, Election, Successor, new_election};
+use incumbent::{Change, Election, new_election};
 use incumbent_test_support::Server;
 use load::{append_row, number};
 use tokio::sync::mpsc;
 
 const BUCKET: &str = "BENCH";
 const TAKEOVERS: usize = 10;
-const CRASHES: usize = 5;
-/// After so many renewals practically all standbys know whether they are many.
-const SETTLED: usize = 100;
 const TTL: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() {
     let standbys = number("STANDBYS").unwrap_or(1_000);
-    let groups = number("QUEUE_GROUPS").map(|groups| u8::try_from(groups).expect("few groups"));
+    let groups = u8::try_from(number("QUEUE_GROUPS").unwrap_or(0)).expect("few groups");
     let server = Server::start().await;
     let config = BucketConfig::new(BUCKET).ttl(TTL);
     Bucket::create(server.connect().await, config).await.expect("a bucket");
@@ -43,10 +39,6 @@ async fn main() {
     }
     let mut leader = wins.recv().await.expect("a leader");
     tokio::time::sleep(3 * TTL).await; // until all have heard a few renewals
-    let begun = renewals.load(Ordering::SeqCst);
-    while groups.is_none() && renewals.load(Ordering::SeqCst) < begun + SETTLED {
-        tokio::time::sleep(TTL).await;
-    }
     let window = 12 * TTL;
     let messages = measure_messages(&server, &renewals, window).await;
 
@@ -73,31 +65,9 @@ async fn main() {
         empty[TAKEOVERS / 2],
         empty[TAKEOVERS - 1]
     );
-    let mut crashed = Vec::new();
-    for _ in 0..CRASHES {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
-        let number = candidates.len();
-        let start = candidate(&server, number, groups, won.clone());
-        candidates.push(tokio::task::block_in_place(|| runtime.block_on(start)));
-        let to = Successor::Identity(format!("c{number}").into());
-        while candidates[leader].hand_over(to.clone()).await.is_err() {
-            tokio::time::sleep(TTL / 10).await;
-        }
-        wins.recv().await.expect("a leader");
-        tokio::time::sleep(TTL).await;
-        let begin = Instant::now();
-        runtime.shutdown_background();
-        leader = wins.recv().await.expect("a leader");
-        crashed.push(begin.elapsed());
-    }
-    crashed.sort_unstable();
-    println!("from a crash to the next leader's work: {crashed:?}");
     let millis = |took: Duration| format!("{:.1}", took.as_secs_f64() * 1e3);
-    let groups = groups.map_or_else(|| "default".to_owned(), |groups| groups.to_string());
-    let creates = [asked[TAKEOVERS / 2], asked[TAKEOVERS - 1]].map(|sent| sent.to_string());
-    let mut row = vec![standbys.to_string(), groups];
-    row.extend(creates);
+    let row = [standbys, groups.into(), asked[TAKEOVERS / 2], asked[TAKEOVERS - 1]];
+    let mut row: Vec<_> = row.iter().map(usize::to_string).collect();
     row.extend([empty[TAKEOVERS / 2], empty[TAKEOVERS - 1]].map(millis));
     row.extend(messages.map(|figure| format!("{figure:.1}")));
     append_row(&row);
@@ -135,13 +105,10 @@ async fn measure_messages(server: &Server, renewals: &AtomicUsize, window: Durat
 async fn candidate(
     server: &Server,
     number: usize,
-    groups: Option<u8>,
+    groups: u8,
     won: mpsc::UnboundedSender<usize>,
 ) -> Election {
-    let mut config = BucketConfig::new(BUCKET);
-    if let Some(groups) = groups {
-        config = config.queue_groups(groups);
-    }
+    let config = BucketConfig::new(BUCKET).queue_groups(groups);
     let bucket = Bucket::open_with(server.connect().await, config).await.expect("the bucket");
     new_election("stampede", bucket.lock())
         .identity(format!("c{number}"))

@@ -10,8 +10,7 @@ use incumbent::clock::{BootClock, Clock};
 
 /// A variable of the environment.
 pub fn number(name: &str) -> Option<usize> {
-    let text = std::env::var(name).ok().filter(|text| !text.is_empty());
-    text.map(|text| text.parse().expect("a number"))
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
 pub fn resident_kib() -> usize {

@@ -93,6 +93,11 @@ impl Machine {
         self.elector(lock).is_some_and(|elector| elector.wants_all_hints(now))
     }
 
+    /// Whether it keeps the time of Choria's candidates on the lock.
+    pub fn with_choria(&self, lock: usize) -> bool {
+        self.elector(lock).is_some_and(|elector| elector.settings().with_choria)
+    }
+
     /// What it takes the lock for.
     pub fn capabilities(&self, lock: usize) -> Option<&Capabilities> {
         self.elector(lock).map(Elector::capabilities)

@@ -491,9 +491,10 @@ impl Driver {
 
     fn ask(&mut self, lock: usize, id: u64, request: Request) {
         let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
+        let with_choria = self.machine.with_choria(lock);
         let Some(lock) = self.locks.get_mut(lock) else { return };
         let campaigns = matches!(request, Request::Write(_));
-        lock.ask(id, sent, name, request);
+        lock.ask(id, sent, name, request, with_choria);
         if campaigns {
             self.telemetry().campaigned(self.machine.state());
             let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.campaign.clone());

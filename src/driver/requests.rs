@@ -15,6 +15,9 @@ use crate::util::text::{error_chain, escape_line};
 /// How long a step-down notice, which has no response, may take to be sent.
 const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Why a candidate acquires nothing that was started before the lock stated this.
+const CHORIA_UNEXPECTED: &str = "the bucket states that Choria's candidates take part, and this candidate was started without that: set with_choria() (--with-choria, ?with-choria), or restart it";
+
 /// A lock, and the request in flight to it.
 pub(crate) struct LockRequests {
     pub lock: Arc<dyn Lock>,
@@ -50,12 +53,29 @@ impl LockRequests {
         }
     }
 
-    /// Begins a request, in the place of one that is under way.
-    pub fn ask(&mut self, id: u64, sent: Instant, name: Arc<str>, request: Request) {
+    /// Begins a request, in the place of one that is under way. A create is refused where the lock
+    /// has Choria's candidates, by what is known now, and this one keeps no time for them.
+    pub fn ask(
+        &mut self,
+        id: u64,
+        sent: Instant,
+        name: Arc<str>,
+        request: Request,
+        with_choria: bool,
+    ) {
         let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
+        let creates = !renews && matches!(request, Request::Write(_));
+        let refused = creates && !with_choria && self.lock.timing().with_choria;
         let lock = Arc::clone(&self.lock);
         self.request = Some(Box::pin(async move {
-            Settled { id, sent, renews, response: perform(&*lock, &name, request).await }
+            let response = match refused {
+                true => Response::Written(Err(LockFailure::new(
+                    LockErrorKind::Misconfigured,
+                    CHORIA_UNEXPECTED,
+                ))),
+                false => perform(&*lock, &name, request).await,
+            };
+            Settled { id, sent, renews, response }
         }));
     }
 }

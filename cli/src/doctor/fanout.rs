@@ -12,11 +12,14 @@ use crate::lock::nats::Session;
 
 const CHECK: &str = "standbys";
 
+/// What a bucket states for its candidates, in the metadata of its stream.
+const QUEUE_GROUPS: &str = "incumbent.queue-groups";
+const WITH_CHORIA: &str = "incumbent.with-choria";
+
 /// Any user of an account may request its connections here, unless its permissions forbid that.
 const CONNECTIONS: &str = "$SYS.REQ.SERVER.PING.CONNZ";
 
-/// From here on queue groups are worth it, also where candidates have not found out yet that they
-/// are many.
+/// From here on queue groups are worth it.
 const MANY: usize = 200;
 
 /// The maximum number of connections to list per server, and of servers.
@@ -43,17 +46,42 @@ pub async fn check(session: &Session, bucket: &str, info: &Value, report: &mut R
         ">" => format!("every write of bucket {bucket}"),
         name => format!("every write of election {name}"),
     };
-    let fix = match info.pointer("/config/metadata/incumbent.queue-groups") {
-        Some(_) => "if they are standbys, they share writes after some hundred renewals; those of \
-                    earlier versions with --queue-groups 8, or ?queue-groups=8 in the URL"
-            .to_owned(),
+    let fix = match stated_groups(info) {
+        Some(groups) => format!(
+            "if they are standbys, restart them, in a version that adopts the {groups} queue groups \
+             that the bucket states, or with --queue-groups {groups}: then {groups} of them do"
+        ),
         None => format!(
-            "if they are standbys, store queue groups in the bucket (nats stream edit KV_{bucket} \
-             --metadata incumbent.queue-groups=8) and restart them: then about ten do"
+            "if they are standbys, store queue groups in the bucket ({}), and restart them: then 8 \
+             of them do",
+            edit(bucket, info)
         ),
     };
-    let message = format!("{count} connections receive {writes}; {fix}");
-    report.ok(CHECK, message);
+    report.ok(CHECK, format!("{count} connections receive {writes}; {fix}"));
+}
+
+/// How many queue groups the bucket states, if any.
+fn stated_groups(info: &Value) -> Option<u8> {
+    let stated = info.pointer("/config/metadata")?.get(QUEUE_GROUPS)?.as_str()?;
+    stated.parse().ok().filter(|groups| (1..=15).contains(groups))
+}
+
+/// The command that states eight queue groups for the fleet. An edit replaces all metadata that is
+/// not the server's own.
+fn edit(bucket: &str, info: &Value) -> String {
+    let metadata = info.pointer("/config/metadata").and_then(Value::as_object);
+    let keys: Vec<&str> = metadata.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    let choria = match keys.contains(&WITH_CHORIA) {
+        true => format!(" --metadata {WITH_CHORIA}=true"),
+        false => String::new(),
+    };
+    let is_foreign =
+        |key: &&str| !key.starts_with("_nats.") && ![WITH_CHORIA, QUEUE_GROUPS].contains(key);
+    let others = match keys.iter().any(is_foreign) {
+        true => ", and its other metadata, which this replaces",
+        false => "",
+    };
+    format!("nats stream edit KV_{bucket} --metadata {QUEUE_GROUPS}=8{choria}{others}")
 }
 
 /// The answers of the servers with their connections that subscribe to a subject.

@@ -20,6 +20,11 @@ pub struct Add {
     /// for standbys.
     #[arg(long, conflicts_with_all = ["history", "max_value_size", "max_bucket_size", "marker_ttl", "republish"])]
     election: bool,
+    /// With --election, for hundreds of standbys and more: the number of queue groups, 1 to 15,
+    /// that candidates adopt. Each renewal is delivered to one standby of each, instead of to every
+    /// standby. Eight is a good number.
+    #[arg(long, value_name = "GROUPS", value_parser = clap::value_parser!(u8).range(1..=15), requires = "election")]
+    queue_groups: Option<u8>,
     #[command(flatten)]
     settings: Settings,
     /// The storage of entries.
@@ -75,6 +80,9 @@ impl Add {
         }
         if let Some(text) = &self.settings.description {
             config = config.description(text);
+        }
+        if let Some(groups) = self.queue_groups {
+            config = config.queue_groups(groups);
         }
         Bucket::create(session.connection(), config).await?;
         Ok(())

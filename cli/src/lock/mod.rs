@@ -129,13 +129,13 @@ pub struct LeaseArgs {
     #[arg(long, value_name = "NAME")]
     pub object: Option<String>,
     /// With NATS: Choria's candidates take part in the election. Set it on every candidate of this
-    /// program, unless the bucket was created with it; in a URL, write `?with-choria` behind the
-    /// bucket.
+    /// program; in a URL, write `?with-choria` behind the bucket.
     #[arg(long)]
     with_choria: bool,
-    /// With NATS: the server delivers each renewal to one standby of each of so many queue groups,
-    /// 0 to 15, from the start on; 0: to every standby. Without it, candidates adopt what the
-    /// bucket states, once they are many. In a URL, write `?queue-groups=8` behind the bucket.
+    /// With NATS, for hundreds of standbys and more: the server delivers each renewal to one
+    /// standby of each of so many queue groups, 1 to 15, instead of to every standby. Eight is a
+    /// good number; 0: to every standby. A bucket that is created states the number, and candidates
+    /// without this flag adopt it. In a URL, write `?queue-groups=8` behind the bucket.
     #[arg(long, value_name = "GROUPS", value_parser = clap::value_parser!(u8).range(..=15))]
     queue_groups: Option<u8>,
     /// Whether the elections of a set are opened: with Kubernetes, each has an object of its own.

@@ -46,6 +46,9 @@ async fn bucket_for_elections_has_the_settings_they_need() {
     assert!(before["last_revision"].as_u64().unwrap() > 1_000_000_000_000, "{before}");
     let output = shell.run(&["kv", "add", "C", "--election", "--history", "5"]);
     assert_eq!(output.code, Some(2), "elections need a history of one");
+    assert_eq!(before["queue_groups"], serde_json::Value::Null);
+    shell.out(&["kv", "add", "FLEET", "--election", "--queue-groups", "8", "-q"]);
+    assert_eq!(shell.json(&["kv", "status", "FLEET", "-o", "json"])["queue_groups"], 8);
 }
 
 /// A server with a bucket that keeps three revisions per key.

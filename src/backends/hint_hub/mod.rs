@@ -234,12 +234,7 @@ impl<N: Default> HintHub<N> {
         state.coverage == Coverage::Sampled && state.routes.get(name).is_some_and(lacks)
     }
 
-    /// Returns whether a few hints of an election suffice its subscribers.
-    pub fn samples(&self, name: &str) -> bool {
-        self.state().routes.get(name).is_some_and(|route| route.want_all == 0)
-    }
-
-    /// Waits until [`lacks_hints`](Self::lacks_hints) is false. Cancel safe.
+    /// Waits until that is no longer so. Cancel safe.
     pub async fn whole(&self, name: &str) {
         loop {
             let mut changed = std::pin::pin!(self.whole.notified());

@@ -24,9 +24,6 @@ pub const MAX_TTL: Duration = Duration::from_secs(3600);
 /// The most queue groups: with the leader, at most 16 receive a renewal.
 pub(crate) const MAX_QUEUE_GROUPS: u8 = 15;
 
-/// The queue groups of a bucket that is created without another number.
-const DEFAULT_QUEUE_GROUPS: u8 = 8;
-
 /// The metadata of a bucket's stream in which the settings of its candidates are stored.
 pub(super) const QUEUE_GROUPS_KEY: &str = "incumbent.queue-groups";
 pub(super) const WITH_CHORIA_KEY: &str = "incumbent.with-choria";
@@ -158,17 +155,17 @@ impl BucketConfig {
         self
     }
 
-    /// Sets through how many queue groups standbys receive hints, 1 to 15; 0: none.
+    /// Sets through how many queue groups standbys receive hints, 1 to 15; 0: none. For fleets of
+    /// hundreds and more.
     ///
-    /// Without it, candidates adopt what the bucket states in its metadata, and share hints once
-    /// the fleet is large, about twenty standbys. A bucket that is created states this number, 8
-    /// without it. A candidate with this setting shares hints from the first one on.
+    /// A bucket that is created states this number in its metadata, and whoever opens that bucket
+    /// adopts it. Default: what the bucket states, else none.
     ///
     /// Without queue groups the server delivers each renewal to each standby. With them it delivers
     /// a renewal, or a release, to one standby of each group and to the leader, however many stand
-    /// by. A standby then knows a new leader later, mostly by a poll. Polls become rarer as the
-    /// fleet grows: every ten minutes at most. A release that nobody received, as by standbys
-    /// that are suspended, is found by such a poll.
+    /// by; eight is a good number. A standby then knows a new leader later, mostly by a poll. Polls
+    /// become rarer as the fleet grows: every ten minutes at most. A release that nobody received,
+    /// as by standbys that are suspended, is found by such a poll.
     ///
     /// Candidates with and without queue groups, or with different numbers, may share an election.
     pub fn queue_groups(mut self, groups: u8) -> Self {
@@ -217,11 +214,8 @@ impl BucketConfig {
     /// effective ones.
     pub(super) fn stream(&self, replicas: usize, first_seq: u64) -> NewStream<'_> {
         let name = &self.name;
-        let groups = self.queue_groups.unwrap_or(DEFAULT_QUEUE_GROUPS);
-        let mut metadata = BTreeMap::from([(QUEUE_GROUPS_KEY, groups.to_string())]);
-        if self.with_choria {
-            metadata.insert(WITH_CHORIA_KEY, true.to_string());
-        }
+        let groups = self.queue_groups.map(|groups| (QUEUE_GROUPS_KEY, groups.to_string()));
+        let choria = self.with_choria.then(|| (WITH_CHORIA_KEY, true.to_string()));
         NewStream {
             name: format!("KV_{name}"),
             description: self.description.as_deref(),
@@ -247,7 +241,7 @@ impl BucketConfig {
                 dest: format!("incumbent.{name}.>"),
             },
             first_seq,
-            metadata,
+            metadata: groups.into_iter().chain(choria).collect(),
         }
     }
 }
@@ -301,6 +295,7 @@ pub(super) struct NewStream<'a> {
     subject_delete_marker_ttl: u64,
     republish: NewRepublish,
     first_seq: u64,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     metadata: BTreeMap<&'static str, String>,
 }
 

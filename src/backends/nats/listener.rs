@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::{AbortHandle, Abortable, Map, SelectAll, abortable};
+use futures_util::stream::{AbortHandle, Abortable, SelectAll, abortable};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, warn};
 
@@ -16,7 +16,7 @@ use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
 use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
-use super::subscription_plan::{FleetSize, Subject, SubscriptionPlan, hint_prefix, subject};
+use super::subscription_plan::{Subject, SubscriptionPlan, hint_prefix, subject};
 use crate::backends::hint_hub::{HintHub, Interest, Listen};
 use crate::lock::roll_call::parse_call;
 use crate::lock::{Coverage, Hint, LockError, LockErrorKind, Record, StepDownNotice};
@@ -64,7 +64,6 @@ async fn listen(bucket: Arc<BucketState>) {
         denied: HashSet::new(),
         epoch: 0,
         received: false,
-        fleet: FleetSize::default(),
         due: Vec::new(),
         recheck: None,
         rechecked: None,
@@ -96,7 +95,6 @@ struct Listener<'a> {
     /// Whether a hint has come on this connection. Until then it joins no queue group: as one of
     /// its members, it would not notice that no hints reach it at all.
     received: bool,
-    fleet: FleetSize,
     /// Elections to recheck, and when.
     due: Vec<(Instant, Arc<str>)>,
     /// When to recheck all elections because messages were lost, and when that was done last.
@@ -125,8 +123,8 @@ impl Listener<'_> {
                 return None;
             }
         };
-        let sampled = self.is_sampled();
-        let plan = self.plan(&facts, wanted.clone(), sampled);
+        let received = self.received;
+        let plan = self.plan(&facts, wanted.clone(), received);
         let mut subscriptions = Subscriptions::default();
         subscriptions.update(self.bucket, &plan).await?;
         let info = self.bucket.request_info(CONFIRM_TIMEOUT).await;
@@ -137,26 +135,21 @@ impl Listener<'_> {
         };
         // The new subscription is active: forward the remaining messages of the old one before it
         // is dropped.
-        while let Some(Some((message, shared))) =
+        while let Some(Some(message)) =
             futures_util::FutureExt::now_or_never(self.subscriptions.messages.next())
         {
-            self.forward(&plan, &facts, message, shared);
+            self.forward(&plan, &facts, message);
         }
         self.subscriptions = subscriptions;
-        if self.plan(&facts, wanted, sampled) != plan {
+        if self.plan(&facts, wanted, received) != plan {
             return None; // the bucket was just created again with other settings
         }
         self.bucket.announce(plan.coverage, plan.wanted.clone());
         Some(plan)
     }
 
-    fn plan(&self, facts: &StreamFacts, wanted: Interest, sampled: bool) -> SubscriptionPlan {
-        SubscriptionPlan::new(self.bucket, facts, wanted, &self.denied, sampled)
-    }
-
-    /// Whether hints are to be shared, where there are queue groups.
-    fn is_sampled(&self) -> bool {
-        self.received && (self.fleet.is_large() || self.bucket.config.queue_groups.is_some())
+    fn plan(&self, facts: &StreamFacts, wanted: Interest, received: bool) -> SubscriptionPlan {
+        SubscriptionPlan::new(self.bucket, facts, wanted, &self.denied, received)
     }
 
     /// Receives hints until a new subscription is necessary.
@@ -167,14 +160,10 @@ impl Listener<'_> {
         loop {
             tokio::select! {
                 message = self.subscriptions.messages.next(), if !self.subscriptions.messages.is_empty() => match message {
-                    Some((message, shared)) => {
+                    Some(message) => {
                         let Some(facts) = bucket.known_facts() else { return };
-                        self.forward(&plan, &facts, message, shared);
-                        let sampled = self.is_sampled();
-                        if !sampled && plan.coverage == Coverage::Sampled {
-                            return; // all hints are confirmed before the few end
-                        }
-                        if sampled && plan.coverage == Coverage::Full && bucket.queue_group(&facts).is_some() {
+                        self.forward(&plan, &facts, message);
+                        if self.received && plan.may_join_group() {
                             plan = self.plan(&facts, plan.wanted, true);
                             if self.subscriptions.update(bucket, &plan).await.is_none() {
                                 return self.lost();
@@ -267,31 +256,17 @@ impl Listener<'_> {
         }
     }
 
-    /// `shared`: it came through the queue group of all.
-    fn forward(
-        &mut self,
-        plan: &SubscriptionPlan,
-        facts: &StreamFacts,
-        message: Message,
-        shared: bool,
-    ) {
+    fn forward(&mut self, plan: &SubscriptionPlan, facts: &StreamFacts, message: Message) {
         let bucket = self.bucket;
         let hinted = plan.hints.as_deref().and_then(|under| message.subject.strip_prefix(under));
         if let Some(name) = hinted {
             let stream = format!("KV_{}", self.bucket.api.bucket());
             let republished = codec::republished(&message.headers, &stream);
             self.received |= republished.is_some();
-            let sampled = plan.coverage == Coverage::Sampled;
-            if let Some(republished) = republished.as_ref().filter(|_| !sampled) {
-                self.fleet.on_hint(republished.revision, shared);
-            }
-            if !bucket.hub.has(name) || shared && !sampled {
-                return; // what is shared comes twice
+            if !bucket.hub.has(name) {
+                return;
             }
             if let Some(republished) = republished {
-                if sampled && let Some(last) = bucket.last_sampled(name, republished.revision) {
-                    self.fleet.on_sampled(republished.previous.flatten() == Some(last));
-                }
                 let content = codec::content(&message.headers, &message.payload, facts.expiry());
                 let record = Record { revision: republished.revision, content };
                 let age = republished.stored_at.and_then(|at| self.bucket.age(at));
@@ -323,13 +298,10 @@ impl Listener<'_> {
     }
 }
 
-/// The messages of a subscription, and whether it is one of the queue group of all.
-type Source = Map<Subscriber, fn(Message) -> (Message, bool)>;
-
 /// Open subscriptions, and their messages.
 #[derive(Default)]
 struct Subscriptions {
-    messages: SelectAll<Abortable<Source>>,
+    messages: SelectAll<Abortable<Subscriber>>,
     /// What ends each of them.
     handles: HashMap<Subject, AbortHandle>,
 }
@@ -341,12 +313,7 @@ impl Subscriptions {
         let (client, wanted) = (bucket.api.connection.client(), plan.subjects(bucket));
         for subject in &wanted {
             if !self.handles.contains_key(subject) {
-                let tag: fn(Message) -> (Message, bool) = if subject.shared {
-                    |message| (message, true)
-                } else {
-                    |message| (message, false)
-                };
-                let (stream, handle) = abortable(subscribe(client, subject).await?.map(tag));
+                let (stream, handle) = abortable(subscribe(client, subject).await?);
                 self.messages.push(stream);
                 self.handles.insert(subject.clone(), handle);
             }
@@ -363,10 +330,7 @@ impl Subscriptions {
     }
 }
 
-async fn subscribe(
-    client: &Client,
-    Subject { subject, group, .. }: &Subject,
-) -> Option<Subscriber> {
+async fn subscribe(client: &Client, Subject { subject, group }: &Subject) -> Option<Subscriber> {
     let subject = subject.clone();
     let subscribed = async {
         match group {

@@ -62,10 +62,11 @@ impl NatsLock {
     }
 
     /// Requests the TTL again where it is in doubt, and refuses a create whose writer waits by
-    /// another one, `known_ttl`.
+    /// another one, or without regard to Choria's candidates: `known_ttl`, `known_choria`.
     async fn prepare_create(
         &self,
         known_ttl: Duration,
+        known_choria: bool,
         facts: Arc<StreamFacts>,
         timeout: Duration,
     ) -> Result<(Arc<StreamFacts>, Duration), LockError> {
@@ -77,9 +78,14 @@ impl NatsLock {
                 current.map_err(BucketError::into_lock_error)?
             }
         };
+        let bucket = &self.0.config.name;
         if facts.lease != known_ttl {
-            let (bucket, ttl) = (&self.0.config.name, facts.lease);
+            let ttl = facts.lease;
             let message = format!("bucket {bucket}: its TTL is {ttl:?} now, and was {known_ttl:?}");
+            return Err(LockError::new(LockErrorKind::Unavailable, message));
+        }
+        if facts.config.with_choria() && !known_choria {
+            let message = format!("bucket {bucket}: Choria's candidates take part now");
             return Err(LockError::new(LockErrorKind::Unavailable, message));
         }
         Ok((facts, timeout.saturating_sub(start.elapsed())))
@@ -201,10 +207,10 @@ impl Lock for NatsLock {
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
         let write = &write;
-        let known_ttl = self.capabilities().max_lease;
+        let (known_ttl, known_choria) = (self.capabilities().max_lease, self.timing().with_choria);
         let (mut facts, mut left) = self.prepare(name, write.timeout).await?;
         if write.mark.token.is_none() {
-            (facts, left) = self.prepare_create(known_ttl, facts, left).await?;
+            (facts, left) = self.prepare_create(known_ttl, known_choria, facts, left).await?;
         }
         let advertisement_len = codec::advertisement_len(write);
         let max_len = facts.config.max_identity_len_with(advertisement_len);

@@ -188,23 +188,16 @@ impl BucketState {
     ) -> Result<Arc<StreamFacts>, BucketError> {
         let mut facts = StreamFacts::check(&self.config, info)?;
         let mut known = locked(&self.known);
+        let bucket = &self.config.name;
+        if let Some(old) = &known.facts
+            && facts.config.with_choria()
+            && !(old.config.with_choria() || self.config.with_choria)
+        {
+            warn!(%bucket, "the bucket states now that Choria's candidates take part: restart candidates that were started without that");
+        }
         match &known.facts {
             Some(old) if old.created == facts.created => facts.created_here = old.created_here,
-            Some(_) => {
-                warn!(bucket = %self.config.name, "the bucket was deleted and created again")
-            }
-            None if known.promised.is_some()
-                && facts.config.with_choria()
-                && !self.config.with_choria =>
-            {
-                return Err(BucketError::new(
-                    BucketErrorKind::Unusable,
-                    format!(
-                        "bucket {}: Choria's candidates take part, by its metadata; set with_choria, which an election that starts before the bucket is opened cannot adopt",
-                        self.config.name
-                    ),
-                ));
-            }
+            Some(_) => warn!(%bucket, "the bucket was deleted and created again"),
             None => facts.created_here = created && info.did_create,
         }
         let promised = *known.promised.get_or_insert(facts.lease);
@@ -323,14 +316,6 @@ impl BucketState {
                 note.hinted = note.hinted.max(record.revision.0);
             }
         });
-    }
-
-    /// Returns the last hint of an election of which a few are received, before one of this
-    /// revision.
-    pub(super) fn last_sampled(&self, name: &str, revision: Revision) -> Option<Revision> {
-        let hinted = self.hub.note(name, |note| note.hinted)?;
-        let is_next = (1..revision.0).contains(&hinted) && self.hub.samples(name);
-        is_next.then_some(Revision(hinted))
     }
 
     /// Announces the coverage from now on, and of which elections.

@@ -11,6 +11,7 @@ use super::config::{
 };
 use super::error::{BucketError, BucketErrorKind};
 use super::message::{Expiry, MAX_HEADERS_LEN, MAX_IDENTITY_LEN, MIN_IDENTITY_LEN};
+use crate::util::text::escape_line;
 
 /// The response to a request about a stream. It has only the fields that elections use, so that new
 /// fields of later servers do no harm.
@@ -113,7 +114,11 @@ impl StreamConfig {
     }
 
     fn metadata<T: FromStr>(&self, key: &str) -> Option<T> {
-        self.metadata.as_ref()?.get(key)?.parse().ok()
+        self.stated(key)?.parse().ok()
+    }
+
+    fn stated(&self, key: &str) -> Option<&String> {
+        self.metadata.as_ref()?.get(key)
     }
 
     /// Returns how late the server may expire an entry: its expiry timer fires every 250 ms, and
@@ -188,6 +193,14 @@ impl StreamFacts {
         if config.sealed {
             return refuse(format!(
                 "bucket {name} is sealed: it accepts no writes; create another"
+            ));
+        }
+        if let Some(stated) = config.stated(WITH_CHORIA_KEY)
+            && stated.parse::<bool>().is_err()
+        {
+            return refuse(format!(
+                "bucket {name}: {WITH_CHORIA_KEY} in its metadata is {:?}, neither true nor false; edit it",
+                escape_line(stated, 40)
             ));
         }
         let lease = match config.max_age() {

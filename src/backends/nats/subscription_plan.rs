@@ -7,7 +7,7 @@ use super::roll_call::{call_prefix, control_prefix};
 use super::state::BucketState;
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::Interest;
-use crate::lock::{Coverage, Revision};
+use crate::lock::Coverage;
 use crate::protocol::set::member_hash;
 
 /// A process that wants all hints of more elections than this receives those of the whole bucket.
@@ -17,61 +17,16 @@ const MAX_SINGLE: usize = 64;
 /// bucket: a bound on the deliveries where there are thousands of leaf nodes.
 const REMOTE_SETS: u64 = 16;
 
-/// A fleet is large from the hint on before which so many passed by the queue group of all.
-const LARGE_RUN: u32 = 64;
-
-/// A fleet is small again after so many sampled hints without a gap.
-const SMALL_RUN: u32 = 8;
-
-/// Whether a fleet is large, as each of its processes finds out by itself: all of them share one
-/// queue group. The more they are, the more hints pass between two that one of them receives there.
-/// Ten standbys or fewer practically never share their hints, fifty soon do.
-#[derive(Debug, Default)]
-pub(super) struct FleetSize {
-    is_large: bool,
-    run: u32,
-    /// The newest hint that came through the queue group of all. In a burst it is handled before
-    /// earlier ones that did not.
-    shared: Option<Revision>,
-}
-
-impl FleetSize {
-    pub fn is_large(&self) -> bool {
-        self.is_large
-    }
-
-    /// Notes a hint while all are received. `shared`: it came through the queue group of all.
-    pub fn on_hint(&mut self, revision: Revision, shared: bool) {
-        if shared {
-            self.shared = self.shared.max(Some(revision));
-        }
-        self.run = if self.shared >= Some(revision) { 0 } else { self.run + 1 };
-        if self.run >= LARGE_RUN {
-            *self = Self { is_large: true, ..Self::default() };
-        }
-    }
-
-    /// Notes a hint while few are received. `follows`: on the last one that came, without a gap.
-    pub fn on_sampled(&mut self, follows: bool) {
-        self.run = if follows { self.run + 1 } else { 0 };
-        if self.run >= SMALL_RUN {
-            *self = Self::default();
-        }
-    }
-}
-
 /// The subjects to subscribe to, and the resulting coverage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SubscriptionPlan {
     pub wanted: Interest,
     /// The set of queue groups that this process shares.
     set: GroupSet,
+    /// The number of this process's queue group, if there are any.
+    number: Option<u8>,
     /// The queue group in which hints are received that are not all wanted.
     group: Option<Arc<str>>,
-    /// The number of that queue group.
-    number: u8,
-    /// The queue group of all processes, which shows how many they are.
-    all: Option<Arc<str>>,
     /// The prefix of subjects on which the server republishes stored messages, and former leaders
     /// send step-down notices.
     pub hints: Option<String>,
@@ -89,14 +44,6 @@ pub(super) struct SubscriptionPlan {
 pub(super) struct Subject {
     pub subject: String,
     pub group: Option<Arc<str>>,
-    /// Whether the queue group is that of all processes.
-    pub shared: bool,
-}
-
-impl Subject {
-    fn all(subject: String) -> Self {
-        Self { subject, group: None, shared: false }
-    }
 }
 
 /// Returns the prefix of the subjects of hints, ending with a dot.
@@ -106,13 +53,13 @@ pub(super) fn hint_prefix(bucket: &BucketState, facts: &StreamFacts) -> String {
 }
 
 impl SubscriptionPlan {
-    /// `sampled`: hints are to be shared, where the bucket has queue groups.
+    /// `received`: a hint has come on this connection.
     pub fn new(
         bucket: &BucketState,
         facts: &StreamFacts,
         wanted: Interest,
         denied: &HashSet<String>,
-        sampled: bool,
+        received: bool,
     ) -> Self {
         let name = bucket.api.bucket();
         let republishes = facts.config.republished_under(name).is_some();
@@ -125,36 +72,30 @@ impl SubscriptionPlan {
         let number = bucket.queue_group(facts).filter(|_| full);
         let own = bucket.api.connection.cluster();
         let set = GroupSet::of(own.as_deref(), facts.cluster.as_deref());
-        let names = bucket.hub.names();
-        let group = number.filter(|_| sampled);
-        let group = group.map(|number| group_of(set, Some(number), &wanted, &names));
-        let all = number.filter(|_| bucket.config.queue_groups.is_none());
-        let all = all.map(|_| group_of(set, None, &wanted, &names));
+        let group = number.filter(|_| received);
+        let group = group.map(|number| group_of(set, number, &wanted, &bucket.hub.names()));
         let coverage = match (full, &group) {
             (true, Some(_)) => Coverage::Sampled,
             (true, None) => Coverage::Full,
             (false, _) if writes.is_some() => Coverage::Partial,
             (false, _) => Coverage::None,
         };
-        let number = number.unwrap_or_default();
-        Self { wanted, set, group, number, all, hints, writes, calls, controls, coverage }
+        Self { wanted, set, number, group, hints, writes, calls, controls, coverage }
+    }
+
+    /// Whether the process receives all hints, and is to share those of a group.
+    pub fn may_join_group(&self) -> bool {
+        self.coverage == Coverage::Full && self.number.is_some()
     }
 
     /// What to subscribe to now.
     pub fn subjects(&self, bucket: &BucketState) -> BTreeSet<Subject> {
-        let all = |under: &String| Subject::all(subject(under, &self.wanted));
-        let in_group = |group: &Arc<str>, under, shared| Subject {
-            group: Some(Arc::clone(group)),
-            shared,
-            ..all(under)
-        };
+        let all = |under: &String| Subject { subject: subject(under, &self.wanted), group: None };
         let mut subjects: BTreeSet<_> =
             [&self.writes, &self.calls, &self.controls].into_iter().flatten().map(all).collect();
         let Some(hints) = &self.hints else { return subjects };
-        let shared = self.all.as_ref().map(|group| in_group(group, hints, true));
         let Some(group) = &self.group else {
             subjects.insert(all(hints));
-            subjects.extend(shared);
             return subjects;
         };
         let whole = bucket.hub.wanted_whole(MAX_SINGLE + 1);
@@ -165,10 +106,9 @@ impl SubscriptionPlan {
         // The only election of this process needs no share of a group beside all its hints: what
         // the group passes to it, no standby receives.
         if !matches!(self.wanted, Interest::One(_)) || whole.is_empty() {
-            subjects.insert(in_group(group, hints, false));
-            subjects.extend(shared);
+            subjects.insert(Subject { group: Some(Arc::clone(group)), ..all(hints) });
         }
-        let single = |name| Subject::all(format!("{hints}{name}"));
+        let single = |name| Subject { subject: format!("{hints}{name}"), group: None };
         subjects.extend(whole.into_iter().map(single));
         subjects
     }
@@ -177,7 +117,7 @@ impl SubscriptionPlan {
     pub fn is_whole(&self, subjects: &BTreeSet<Subject>, name: &str) -> bool {
         let Some(hints) = &self.hints else { return false };
         let whole = [subject(hints, &self.wanted), format!("{hints}{name}")];
-        whole.into_iter().any(|subject| subjects.contains(&Subject::all(subject)))
+        whole.into_iter().any(|subject| subjects.contains(&Subject { subject, group: None }))
     }
 
     /// Whether it is a subject of this plan.
@@ -198,14 +138,10 @@ impl SubscriptionPlan {
     /// Returns whether the plan already covers the elections of `wanted`, of the elections that the
     /// process now takes part in.
     pub fn covers(&self, bucket: &BucketState, wanted: &Interest) -> bool {
-        let names = bucket.hub.names();
-        let is_current = |group: &Option<Arc<str>>, number| {
-            let current = || group_of(self.set, number, &self.wanted, &names);
-            group.as_ref().is_none_or(|group| *group == current())
-        };
-        (self.wanted == Interest::All || self.wanted == *wanted)
-            && is_current(&self.group, Some(self.number))
-            && is_current(&self.all, None)
+        let number = self.number.filter(|_| self.group.is_some());
+        let group =
+            number.map(|number| group_of(self.set, number, &self.wanted, &bucket.hub.names()));
+        (self.wanted == Interest::All || self.wanted == *wanted) && self.group == group
     }
 }
 
@@ -234,10 +170,9 @@ impl GroupSet {
     }
 }
 
-/// The queue group of a process; without a number, that of all. All members of a group take part in
-/// the same elections: what one of them receives instead of the others, it needs.
-fn group_of(set: GroupSet, number: Option<u8>, wanted: &Interest, names: &[Arc<str>]) -> Arc<str> {
-    let number = number.map_or_else(|| "all".to_owned(), |number| number.to_string());
+/// The queue group of a process. All members of a group take part in the same elections: what one
+/// of them receives instead of the others, it needs.
+fn group_of(set: GroupSet, number: u8, wanted: &Interest, names: &[Arc<str>]) -> Arc<str> {
     let elections = match wanted {
         Interest::One(_) => String::new(),
         Interest::All => {
@@ -255,50 +190,5 @@ pub(super) fn subject(under: &str, wanted: &Interest) -> String {
     match wanted {
         Interest::One(name) => format!("{under}{name}"),
         Interest::All => format!("{under}>"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The share of `hints` after which a process of a fleet of `members` takes it for large.
-    fn large(members: u32, hints: usize) -> f64 {
-        let mut random = fastrand::Rng::with_seed(7);
-        let mut fleet = FleetSize::default();
-        let groups = 8.min(members);
-        let heard = (0..hints).filter(|hint| {
-            let (drawn, revision) = (random.u32(..members), Revision(*hint as u64));
-            match fleet.is_large() {
-                false => fleet.on_hint(revision, drawn == 0),
-                true if drawn < groups + 1 => fleet.on_sampled(random.u32(..members) <= groups),
-                true => {}
-            }
-            fleet.is_large()
-        });
-        heard.count() as f64 / hints as f64
-    }
-
-    /// The two subscriptions are handled in turn, and one of them has more messages.
-    #[test]
-    fn a_burst_makes_no_large_fleet_of_two() {
-        let mut fleet = FleetSize::default();
-        for hint in 0..1_000 {
-            if hint < 500 {
-                fleet.on_hint(Revision(hint * 2), true);
-            }
-            fleet.on_hint(Revision(hint), false);
-            assert!(!fleet.is_large(), "{hint}");
-        }
-    }
-
-    #[test]
-    fn only_large_fleets_share_hints() {
-        for small in [1, 2, 3, 5, 10] {
-            assert!(large(small, 100_000) < 0.02, "{small}: {}", large(small, 100_000));
-        }
-        for members in [49, 200, 1_000] {
-            assert!(large(members, 2_000) > 0.6, "{members}: {}", large(members, 2_000));
-        }
     }
 }
