@@ -8,7 +8,7 @@ use incumbent::StartError;
 use incumbent::kubernetes::LifeErrorKind;
 use incumbent::lock::{self, LockErrorKind};
 use incumbent::lock_url::LockUrlErrorKind;
-use incumbent::nats::BucketErrorKind;
+use incumbent::nats::{AdminFailure, BucketErrorKind};
 
 /// The exit codes, for `--help` and the manual.
 pub const EXIT_CODES: &str = "\
@@ -161,22 +161,15 @@ pub trait ExitKind: Copy + fmt::Debug + 'static {
 
 impl<K: ExitKind> From<lock::Error<K>> for CliError {
     fn from(error: lock::Error<K>) -> Self {
-        use jetstream::context::{RequestError, RequestErrorKind};
-        // The library leaves the cause of an operator's request in the client's words.
-        if let Some(cause) = error.source() {
-            if cause.is::<jetstream::Error>() {
-                return Self::new(Code::Failed, error.to_string());
+        let code = error.kind().exit_code();
+        match error.source().and_then(|source| source.downcast_ref()) {
+            Some(AdminFailure::NoJetStream) => {
+                Self::new(code, format!("{error}: {IF_WITHOUT_JETSTREAM}"))
             }
-            let hint = match cause.downcast_ref().map(RequestError::kind) {
-                Some(RequestErrorKind::NoResponders) => Some(IF_WITHOUT_JETSTREAM),
-                Some(RequestErrorKind::TimedOut) => Some(IF_TIMED_OUT),
-                _ => None,
-            };
-            if let Some(hint) = hint {
-                return Self::new(error.kind().exit_code(), format!("{error}: {hint}"));
-            }
+            Some(AdminFailure::TimedOut) => Self::new(code, format!("{error}: {IF_TIMED_OUT}")),
+            Some(AdminFailure::Refused) => Self::new(Code::Failed, error.to_string()),
+            _ => Self::new(code, one_line(&error)),
         }
-        Self::new(error.kind().exit_code(), one_line(&error))
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_nats::Message;
-use async_nats::jetstream::context::{RequestError, RequestErrorKind};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::future::ready;
@@ -13,6 +12,7 @@ use futures_util::future::ready;
 use super::api::{ApiFailure, code};
 use super::codec;
 use super::connection::RequestFailure;
+use super::error::AdminFailure;
 use super::lock::{NatsLock, check_key};
 use super::message::{Expiry, StoredMessage};
 use super::state::BucketState;
@@ -36,8 +36,7 @@ impl NatsLock {
         api.info(timeout).await.map_err(|failure| self.failure(failure, "status"))
     }
 
-    /// The error of a request for an operator. Its source is the client's error of the same
-    /// request, if it has one, by which a program knows what to advise.
+    /// The error of a request for an operator.
     fn failure(&self, failure: ApiFailure, doing: &str) -> LockError {
         use LockErrorKind::{Denied, Missing, Unavailable};
         let bucket = self.state().api.bucket();
@@ -49,7 +48,7 @@ impl NatsLock {
                 code::NOT_ENABLED | code::NOT_ENABLED_FOR_ACCOUNT => self.without_jetstream(),
                 _ => {
                     let message = format!("{doing} in bucket {bucket}: {error}");
-                    LockError::with_source(Unavailable, message, error.of_client())
+                    LockError::with_source(Unavailable, message, AdminFailure::Refused)
                 }
             },
             ApiFailure::Request(RequestFailure::NoResponders) => self.without_jetstream(),
@@ -61,8 +60,7 @@ impl NatsLock {
             }
             ApiFailure::Request(RequestFailure::TimedOut(timeout)) => {
                 let message = format!("{doing} in bucket {bucket}: no response within {timeout:?}");
-                let source = RequestError::new(RequestErrorKind::TimedOut);
-                LockError::with_source(Unavailable, message, source)
+                LockError::with_source(Unavailable, message, AdminFailure::TimedOut)
             }
             failure => self.state().api.lock_error(failure, doing, false),
         }
@@ -70,8 +68,7 @@ impl NatsLock {
 
     fn without_jetstream(&self) -> LockError {
         let message = format!("bucket {}: no response from JetStream", self.state().api.bucket());
-        let source = RequestError::new(RequestErrorKind::NoResponders);
-        LockError::with_source(LockErrorKind::Unavailable, message, source)
+        LockError::with_source(LockErrorKind::Unavailable, message, AdminFailure::NoJetStream)
     }
 
     fn found(

@@ -91,18 +91,6 @@ pub(super) struct ApiError {
     description: String,
 }
 
-impl ApiError {
-    /// The same as an error of the client.
-    pub(super) fn of_client(&self) -> Box<dyn std::error::Error + Send + Sync> {
-        let Self { code, err_code, description } = self;
-        let fields = serde_json::json!({
-            "code": code, "err_code": err_code, "description": description,
-        });
-        serde_json::from_value::<async_nats::jetstream::Error>(fields)
-            .map_or_else(Into::into, Into::into)
-    }
-}
-
 /// The acknowledgement of a write.
 #[derive(Debug, Deserialize)]
 pub(super) struct Ack {

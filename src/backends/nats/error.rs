@@ -32,3 +32,19 @@ impl BucketError {
         self.with_kind(kind)
     }
 }
+
+/// Why a request of the bucket's [`LockAdmin`](crate::lock::LockAdmin) failed: the source of its
+/// error, by which a program knows what to advise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminFailure {
+    /// There is no JetStream: it is not enabled, or is that of another domain.
+    #[error("no response from JetStream")]
+    NoJetStream,
+    /// No response came in time.
+    #[error("no response in time")]
+    TimedOut,
+    /// JetStream refused the request.
+    #[error("JetStream refused the request")]
+    Refused,
+}

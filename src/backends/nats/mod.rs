@@ -89,7 +89,7 @@ pub use bucket::Bucket;
 pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
 pub use connection::{Connection, PermissionWatch, connect};
-pub use error::{BucketError, BucketErrorKind};
+pub use error::{AdminFailure, BucketError, BucketErrorKind};
 pub use lock::NatsLock;
 pub use options::{TlsFiles, connect_options, with_servers};
 pub use settings::{ConnectionSettings, Credentials};
