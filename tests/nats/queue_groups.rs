@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_nats::Client;
 use futures_util::StreamExt;
 use futures_util::future::select_all;
 use incumbent::lock::{Lock, Reading};
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
-use incumbent::protocol::LockFailure;
 use incumbent::{Cause, Election, Successor, new_election};
 use incumbent_test_support::{Server, eventually};
 use tokio::sync::oneshot;
@@ -298,11 +298,7 @@ async fn a_fleet_adopts_the_groups_of_its_bucket() {
 async fn a_bucket_without_metadata_keeps_its_behaviour() {
     let env = env().await;
     let client = env.client().await;
-    let api = async |verb: &str, body: serde_json::Value| {
-        let subject = format!("$JS.API.STREAM.{verb}.KV_{BUCKET}");
-        let reply = client.request(subject, body.to_string().into()).await.expect("an answer");
-        serde_json::from_slice::<serde_json::Value>(&reply.payload).expect("JSON")
-    };
+    let api = async |verb: &str, body| stream_api(&client, verb, body).await;
     let mut config = api("INFO", serde_json::json!({})).await["config"].take();
     assert_eq!(config["metadata"]["incumbent.queue-groups"], GROUPS.to_string());
     config["metadata"] = serde_json::json!({});
@@ -335,13 +331,7 @@ async fn a_candidate_that_knows_nothing_of_choria_does_not_acquire_where_the_buc
         new_election("my_app", bucket.expect("a bucket").lock())
     };
     let refused = working(deferred().await.identity("refused")).start().expect("a start");
-    soon("the refusal", async {
-        let mut status = refused.watch();
-        while !status.current().lock_failure.as_ref().is_some_and(states_choria) {
-            status.next().await.expect("a change");
-        }
-    })
-    .await;
+    soon("the refusal", refusal_of(&refused)).await;
     let lock = Bucket::deferred(env.client().await, config.clone()).expect("a bucket").lock();
     let reading = lock.read("my_app", LEASE).await.expect("a reading");
     assert!(matches!(reading, Reading::Empty { .. }), "{reading:?}");
@@ -349,22 +339,52 @@ async fn a_candidate_that_knows_nothing_of_choria_does_not_acquire_where_the_buc
     drop(leads(&told).await);
 }
 
-fn states_choria(failure: &LockFailure) -> bool {
-    failure.message.contains("the bucket states that Choria's candidates take part")
+/// Waits until it reports that it acquires nothing, as the bucket has Choria's candidates.
+async fn refusal_of(candidate: &Election) {
+    let expected = "the bucket states that Choria's candidates take part";
+    let mut status = candidate.watch();
+    while !status.current().lock_failure.is_some_and(|it| it.message.contains(expected)) {
+        status.next().await.expect("a change");
+    }
+}
+
+async fn stream_api(client: &Client, verb: &str, body: serde_json::Value) -> serde_json::Value {
+    let subject = format!("$JS.API.STREAM.{verb}.KV_{BUCKET}");
+    let reply = client.request(subject, body.to_string().into()).await.expect("an answer");
+    serde_json::from_slice(&reply.payload).expect("JSON")
+}
+
+/// Edits the metadata of the bucket.
+async fn state(client: &Client, key: &str, value: &str) {
+    let mut config = stream_api(client, "INFO", serde_json::json!({})).await["config"].take();
+    config["metadata"][key] = value.into();
+    let edited = stream_api(client, "UPDATE", config).await;
+    assert_eq!(edited["config"]["metadata"][key], value, "{edited}");
+}
+
+/// It reads the settings again before it creates the entry over a deleted one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_may_state_while_candidates_run_that_choria_takes_part() {
+    let env = env().await;
+    let fleet = fleet(&env, 1).await;
+    let standby = working(new_election("my_app", lock_of(&env, 0).await).identity("standby"));
+    let standby = standby.start().expect("a start");
+    let mut status = standby.watch();
+    while status.current().leader.is_none() {
+        status.next().await.expect("a change");
+    }
+    let client = env.client().await;
+    state(&client, "incumbent.with-choria", "true").await;
+    env.delete_key().await;
+    soon("the refusal", refusal_of(&standby)).await;
+    drop(fleet);
 }
 
 #[tokio::test]
 async fn a_value_that_is_neither_true_nor_false_is_refused() {
     let env = env().await;
     let client = env.client().await;
-    let api = async |verb: &str, body: serde_json::Value| {
-        let subject = format!("$JS.API.STREAM.{verb}.KV_{BUCKET}");
-        let reply = client.request(subject, body.to_string().into()).await.expect("an answer");
-        serde_json::from_slice::<serde_json::Value>(&reply.payload).expect("JSON")
-    };
-    let mut config = api("INFO", serde_json::json!({})).await["config"].take();
-    config["metadata"]["incumbent.with-choria"] = "yes".into();
-    api("UPDATE", config).await;
+    state(&client, "incumbent.with-choria", "yes").await;
     let refused = Bucket::open(env.client().await, BUCKET).await.expect_err("a refusal");
     assert!(refused.to_string().contains("neither true nor false"), "{refused}");
 }
