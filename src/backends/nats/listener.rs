@@ -12,8 +12,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, warn};
 
 use super::codec;
-use super::connection::{ConnectionEvent, ConnectionEvents};
 use super::error::BucketErrorKind;
+use super::events::{ConnectionEvent, ConnectionEvents};
 use super::state::{BucketState, HintNote};
 use super::stream::StreamFacts;
 use super::subscription_plan::{Subject, SubscriptionPlan, hint_prefix, subject};

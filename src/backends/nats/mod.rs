@@ -65,6 +65,7 @@ mod config;
 mod connection;
 mod create;
 mod error;
+mod events;
 #[cfg(test)]
 mod fuzz;
 mod health;
@@ -88,8 +89,9 @@ pub use bucket::Bucket;
 #[cfg(feature = "url")]
 pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
-pub use connection::{Connection, PermissionWatch, connect};
+pub use connection::{Connection, connect};
 pub use error::{AdminFailure, BucketError, BucketErrorKind};
+pub use events::PermissionWatch;
 pub use lock::NatsLock;
 pub use options::{TlsFiles, connect_options, with_servers};
 pub use settings::{ConnectionSettings, Credentials};

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::connection::ConnectionEvents;
+use super::events::ConnectionEvents;
 use crate::util::locked;
 use async_nats::{Client, HeaderMap, Message, PublishError, Subject, SubscribeError, Subscriber};
 use bytes::Bytes;

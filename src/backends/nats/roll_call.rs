@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use super::connection::{Connection, ConnectionEvent};
+use super::connection::Connection;
+use super::events::ConnectionEvent;
 use super::state::BucketState;
 use crate::lock::roll_call::{Answers, to_json};
 use crate::lock::{

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 
-use super::connection::{Connection, PermissionWatch};
+use super::connection::Connection;
 use super::error::{BucketError, BucketErrorKind};
+use super::events::PermissionWatch;
 use super::options::{TlsFiles, connect_options, with_servers, without_websockets};
 use crate::util::text::error_chain;
 

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::hostile::{FEW, Mutations, Text};
 use crate::backends::nats::api::{Ack, ApiFailure, decode_bytes};
 use crate::backends::nats::config::BucketConfig;
-use crate::backends::nats::connection::denied_subject;
+use crate::backends::nats::events::denied_subject;
 use crate::backends::nats::message::StoredMessage;
 use crate::backends::nats::roll_call::answer_subject;
 use crate::backends::nats::stream::{StreamFacts, StreamInfo};
