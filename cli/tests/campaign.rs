@@ -90,6 +90,7 @@ fn unreachable_server_is_reported_in_one_line() {
     let campaign = ["campaign", "my_app", "-s", "nats://127.0.0.1:1", "--timeout", "5s"];
     let (line, code) = refusal(&campaign);
     assert!(line.starts_with("incumbent: cannot reach a NATS server at 127.0.0.1:1"), "{line}");
+    assert_eq!(line.matches("onnection refused").count(), 1, "{line}");
     assert_eq!(code, Some(4));
 }
 

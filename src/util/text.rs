@@ -24,13 +24,16 @@ pub(crate) fn escape_line(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// An error and all that led to it, in one line.
+/// An error and all that led to it, in one line. A cause that an error states itself stands once.
 pub(crate) fn error_chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
-    while let Some(cause) = source {
-        line = format!("{line}: {cause}");
-        source = cause.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+        source = error.source();
     }
     line
 }
