@@ -110,12 +110,18 @@ fn unusable_kubeconfig_is_reported_before_the_work_begins() {
 #[test]
 fn kubeconfig_is_read_once() {
     let shell = Shell::bare();
-    shell.write("config", &kubeconfig("https://127.0.0.1:1", &json!({"token": "t"})));
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("https://{}", server.local_addr().expect("an address"));
+    shell.write("config", &kubeconfig(&address, &json!({"token": "t"})));
     let flags = ["campaign", "a", "--lock=kubernetes", "--kubeconfig", "config"];
     let mut candidate = shell.start_with_errors(&flags);
+    drop(server.accept().expect("an attempt"));
     candidate.line_with("no response from the API server");
     std::fs::remove_file(shell.home().join("config")).expect("it is there");
-    std::thread::sleep(std::time::Duration::from_secs(3)); // for more attempts
+    // The first of these may have been under way.
+    for _ in 0..3 {
+        drop(server.accept().expect("another attempt"));
+    }
     assert_eq!(candidate.next_line(), None);
     assert_eq!(candidate.end_with("TERM"), Some(15));
 }
