@@ -75,6 +75,8 @@ mod builder;
 pub mod discovery;
 mod driver;
 mod election;
+#[cfg(any(feature = "postgres", feature = "sqlite", feature = "tower"))]
+pub mod fence;
 #[cfg(feature = "_history")]
 #[doc(hidden)]
 pub mod history;

@@ -62,6 +62,11 @@ impl Leadership {
         self.term.tokens()
     }
 
+    /// The name of the election.
+    pub fn election(&self) -> &str {
+        self.term.election()
+    }
+
     /// When the right to lead ends, unless it is renewed before: on the election's
     /// [`Clock`](crate::time::clock::Clock).
     ///

@@ -124,6 +124,10 @@ impl Term {
         span.close(cause);
     }
 
+    pub fn election(&self) -> &str {
+        &self.owner.election
+    }
+
     pub fn now(&self) -> Instant {
         self.owner.clock.now()
     }

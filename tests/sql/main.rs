@@ -5,6 +5,7 @@ extern crate incumbent_conformance as conformance;
 
 mod env;
 mod failover;
+mod fence;
 mod file;
 mod listening;
 mod names;

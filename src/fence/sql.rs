@@ -1,0 +1,169 @@
+//! Fences in the transactions of SQL databases.
+
+use async_trait::async_trait;
+
+use super::{FenceError, FenceErrorKind, stale};
+use crate::election::Leadership;
+use crate::lock::Token;
+
+#[cfg(feature = "postgres")]
+const SCRIPT: &str = include_str!("../../deploy/postgres-fence.sql");
+
+/// What `deploy/postgres-fence.sql` raises when a later term has fenced.
+#[cfg(feature = "postgres")]
+const STALE: &str = "IN001";
+
+/// A transaction of `sqlx` that can be fenced: on PostgreSQL and SQLite.
+#[async_trait]
+pub trait FencedTransaction: sealed::Sealed + Send {
+    /// Has the transaction fail to commit unless `token` is the greatest.
+    #[doc(hidden)]
+    async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    #[cfg(feature = "postgres")]
+    impl Sealed for sqlx::Transaction<'_, sqlx::Postgres> {}
+    #[cfg(feature = "sqlite")]
+    impl Sealed for sqlx::Transaction<'_, sqlx::Sqlite> {}
+}
+
+impl Leadership {
+    /// Fences a transaction: it can be committed only while no later term of this election has
+    /// fenced in the same database, whatever lock the election is on.
+    ///
+    /// Call it before the other statements of the transaction, and once as the term begins. From
+    /// the first fence of a later term on, no transaction of an earlier one is committed:
+    /// the two exclude each other by a lock on a row of the table `incumbent_fence`. So the first
+    /// fence of a term waits for the open transactions of the term before. Transactions of one term
+    /// do not wait for each other on PostgreSQL; on SQLite there is one writer at a time anyway.
+    ///
+    /// On PostgreSQL `deploy/postgres-fence.sql` creates the table, as
+    /// [`fence::create_tables`](crate::fence) does; on SQLite the first fence does. A leader that is
+    /// suspended within a transaction holds up the next one until the server ends its transaction:
+    /// on PostgreSQL set `idle_in_transaction_session_timeout`.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "postgres")]
+    /// # async fn work(leadership: incumbent::Leadership, pool: sqlx::PgPool)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = pool.begin().await?;
+    /// leadership.fence(&mut transaction).await?;
+    /// sqlx::query("UPDATE accounts SET billed = billed + 1").execute(&mut *transaction).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`FenceErrorKind::Stale`] and [`TermOver`](FenceErrorKind::TermOver): the term is over. On
+    /// any error roll the transaction back.
+    ///
+    /// # Cancel safety
+    /// Roll the transaction back if the returned future is dropped.
+    pub async fn fence<T: FencedTransaction>(&self, transaction: &mut T) -> Result<(), FenceError> {
+        let over = || FenceError::new(FenceErrorKind::TermOver, "the term is over: write nothing");
+        if !self.is_valid() {
+            return Err(over());
+        }
+        transaction.advance(self.election(), self.token()).await?;
+        // It may have waited for the transactions of another term.
+        if self.is_valid() { Ok(()) } else { Err(over()) }
+    }
+}
+
+/// Fences a transaction with a token, as [`Leadership::fence`] does: for a service that receives the
+/// token from the leader.
+///
+/// # Errors
+/// [`FenceErrorKind::Stale`]: a later term has fenced. On any error roll the transaction back.
+pub async fn transaction<T: FencedTransaction>(
+    transaction: &mut T,
+    election: &str,
+    token: Token,
+) -> Result<(), FenceError> {
+    transaction.advance(election, token).await
+}
+
+/// Creates the table and the function of the fence on PostgreSQL, unless they exist.
+///
+/// # Errors
+/// The database cannot be reached, or the role may not create tables.
+#[cfg(feature = "postgres")]
+pub async fn create_tables(pool: &sqlx::PgPool) -> Result<(), FenceError> {
+    let created = sqlx::raw_sql(SCRIPT).execute(pool).await;
+    created.map(|_| ()).map_err(|error| failed("the fence cannot be created", error))
+}
+
+#[cfg(feature = "postgres")]
+#[async_trait]
+impl FencedTransaction for sqlx::Transaction<'_, sqlx::Postgres> {
+    async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError> {
+        let statement = sqlx::query("SELECT incumbent_fence($1, $2)");
+        let fenced = statement.bind(election).bind(number(token)?).execute(&mut **self).await;
+        let Err(error) = fenced else { return Ok(()) };
+        let code = error.as_database_error().and_then(|error| error.code());
+        match code.as_deref() {
+            Some(STALE) => Err(match greatest(&error) {
+                Some(greatest) => stale(election, token, greatest),
+                None => failed("the answer of the fence is not understood", error),
+            }),
+            // The function or its table does not exist.
+            Some("42883" | "42P01") => {
+                let what = "the database has no fence: run deploy/postgres-fence.sql";
+                Err(FenceError::with_source(FenceErrorKind::Misconfigured, what, error))
+            }
+            Some("42501") => {
+                let what =
+                    "the role may not fence: grant it SELECT, INSERT, UPDATE ON incumbent_fence";
+                Err(FenceError::with_source(FenceErrorKind::Misconfigured, what, error))
+            }
+            _ => Err(failed("the fence cannot be checked", error)),
+        }
+    }
+}
+
+/// The token in the detail of what the function raised.
+#[cfg(feature = "postgres")]
+fn greatest(error: &sqlx::Error) -> Option<Token> {
+    let error = error.as_database_error()?;
+    let error = error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()?;
+    error.detail()?.parse().ok().map(Token)
+}
+
+#[cfg(feature = "sqlite")]
+#[async_trait]
+impl FencedTransaction for sqlx::Transaction<'_, sqlx::Sqlite> {
+    async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError> {
+        const TABLE: &str = "CREATE TABLE IF NOT EXISTS incumbent_fence \
+            (name TEXT PRIMARY KEY NOT NULL, token INTEGER NOT NULL CHECK (token > 0)) STRICT";
+        // Always a write: a transaction that has only read could not be fenced later.
+        const ADVANCE: &str = "INSERT INTO incumbent_fence (name, token) VALUES (?1, ?2) \
+            ON CONFLICT (name) DO UPDATE SET token = max(token, excluded.token) RETURNING token";
+        let number = number(token)?;
+        let cannot = |error| failed("the fence cannot be checked", error);
+        sqlx::query(TABLE).execute(&mut **self).await.map_err(cannot)?;
+        let advanced = sqlx::query_scalar(ADVANCE).bind(election).bind(number);
+        let last: i64 = advanced.fetch_one(&mut **self).await.map_err(cannot)?;
+        match u64::try_from(last) {
+            Ok(last) if last == token.0 => Ok(()),
+            last => Err(stale(election, token, Token(last.unwrap_or_default()))),
+        }
+    }
+}
+
+/// As the database stores it.
+fn number(token: Token) -> Result<i64, FenceError> {
+    match i64::try_from(token.0) {
+        Ok(number) if number > 0 => Ok(number),
+        _ => {
+            let what = format!("a database stores no token of {token}: it must be from 1 to 2^63");
+            Err(FenceError::new(FenceErrorKind::Misconfigured, what))
+        }
+    }
+}
+
+fn failed(what: &str, error: sqlx::Error) -> FenceError {
+    FenceError::with_source(FenceErrorKind::Unavailable, what, error)
+}

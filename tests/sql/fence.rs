@@ -1,0 +1,158 @@
+//! Transactions of a former leader are refused.
+
+use std::time::Duration;
+
+use incumbent::fence::{self, FenceErrorKind};
+use incumbent::lock::Token;
+use incumbent::memory::MemoryLock;
+use incumbent::new_election;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
+use sqlx::{Executor, PgPool, SqlitePool};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::env::TestEnv;
+
+const LEDGER: &str = "CREATE TABLE ledger (id INTEGER PRIMARY KEY, token BIGINT NOT NULL)";
+
+async fn postgres() -> PgPool {
+    let url = TestEnv::new(Duration::from_secs(3)).await.url();
+    let pool = PgPoolOptions::new().max_connections(20).connect(&url).await.expect("a pool");
+    fence::create_tables(&pool).await.expect("a fence");
+    fence::create_tables(&pool).await.expect("the same fence");
+    let ledger = LEDGER.replace("INTEGER PRIMARY", "BIGSERIAL PRIMARY");
+    sqlx::query(sqlx::AssertSqlSafe(ledger)).execute(&pool).await.expect("a ledger");
+    pool
+}
+
+async fn sqlite() -> (TempDir, SqlitePool) {
+    let directory = tempfile::Builder::new().prefix("fence-").tempdir().expect("a directory");
+    let options = SqliteConnectOptions::new()
+        .filename(directory.path().join("data.db"))
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .busy_timeout(Duration::from_secs(60));
+    let pool = SqlitePoolOptions::new().max_connections(20).connect_with(options).await;
+    let pool = pool.expect("a pool");
+    sqlx::query(LEDGER).execute(&pool).await.expect("a ledger");
+    (directory, pool)
+}
+
+/// Fences a transaction with this token, dawdles, and appends a row to the ledger.
+macro_rules! work {
+    ($pool:expr, $token:expr, $pause:expr) => {{
+        let mut transaction = $pool.begin().await.expect("a transaction");
+        let fenced = fence::transaction(&mut transaction, "my_app", Token($token)).await;
+        match fenced {
+            Ok(()) => {
+                tokio::time::sleep($pause).await;
+                let row = sqlx::query("INSERT INTO ledger (token) VALUES ($1)").bind($token as i64);
+                row.execute(&mut *transaction).await.expect("a row");
+                transaction.commit().await.expect("a commit");
+                Ok(())
+            }
+            Err(error) => Err(error.kind()),
+        }
+    }};
+}
+
+/// Has 120 terms write that begin while the terms before them are still at work, and returns the
+/// tokens in the order of the writes, and how many were refused.
+macro_rules! play {
+    ($pool:expr) => {{
+        let pool = $pool.clone();
+        let mut writers = JoinSet::new();
+        for number in 0..480_u64 {
+            let pool = pool.clone();
+            let (token, pause) = (1 + number / 4, Duration::from_millis(fastrand::u64(0..15)));
+            writers.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(5 * number + fastrand::u64(0..60))).await;
+                work!(pool, token, pause)
+            });
+        }
+        let mut refused = 0;
+        while let Some(written) = writers.join_next().await {
+            match written.expect("no panic") {
+                Ok(()) => {}
+                Err(FenceErrorKind::Stale { .. }) => refused += 1,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        let tokens = sqlx::query_scalar("SELECT token FROM ledger ORDER BY id");
+        let tokens: Vec<i64> = tokens.fetch_all(&pool).await.expect("the ledger");
+        assert_eq!(tokens.len() + refused, 480);
+        assert!(refused > 10, "{refused} of 480 were late");
+        assert!(tokens.is_sorted(), "a former leader has written: {tokens:?}");
+        assert!(tokens.len() > 100, "{tokens:?}");
+    }};
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_transactions_are_refused_by_postgres() {
+    play!(postgres().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_transactions_are_refused_by_sqlite() {
+    let (_directory, pool) = sqlite().await;
+    play!(pool);
+}
+
+#[tokio::test]
+async fn first_fence_of_a_term_waits_for_open_transactions() {
+    let pool = postgres().await;
+    let mut first = pool.begin().await.unwrap();
+    fence::transaction(&mut first, "my_app", Token(7)).await.unwrap();
+    // Those of one term do not wait for each other, nor do other elections.
+    work!(pool, 7, Duration::ZERO).unwrap();
+    let mut other = pool.begin().await.unwrap();
+    fence::transaction(&mut other, "another", Token(3)).await.unwrap();
+    let successor = tokio::spawn({
+        let pool = pool.clone();
+        async move { work!(pool, 9, Duration::ZERO) }
+    });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    while sqlx::query_scalar::<_, i64>(waits).fetch_one(&pool).await.unwrap() == 0 {
+        assert!(!successor.is_finished());
+        tokio::task::yield_now().await;
+    }
+    sqlx::query("INSERT INTO ledger (token) VALUES (7)").execute(&mut *first).await.unwrap();
+    first.commit().await.unwrap();
+    successor.await.unwrap().unwrap();
+    let greatest = Token(9);
+    assert_eq!(work!(pool, 7, Duration::ZERO), Err(FenceErrorKind::Stale { greatest }));
+}
+
+/// What a program in another language sees: an error that ends its transaction.
+#[tokio::test]
+async fn fence_of_postgres_raises_an_exception() {
+    let pool = postgres().await;
+    pool.execute("SELECT incumbent_fence('my_app', 9)").await.unwrap();
+    pool.execute("SELECT incumbent_fence('my_app', 9)").await.unwrap();
+    let code = async |statement: &'static str| {
+        let error = pool.execute(statement).await.unwrap_err();
+        error.as_database_error().unwrap().code().unwrap().into_owned()
+    };
+    assert_eq!(code("SELECT incumbent_fence('my_app', 8)").await, "IN001");
+    assert_eq!(code("SELECT incumbent_fence('my_app', NULL)").await, "22023");
+    assert_eq!(code("SELECT incumbent_fence('my_app', 0)").await, "22023");
+    pool.execute("DROP FUNCTION incumbent_fence").await.unwrap();
+    let kind = work!(pool, 10, Duration::ZERO).unwrap_err();
+    assert_eq!(kind, FenceErrorKind::Misconfigured);
+}
+
+#[tokio::test]
+async fn term_that_is_over_fences_nothing() {
+    let (_directory, pool) = sqlite().await;
+    let election = new_election("my_app", MemoryLock::new()).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    let mut transaction = pool.begin().await.unwrap();
+    leadership.fence(&mut transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    leadership.resign();
+    leadership.ended().await;
+    let mut transaction = pool.begin().await.unwrap();
+    let error = leadership.fence(&mut transaction).await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::TermOver);
+}
