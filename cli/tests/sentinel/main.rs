@@ -14,6 +14,9 @@ mod listening;
 mod locks;
 mod messages;
 mod program;
+#[allow(dead_code, reason = "the tests of `run` use the rest")]
+#[path = "../run/root.rs"]
+mod root;
 mod setup;
 mod socket;
 mod tree;

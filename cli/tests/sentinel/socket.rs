@@ -7,12 +7,13 @@ use std::process::Command;
 
 use incumbent::sentinel::connect;
 use incumbent_test_support::not_run;
-use rustix::process::{Signal, geteuid};
+use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
 use crate::env::{Candidate, TestEnv};
 use crate::listening::{Listening, listen, wait_for_socket};
+use crate::root::{SharedProgram, is_root};
 use crate::setup::status;
 
 /// Runs a sentinel that must refuse to start. Returns its one line.
@@ -21,14 +22,6 @@ fn refusal(mut command: Command) -> String {
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
     text.trim_end().to_owned()
-}
-
-/// The command as a user without permissions.
-fn as_another(command: &Command) -> Command {
-    let mut other = Command::new("setpriv");
-    other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
-    other.arg(command.get_program()).args(command.get_args());
-    other
 }
 
 fn mode(path: &Path) -> u32 {
@@ -86,7 +79,7 @@ async fn no_other_user_may_enter_the_directory_of_the_socket() {
 /// A user who reaches the socket all the same, as root does.
 #[tokio::test]
 async fn process_of_another_user_is_refused_on_both_sides() {
-    if !geteuid().is_root() {
+    if !is_root() {
         not_run("a sentinel of another user", "needs root");
         return;
     }
@@ -94,7 +87,8 @@ async fn process_of_another_user_is_refused_on_both_sides() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("permissions");
     let path = folder.path().join("own/socket");
-    let _sentinel = Candidate::start(as_another(&listen(&env, &path)));
+    let program = SharedProgram::create();
+    let _sentinel = Candidate::start(program.as_nobody(&listen(&env, &path)));
     wait_for_socket(&path).await;
     let why = connect(&path).await.expect_err("its owner is another user").to_string();
     assert!(why.contains("another user listens there"), "{why}");
