@@ -71,8 +71,12 @@ impl Args {
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            // As test programs do: readers of a long log look for it at its end.
+            eprintln!("\nfailures:\n    {}", wrong.join("\n    "));
+            ExitCode::FAILURE
+        }
         Err(why) => {
             eprintln!("{why}");
             ExitCode::FAILURE
@@ -80,8 +84,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Answers whether every mutation was noticed by all that must notice.
-fn run(args: &Args) -> Result<bool, String> {
+/// Returns the rows of what was not noticed, or wrongly.
+fn run(args: &Args) -> Result<Vec<String>, String> {
     let sources = sources()?;
     let _turn = turn(&args.tree)?;
     println!("| what is wrong | noticed by | how | after |\n|---|---|---|---|");
@@ -99,9 +103,10 @@ fn run(args: &Args) -> Result<bool, String> {
             let (sources, tree) = (&sources, args.tree.join(name));
             scope.spawn(move || all_are_noticed(args, sources, &tree, &mutations))
         });
-        shards.into_iter().try_fold(true, |all, shard| {
-            let noticed = shard.join().map_err(|_| "a thread has panicked".to_owned())?;
-            Ok(noticed? && all)
+        shards.into_iter().try_fold(Vec::new(), |mut all, shard| {
+            let wrong = shard.join().map_err(|_| "a thread has panicked".to_owned())?;
+            all.extend(wrong?);
+            Ok(all)
         })
     })
 }
@@ -112,13 +117,13 @@ fn all_are_noticed(
     sources: &Path,
     tree: &Path,
     mutations: &[&Mutation],
-) -> Result<bool, String> {
+) -> Result<Vec<String>, String> {
     if mutations.is_empty() {
-        return Ok(true);
+        return Ok(Vec::new());
     }
     copy(sources, tree)?;
     take_dependencies(tree);
-    let mut all_noticed = true;
+    let mut wrong = Vec::new();
     for mutation in mutations {
         for edit in mutation.edits {
             break_rule(tree, edit)?;
@@ -129,11 +134,14 @@ fn all_are_noticed(
                 .map_err(|why| format!("{}: does not build:\n{why}", mutation.name))?;
             match verdict {
                 Verdict::Noticed(how, took) => {
-                    print_row(mutation, &instrument.to_string(), &how, took)
+                    print_row(mutation.name, &instrument.to_string(), &how, took);
                 }
                 Verdict::Unnoticed(took) => {
-                    all_noticed &= !mutation.noticed_by.contains(instrument);
-                    print_row(mutation, &format!("NOT by the {instrument}"), "", took);
+                    let row =
+                        print_row(mutation.name, &format!("NOT by the {instrument}"), "", took);
+                    if mutation.noticed_by.contains(instrument) {
+                        wrong.push(row);
+                    }
                 }
             }
         }
@@ -141,15 +149,16 @@ fn all_are_noticed(
             restore(sources, tree, edit.file)?;
         }
     }
-    Ok(nothing_is_noticed_in_what_is_whole(args, tree, mutations)? && all_noticed)
+    wrong.extend(noticed_in_what_is_whole(args, tree, mutations)?);
+    Ok(wrong)
 }
 
 /// An instrument that fails by itself would have noticed everything.
-fn nothing_is_noticed_in_what_is_whole(
+fn noticed_in_what_is_whole(
     args: &Args,
     tree: &Path,
     mutations: &[&Mutation],
-) -> Result<bool, String> {
+) -> Result<Vec<String>, String> {
     let mut asked = Vec::new();
     for instrument in mutations.iter().flat_map(|mutation| args.asks(mutation)) {
         // A simulation and a model check without a finding take minutes, and run by themselves in
@@ -159,24 +168,26 @@ fn nothing_is_noticed_in_what_is_whole(
         }
         asked.push(*instrument);
     }
-    let mut none = true;
+    let mut wrong = Vec::new();
     for instrument in asked {
         match instrument.look(tree).map_err(|why| format!("unchanged sources: {why}"))? {
             Verdict::Unnoticed(took) => {
-                println!("| nothing | not by the {instrument} | | {:.1} s |", took.as_secs_f64());
+                print_row("nothing", &format!("not by the {instrument}"), "", took);
             }
             Verdict::Noticed(how, took) => {
-                none = false;
-                let took = took.as_secs_f64();
-                println!("| nothing | WRONGLY by the {instrument} | {how} | {took:.1} s |");
+                let by = format!("WRONGLY by the {instrument}");
+                wrong.push(print_row("nothing", &by, &how, took));
             }
         }
     }
-    Ok(none)
+    Ok(wrong)
 }
 
-fn print_row(mutation: &Mutation, by: &str, how: &str, took: Duration) {
-    println!("| {} | {by} | {how} | {:.1} s |", mutation.name, took.as_secs_f64());
+/// Prints a row of the table, and returns it.
+fn print_row(what: &str, by: &str, how: &str, took: Duration) -> String {
+    let row = format!("| {what} | {by} | {how} | {:.1} s |", took.as_secs_f64());
+    println!("{row}");
+    row
 }
 
 /// Waits until no other run uses `tree`.
