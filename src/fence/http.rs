@@ -22,7 +22,7 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// The greatest token that a service has seen.
 ///
-/// [`MemoryFence`] keeps it in the process. A service that must remember it when it is restarted, or
+/// [`MemoryFence`] keeps it in the process. A service that must remember it across restarts, or
 /// of which several replicas run, keeps it where it writes: in a transaction of
 /// [`fence::transaction`](crate::fence), or by its own implementation.
 #[async_trait]

@@ -40,9 +40,9 @@ impl Leadership {
     /// do not wait for each other on PostgreSQL; on SQLite there is one writer at a time anyway.
     ///
     /// On PostgreSQL `deploy/postgres-fence.sql` creates the table, as
-    /// [`fence::create_tables`](crate::fence) does; on SQLite the first fence does. A leader that is
-    /// suspended within a transaction holds up the next one until the server ends its transaction:
-    /// on PostgreSQL set `idle_in_transaction_session_timeout`.
+    /// [`fence::create_tables`](crate::fence) does; on SQLite the first fence does. A leader that
+    /// is suspended within a transaction holds up the next one until the server ends its
+    /// transaction: on PostgreSQL set `idle_in_transaction_session_timeout`.
     ///
     /// ```no_run
     /// # #[cfg(feature = "postgres")]
@@ -73,8 +73,8 @@ impl Leadership {
     }
 }
 
-/// Fences a transaction with a token, as [`Leadership::fence`] does: for a service that receives the
-/// token from the leader.
+/// Fences a transaction with a token, as [`Leadership::fence`] does: for a service that receives
+/// the token from the leader.
 ///
 /// # Errors
 /// [`FenceErrorKind::Stale`]: a later term has fenced. On any error roll the transaction back.
