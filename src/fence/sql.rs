@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{FenceError, FenceErrorKind, stale};
 use crate::election::Leadership;
-use crate::lock::Token;
+use crate::lock::{Token, check_not_empty};
 
 #[cfg(feature = "postgres")]
 const SCRIPT: &str = include_str!("../../deploy/postgres-fence.sql");
@@ -33,16 +33,30 @@ impl Leadership {
     /// Fences a transaction: it can be committed only while no later term of this election has
     /// fenced in the same database, whatever lock the election is on.
     ///
-    /// Call it before the other statements of the transaction, and once as the term begins. From
-    /// the first fence of a later term on, no transaction of an earlier one is committed:
-    /// the two exclude each other by a lock on a row of the table `incumbent_fence`. So the first
-    /// fence of a term waits for the open transactions of the term before. Transactions of one term
-    /// do not wait for each other on PostgreSQL; on SQLite there is one writer at a time anyway.
+    /// From the first fence of a later term on, no transaction of an earlier one is committed: the
+    /// two exclude each other by a lock on a row of the table `incumbent_fence`. So the first fence
+    /// of a term waits for the open transactions of the term before, and those that come later are
+    /// refused. On PostgreSQL the transactions of a term do not wait for each other once its first
+    /// one is committed; on SQLite there is one writer at a time anyway.
+    ///
+    /// Fence once as the term begins, in a transaction of its own, before anything is read that an
+    /// earlier leader may have written; then fence in each transaction that writes. There it may
+    /// come at any time before the commit. It excludes at every isolation level, but at
+    /// `REPEATABLE READ` and `SERIALIZABLE` a transaction does not see what was committed while its
+    /// fence waited. A rollback to a savepoint takes back a fence that came after it.
     ///
     /// On PostgreSQL `deploy/postgres-fence.sql` creates the table, as
-    /// [`fence::create_tables`](crate::fence) does; on SQLite the first fence does. A leader that
-    /// is suspended within a transaction holds up the next one until the server ends its
-    /// transaction: on PostgreSQL set `idle_in_transaction_session_timeout`.
+    /// [`fence::create_tables`](crate::fence::create_tables) does; on SQLite the first fence does,
+    /// in the main database of the connection: what is in attached files is not fenced. Begin a
+    /// transaction of SQLite with `BEGIN IMMEDIATE`, or fence before it reads: it cannot write if
+    /// another one has written since it read ([`FenceErrorKind::Unavailable`]).
+    ///
+    /// A leader that is suspended within a transaction holds up the next one until the server ends
+    /// its transaction: on PostgreSQL set `idle_in_transaction_session_timeout`, and have TCP
+    /// keepalives end the connections of a host that is gone.
+    ///
+    /// In an election on several locks the token is that of the first required one. Elections of
+    /// one name on different locks need different names here: fence by [`transaction`].
     ///
     /// ```no_run
     /// # #[cfg(feature = "postgres")]
@@ -88,18 +102,28 @@ pub async fn transaction<T: FencedTransaction>(
 
 /// Creates the table and the function of the fence on PostgreSQL, unless they exist.
 ///
+/// They are those of `deploy/postgres-fence.sql`. The caller's role owns them: another one that
+/// writes needs `SELECT`, `INSERT` and `UPDATE` on `incumbent_fence`.
+///
 /// # Errors
 /// The database cannot be reached, or the role may not create tables.
 #[cfg(feature = "postgres")]
 pub async fn create_tables(pool: &sqlx::PgPool) -> Result<(), FenceError> {
-    let created = sqlx::raw_sql(SCRIPT).execute(pool).await;
-    created.map(|_| ()).map_err(|error| failed("the fence cannot be created", error))
+    // Another role may own them, which could not be replaced.
+    const EXISTS: &str = "SELECT to_regclass('incumbent_fence') IS NOT NULL \
+        AND to_regprocedure('incumbent_fence(text, bigint)') IS NOT NULL";
+    let cannot = |error| failed("the fence cannot be created", error);
+    if !sqlx::query_scalar::<_, bool>(EXISTS).fetch_one(pool).await.map_err(cannot)? {
+        sqlx::raw_sql(SCRIPT).execute(pool).await.map_err(cannot)?;
+    }
+    Ok(())
 }
 
 #[cfg(feature = "postgres")]
 #[async_trait]
 impl FencedTransaction for sqlx::Transaction<'_, sqlx::Postgres> {
     async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError> {
+        check_name(election)?;
         let statement = sqlx::query("SELECT incumbent_fence($1, $2)");
         let fenced = statement.bind(election).bind(number(token)?).execute(&mut **self).await;
         let Err(error) = fenced else { return Ok(()) };
@@ -136,16 +160,22 @@ fn greatest(error: &sqlx::Error) -> Option<Token> {
 #[async_trait]
 impl FencedTransaction for sqlx::Transaction<'_, sqlx::Sqlite> {
     async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError> {
-        const TABLE: &str = "CREATE TABLE IF NOT EXISTS incumbent_fence \
+        const TABLE: &str = "CREATE TABLE IF NOT EXISTS main.incumbent_fence \
             (name TEXT PRIMARY KEY NOT NULL, token INTEGER NOT NULL CHECK (token > 0)) STRICT";
-        // Always a write: a transaction that has only read could not be fenced later.
-        const ADVANCE: &str = "INSERT INTO incumbent_fence (name, token) VALUES (?1, ?2) \
+        // Always a write, which keeps all others out until the commit.
+        const ADVANCE: &str = "INSERT INTO main.incumbent_fence (name, token) VALUES (?1, ?2) \
             ON CONFLICT (name) DO UPDATE SET token = max(token, excluded.token) RETURNING token";
+        check_name(election)?;
         let number = number(token)?;
         let cannot = |error| failed("the fence cannot be checked", error);
-        sqlx::query(TABLE).execute(&mut **self).await.map_err(cannot)?;
-        let advanced = sqlx::query_scalar(ADVANCE).bind(election).bind(number);
-        let last: i64 = advanced.fetch_one(&mut **self).await.map_err(cannot)?;
+        let mut advanced = advance(self, ADVANCE, election, number).await;
+        // Not before: where the table exists that would only read, and a transaction that has read
+        // does not wait for its turn to write.
+        if advanced.as_ref().is_err_and(lacks_table) {
+            sqlx::query(TABLE).execute(&mut **self).await.map_err(cannot)?;
+            advanced = advance(self, ADVANCE, election, number).await;
+        }
+        let last = advanced.map_err(cannot)?;
         match u64::try_from(last) {
             Ok(last) if last == token.0 => Ok(()),
             last => Err(stale(election, token, Token(last.unwrap_or_default()))),
@@ -153,12 +183,32 @@ impl FencedTransaction for sqlx::Transaction<'_, sqlx::Sqlite> {
     }
 }
 
+#[cfg(feature = "sqlite")]
+async fn advance(
+    transaction: &mut sqlx::Transaction<'_, sqlx::Sqlite>,
+    statement: &'static str,
+    election: &str,
+    number: i64,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(statement).bind(election).bind(number).fetch_one(&mut **transaction).await
+}
+
+/// There is no code for it.
+#[cfg(feature = "sqlite")]
+fn lacks_table(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.message().starts_with("no such table"))
+}
+
+fn check_name(election: &str) -> Result<(), FenceError> {
+    check_not_empty(election).map_err(|rule| FenceError::new(FenceErrorKind::Misconfigured, rule))
+}
+
 /// As the database stores it.
 fn number(token: Token) -> Result<i64, FenceError> {
     match i64::try_from(token.0) {
         Ok(number) if number > 0 => Ok(number),
         _ => {
-            let what = format!("a database stores no token of {token}: it must be from 1 to 2^63");
+            let what = format!("a database stores no token of {token}: it is from 1 to 2^63 - 1");
             Err(FenceError::new(FenceErrorKind::Misconfigured, what))
         }
     }

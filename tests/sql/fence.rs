@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::env::TestEnv;
 
+const FILE: &str = include_str!("../../deploy/postgres-fence.sql");
 const LEDGER: &str = "CREATE TABLE ledger (id INTEGER PRIMARY KEY, token BIGINT NOT NULL)";
 
 async fn postgres() -> PgPool {
@@ -102,6 +103,7 @@ async fn late_transactions_are_refused_by_sqlite() {
 #[tokio::test]
 async fn first_fence_of_a_term_waits_for_open_transactions() {
     let pool = postgres().await;
+    work!(pool, 7, Duration::ZERO).unwrap();
     let mut first = pool.begin().await.unwrap();
     fence::transaction(&mut first, "my_app", Token(7)).await.unwrap();
     // Those of one term do not wait for each other, nor do other elections.
@@ -140,6 +142,120 @@ async fn fence_of_postgres_raises_an_exception() {
     pool.execute("DROP FUNCTION incumbent_fence").await.unwrap();
     let kind = work!(pool, 10, Duration::ZERO).unwrap_err();
     assert_eq!(kind, FenceErrorKind::Misconfigured);
+}
+
+/// A snapshot that is older than the successor's fence does not hide it.
+#[tokio::test]
+async fn stricter_isolation_levels_exclude_too() {
+    let pool = postgres().await;
+    work!(pool, 7, Duration::ZERO).unwrap();
+    for (level, successor) in [("REPEATABLE READ", 9), ("SERIALIZABLE", 11)] {
+        let begin = format!("BEGIN ISOLATION LEVEL {level}");
+        let begin = async || pool.begin_with(sqlx::AssertSqlSafe(begin.clone())).await.unwrap();
+        let (mut open, mut late) = (begin().await, begin().await);
+        fence::transaction(&mut open, "my_app", Token(successor - 2)).await.unwrap();
+        late.execute("SELECT count(*) FROM ledger").await.unwrap();
+        open.rollback().await.unwrap();
+        work!(pool, successor, Duration::ZERO).unwrap();
+        let refused = fence::transaction(&mut late, "my_app", Token(successor - 2)).await;
+        assert_eq!(refused.unwrap_err().kind(), FenceErrorKind::Unavailable, "{level}");
+        late.rollback().await.unwrap();
+        let refused = fence::transaction(&mut begin().await, "my_app", Token(successor - 2)).await;
+        let greatest = Token(successor);
+        assert_eq!(refused.unwrap_err().kind(), FenceErrorKind::Stale { greatest }, "{level}");
+    }
+}
+
+/// Where a former leader always has a transaction open, its successor waits for those that are open
+/// as it comes, not for later ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overlapping_transactions_do_not_keep_a_successor_out() {
+    let pool = postgres().await;
+    work!(pool, 7, Duration::ZERO).unwrap();
+    let mut former = JoinSet::new();
+    for _ in 0..8 {
+        let pool = pool.clone();
+        former.spawn(async move {
+            let pause = || Duration::from_millis(fastrand::u64(20..60));
+            while work!(pool, 7, pause()).is_ok() {}
+        });
+    }
+    while sqlx::query_scalar::<_, i64>("SELECT count(*) FROM ledger")
+        .fetch_one(&pool)
+        .await
+        .unwrap()
+        < 50
+    {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::timeout(Duration::from_secs(30), async { work!(pool, 9, Duration::ZERO) })
+        .await
+        .expect("a turn of the successor")
+        .unwrap();
+    former.join_all().await;
+}
+
+#[tokio::test]
+async fn names_and_tokens_that_cannot_be_stored_are_refused() {
+    let (postgres, (_directory, sqlite)) = (postgres().await, sqlite().await);
+    let most = i64::MAX.cast_unsigned();
+    for (election, token) in [("", 1), ("my_app", 0), ("my_app", most + 1), ("my_app", u64::MAX)] {
+        let mut transaction = postgres.begin().await.unwrap();
+        let refused = fence::transaction(&mut transaction, election, Token(token)).await;
+        assert_eq!(refused.unwrap_err().kind(), FenceErrorKind::Misconfigured);
+        let mut transaction = sqlite.begin().await.unwrap();
+        let refused = fence::transaction(&mut transaction, election, Token(token)).await;
+        assert_eq!(refused.unwrap_err().kind(), FenceErrorKind::Misconfigured);
+    }
+    work!(postgres, most, Duration::ZERO).unwrap();
+    work!(sqlite, most, Duration::ZERO).unwrap();
+}
+
+/// With the rights of the file, and with the table that the file made, not another of its name.
+#[tokio::test]
+async fn writer_needs_the_rights_that_the_file_names() {
+    let env = TestEnv::new(Duration::from_secs(3)).await;
+    let pools = async || PgPool::connect(&env.url()).await.expect("a pool");
+    // All candidates of a fleet create it as they start.
+    let (a, b, c) = (pools().await, pools().await, pools().await);
+    let (a, b, c) =
+        tokio::join!(fence::create_tables(&a), fence::create_tables(&b), fence::create_tables(&c));
+    a.and(b).and(c).expect("a fence");
+    let writer = env.candidate();
+    env.admin(&format!("CREATE ROLE {writer} LOGIN")).await;
+    env.admin(&format!("CREATE SCHEMA {writer} AUTHORIZATION {writer}")).await;
+    env.admin(&format!("CREATE TABLE {writer}.incumbent_fence (name text, token bigint)")).await;
+    let pool = PgPool::connect(&env.server.url_as(&writer, &env.database)).await.expect("a pool");
+    let fenced = async |token| {
+        let mut transaction = pool.begin().await.unwrap();
+        let fenced = fence::transaction(&mut transaction, "my_app", Token(token)).await;
+        transaction.commit().await.unwrap();
+        fenced.map_err(|error| error.kind())
+    };
+    assert_eq!(fenced(7).await, Err(FenceErrorKind::Misconfigured));
+    let grant = FILE.lines().find_map(|line| line.strip_prefix("--     GRANT")).expect("rights");
+    let grant = grant.replace("incumbent_fence", "public.incumbent_fence");
+    env.admin(&format!("GRANT{}", grant.replace("writers", &writer))).await;
+    assert_eq!(fenced(7).await, Ok(()));
+    // It exists, although this role could not create it.
+    fence::create_tables(&pool).await.expect("the same fence");
+    assert_eq!(env.admin("SELECT FROM public.incumbent_fence WHERE token = 7").await.len(), 1);
+}
+
+/// A transaction that has read before cannot write after another one: it is begun again.
+#[tokio::test]
+async fn transaction_of_sqlite_that_read_before_is_tried_again() {
+    let (_directory, pool) = sqlite().await;
+    let mut reader = pool.begin().await.unwrap();
+    reader.execute("SELECT count(*) FROM ledger").await.unwrap();
+    work!(pool, 7, Duration::ZERO).unwrap();
+    let refused = fence::transaction(&mut reader, "my_app", Token(7)).await;
+    assert_eq!(refused.unwrap_err().kind(), FenceErrorKind::Unavailable);
+    reader.rollback().await.unwrap();
+    let mut immediate = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    immediate.execute("SELECT count(*) FROM ledger").await.unwrap();
+    fence::transaction(&mut immediate, "my_app", Token(7)).await.unwrap();
+    immediate.commit().await.unwrap();
 }
 
 #[tokio::test]

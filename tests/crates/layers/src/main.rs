@@ -32,6 +32,7 @@ const CRATES: [Layers; 2] = [
             "driver",
             "history",
             "backends",
+            "fence",
             "builder",
             "discovery",
             "set",
