@@ -13,6 +13,7 @@ mod deadline;
 mod for_life;
 mod grace;
 mod guard;
+mod guarded;
 mod hooks;
 mod restarts;
 mod signals;
@@ -30,12 +31,11 @@ use incumbent::sentinel::Sentinel;
 
 pub use self::args::{OnExit, Program, Run};
 use self::candidate::CommandCandidate;
-pub use self::deadline::{DeadlineFile, check_uptime, sleep_until, variables};
+pub use self::deadline::{DeadlineFile, check_uptime, sleep_until};
 pub use self::for_life::Life;
 pub use self::grace::Grace;
-pub use self::guard::{
-    CommandEvent, GuardConfig, GuardHandle, GuardRequest, SentinelArgs, unguarded,
-};
+pub use self::guard::SentinelArgs;
+pub use self::guarded::{CommandEnd, CommandFailure, GuardedCommand, Order};
 pub use self::hooks::{HOOK, prepare_children, run_hook};
 pub use self::restarts::Restarts;
 pub use self::signals::{SignalAction, Signals, exit_code, suspend_self};

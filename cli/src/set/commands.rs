@@ -10,13 +10,12 @@ use incumbent::{Election, Leadership, Set};
 use parking_lot::Mutex;
 use tokio::sync::{SetOnce, broadcast, mpsc};
 
-use super::work::{MemberEvent, Naming, OnShardExit, Order};
+use super::work::{MemberEvent, Naming, OnShardExit};
 use crate::error::CliError;
 use crate::output;
-use crate::process::Cgroup;
 use crate::run::{
-    CommandEvent, DeadlineFile, Grace, GuardConfig, GuardHandle, GuardRequest, Program, Restarts,
-    Terms, Watchdog, sleep_until, unguarded, variables,
+    CommandEnd, CommandFailure, Grace, GuardedCommand, Order, Program, Restarts, Terms, Watchdog,
+    sleep_until,
 };
 
 /// What the commands of all shards share.
@@ -38,16 +37,6 @@ pub struct Commands {
     pub restarts: Mutex<HashMap<u32, Restarts>>,
 }
 
-/// How a run of a command ended. No process of it is left.
-enum Ended {
-    ByItself {
-        code: u8,
-        interrupted: bool,
-    },
-    /// The shard is given up.
-    Over,
-}
-
 /// A term of a shard.
 struct Term<'a> {
     shard: u32,
@@ -67,8 +56,8 @@ impl Commands {
             let ended = self.work(&term).await;
             term.watchdog.pause();
             let (code, interrupted) = match ended {
-                Ok(Ended::ByItself { code, interrupted }) => (code, interrupted),
-                Ok(Ended::Over) => return,
+                Ok(CommandEnd::ByItself { code, interrupted }) => (code, interrupted),
+                Ok(CommandEnd::Over | CommandEnd::HungUp) => return,
                 Err(failure) => return self.end(&term, MemberEvent::Failed(failure)).await,
             };
             match self.on_exit {
@@ -117,116 +106,35 @@ impl Commands {
     }
 
     /// Runs the command once.
-    async fn work(&self, term: &Term<'_>) -> Result<Ended, CliError> {
-        let leadership = term.leadership;
-        let Ok(file) = tokio::task::spawn_blocking(DeadlineFile::create).await else {
-            return Ok(Ended::Over); // the program ends
-        };
-        let mut file = file?;
-        let mut deadline = leadership.deadline();
-        file.renew(deadline, leadership.token());
-        tokio::select! {
-            biased;
-            _ = leadership.draining() => return Ok(Ended::Over),
-            written = file.written() => written.map_err(|why| file.failure(Some(&why)))?,
-            () = sleep_until(deadline - self.grace.total()) => return Err(file.failure(None)),
-        }
-        let until = self.grace.until(deadline);
-        if until.ask_at <= BootClock.now() {
-            return Ok(Ended::Over); // suspended for too long
-        }
-        // Before the command starts, so that it misses none.
-        let mut orders = self.orders.subscribe();
-        let mut guard = self.start(term, &file)?;
-        let mut draining = false;
-        loop {
-            term.watchdog.feed(deadline);
-            tokio::select! {
-                biased;
-                loss = leadership.ended() => {
-                    self.stop(term, &mut guard, loss.stop_by).await;
-                    return Ok(Ended::Over);
-                }
-                _ = leadership.draining(), if !draining => {
-                    draining = true;
-                    guard.request(GuardRequest::Drain);
-                }
-                Ok(later) = leadership.renewed(deadline) => {
-                    deadline = later;
-                    guard.request(GuardRequest::RunUntil(self.grace.until(deadline)));
-                    file.renew(deadline, leadership.token());
-                }
-                failure = file.fell_behind(self.grace.total()) => {
-                    self.stop(term, &mut guard, deadline).await;
-                    return Err(failure);
-                }
-                order = orders.recv() => match order {
-                    Ok(Order::PassOn(signal)) => guard.request(GuardRequest::PassOn(signal.as_raw())),
-                    Ok(Order::Suspend) => guard.suspend(),
-                    Err(_) => {} // it missed some
-                },
-                event = guard.event() => {
-                    term.watchdog.pause();
-                    self.check_left(&guard).await;
-                    match event {
-                        CommandEvent::Ended if draining => return Ok(Ended::Over),
-                        CommandEvent::Ended => {
-                            let interrupted = guard.was_interrupted();
-                            return Ok(Ended::ByItself { code: guard.code.unwrap_or(1), interrupted });
-                        }
-                        CommandEvent::HungUp => {
-                            self.stop(term, &mut guard, deadline).await;
-                            self.end(term, MemberEvent::HungUp).await;
-                            return Ok(Ended::Over);
-                        }
-                        CommandEvent::Expired => {
-                            leadership.resign(); // in case the last renewal was stored
-                            leadership.ended().await;
-                            return Ok(Ended::Over);
-                        }
-                        CommandEvent::Unguarded => return Err(unguarded()),
-                    }
-                }
-            }
-        }
-    }
-
-    fn start(&self, term: &Term<'_>, file: &DeadlineFile) -> Result<GuardHandle, CliError> {
+    async fn work(&self, term: &Term<'_>) -> Result<CommandEnd, CliError> {
         let (number, count) = self.naming.variables();
         let set = self.set.get().map(|set| OsString::from(set.name())).unwrap_or_default();
-        let mut environment =
-            variables(term.election, term.leadership.token(), file.path()).to_vec();
-        environment.extend([
-            ("INCUMBENT_SET", set),
-            (number, term.shard.to_string().into()),
-            (count, self.shards.to_string().into()),
-        ]);
-        let config = GuardConfig {
-            grace: self.grace.stop,
+        let command = GuardedCommand {
+            command: self.naming.command(&self.program.command, term.shard),
+            environment: vec![
+                ("INCUMBENT_SET", set),
+                (number, term.shard.to_string().into()),
+                (count, self.shards.to_string().into()),
+            ],
             signal: self.program.signal,
-            cgroup: Cgroup::create(),
-            directory: Some(file.directory().to_owned()),
-            until: Some(self.grace.until(term.leadership.deadline())),
+            grace: self.grace,
             withheld: self.withheld.clone(),
-            drops_network_capabilities: false,
+            terms: self.terms.get(term.shard as usize).cloned(),
+            is_alone: self.is_alone,
         };
-        let command = self.naming.command(&self.program.command, term.shard);
-        let terms = self.terms.get(term.shard as usize).cloned();
-        Ok(GuardHandle::start(&command, &environment, terms, config, self.is_alone)?)
-    }
-
-    /// Stops the command of a shard.
-    async fn stop(&self, term: &Term<'_>, guard: &mut GuardHandle, deadline: Instant) {
-        term.watchdog.pause();
-        guard.stop(self.grace.kill_at(deadline)).await;
-        self.check_left(guard).await;
-    }
-
-    /// Ends the program if a process could not be stopped: its shard must not be released.
-    async fn check_left(&self, guard: &GuardHandle) {
-        if let Some(left) = &guard.left {
-            let _ = self.events.send(MemberEvent::Left(left.clone()));
-            std::future::pending::<()>().await;
+        let of_term = (term.leadership, term.election);
+        match command.run(of_term, &term.watchdog, &self.orders).await {
+            Ok(CommandEnd::HungUp) => {
+                self.end(term, MemberEvent::HungUp).await;
+                Ok(CommandEnd::Over)
+            }
+            Ok(end) => Ok(end),
+            Err(CommandFailure::Failed(failure)) => Err(failure),
+            Err(CommandFailure::Left(left)) => {
+                // It ends the program: the shard must not be released.
+                let _ = self.events.send(MemberEvent::Left(left));
+                std::future::pending().await
+            }
         }
     }
 }

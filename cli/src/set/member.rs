@@ -13,12 +13,12 @@ use tokio::sync::{SetOnce, broadcast, mpsc};
 
 use super::commands::Commands;
 use super::http;
-use super::work::{MemberEvent, Naming, OnShardExit, Order};
+use super::work::{MemberEvent, Naming, OnShardExit};
 use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, StatusLine, systemd};
 use crate::error::{CliError, Code};
 use crate::lock::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
 use crate::output;
-use crate::run::{Grace, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
+use crate::run::{Grace, Order, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
 use crate::run::{channel_of_terms, check_uptime};
 
 /// How many orders a slow command may lag behind.

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::ValueEnum;
-use rustix::process::Signal;
 
 use crate::error::CliError;
 
@@ -81,14 +80,6 @@ pub enum MemberEvent {
     Failed(CliError),
     /// These processes could not be stopped: nothing may be released.
     Left(String),
-}
-
-/// What a member orders all its commands.
-#[derive(Debug, Clone, Copy)]
-pub enum Order {
-    PassOn(Signal),
-    /// Suspend this process with the command.
-    Suspend,
 }
 
 #[cfg(test)]

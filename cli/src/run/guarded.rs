@@ -1,0 +1,183 @@
+//! A command behind its guard, from its start until no process of it is left: of a shard, or of a
+//! job.
+
+use std::ffi::OsString;
+
+use incumbent::clock::{BootClock, Clock, Instant};
+use incumbent::{Election, Leadership};
+use rustix::process::Signal;
+use tokio::sync::broadcast;
+
+use super::deadline::{DeadlineFile, sleep_until, variables};
+use super::grace::Grace;
+use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest, unguarded};
+use super::terms::Terms;
+use super::watchdog::Watchdog;
+use crate::error::CliError;
+use crate::process::Cgroup;
+
+/// What all running commands are ordered.
+#[derive(Debug, Clone, Copy)]
+pub enum Order {
+    PassOn(Signal),
+    /// Suspend this process with the command.
+    Suspend,
+}
+
+/// A command that runs within a term.
+pub struct GuardedCommand {
+    pub command: Vec<OsString>,
+    /// Beside the variables of the term.
+    pub environment: Vec<(&'static str, OsString)>,
+    /// The signal that stops it.
+    pub signal: Signal,
+    pub grace: Grace,
+    /// The variables that it does not inherit.
+    pub withheld: Vec<String>,
+    /// What its guard releases if this process dies.
+    pub terms: Option<Terms>,
+    /// Whether it has the terminal and standard input to itself.
+    pub is_alone: bool,
+}
+
+/// How a command ended. No process of it is left.
+pub enum CommandEnd {
+    ByItself {
+        code: u8,
+        interrupted: bool,
+    },
+    /// The terminal was closed.
+    HungUp,
+    /// The term is over, or drains.
+    Over,
+}
+
+/// Why a command cannot be run any longer.
+pub enum CommandFailure {
+    Failed(CliError),
+    /// These processes could not be stopped: nothing may be released.
+    Left(String),
+}
+
+impl From<CliError> for CommandFailure {
+    fn from(error: CliError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl GuardedCommand {
+    /// Runs the command once.
+    pub async fn run(
+        self,
+        (leadership, election): (&Leadership, &Election),
+        watchdog: &Watchdog,
+        orders: &broadcast::Sender<Order>,
+    ) -> Result<CommandEnd, CommandFailure> {
+        let Ok(file) = tokio::task::spawn_blocking(DeadlineFile::create).await else {
+            return Ok(CommandEnd::Over); // the program ends
+        };
+        let mut file = file?;
+        let mut deadline = leadership.deadline();
+        file.renew(deadline, leadership.token());
+        tokio::select! {
+            biased;
+            _ = leadership.draining() => return Ok(CommandEnd::Over),
+            written = file.written() => written.map_err(|why| file.failure(Some(&why)))?,
+            () = sleep_until(deadline - self.grace.total()) => return Err(file.failure(None).into()),
+        }
+        let until = self.grace.until(deadline);
+        if until.ask_at <= BootClock.now() {
+            return Ok(CommandEnd::Over); // suspended for too long
+        }
+        // Before the command starts, so that it misses none.
+        let mut orders = orders.subscribe();
+        let grace = self.grace;
+        let mut guard = self.start((leadership, election), &file)?;
+        let mut draining = false;
+        loop {
+            watchdog.feed(deadline);
+            tokio::select! {
+                biased;
+                loss = leadership.ended() => {
+                    stop(&mut guard, watchdog, grace.kill_at(loss.stop_by)).await?;
+                    return Ok(CommandEnd::Over);
+                }
+                _ = leadership.draining(), if !draining => {
+                    draining = true;
+                    guard.request(GuardRequest::Drain);
+                }
+                Ok(later) = leadership.renewed(deadline) => {
+                    deadline = later;
+                    guard.request(GuardRequest::RunUntil(grace.until(deadline)));
+                    file.renew(deadline, leadership.token());
+                }
+                failure = file.fell_behind(grace.total()) => {
+                    stop(&mut guard, watchdog, grace.kill_at(deadline)).await?;
+                    return Err(failure.into());
+                }
+                order = orders.recv() => match order {
+                    Ok(Order::PassOn(signal)) => guard.request(GuardRequest::PassOn(signal.as_raw())),
+                    Ok(Order::Suspend) => guard.suspend(),
+                    Err(_) => {} // it missed some
+                },
+                event = guard.event() => {
+                    watchdog.pause();
+                    check_left(&guard)?;
+                    match event {
+                        CommandEvent::Ended if draining => return Ok(CommandEnd::Over),
+                        CommandEvent::Ended => {
+                            let interrupted = guard.was_interrupted();
+                            return Ok(CommandEnd::ByItself { code: guard.code.unwrap_or(1), interrupted });
+                        }
+                        CommandEvent::HungUp => {
+                            stop(&mut guard, watchdog, grace.kill_at(deadline)).await?;
+                            return Ok(CommandEnd::HungUp);
+                        }
+                        CommandEvent::Expired => {
+                            leadership.resign(); // in case the last renewal was stored
+                            leadership.ended().await;
+                            return Ok(CommandEnd::Over);
+                        }
+                        CommandEvent::Unguarded => return Err(unguarded().into()),
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(
+        self,
+        (leadership, election): (&Leadership, &Election),
+        file: &DeadlineFile,
+    ) -> Result<GuardHandle, CliError> {
+        let mut environment = variables(election, leadership.token(), file.path()).to_vec();
+        environment.extend(self.environment);
+        let config = GuardConfig {
+            grace: self.grace.stop,
+            signal: self.signal,
+            cgroup: Cgroup::create(),
+            directory: Some(file.directory().to_owned()),
+            until: Some(self.grace.until(leadership.deadline())),
+            withheld: self.withheld,
+            drops_network_capabilities: false,
+        };
+        Ok(GuardHandle::start(&self.command, &environment, self.terms, config, self.is_alone)?)
+    }
+}
+
+async fn stop(
+    guard: &mut GuardHandle,
+    watchdog: &Watchdog,
+    kill_at: Instant,
+) -> Result<(), CommandFailure> {
+    watchdog.pause();
+    guard.stop(kill_at).await;
+    check_left(guard)
+}
+
+fn check_left(guard: &GuardHandle) -> Result<(), CommandFailure> {
+    match &guard.left {
+        Some(left) => Err(CommandFailure::Left(left.clone())),
+        None => Ok(()),
+    }
+}
