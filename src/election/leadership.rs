@@ -46,6 +46,12 @@ impl Leadership {
         term.hold().then(|| Self { term: Arc::clone(term) })
     }
 
+    /// The term, without a share in it.
+    #[cfg(feature = "nats")]
+    pub(crate) fn term(&self) -> &Arc<Term> {
+        &self.term
+    }
+
     /// The fencing token of this term: greater than that of every earlier term. Pass it with every
     /// write, and let what is written to refuse a token that is smaller than one it has seen.
     ///

@@ -16,6 +16,10 @@
     doc = "- SQL: [`Leadership::fence`](crate::Leadership::fence) in a transaction of `sqlx`, or [`transaction`]."
 )]
 #![cfg_attr(
+    feature = "nats",
+    doc = "- NATS: [`FencedStream`] and [`FencedBucket`] in place of a JetStream stream and a key-value bucket."
+)]
+#![cfg_attr(
     feature = "tower",
     doc = "- HTTP and gRPC: [`FenceLayer`] in the service that the leader calls."
 )]
@@ -25,11 +29,15 @@
 
 #[cfg(feature = "tower")]
 mod http;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
 
 #[cfg(feature = "tower")]
 pub use self::http::{FenceLayer, FenceService, FenceStore, MemoryFence, TOKEN_HEADER};
+#[cfg(feature = "nats")]
+pub use self::nats::{FencedBucket, FencedStream};
 #[cfg(feature = "postgres")]
 pub use self::sql::create_tables;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -49,6 +57,9 @@ pub enum FenceErrorKind {
     TermOver,
     /// It was not found out whether the term may write: roll back, and try again.
     Unavailable,
+    /// No response came to a write: it may have been stored, or may yet be, unless a later term
+    /// fences first.
+    OutcomeUnknown,
     /// The fence cannot work as it is set up: retrying does not help.
     Misconfigured,
 }

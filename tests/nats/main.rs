@@ -10,8 +10,11 @@ mod counted_hints;
 mod duplicates;
 mod entry;
 mod env;
+mod fence;
 mod hostile;
 mod hostile_server;
+#[cfg(target_os = "linux")]
+mod late_writes;
 mod lock;
 mod log;
 mod lost_replies;

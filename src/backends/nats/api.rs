@@ -17,7 +17,7 @@ use super::stream::StreamInfo;
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::text::escape_line;
 
-const DEFAULT_PREFIX: &str = "$JS.API";
+pub(super) const DEFAULT_PREFIX: &str = "$JS.API";
 
 /// The maximum length in bytes of a server's text in an error.
 const MAX_QUOTE: usize = 256;
@@ -35,6 +35,8 @@ pub(super) mod code {
     pub(crate) const REPLICAS_NOT_SUPPORTED: u64 = 10074;
     pub(crate) const NOT_ENABLED: u64 = 10076;
     pub(crate) const STREAM_SEALED: u64 = 10109;
+    /// The server is not ready to check a condition.
+    pub(crate) const WRONG_LAST_SEQUENCE_NOT_READY: u64 = 10163;
     /// Another client's write to the key is in flight.
     pub(crate) const WRONG_LAST_SEQUENCE_IN_FLIGHT: u64 = 10164;
     pub(crate) const TTL_INVALID: u64 = 10165;

@@ -95,11 +95,17 @@ impl Headers for Block {
 
 /// Decodes a stored message.
 pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content {
-    let decode = |text: &Option<String>| {
-        let text = text.as_deref().unwrap_or_default();
-        base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
-    };
-    content(&Block::new(&decode(&message.hdrs)), &decode(&message.data), expiry)
+    content(&Block::new(&decode(message.hdrs.as_ref())), &stored_value(message), expiry)
+}
+
+/// Returns the value of a stored message.
+pub(super) fn stored_value(message: &StoredMessage) -> Vec<u8> {
+    decode(message.data.as_ref())
+}
+
+fn decode(text: Option<&String>) -> Vec<u8> {
+    let text = text.map(String::as_str).unwrap_or_default();
+    base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
 }
 
 /// Decodes a message.

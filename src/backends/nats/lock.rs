@@ -317,7 +317,7 @@ impl Messages for NatsLock {
 partial_debug!(NatsLock, self, bucket: self.0.config.name);
 
 /// Refuses a name that is not a valid key of a key-value bucket; the error contains the rule.
-pub(super) fn check_key(name: &str) -> Result<(), String> {
+pub(crate) fn check_key(name: &str) -> Result<(), String> {
     let letters = name
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'/' | b'_' | b'=' | b'.'));

@@ -69,6 +69,7 @@ mod events;
 #[cfg(test)]
 mod fuzz;
 mod health;
+mod jetstream;
 mod listener;
 mod lock;
 mod message;
@@ -92,6 +93,8 @@ pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, St
 pub use connection::{Connection, connect};
 pub use error::{AdminFailure, BucketError, BucketErrorKind};
 pub use events::PermissionWatch;
+pub(crate) use jetstream::{JetStream, Published, Retention, StreamFailure};
 pub use lock::NatsLock;
+pub(crate) use lock::check_key;
 pub use options::{TlsFiles, connect_options, with_servers};
 pub use settings::{ConnectionSettings, Credentials};

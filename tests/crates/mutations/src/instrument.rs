@@ -91,7 +91,7 @@ impl Instrument {
             Self::Decisions => "test --workspace --all-features --lib -- protocol:: set:: driver::",
             Self::Locks => {
                 "test --workspace --all-features --test nats -- lock:: queue_groups:: \
-                 roll_call::a_call"
+                 roll_call::a_call late_writes::one_server"
             }
             Self::Elections => "test --workspace --all-features --test memory",
             Self::Several => "test --workspace --all-features --test multi_lock -- needs::",

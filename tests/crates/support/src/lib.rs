@@ -13,6 +13,7 @@
 //! - [`Pooler`]: PgBouncer in front of it.
 //! - [`object_stores`]: stores for Google Cloud Storage, S3 and Azure Blob Storage.
 //! - [`Browser`]: a headless Chromium.
+//! - `Worker`: a process of the test itself, to suspend.
 //! - [`Process`], [`Port`], [`monitor`]: for servers that are started in another way.
 //! - [`Proxy`]: carries messages of the NATS protocol, and loses, holds or cuts those that a test
 //!   chooses.
@@ -53,6 +54,8 @@ mod process;
 mod proxy;
 mod pseudo_terminal;
 mod server;
+#[cfg(target_os = "linux")]
+mod worker;
 
 pub use authority::Authority;
 pub use binaries::{Version, find};
@@ -79,3 +82,5 @@ pub use process::Process;
 pub use proxy::{Flow, Proxy, Request, Trap, Way};
 pub use pseudo_terminal::PseudoTerminal;
 pub use server::{NATS_PERMISSIONS, Server, ServerBuilder, nats_options};
+#[cfg(target_os = "linux")]
+pub use worker::{Worker, worker_orders, worker_says, worker_stops};

@@ -8,6 +8,15 @@ use crate::instrument::Instrument::{
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
     Mutation {
+        name: "NATS: a fenced message is published without its condition",
+        edits: &[edit(
+            "src/fence/nats.rs",
+            "let headers = self.conditions(&self.stated[1], headers)?;",
+            "let headers = headers.clone();",
+        )],
+        noticed_by: &[Locks],
+    },
+    Mutation {
         name: "NATS: an answer is told by a number that others can guess",
         edits: &[edit("src/backends/nats/reply_inbox.rs", "self.key.hash_one(number)", "0")],
         noticed_by: &[Locks],

@@ -1,0 +1,615 @@
+//! Fences in streams and key-value buckets of NATS.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::header::HeaderName;
+use async_nats::{HeaderMap, HeaderValue, Subject};
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+
+use super::{FenceError, FenceErrorKind, stale};
+use crate::backends::nats::{
+    Connection, JetStream, Published, Retention, StreamFailure, check_key,
+};
+use crate::election::Leadership;
+use crate::election::term::Term;
+use crate::lock::Token;
+use crate::util::text::escape_line;
+
+const EXPECTED: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
+/// Of which subject, if not of the one that is published to: nats-server 2.11 and later.
+const EXPECTED_OF: HeaderName =
+    HeaderName::from_static("Nats-Expected-Last-Subject-Sequence-Subject");
+const EXPECTED_STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
+const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
+const OPERATION: HeaderName = HeaderName::from_static("KV-Operation");
+const ROLLUP: HeaderName = HeaderName::from_static("Nats-Rollup");
+
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a write, or opening, may take with all its attempts.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest pause between attempts while another conditional write is in flight.
+const MAX_PAUSE_MS: u64 = 50;
+
+/// A JetStream stream that stores nothing of a former leader.
+///
+/// As the term begins, [`open`](Self::open) publishes the term's token to the *fence subject* of
+/// the stream, once, and refuses if a greater token is there. The stream then stores each message
+/// only if that fence is still the last message of its subject, which the server checks as it
+/// stores the message. So from the fence of a later term on, no message of an earlier one is
+/// stored, however late it arrives.
+///
+/// The fence subject is one of the stream's subjects that nothing else is published to. Consumers
+/// without a filter receive the fence: a message such as `9 my_app`. Only what all leaders
+/// publish through this type is fenced.
+///
+/// Requires nats-server 2.11 or later, and a stream that does not remove the fence by itself:
+/// [`open`](Self::open) refuses others. Who purges the fence subject ends the writes of the term.
+///
+/// ```no_run
+/// # async fn work(leadership: incumbent::Leadership, client: async_nats::Client)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// use incumbent::fence::FencedStream;
+///
+/// let stream = FencedStream::open(&leadership, client, "ORDERS", "orders.fence").await?;
+/// stream.publish("orders.new", "42").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FencedStream {
+    fence: Fence,
+}
+
+impl FencedStream {
+    /// Fences a stream: excludes all earlier terms from it.
+    ///
+    /// Call it once as the term begins, before what an earlier leader published is read.
+    ///
+    /// # Errors
+    /// [`FenceErrorKind::Stale`] and [`TermOver`](FenceErrorKind::TermOver): the term is over.
+    /// [`Misconfigured`](FenceErrorKind::Misconfigured): the stream cannot be fenced as it is.
+    ///
+    /// # Cancel safety
+    /// The fence may have been published.
+    pub async fn open(
+        leadership: &Leadership,
+        connection: impl Into<Connection>,
+        stream: &str,
+        fence_subject: &str,
+    ) -> Result<Self, FenceError> {
+        let term = TermOfFence::of(leadership);
+        let fence = Fence::open(term, connection.into(), stream, fence_subject).await?;
+        Ok(Self { fence })
+    }
+
+    /// Fences a stream with a token, as [`open`](Self::open) does: for a process that receives the
+    /// token from the leader.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    /// The fence may have been published.
+    pub async fn with_token(
+        election: &str,
+        token: Token,
+        connection: impl Into<Connection>,
+        stream: &str,
+        fence_subject: &str,
+    ) -> Result<Self, FenceError> {
+        let term = TermOfFence { election: election.into(), token, term: None };
+        let fence = Fence::open(term, connection.into(), stream, fence_subject).await?;
+        Ok(Self { fence })
+    }
+
+    /// Publishes a message, and returns its sequence.
+    ///
+    /// # Errors
+    /// [`FenceErrorKind::Stale`] and [`TermOver`](FenceErrorKind::TermOver): the term is over, and
+    /// the message was not stored. [`OutcomeUnknown`](FenceErrorKind::OutcomeUnknown): it may have
+    /// been. After any other error it was not.
+    ///
+    /// # Cancel safety
+    /// The message may have been stored.
+    pub async fn publish(
+        &self,
+        subject: &str,
+        payload: impl Into<Bytes>,
+    ) -> Result<u64, FenceError> {
+        self.publish_with_headers(subject, HeaderMap::new(), payload).await
+    }
+
+    /// Publishes a message with headers, and returns its sequence.
+    ///
+    /// With a `Nats-Msg-Id` that the stream knows, the sequence is that of the earlier message, and
+    /// this one is not stored.
+    ///
+    /// # Errors
+    /// Those of [`publish`](Self::publish). [`Misconfigured`](FenceErrorKind::Misconfigured) for
+    /// headers that would replace or remove the fence: `Nats-Expected-…` and `Nats-Rollup`.
+    ///
+    /// # Cancel safety
+    /// The message may have been stored.
+    pub async fn publish_with_headers(
+        &self,
+        subject: &str,
+        headers: HeaderMap,
+        payload: impl Into<Bytes>,
+    ) -> Result<u64, FenceError> {
+        check_headers(&headers)?;
+        self.fence.publish(subject, &headers, payload.into()).await
+    }
+}
+
+/// A key-value bucket that stores nothing of a former leader.
+///
+/// It is a [`FencedStream`] of the bucket's stream. The fence is the value of the key
+/// `_fence.ELECTION`, such as `9 my_app`, which those who list or watch all keys see too. A bucket
+/// with a TTL must have limit markers, with which the fence outlives the TTL.
+///
+/// The condition of a write is the fence, so there is none on the key's revision: all leaders write
+/// through the fence, so that nobody but this term writes.
+///
+/// ```no_run
+/// # async fn work(leadership: incumbent::Leadership, client: async_nats::Client)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// use incumbent::fence::FencedBucket;
+///
+/// let bucket = FencedBucket::open(&leadership, client, "STATE").await?;
+/// bucket.put("position", "42").await?;
+/// bucket.delete("draft").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FencedBucket {
+    fence: Fence,
+    bucket: String,
+}
+
+impl FencedBucket {
+    /// Fences a bucket: excludes all earlier terms from it.
+    ///
+    /// Call it once as the term begins, before what an earlier leader wrote is read.
+    ///
+    /// # Errors
+    /// Those of [`FencedStream::open`].
+    ///
+    /// # Cancel safety
+    /// The fence may have been written.
+    pub async fn open(
+        leadership: &Leadership,
+        connection: impl Into<Connection>,
+        bucket: &str,
+    ) -> Result<Self, FenceError> {
+        Self::of(TermOfFence::of(leadership), connection.into(), bucket).await
+    }
+
+    /// Fences a bucket with a token, as [`open`](Self::open) does: for a process that receives the
+    /// token from the leader.
+    ///
+    /// # Errors
+    /// Those of [`FencedStream::open`].
+    ///
+    /// # Cancel safety
+    /// The fence may have been written.
+    pub async fn with_token(
+        election: &str,
+        token: Token,
+        connection: impl Into<Connection>,
+        bucket: &str,
+    ) -> Result<Self, FenceError> {
+        let term = TermOfFence { election: election.into(), token, term: None };
+        Self::of(term, connection.into(), bucket).await
+    }
+
+    async fn of(
+        term: TermOfFence,
+        connection: Connection,
+        bucket: &str,
+    ) -> Result<Self, FenceError> {
+        check_key(&term.election).map_err(misconfigured)?;
+        let stream = format!("KV_{bucket}");
+        let fence_subject = format!("$KV.{bucket}._fence.{}", term.election);
+        let fence = Fence::open(term, connection, &stream, &fence_subject).await?;
+        Ok(Self { fence, bucket: bucket.to_owned() })
+    }
+
+    /// Writes the value of a key, and returns its revision.
+    ///
+    /// # Errors
+    /// Those of [`FencedStream::publish`].
+    ///
+    /// # Cancel safety
+    /// The value may have been written.
+    pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<u64, FenceError> {
+        self.write(key, HeaderMap::new(), value.into()).await
+    }
+
+    /// Deletes a key, and returns the revision of the marker that says so.
+    ///
+    /// # Errors
+    /// Those of [`FencedStream::publish`].
+    ///
+    /// # Cancel safety
+    /// The key may have been deleted.
+    pub async fn delete(&self, key: &str) -> Result<u64, FenceError> {
+        let headers = HeaderMap::from_iter([(OPERATION, "DEL".into())]);
+        self.write(key, headers, Bytes::new()).await
+    }
+
+    /// Deletes a key with its history, and returns the revision of the marker that says so.
+    ///
+    /// # Errors
+    /// Those of [`FencedStream::publish`].
+    ///
+    /// # Cancel safety
+    /// The key may have been deleted.
+    pub async fn purge(&self, key: &str) -> Result<u64, FenceError> {
+        let headers = HeaderMap::from_iter([(OPERATION, "PURGE".into()), (ROLLUP, "sub".into())]);
+        self.write(key, headers, Bytes::new()).await
+    }
+
+    async fn write(&self, key: &str, headers: HeaderMap, value: Bytes) -> Result<u64, FenceError> {
+        let subject = format!("$KV.{}.{key}", self.bucket);
+        self.fence.publish(&subject, &headers, value).await
+    }
+}
+
+/// Whose fence it is.
+struct TermOfFence {
+    election: Arc<str>,
+    token: Token,
+    /// `None`: known by its token alone.
+    term: Option<Arc<Term>>,
+}
+
+impl TermOfFence {
+    fn of(leadership: &Leadership) -> Self {
+        Self {
+            election: leadership.election().into(),
+            token: leadership.token(),
+            term: Some(Arc::clone(leadership.term())),
+        }
+    }
+
+    fn check(&self) -> Result<(), FenceError> {
+        match self.term.as_ref().and_then(|term| term.over()) {
+            Some(_) => Err(FenceError::new(
+                FenceErrorKind::TermOver,
+                format!("{}: the term is over: write nothing", self.election),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The fence of a term in a stream.
+struct Fence {
+    term: TermOfFence,
+    jetstream: JetStream,
+    stream: String,
+    subject: Subject,
+    /// The two as values of headers.
+    stated: [HeaderValue; 2],
+    /// The sequence of this term's fence.
+    sequence: u64,
+    /// A replicated stream checks one condition on a subject at a time, and refuses others
+    /// meanwhile: they wait here for their turn.
+    turns: Semaphore,
+}
+
+/// The last message of the fence subject.
+struct Found {
+    sequence: u64,
+    /// `None`: there is no fence, or the mark of a deletion.
+    token: Option<Token>,
+}
+
+impl Fence {
+    async fn open(
+        term: TermOfFence,
+        connection: Connection,
+        stream: &str,
+        subject: &str,
+    ) -> Result<Self, FenceError> {
+        term.check()?;
+        check_subject(subject)?;
+        let stated = [header(stream)?, header(subject)?];
+        let jetstream = JetStream::new(connection);
+        let retention = jetstream.retention(stream, REQUEST_TIMEOUT).await;
+        let retention = retention.map_err(|failure| failed(stream, failure, false))?;
+        check_retention(stream, &retention)?;
+        let turns = if retention.num_replicas > 1 { 1 } else { Semaphore::MAX_PERMITS };
+        let mut fence = Self {
+            term,
+            jetstream,
+            stream: stream.to_owned(),
+            subject: subject.into(),
+            stated,
+            sequence: 0,
+            turns: Semaphore::new(turns),
+        };
+        fence.sequence = fence.claim(retention.allow_msg_ttl).await?;
+        fence.check_conditions().await?;
+        fence.term.check()?;
+        Ok(fence)
+    }
+
+    /// Publishes the fence after the one that was read, and returns its sequence.
+    async fn claim(&self, with_ttl: bool) -> Result<u64, FenceError> {
+        let deadline = Instant::now() + TIMEOUT;
+        let mut failure;
+        loop {
+            let found = self.read().await?;
+            match found.token {
+                Some(token) if token > self.term.token => {
+                    return Err(stale(&self.term.election, self.term.token, token));
+                }
+                // An earlier attempt was stored, or another handle of this term.
+                Some(token) if token == self.term.token => return Ok(found.sequence),
+                _ => {}
+            }
+            let mut headers = HeaderMap::new();
+            headers.insert(EXPECTED, HeaderValue::from(found.sequence));
+            headers.insert(EXPECTED_STREAM, self.stated[0].clone());
+            if with_ttl {
+                headers.insert(TTL, "never");
+            }
+            match self.send(self.subject.clone(), headers, self.text()).await {
+                Ok(published) => {
+                    let found = self.read().await?;
+                    if found.sequence >= published.sequence {
+                        continue;
+                    }
+                    return Err(misconfigured(format!(
+                        "stream {}: it stores what is published to {} under another subject, or removes it",
+                        self.stream, self.subject
+                    )));
+                }
+                Err(refused @ StreamFailure::Refused(_)) => {
+                    return Err(failed(&self.stream, refused, false));
+                }
+                Err(other) => failure = other,
+            }
+            self.pause(deadline, &failure, "the fence").await?;
+        }
+    }
+
+    /// Checks that the stream stores the fence under its subject, and that the server knows
+    /// conditions on another subject. One that does not takes this message for one that continues
+    /// the fence, and stores it.
+    async fn check_conditions(&self) -> Result<(), FenceError> {
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            let unused = header(&format!("{}.unused", self.subject))?;
+            let headers = self.conditions(&unused, &HeaderMap::new())?;
+            match self.send(self.subject.clone(), headers, self.text()).await {
+                Err(StreamFailure::Mismatch) => return Ok(()),
+                Ok(_) => {
+                    return Err(misconfigured(format!(
+                        "stream {}: its server does not check conditions on another subject: use nats-server 2.11 or later",
+                        self.stream
+                    )));
+                }
+                Err(refused @ StreamFailure::Refused(_)) => {
+                    return Err(failed(&self.stream, refused, false));
+                }
+                Err(other) => self.pause(deadline, &other, "a check of conditions").await?,
+            }
+        }
+    }
+
+    /// Publishes a message under the condition that the fence is the last one.
+    async fn publish(
+        &self,
+        subject: &str,
+        headers: &HeaderMap,
+        payload: Bytes,
+    ) -> Result<u64, FenceError> {
+        if subject == self.subject.as_str() {
+            return Err(misconfigured(format!("{subject} is the subject of the fence")));
+        }
+        let _turn = self.turns.acquire().await; // never closed
+        check_subject(subject)?;
+        let headers = self.conditions(&self.stated[1], headers)?;
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            self.term.check()?;
+            let sent = self.send(subject.into(), headers.clone(), payload.clone()).await;
+            match sent {
+                Ok(published) if !published.duplicate => return Ok(published.sequence),
+                // The server has not checked the condition.
+                Ok(published) => return self.check_last().await.map(|()| published.sequence),
+                Err(failure @ (StreamFailure::Mismatch | StreamFailure::InFlight)) => {
+                    self.check_last().await?;
+                    self.pause(deadline, &failure, subject).await?;
+                }
+                Err(failure) => return Err(failed(&self.stream, failure, true)),
+            }
+        }
+    }
+
+    /// Checks that the fence of this term is the last one.
+    async fn check_last(&self) -> Result<(), FenceError> {
+        let found = self.read().await?;
+        match found.token {
+            Some(token) if token > self.term.token => {
+                Err(stale(&self.term.election, self.term.token, token))
+            }
+            Some(_) if found.sequence == self.sequence => Ok(()),
+            _ => Err(misconfigured(format!(
+                "stream {}: the fence on {} was removed or replaced: nothing is stored in this term; leave that subject alone",
+                self.stream, self.subject
+            ))),
+        }
+    }
+
+    async fn read(&self) -> Result<Found, FenceError> {
+        let last = self.jetstream.last_message(&self.stream, &self.subject, REQUEST_TIMEOUT).await;
+        let last = match last {
+            Ok(last) => last,
+            Err(StreamFailure::NoMessage) => return Ok(Found { sequence: 0, token: None }),
+            Err(failure) => return Err(failed(&self.stream, failure, false)),
+        };
+        if last.payload.is_empty() {
+            return Ok(Found { sequence: last.sequence, token: None });
+        }
+        let text = String::from_utf8_lossy(&last.payload);
+        let parsed = text.split_once(' ').and_then(|(token, election)| {
+            (election == &*self.term.election).then_some(Token(token.parse().ok()?))
+        });
+        match parsed {
+            Some(token) => Ok(Found { sequence: last.sequence, token: Some(token) }),
+            None => Err(misconfigured(format!(
+                "stream {}: the last message on {} is not a fence of {}, but {:?}; use a subject for this fence alone",
+                self.stream,
+                self.subject,
+                self.term.election,
+                escape_line(&text, 40),
+            ))),
+        }
+    }
+
+    async fn send(
+        &self,
+        subject: Subject,
+        headers: HeaderMap,
+        payload: Bytes,
+    ) -> Result<Published, StreamFailure> {
+        let published = self.jetstream.publish(subject, headers, payload, REQUEST_TIMEOUT).await?;
+        // Any subscriber of the subject may respond, too.
+        match published.stream == self.stream {
+            true => Ok(published),
+            false => Err(StreamFailure::Unknown(format!("{} responded", published.stream))),
+        }
+    }
+
+    /// Waits for a moment before the next attempt, unless there is no time for one.
+    async fn pause(
+        &self,
+        deadline: Instant,
+        failure: &StreamFailure,
+        what: &str,
+    ) -> Result<(), FenceError> {
+        if Instant::now() >= deadline {
+            let why = match failure {
+                StreamFailure::Mismatch | StreamFailure::NoMessage => {
+                    "the stream stores the fence under another subject, or not at all"
+                }
+                StreamFailure::InFlight => "other conditional writes are in flight",
+                StreamFailure::NotApplied(why)
+                | StreamFailure::Refused(why)
+                | StreamFailure::Unknown(why) => why,
+            };
+            let message = format!("stream {}: {what} is not stored: {why}", self.stream);
+            return Err(FenceError::new(FenceErrorKind::Unavailable, message));
+        }
+        sleep(Duration::from_millis(fastrand::u64(1..=MAX_PAUSE_MS))).await;
+        Ok(())
+    }
+
+    /// Returns the headers of a message that is stored only if the sequence of this term's fence is
+    /// the last one of the subject `of`.
+    ///
+    /// nats-server before 2.11.7 looks for a name in all headers at once, and overlooks a header
+    /// that follows its name elsewhere, as in that of a longer header: it would store the message
+    /// without any condition. The client sends headers in the order of its map, which is a random
+    /// one. So the condition is put first, by drawing another map until it is.
+    fn conditions(&self, of: &HeaderValue, others: &HeaderMap) -> Result<HeaderMap, FenceError> {
+        for _ in 0..10_000 {
+            let mut headers = HeaderMap::new();
+            headers.insert(EXPECTED, HeaderValue::from(self.sequence));
+            headers.insert(EXPECTED_OF, of.clone());
+            headers.insert(EXPECTED_STREAM, self.stated[0].clone());
+            for (name, values) in others.iter() {
+                values.iter().for_each(|value| headers.append(name.clone(), value.clone()));
+            }
+            if headers.iter().next().is_some_and(|(name, _)| *name == EXPECTED) {
+                return Ok(headers);
+            }
+        }
+        Err(misconfigured("a message with so many headers cannot be fenced".to_owned()))
+    }
+
+    /// The content of the fence.
+    fn text(&self) -> Bytes {
+        format!("{} {}", self.term.token.0, self.term.election).into()
+    }
+}
+
+partial_debug!(TermOfFence, self, election: self.election, token: self.token);
+partial_debug!(Fence, self, stream: self.stream, subject: self.subject, term: self.term);
+
+fn header(text: &str) -> Result<HeaderValue, FenceError> {
+    text.parse()
+        .map_err(|_| misconfigured(format!("{text:?} cannot be a header: name it otherwise")))
+}
+
+/// Refuses what is not one subject.
+fn check_subject(subject: &str) -> Result<(), FenceError> {
+    let is_token = |token: &str| {
+        !token.is_empty() && !token.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '>'))
+    };
+    match subject.split('.').all(is_token) {
+        true => Ok(()),
+        false => Err(misconfigured(format!("{subject:?} is not a subject without wildcards"))),
+    }
+}
+
+/// Refuses headers that would replace the condition, remove the fence, or defer the message.
+fn check_headers(headers: &HeaderMap) -> Result<(), FenceError> {
+    const RESERVED: [&str; 4] = ["Nats-Expected-", "Nats-Rollup", "Nats-Batch-", "Nats-Schedule"];
+    let reserved = headers.iter().map(|(name, _)| AsRef::<str>::as_ref(name)).find(|name| {
+        RESERVED.iter().any(|prefix| {
+            name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        })
+    });
+    match reserved {
+        Some(name) => Err(misconfigured(format!("a fenced message cannot have the header {name}"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a stream that removes the fence by itself: a former leader whose fence was delayed until
+/// that of its successor is gone would find none.
+fn check_retention(stream: &str, settings: &Retention) -> Result<(), FenceError> {
+    let problem = if settings.mirror.is_some() {
+        "it is a mirror: fence the stream that it mirrors"
+    } else if !matches!(settings.retention.as_str(), "" | "limits") {
+        "its consumers remove messages, the fence too: use a stream with the retention `limits`"
+    } else if settings.max_age > 0 && !settings.allow_msg_ttl {
+        "its maximum age removes the fence too: allow message TTLs, with which the fence stays (for a bucket: limit markers)"
+    } else if settings.discard != "new" && (settings.max_msgs > 0 || settings.max_bytes > 0) {
+        "its limit of messages or bytes removes the fence too: discard new messages instead of old ones"
+    } else {
+        return Ok(());
+    };
+    Err(misconfigured(format!("stream {stream}: {problem}")))
+}
+
+fn misconfigured(message: String) -> FenceError {
+    FenceError::new(FenceErrorKind::Misconfigured, message)
+}
+
+/// The error of a request that failed. `writes`: whether it would have stored a message.
+fn failed(stream: &str, failure: StreamFailure, writes: bool) -> FenceError {
+    use FenceErrorKind::{Misconfigured, OutcomeUnknown, Unavailable};
+    let (kind, why) = match failure {
+        StreamFailure::Mismatch | StreamFailure::InFlight => {
+            (Unavailable, "another conditional write was first".to_owned())
+        }
+        StreamFailure::NoMessage => (Unavailable, "there is no such message".to_owned()),
+        StreamFailure::NotApplied(why) => (Unavailable, why),
+        StreamFailure::Refused(why) => (Misconfigured, why),
+        StreamFailure::Unknown(why) if writes => {
+            (OutcomeUnknown, format!("{why}: the message may have been stored"))
+        }
+        StreamFailure::Unknown(why) => (Unavailable, why),
+    };
+    FenceError::new(kind, format!("stream {stream}: {why}"))
+}

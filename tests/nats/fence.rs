@@ -1,0 +1,409 @@
+//! Fences in streams and buckets, on every version of the server.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv;
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, RetentionPolicy, Source, SubjectTransform,
+};
+use async_nats::{Client, HeaderMap, jetstream};
+use futures_util::{StreamExt, TryStreamExt};
+use incumbent::fence::{FenceError, FenceErrorKind, FencedBucket, FencedStream};
+use incumbent::lock::Token;
+use incumbent::memory::MemoryLock;
+use incumbent::new_election;
+use incumbent_test_support::{Cluster, Server, Version, on_versions};
+use tokio::task::JoinSet;
+
+use crate::raw::Raw;
+
+pub const STREAM: &str = "ORDERS";
+const FENCE: &str = "orders.fence";
+
+/// The kinds of error that each version of a fence is to have.
+const STALE_9: FenceErrorKind = FenceErrorKind::Stale { greatest: Token(9) };
+
+fn orders() -> Config {
+    Config { name: STREAM.to_owned(), subjects: vec!["orders.>".to_owned()], ..Config::default() }
+}
+
+async fn server(version: Version, config: Config) -> (Server, Client) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    create(&client, config).await;
+    (server, client)
+}
+
+async fn create(client: &Client, config: Config) {
+    jetstream::new(client.clone()).create_stream(config).await.expect("a stream");
+}
+
+pub async fn open(client: &Client, token: u64) -> Result<FencedStream, FenceError> {
+    FencedStream::with_token("my_app", Token(token), client.clone(), STREAM, FENCE).await
+}
+
+async fn refusal(client: &Client, token: u64) -> FenceError {
+    open(client, token).await.expect_err("a refusal")
+}
+
+/// All messages in their order, as the subject and the content.
+pub async fn history(client: &Client) -> Vec<(String, String)> {
+    let js = jetstream::new(client.clone());
+    let mut stream = js.get_stream(STREAM).await.expect("the stream");
+    let last = stream.info().await.expect("its state").state.last_sequence;
+    let mut messages = Vec::new();
+    for sequence in 1..=last {
+        let Ok(message) = stream.get_raw_message(sequence).await else { continue };
+        let content = String::from_utf8(message.payload.to_vec()).expect("text");
+        messages.push((message.subject.to_string(), content));
+    }
+    messages
+}
+
+fn texts(history: &[(String, String)]) -> Vec<&str> {
+    history.iter().map(|(_, text)| &**text).collect()
+}
+
+on_versions!(
+    #[tokio::test]
+    streams_refuse_former_leaders: v2_11, v2_12, v2_14, v2_15
+);
+async fn streams_refuse_former_leaders(version: Version) {
+    let (_server, client) = server(version, orders()).await;
+    let former = open(&client, 7).await.unwrap();
+    former.publish("orders.new", "7 a").await.unwrap();
+    // A write of another handle of the same term, and of another election, changes nothing.
+    let other = open(&client, 7).await.unwrap();
+    other.publish("orders.new", "7 b").await.unwrap();
+    former.publish("orders.new", "7 c").await.unwrap();
+    let leader = open(&client, 9).await.unwrap();
+    for handle in [&former, &other] {
+        let error = handle.publish("orders.new", "7 late").await.unwrap_err();
+        assert_eq!(error.kind(), STALE_9, "{error}");
+    }
+    leader.publish("orders.new", "9 a").await.unwrap();
+    assert_eq!(refusal(&client, 8).await.kind(), STALE_9);
+    let expected = ["7 my_app", "7 a", "7 b", "7 c", "9 my_app", "9 a"];
+    assert_eq!(texts(&history(&client).await), expected, "the fence is written once a term");
+}
+
+on_versions!(
+    #[tokio::test]
+    buckets_refuse_former_leaders: v2_11, v2_12, v2_14, v2_15
+);
+async fn buckets_refuse_former_leaders(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    let js = jetstream::new(client.clone());
+    let config = kv::Config { bucket: "STATE".to_owned(), history: 1, ..Default::default() };
+    let store = js.create_key_value(config).await.unwrap();
+    let open = async |token| {
+        FencedBucket::with_token("my_app", Token(token), client.clone(), "STATE").await
+    };
+    let former = open(7).await.unwrap();
+    former.put("position", "1").await.unwrap();
+    former.put("draft", "text").await.unwrap();
+    former.purge("draft").await.unwrap();
+    former.delete("position").await.unwrap();
+    let revision = former.put("position", "2").await.unwrap();
+    assert_eq!(store.entry("position").await.unwrap().unwrap().revision, revision);
+    let leader = open(9).await.unwrap();
+    let error = former.put("position", "late").await.unwrap_err();
+    assert_eq!(error.kind(), STALE_9, "{error}");
+    assert_eq!(former.delete("position").await.unwrap_err().kind(), STALE_9);
+    assert_eq!(former.purge("position").await.unwrap_err().kind(), STALE_9);
+    assert_eq!(store.get("position").await.unwrap().unwrap(), "2");
+    leader.put("position", "3").await.unwrap();
+    assert_eq!(store.get("position").await.unwrap().unwrap(), "3");
+    // Who lists all keys sees the fence.
+    let mut keys: Vec<_> = store.keys().await.unwrap().try_collect().await.unwrap();
+    keys.sort();
+    assert_eq!(keys, ["_fence.my_app", "position"]);
+    assert_eq!(store.get("_fence.my_app").await.unwrap().unwrap(), "9 my_app");
+    let error = leader.put("_fence.my_app", "99 my_app").await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
+}
+
+on_versions!(
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    removed_fences_end_the_writes_of_a_term: v2_11, v2_12, v2_14, v2_15
+);
+async fn removed_fences_end_the_writes_of_a_term(version: Version) {
+    let config = Config { allow_message_ttl: true, ..orders() };
+    let (_server, client) = server(version, config).await;
+    let js = jetstream::new(client.clone());
+    let stream = js.get_stream(STREAM).await.unwrap();
+    let leader = open(&client, 7).await.unwrap();
+    let gone = async |handle: &FencedStream, what: &str| {
+        let error = handle.publish("orders.new", "7 late").await.unwrap_err();
+        assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{what}: {error}");
+    };
+    stream.purge().filter(FENCE).await.unwrap();
+    gone(&leader, "a purge").await;
+    let leader = open(&client, 8).await.unwrap();
+    js.publish(FENCE, "".into()).await.unwrap().await.unwrap();
+    gone(&leader, "a message").await;
+    let leader = open(&client, 9).await.unwrap();
+    let sequence = stream.get_last_raw_message_by_subject(FENCE).await.unwrap().sequence;
+    stream.delete_message(sequence).await.unwrap();
+    gone(&leader, "a deletion").await;
+    js.publish(FENCE, "something else".into()).await.unwrap().await.unwrap();
+    gone(&leader, "another message").await;
+    let error = refusal(&client, 10).await;
+    assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
+}
+
+on_versions!(
+    #[tokio::test]
+    streams_that_remove_their_fence_are_refused: v2_11, v2_12, v2_14, v2_15
+);
+async fn streams_that_remove_their_fence_are_refused(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    let js = jetstream::new(client.clone());
+    let minute = Duration::from_secs(60);
+    let limited = Config { max_bytes: 1 << 20, discard: DiscardPolicy::Old, ..orders() };
+    for (config, advice) in [
+        (Config { max_age: minute, ..orders() }, "allow message TTLs"),
+        (Config { retention: RetentionPolicy::WorkQueue, ..orders() }, "`limits`"),
+        (Config { retention: RetentionPolicy::Interest, ..orders() }, "`limits`"),
+        (limited.clone(), "discard new"),
+        (Config { max_messages: 9, max_bytes: -1, ..limited }, "discard new"),
+    ] {
+        create(&client, config).await;
+        let error = refusal(&client, 7).await;
+        assert_eq!(error.kind(), FenceErrorKind::Misconfigured);
+        assert!(error.to_string().contains(advice), "{error}");
+        js.delete_stream(STREAM).await.unwrap();
+    }
+
+    // One that rewrites subjects keeps the fence where it is not looked for.
+    let transform = SubjectTransform { source: ">".to_owned(), destination: "t.>".to_owned() };
+    create(&client, Config { subject_transform: Some(transform), ..orders() }).await;
+    let error = refusal(&client, 7).await;
+    assert_eq!(error.kind(), FenceErrorKind::Misconfigured);
+    assert!(error.to_string().contains("another subject"), "{error}");
+    js.delete_stream(STREAM).await.unwrap();
+
+    create(&client, Config { name: "ORIGIN".to_owned(), ..orders() }).await;
+    let origin = Source { name: "ORIGIN".to_owned(), ..Source::default() };
+    let mirror = Config { name: STREAM.to_owned(), mirror: Some(origin), ..Config::default() };
+    create(&client, mirror).await;
+    let error = refusal(&client, 7).await;
+    assert!(error.to_string().contains("it is a mirror"), "{error}");
+    let error = FencedStream::with_token("my_app", Token(7), client, "NONE", FENCE).await;
+    assert_eq!(error.unwrap_err().kind(), FenceErrorKind::Misconfigured);
+}
+
+on_versions!(
+    #[tokio::test]
+    limits_of_streams_spare_the_fence: v2_11, v2_12, v2_14, v2_15
+);
+async fn limits_of_streams_spare_the_fence(version: Version) {
+    let config = Config {
+        max_age: Duration::from_secs(1),
+        allow_message_ttl: true,
+        max_messages_per_subject: 1,
+        max_messages: 3,
+        discard: DiscardPolicy::New,
+        allow_direct: true,
+        duplicate_window: Duration::from_millis(500),
+        ..orders()
+    };
+    let (_server, client) = server(version, config).await;
+    let leader = open(&client, 9).await.unwrap();
+    leader.publish("orders.a", "9 a").await.unwrap();
+    leader.publish("orders.b", "9 b").await.unwrap();
+    let error = leader.publish("orders.c", "9 c").await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Unavailable, "{error}");
+    crate::conformance::soon("the messages expire", async {
+        while history(&client).await.len() > 1 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(texts(&history(&client).await), ["9 my_app"]);
+    leader.publish("orders.c", "9 c").await.unwrap();
+    assert_eq!(refusal(&client, 7).await.kind(), STALE_9);
+}
+
+on_versions!(
+    #[tokio::test]
+    known_message_ids_hide_no_late_write: v2_11, v2_12, v2_14, v2_15
+);
+async fn known_message_ids_hide_no_late_write(version: Version) {
+    let (_server, client) = server(version, orders()).await;
+    let id = || HeaderMap::from_iter([("Nats-Msg-Id".parse().unwrap(), "job 1".into())]);
+    let former = open(&client, 7).await.unwrap();
+    let first = former.publish_with_headers("orders.new", id(), "7 a").await.unwrap();
+    let again = former.publish_with_headers("orders.new", id(), "7 b").await.unwrap();
+    assert_eq!(first, again, "the same message");
+    let leader = open(&client, 9).await.unwrap();
+    let error = former.publish_with_headers("orders.new", id(), "7 c").await.unwrap_err();
+    assert_eq!(error.kind(), STALE_9, "{error}");
+    let again = leader.publish_with_headers("orders.new", id(), "9 a").await.unwrap();
+    assert_eq!(first, again);
+    assert_eq!(texts(&history(&client).await), ["7 my_app", "7 a", "9 my_app"]);
+    for name in ["Nats-Expected-Last-Sequence", "nats-rollup", "Nats-Batch-Id", "Nats-Schedule"] {
+        let headers = HeaderMap::from_iter([(name.parse().unwrap(), "1".into())]);
+        let error = leader.publish_with_headers("orders.new", headers, "9").await.unwrap_err();
+        assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
+    }
+}
+
+/// A header with the name of the condition in its value, or many headers, do not put it out of
+/// force.
+#[tokio::test]
+async fn headers_of_messages_do_not_hide_the_condition() {
+    let (_server, client) = server(Version::V2_11, orders()).await;
+    let former = open(&client, 7).await.unwrap();
+    let _leader = open(&client, 9).await.unwrap();
+    for attempt in 0..200 {
+        let mut headers = HeaderMap::new();
+        for number in 0..attempt % 20 {
+            headers.insert(format!("X-{number}"), "Nats-Expected-Last-Subject-Sequence: 1");
+        }
+        let error = former.publish_with_headers("orders.new", headers, "7 late").await.unwrap_err();
+        assert_eq!(error.kind(), STALE_9, "{error}");
+    }
+    assert_eq!(history(&client).await.len(), 2);
+}
+
+/// It knows no condition on another subject, and takes it for one on the subject of the message,
+/// which never has the fence's sequence: it would store nothing. What it does with the condition
+/// behind a longer header is why the order matters.
+#[tokio::test]
+async fn servers_before_2_11_are_refused() {
+    let (server, client) = server(Version::V2_10, orders()).await;
+    for token in [7, 9] {
+        let error = refusal(&client, token).await;
+        assert_eq!(error.kind(), FenceErrorKind::Misconfigured);
+        assert!(error.to_string().contains("use nats-server 2.11 or later"), "{error}");
+    }
+    let before = history(&client).await.len();
+    let mut raw = Raw::connect(&server).await;
+    let (sequence, subject) = (
+        "Nats-Expected-Last-Subject-Sequence: 77\r\n",
+        "Nats-Expected-Last-Subject-Sequence-Subject: orders.fence\r\n",
+    );
+    for (headers, stored) in [
+        (format!("NATS/1.0\r\n{sequence}{subject}\r\n"), 0),
+        (format!("NATS/1.0\r\n{subject}{sequence}\r\n"), 1),
+    ] {
+        raw.publish("orders.new", headers.as_bytes(), b"7").await;
+        assert_eq!(history(&client).await.len(), before + stored, "{headers}");
+    }
+}
+
+#[tokio::test]
+async fn term_that_is_over_publishes_nothing() {
+    let (_server, client) = server(Version::default(), orders()).await;
+    let election = new_election("my_app", MemoryLock::new()).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    let stream = FencedStream::open(&leadership, &client, STREAM, FENCE).await.unwrap();
+    stream.publish("orders.new", "1").await.unwrap();
+    leadership.resign();
+    leadership.ended().await;
+    let error = stream.publish("orders.new", "2").await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::TermOver);
+    let error = FencedStream::open(&leadership, &client, STREAM, FENCE).await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::TermOver);
+    drop(leadership);
+    // The handle is no share in the term.
+    let next = election.won().await.unwrap();
+    FencedStream::open(&next, &client, STREAM, FENCE).await.unwrap();
+    assert_eq!(
+        stream.publish("orders.new", "3").await.unwrap_err().kind(),
+        FenceErrorKind::TermOver
+    );
+    for subject in [FENCE, "orders.*", "", "orders. new"] {
+        let stream = FencedStream::open(&next, &client, STREAM, FENCE).await.unwrap();
+        let error = stream.publish(subject, "4").await.unwrap_err();
+        assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{subject:?}: {error}");
+    }
+}
+
+/// Messages that a stream copies from another come without conditions. A copied fence ends the
+/// writes of the term.
+#[tokio::test]
+async fn copied_fences_end_the_writes_of_a_term() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let origin = Config {
+        name: "ORIGIN".to_owned(),
+        subjects: vec!["origin.>".to_owned()],
+        ..Config::default()
+    };
+    create(&client, origin).await;
+    let to_fence =
+        SubjectTransform { source: "origin.fence".to_owned(), destination: FENCE.to_owned() };
+    let source = Source {
+        name: "ORIGIN".to_owned(),
+        subject_transforms: vec![to_fence],
+        ..Source::default()
+    };
+    create(&client, Config { sources: Some(vec![source]), ..orders() }).await;
+    let leader = open(&client, 9).await.unwrap();
+    leader.publish("orders.new", "9").await.unwrap();
+    let js = jetstream::new(client.clone());
+    js.publish("origin.fence", "9 my_app".into()).await.unwrap().await.unwrap();
+    crate::conformance::soon("the copy", async {
+        while history(&client).await.len() < 3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let error = leader.publish("orders.new", "9").await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
+}
+
+/// Whoever consumes the stream receives the fence, unless by a filter.
+#[tokio::test]
+async fn watchers_of_all_keys_see_the_fence() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let js = jetstream::new(client.clone());
+    let config = kv::Config { bucket: "STATE".to_owned(), ..Default::default() };
+    let store = js.create_key_value(config).await.unwrap();
+    let mut watch = store.watch_all().await.unwrap();
+    let bucket = FencedBucket::with_token("my_app", Token(9), client, "STATE").await.unwrap();
+    bucket.put("position", "1").await.unwrap();
+    for key in ["_fence.my_app", "position"] {
+        assert_eq!(watch.next().await.unwrap().unwrap().key, key);
+    }
+}
+
+/// A replicated stream checks one condition on a subject at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn replicated_streams_take_writes_at_the_same_time() {
+    for version in [Version::V2_11, Version::V2_12, Version::V2_14, Version::V2_15] {
+        let cluster = Cluster::builder().version(version).start().await;
+        let client = cluster.connect().await;
+        create(&client, Config { num_replicas: 3, ..orders() }).await;
+        let leader = std::sync::Arc::new(open(&client, 7).await.unwrap());
+        let other = std::sync::Arc::new(open(&cluster.connect().await, 7).await.unwrap());
+        let mut writes = JoinSet::new();
+        for number in 0..100 {
+            let handle = std::sync::Arc::clone(if number % 4 == 0 { &other } else { &leader });
+            writes.spawn(async move { handle.publish("orders.new", "7").await });
+        }
+        let mut stored = std::collections::BTreeSet::new();
+        while let Some(written) = writes.join_next().await {
+            stored.insert(written.unwrap().unwrap());
+        }
+        assert_eq!(stored.len(), 100, "{version:?}");
+        let successor = open(&client, 9).await.unwrap();
+        assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
+        let before = history(&client).await.len();
+        let dead = cluster.await_stream_leader(STREAM).await;
+        cluster.server(dead).kill();
+        let client = cluster.connect().await;
+        crate::conformance::soon("another leader of the stream", async {
+            while successor.publish("orders.new", "9").await.is_err() {}
+        })
+        .await;
+        assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
+        assert_eq!(refusal(&client, 8).await.kind(), STALE_9);
+        assert!(history(&client).await.len() > before);
+    }
+}
