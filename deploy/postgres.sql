@@ -8,6 +8,7 @@
 --
 --     GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO candidates;
 --     GRANT SELECT ON incumbent_settings TO candidates;
+--     GRANT SELECT, INSERT, UPDATE ON incumbent_checkpoints TO candidates; -- of elections with a checkpoint
 --
 -- It may be run again. The tables are found by the search_path.
 
@@ -62,6 +63,16 @@ ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS previous bigint;
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS conceded text;
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS released_to text;
 ALTER TABLE incumbent_elections ADD COLUMN IF NOT EXISTS started timestamptz;
+
+-- What each term of an election leaves to the next. It stays until somebody deletes it.
+CREATE TABLE IF NOT EXISTS incumbent_checkpoints (
+    name       text        PRIMARY KEY CHECK (name <> ''),
+    -- Another one with every write, drawn at random.
+    version    bigint      NOT NULL,
+    -- A line of JSON, and the data.
+    content    bytea       NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
 
 -- With the rights of the tables' owner, so that it answers all roles alike: those that differ would take each other's rows for
 -- those of another server.
@@ -143,6 +154,15 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- What is acknowledged must not be forgotten.
+CREATE OR REPLACE FUNCTION incumbent_durable() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    RETURN NEW;
+END $$;
+
 -- A notification is a reason to read the row: any role that may connect can send one.
 CREATE OR REPLACE FUNCTION incumbent_tell() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -175,6 +195,9 @@ END $$;
 DROP TRIGGER IF EXISTS incumbent_guard ON incumbent_elections;
 CREATE TRIGGER incumbent_guard BEFORE INSERT OR UPDATE OR DELETE ON incumbent_elections
     FOR EACH ROW EXECUTE FUNCTION incumbent_guard();
+DROP TRIGGER IF EXISTS incumbent_durable ON incumbent_checkpoints;
+CREATE TRIGGER incumbent_durable BEFORE INSERT OR UPDATE ON incumbent_checkpoints
+    FOR EACH ROW EXECUTE FUNCTION incumbent_durable();
 DROP TRIGGER IF EXISTS incumbent_tell ON incumbent_elections;
 CREATE TRIGGER incumbent_tell AFTER INSERT OR UPDATE ON incumbent_elections
     FOR EACH ROW EXECUTE FUNCTION incumbent_tell();

@@ -107,12 +107,13 @@ pub use driver::health::HealthCheck;
 #[cfg(all(feature = "sentinel", unix))]
 pub use driver::sentinel;
 pub use election::{
-    Change, DrainNotice, Election, HandOverError, Leadership, Loss, Observer, Status, StatusWatch,
-    Step, Stopped, Wait,
+    Change, Checkpoint, CheckpointError, CheckpointErrorKind, DrainNotice, Election, HandOverError,
+    Leadership, Loss, Observer, Status, StatusWatch, Step, Stopped, Wait,
 };
 pub use lock::multi::{all_of, best_effort, required};
 pub use lock::{
-    Advertisement, AdvertisementError, CandidateInfo, Role, Standing, Successor, Token,
+    Advertisement, AdvertisementError, CandidateInfo, MAX_CHECKPOINT_LEN, Role, Standing,
+    Successor, Token,
 };
 #[cfg(feature = "url")]
 pub use lock_url::LockUrl;
@@ -137,3 +138,8 @@ struct GettingStarted;
 #[cfg(all(doctest, feature = "nats"))]
 #[doc = include_str!("../docs/sets.md")]
 struct SetsPage;
+
+/// The example of the page on the checkpoint compiles.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../docs/checkpoint.md")]
+struct CheckpointPage;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
+use crate::lock::checkpoint::NO_CHECKPOINTS;
 use crate::lock::roll_call::MAX_SITE_LEN;
 use crate::lock::{Lock, Need};
 use crate::protocol::{CoolDown, Timing, TimingError, TimingOptions};
@@ -56,6 +57,14 @@ pub(super) fn check_span(
         true => Err(StartError::TooLong { what, duration, greatest }),
         false => Ok(()),
     }
+}
+
+pub(super) fn check_checkpoint(name: &str, lock: &Arc<dyn Lock>) -> Result<(), StartError> {
+    let checked = match lock.checkpoints().filter(|_| lock.members().is_none()) {
+        Some(store) => store.check(name),
+        None => Err(NO_CHECKPOINTS.to_owned()),
+    };
+    checked.map_err(|problem| StartError::Checkpoint { problem })
 }
 
 pub(super) fn check_site(site: &str) -> Result<(), StartError> {

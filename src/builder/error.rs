@@ -49,6 +49,12 @@ pub enum StartError {
         /// The longest it may be.
         greatest: Duration,
     },
+    /// The checkpoint that was asked for cannot be stored.
+    #[error("no checkpoint: {problem}")]
+    Checkpoint {
+        /// Why, and what to do.
+        problem: String,
+    },
     /// None of the election's locks is required: then nothing would keep two leaders apart.
     #[error("all locks are best effort: require one")]
     NothingRequired,

@@ -12,7 +12,8 @@ pub use error::StartError;
 
 pub(crate) use self::checks::default_identity;
 use self::checks::{
-    check_identity, check_site, check_span, custom, members, timing_on, unix_ms_at_origin,
+    check_checkpoint, check_identity, check_site, check_span, custom, members, timing_on,
+    unix_ms_at_origin,
 };
 use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::Machine;
@@ -57,6 +58,7 @@ pub fn new_election(name: impl Into<String>, lock: impl Lock) -> ElectionBuilder
         clock: Arc::new(BootClock),
         callbacks: Callbacks::default(),
         eligible: true,
+        checkpoint: false,
         #[cfg(all(feature = "sentinel", unix))]
         sentinel: Sentinel::from_env(),
         #[cfg(feature = "_history")]
@@ -129,6 +131,7 @@ pub struct ElectionBuilder {
     clock: Arc<dyn Clock>,
     callbacks: Callbacks,
     eligible: bool,
+    checkpoint: bool,
     #[cfg(all(feature = "sentinel", unix))]
     sentinel: Sentinel,
     #[cfg(feature = "_history")]
@@ -219,6 +222,22 @@ impl ElectionBuilder {
         self
     }
 
+    /// Keeps a [checkpoint](crate::Checkpoint): up to 4 KiB that one term leaves to the next, in
+    /// the lock itself. [`Leadership::checkpoint`](crate::Leadership::checkpoint) reads and saves
+    /// it. Default: none, and no request is made for one.
+    ///
+    /// A term then begins when it has claimed the checkpoint: two requests more, before the first
+    /// [`Leadership`](crate::Leadership) is handed out. A candidate that cannot claim it within
+    /// the lease gives the entry back, and stands behind the others until it has claimed one. Every
+    /// candidate of the election must ask for it, or terms without one come in between.
+    ///
+    /// On one lock: NATS (nats-server 2.11 or later), a database, object storage, Kubernetes or
+    /// memory.
+    pub fn checkpoint(mut self) -> Self {
+        self.checkpoint = true;
+        self
+    }
+
     /// States that candidates of Choria take part in the same election. Every candidate of this
     /// library must say so there.
     ///
@@ -300,6 +319,9 @@ impl ElectionBuilder {
         self.lock
             .check_name(&self.name)
             .map_err(|rule| StartError::Name { name: self.name.clone(), rule })?;
+        if self.checkpoint {
+            check_checkpoint(&self.name, &self.lock)?;
+        }
         let capabilities = self.lock.capabilities();
         let locks = members(&self.lock);
         for (lock, _) in &locks {
@@ -363,6 +385,7 @@ impl ElectionBuilder {
                 machine,
                 callbacks: self.callbacks,
                 options: self.moves,
+                checkpoint: self.checkpoint,
                 #[cfg(all(feature = "sentinel", unix))]
                 sentinel: self.sentinel,
             },

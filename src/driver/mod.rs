@@ -4,6 +4,7 @@
 //! machine returns actions; the driver performs them; their outcome is the next event.
 
 pub(crate) mod callbacks;
+mod claim;
 pub(crate) mod health;
 pub(crate) mod machine;
 pub(crate) mod move_state;
@@ -29,6 +30,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::driver::callbacks::{Callbacks, report_leaders};
+use crate::driver::claim::{Claim, ClaimOutcome};
 use crate::driver::machine::Machine;
 use crate::driver::move_state::{DriverMoves, MoveOptions, ReplyTo};
 use crate::driver::requests::{LockRequests, Settled, poll_response};
@@ -53,13 +55,15 @@ pub(crate) struct CandidateParts {
     pub machine: Machine,
     pub callbacks: Callbacks,
     pub options: MoveOptions,
+    /// Whether a term begins with the claim of the election's checkpoint.
+    pub checkpoint: bool,
     #[cfg(all(feature = "sentinel", unix))]
     pub sentinel: sentinel::Sentinel,
 }
 
 /// Spawns the candidate. Its task ends after [`Input::Stop`].
 pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts) {
-    let CandidateParts { locks, machine, callbacks, options, .. } = parts;
+    let CandidateParts { locks, machine, callbacks, options, checkpoint, .. } = parts;
     let span = info_span!("election", name = %shared.name, identity = %shared.identity);
     let subscribed = |(index, lock): (usize, Arc<dyn Lock>)| {
         LockRequests::new(lock, &shared.name, shared.hint_sink(index))
@@ -87,6 +91,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts
         checks,
         moves: None,
         vacant_since: None,
+        checkpoint,
         begun: false,
         finished: false,
         timer_first: false,
@@ -119,6 +124,8 @@ struct Driver {
     /// `None` until there is something to decide.
     moves: Option<Box<DriverMoves>>,
     vacant_since: Option<Instant>,
+    /// Whether a term begins with the claim of the election's checkpoint.
+    checkpoint: bool,
     begun: bool,
     finished: bool,
     /// Whether the timer is asked before the inputs.
@@ -141,6 +148,8 @@ struct TermTasks {
     work: Option<JoinHandle<()>>,
     /// The task of `on_drain`.
     draining: Option<JoinHandle<()>>,
+    /// The claim of the checkpoint, before the term begins for others than the machine.
+    claim: Option<Claim>,
     /// The end of the term.
     ending: Option<BoxFuture<'static, bool>>,
 }
@@ -153,6 +162,8 @@ enum Wakeup {
     TermEnded {
         work_stopped: bool,
     },
+    /// The claim of the checkpoint.
+    Claimed(ClaimOutcome),
     /// The call of `on_campaign` ended.
     Campaigned {
         panicked: bool,
@@ -210,6 +221,7 @@ impl Driver {
             Wakeup::Input(input) => self.take(input),
             Wakeup::Response(lock, settled) => self.on_response(lock, settled),
             Wakeup::TermEnded { work_stopped } => self.handle(Event::TermEnded { work_stopped }),
+            Wakeup::Claimed(outcome) => self.claimed(outcome),
             Wakeup::Campaigned { panicked } => {
                 if panicked {
                     self.handle(Event::WorkEnded { panicked });
@@ -231,6 +243,11 @@ impl Driver {
         {
             tasks.ending = None;
             return Poll::Ready(Wakeup::TermEnded { work_stopped });
+        }
+        if let Some(claim) = self.tasks.as_mut().and_then(|tasks| tasks.claim.as_mut())
+            && let Poll::Ready(outcome) = claim.poll(cx)
+        {
+            return Poll::Ready(Wakeup::Claimed(outcome));
         }
         if let Some(task) = &mut self.campaigning
             && let Poll::Ready(end) = Pin::new(task).poll(cx)
@@ -378,7 +395,7 @@ impl Driver {
     }
 
     fn perform_actions(&mut self, now: Instant) -> bool {
-        let state = self.machine.state();
+        let state = self.state();
         self.shared()
             .status
             .send_if_modified(|status| std::mem::replace(&mut status.state, state) != state);
@@ -386,6 +403,7 @@ impl Driver {
             match action {
                 Action::Request { id, request } => self.ask(lock, id, request),
                 Action::Begin { token, deadline } => self.begin(token, deadline),
+                Action::Extend { deadline } if self.is_claiming() => self.extend_claim(deadline),
                 Action::Extend { deadline } => {
                     let term = self.shared().status.borrow().term.clone();
                     if let Some(term) = term {
@@ -412,7 +430,7 @@ impl Driver {
         {
             term.set_tokens(tokens);
         }
-        let state = self.machine.state();
+        let state = self.state();
         let seen = self.machine.leader().map(|leader| leader.last_seen);
         let cool_down = self.machine.cool_down();
         let is_refused = self.machine.is_refused();
@@ -496,10 +514,10 @@ impl Driver {
         let campaigns = matches!(request, Request::Write(_));
         lock.ask(id, sent, name, request, with_choria);
         if campaigns {
-            self.telemetry().campaigned(self.machine.state());
+            self.telemetry().campaigned(self.state());
             let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.campaign.clone());
             if let (Some(callback), None) = (callback, &self.campaigning) {
-                let state = self.machine.state();
+                let state = self.state();
                 let call = async move { callback(state).await };
                 self.campaigning = Some(tokio::spawn(call.in_current_span()));
             }

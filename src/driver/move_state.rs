@@ -1,5 +1,6 @@
 //! What a driver keeps of the moves of its candidate.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -32,6 +33,8 @@ pub(super) struct DriverMoves {
     pub aside: bool,
     /// How ready the member of a set is that it belongs to.
     pub of_member: Standing,
+    /// Why the checkpoint of the election could not be claimed, since it last was.
+    pub unclaimed: Option<Arc<str>>,
     pub call: Option<(Answers, ReplyTo)>,
 }
 

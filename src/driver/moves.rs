@@ -51,7 +51,14 @@ impl Driver {
         let moves = Moves::new(settings, self.now(), options.standing());
         let health = options.health();
         let of_member = options.of_member;
-        Box::new(DriverMoves { moves, health, aside: options.aside, of_member, call: None })
+        Box::new(DriverMoves {
+            moves,
+            health,
+            aside: options.aside,
+            of_member,
+            unclaimed: None,
+            call: None,
+        })
     }
 
     /// Most candidates never move: their state is made when there is something to decide.
@@ -262,12 +269,23 @@ impl Driver {
         self.update_standing();
     }
 
-    /// By its check, its member and the lock.
+    /// The checkpoint could not be claimed, or was. What cannot claim it stands behind all others,
+    /// as what fails its check does: it takes the entry again after a lease, and others go first.
+    pub(super) fn set_unclaimed(&mut self, why: Option<Arc<str>>) {
+        if why.is_some() || self.moves.as_ref().is_some_and(|moves| moves.unclaimed.is_some()) {
+            self.moves().unclaimed = why;
+            self.update_standing();
+        }
+    }
+
+    /// By its check, its member, the claims of its checkpoint and the lock.
     pub(super) fn update_standing(&mut self) {
         let now = self.now();
-        let DriverMoves { health, aside, of_member, .. } = self.moves();
-        let own = standing(health.as_ref(), *aside).max(*of_member);
-        let failure: Option<Arc<str>> = health.as_ref().and_then(Health::failure).map(Into::into);
+        let DriverMoves { health, aside, of_member, unclaimed, .. } = self.moves();
+        let claims = if unclaimed.is_some() { Standing::Sick } else { Standing::Ready };
+        let own = standing(health.as_ref(), *aside).max(*of_member).max(claims);
+        let failure = health.as_ref().and_then(Health::failure).map(Arc::from);
+        let failure: Option<Arc<str>> = failure.or_else(|| unclaimed.clone());
         if own != self.machine.settings().standing {
             self.handle(Event::Standing(own));
         }

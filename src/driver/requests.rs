@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::lock::{HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
+use crate::lock::{self, HintSink, Lock, LockError, LockErrorKind, Request, Subscription};
 use crate::protocol::{LockFailure, Response};
 use crate::time::clock::Instant;
 use crate::util::text::{error_chain, escape_line};
@@ -118,18 +118,12 @@ pub(crate) async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Re
     }
 }
 
-/// A backend keeps its timeout. The candidate does not depend on that.
+/// As [`lock::within`], with the error as the machine takes it.
 pub(crate) async fn within<T>(
     timeout: Duration,
     request: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockFailure> {
-    match tokio::time::timeout(timeout + timeout / 8, request).await {
-        Ok(result) => result.map_err(|error| failure(&error)),
-        Err(_) => Err(LockFailure::new(
-            LockErrorKind::OutcomeUnknown,
-            format!("no response within {timeout:?}"),
-        )),
-    }
+    lock::within(timeout, request).await.map_err(|error| failure(&error))
 }
 
 /// The most bytes of an error that are reported.

@@ -10,7 +10,9 @@ use tracing::{Instrument, error, info, warn};
 
 use super::Driver;
 use super::callbacks::{Callback, call};
+use super::claim::{Claim, ClaimOutcome};
 use crate::election::change::Change;
+use crate::election::claimed_checkpoint::{ClaimedCheckpoint, Store};
 use crate::election::drain_notice::DrainNotice;
 use crate::election::inbox::Input;
 use crate::election::leadership::Leadership;
@@ -21,12 +23,26 @@ use crate::election::term_span::TermSpan;
 use crate::lock::Token;
 use crate::protocol::{Cause, Event, State};
 use crate::time::clock::{Clock, Instant, Sleep, sleep_until};
+use crate::util::text::error_chain;
 
 /// How long a callback that is dropped has at least to come to an await point.
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Driver {
     pub(super) fn begin(&mut self, token: Token, deadline: Instant) {
+        match self.checkpoint {
+            true => self.claim(token, deadline),
+            false => self.begin_term(token, deadline, None),
+        }
+    }
+
+    /// `checkpoint`: as it was claimed, if the election keeps one.
+    pub(super) fn begin_term(
+        &mut self,
+        token: Token,
+        deadline: Instant,
+        checkpoint: Option<Box<ClaimedCheckpoint>>,
+    ) {
         let number = self.term.and_then(|term| term.checked_add(1)).unwrap_or(NonZeroU64::MIN);
         self.term = Some(number);
         let shared = Arc::clone(self.shared());
@@ -34,7 +50,7 @@ impl Driver {
         let takeover = self.vacant_since.take().map(|since| self.now().saturating_since(since));
         let after = self.machine.previous_term();
         let span = TermSpan::open((&shared.name, &shared.identity), token, takeover, after);
-        let term = Term::new(shared.term_owner(), token, number, deadline, grace, span);
+        let term = Term::new(shared.term_owner(), token, number, deadline, grace, span, checkpoint);
         term.set_lock_failure(shared.status.borrow().lock_failure.clone());
         if let Some(tokens) = self.machine.tokens() {
             term.set_tokens(tokens); // before anybody holds it
@@ -65,6 +81,62 @@ impl Driver {
             self.tasks().work = Some(tokio::spawn(work.instrument(term_span)));
         }
         shared.publish(Change::Won { token });
+    }
+
+    /// Claims the checkpoint until the work would have to stop if nothing were renewed.
+    pub(super) fn claim(&mut self, token: Token, deadline: Instant) {
+        let timing = self.machine.settings().timing;
+        let shared = Arc::clone(self.shared());
+        let store = Store {
+            lock: Arc::clone(&shared.lock),
+            name: Arc::clone(&shared.name),
+            timeout: timing.request_timeout(),
+        };
+        let give_up = deadline - timing.grace();
+        let claim = ClaimedCheckpoint::claim(store, token, Arc::clone(&shared.clock), give_up);
+        let claim = Claim::new(token, deadline, claim.in_current_span());
+        self.tasks().claim = Some(claim);
+    }
+
+    pub(super) fn is_claiming(&self) -> bool {
+        self.tasks.as_ref().is_some_and(|tasks| tasks.claim.is_some())
+    }
+
+    /// The state of the candidate: no leader without its checkpoint.
+    pub(super) fn state(&self) -> State {
+        match self.machine.state() {
+            State::Leader if self.is_claiming() => State::Candidate,
+            state => state,
+        }
+    }
+
+    pub(super) fn extend_claim(&mut self, deadline: Instant) {
+        if let Some(claim) = &mut self.tasks().claim {
+            claim.deadline = deadline;
+        }
+    }
+
+    pub(super) fn claimed(&mut self, outcome: ClaimOutcome) {
+        match outcome {
+            Ok(checkpoint) => {
+                let Some(Claim { token, deadline, .. }) = self.tasks().claim.take() else { return };
+                self.set_unclaimed(None);
+                self.begin_term(token, deadline, Some(checkpoint));
+            }
+            Err(error) => {
+                let error = error_chain(&error);
+                warn!(%error, "the checkpoint cannot be claimed: not leading without it");
+                self.set_unclaimed(Some(error.into()));
+                self.handle(Event::Resign); // ends the claim
+            }
+        }
+    }
+
+    /// The term has ended before it began for others: nothing was won, and nothing is lost.
+    pub(super) fn end_claim(&mut self) {
+        self.tasks().claim = None;
+        self.drain_is_over();
+        self.tasks().ending = Some(Box::pin(std::future::ready(true)));
     }
 
     /// Resigns or stops, after the work of the term has come to its end where that is set.
@@ -124,6 +196,9 @@ impl Driver {
     }
 
     pub(super) fn end(&mut self, cause: Cause, by: Instant) {
+        if self.is_claiming() {
+            return self.end_claim();
+        }
         let shared = Arc::clone(self.shared());
         shared.leads_until.set(None);
         let mut term = None;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Span;
 
+use super::checkpoint::Checkpoint;
 use super::drain_notice::DrainNotice;
 use super::hand_over::HandOverError;
 use super::inbox::Input;
@@ -71,6 +72,12 @@ impl Leadership {
     /// The name of the election.
     pub fn election(&self) -> &str {
         self.term.election()
+    }
+
+    /// What the terms of this election leave to each other; `None` unless
+    /// [`ElectionBuilder::checkpoint`](crate::ElectionBuilder::checkpoint) asks for it.
+    pub fn checkpoint(&self) -> Option<Checkpoint> {
+        Checkpoint::of(&self.term)
     }
 
     /// When the right to lead ends, unless it is renewed before: on the election's

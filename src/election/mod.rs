@@ -1,6 +1,8 @@
 //! What callers hold of an election: handles, the leadership of a term, a step of its work.
 
 pub(crate) mod change;
+pub(crate) mod checkpoint;
+pub(crate) mod claimed_checkpoint;
 pub(crate) mod drain_notice;
 pub(crate) mod hand_over;
 pub(crate) mod handle;
@@ -16,6 +18,8 @@ pub(crate) mod term_span;
 pub(crate) mod watch;
 
 pub use change::Change;
+pub use checkpoint::Checkpoint;
+pub use claimed_checkpoint::{CheckpointError, CheckpointErrorKind};
 pub use drain_notice::DrainNotice;
 pub use hand_over::HandOverError;
 pub use handle::{Election, Stopped};

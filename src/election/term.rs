@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
+use super::claimed_checkpoint::ClaimedCheckpoint;
 use super::drain_notice::DrainNotice;
 use super::inbox::{Inbox, Input};
 use super::loss::Loss;
@@ -53,6 +54,8 @@ pub(crate) struct Term {
     pub token: Token,
     pub number: NonZeroU64,
     pub began: Instant,
+    /// If the election keeps one.
+    pub checkpoint: Option<Box<ClaimedCheckpoint>>,
     deadline_ns: AtomicU64,
     /// How long before the deadline guards end by themselves.
     margin: Duration,
@@ -96,12 +99,14 @@ impl Term {
         deadline: Instant,
         grace: Duration,
         span: TermSpan,
+        checkpoint: Option<Box<ClaimedCheckpoint>>,
     ) -> Arc<Self> {
         let term = Self {
             began: owner.clock.now(),
             owner,
             token,
             number,
+            checkpoint,
             deadline_ns: AtomicU64::new(deadline.as_nanos()),
             margin: grace - MAX_DELAY.min(grace / 2),
             state: Mutex::new(TermState { span, ..TermState::default() }),
@@ -126,6 +131,10 @@ impl Term {
 
     pub fn election(&self) -> &str {
         &self.owner.election
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.owner.clock
     }
 
     pub fn now(&self) -> Instant {

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 
 use super::renamed::Renamed;
 use super::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError,
-    LockMember, Messages, Reading, Release, Revision, RollCall, StepDownNotice, Subscription,
-    Write,
+    CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, HintSink, Lock, LockAdmin,
+    LockError, LockMember, Messages, Reading, Release, Revision, RollCall, StepDownNotice,
+    Subscription, Write,
 };
 use crate::time::timing::TimingOptions;
 
@@ -17,7 +17,7 @@ use crate::time::timing::TimingOptions;
 macro_rules! forward {
     (
         $type:ty $(where $of:ident)?, $self:ident => $lock:expr, $name:ident => $as:expr,
-        holds_many: $many:expr, admin: $admin:expr, messages: $messages:expr
+        holds_many: $many:expr, admin: $admin:expr, checkpoints: $checkpoints:expr, messages: $messages:expr
     ) => {
         #[async_trait]
         impl $(<$of: Lock + ?Sized>)? Lock for $type {
@@ -69,6 +69,10 @@ macro_rules! forward {
                 $admin
             }
 
+            fn checkpoints(&$self) -> Option<&dyn CheckpointStore> {
+                $checkpoints
+            }
+
             fn messages(&$self) -> Option<&dyn Messages> {
                 $messages
             }
@@ -80,8 +84,8 @@ macro_rules! forward {
     };
 }
 
-forward!(Arc<L> where L, self => (**self), name => name, holds_many: (**self).holds_many(), admin: (**self).admin(), messages: (**self).messages());
-forward!(Renamed, self => self.lock, _name => &self.name, holds_many: false, admin: None, messages: self.lock.messages().map(|_| self as &dyn Messages));
+forward!(Arc<L> where L, self => (**self), name => name, holds_many: (**self).holds_many(), admin: (**self).admin(), checkpoints: (**self).checkpoints(), messages: (**self).messages());
+forward!(Renamed, self => self.lock, _name => &self.name, holds_many: false, admin: None, checkpoints: None, messages: self.lock.messages().map(|_| self as &dyn Messages));
 
 #[async_trait]
 impl Messages for Renamed {

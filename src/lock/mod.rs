@@ -14,6 +14,7 @@ pub mod multi;
 
 mod admin;
 mod advertisement;
+pub(crate) mod checkpoint;
 mod error;
 mod forward;
 mod hint;
@@ -26,6 +27,7 @@ pub(crate) mod roll_call;
 mod types;
 
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,6 +37,9 @@ use futures_util::future::{BoxFuture, ready};
 pub(crate) use admin::evict;
 pub use admin::{ElectionNames, ElectionUpdate, ElectionWatch, LockAdmin, LockFacts, Position};
 pub use advertisement::{Advertisement, AdvertisementError};
+pub use checkpoint::{
+    CheckpointStore, CheckpointVersion, MAX_CHECKPOINT_LEN, StoredCheckpoint, StoredContent,
+};
 pub use error::{Error, LockError, LockErrorKind};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
@@ -153,6 +158,11 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Where it stores the checkpoints of elections. Default: nowhere.
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        None
+    }
+
     /// The messages that it carries. Default: none.
     fn messages(&self) -> Option<&dyn Messages> {
         None
@@ -249,6 +259,20 @@ pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
     match name.is_empty() {
         true => Err("an election needs a name of at least one character".to_owned()),
         false => Ok(()),
+    }
+}
+
+/// A backend keeps its timeout. A candidate does not depend on that.
+pub(crate) async fn within<T>(
+    timeout: Duration,
+    request: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, LockError> {
+    match tokio::time::timeout(timeout + timeout / 8, request).await {
+        Ok(result) => result,
+        Err(_) => {
+            let what = format!("no response within {timeout:?}");
+            Err(LockError::new(LockErrorKind::OutcomeUnknown, what))
+        }
     }
 }
 

@@ -53,6 +53,7 @@
 
 mod acquire;
 mod backoff;
+mod checkpoint;
 mod context;
 mod cool_down;
 mod crash_release;
@@ -81,6 +82,7 @@ pub use crate::time::timing::{
 #[cfg(feature = "_history")]
 pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
+pub use checkpoint::{CheckpointProgress, CheckpointRequest, CheckpointResponse, CheckpointWriter};
 pub use cool_down::{CoolDown, WaitReason};
 pub use crash_release::{CRASHED, CrashOutcome, CrashRelease, CrashStep, RegisteredTerm};
 pub use drain::Drain;

@@ -3,6 +3,7 @@
 #[macro_use]
 extern crate incumbent_conformance as conformance;
 
+mod checkpoint;
 #[cfg(feature = "tower")]
 mod discovery;
 mod drain;

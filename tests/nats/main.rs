@@ -4,6 +4,7 @@
 #[macro_use]
 extern crate incumbent_conformance as conformance;
 
+mod checkpoint;
 mod choria;
 mod cluster;
 mod counted_hints;

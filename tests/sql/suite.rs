@@ -66,3 +66,15 @@ mod operators {
         assert!(!matches!(record.content, Content::Vacant(Tombstone::Deleted)));
     }
 }
+
+mod checkpoints {
+    mod postgres {
+        use crate::env::TestEnv;
+        suite!(TestEnv, checkpoint);
+    }
+
+    mod sqlite {
+        use crate::file::FileEnv;
+        suite!(FileEnv, checkpoint);
+    }
+}

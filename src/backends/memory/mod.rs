@@ -23,12 +23,14 @@
 //! ```
 
 mod calls;
+mod checkpoints;
 mod delivery;
 mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,9 +38,10 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::lock::{
-    CallId, CandidateInfo, CandidateRequest, Capabilities, Content, Coverage, ElectionNames, Entry,
-    Hint, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages, Reading, Release,
-    Revision, RollCall, StepDownNotice, Subscription, Tombstone, Write, check_not_empty,
+    CallId, CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, Content, Coverage,
+    ElectionNames, Entry, Hint, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages,
+    Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Tombstone, Write,
+    check_not_empty,
 };
 use crate::time::clock::{BootClock, Clock, Instant};
 use calls::Calls;
@@ -83,6 +86,7 @@ impl MemoryLock {
                 hints: Hints::default(),
                 reachable: true,
                 calls: Calls::default(),
+                checkpoints: HashMap::new(),
                 expiry: None,
             }),
             sooner: Arc::new(Notify::new()),
@@ -203,6 +207,10 @@ impl Lock for MemoryLock {
             state.store(name, released, left, now);
             Ok(())
         })
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
     }
 
     fn messages(&self) -> Option<&dyn Messages> {

@@ -1,5 +1,6 @@
 //! The state that the handles of a lock share.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(super) struct State {
     pub(super) reachable: bool,
     /// Roll calls that wait for answers.
     pub(super) calls: Calls,
+    /// The last write to the checkpoint of each election, and its number among all of them.
+    pub(super) checkpoints: HashMap<Arc<str>, (u64, Vec<u8>)>,
     pub(super) expiry: Option<JoinHandle<()>>,
 }
 

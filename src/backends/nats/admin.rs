@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use futures_util::future::ready;
 
 use super::api::{ApiFailure, code};
+use super::checkpoints;
 use super::codec;
 use super::connection::RequestFailure;
 use super::error::AdminFailure;
@@ -126,6 +127,7 @@ impl LockAdmin for NatsLock {
         let subjects = info.state.subjects.into_iter().flatten();
         Ok(subjects
             .filter_map(|(subject, _)| Some(subject.strip_prefix(&prefix)?.to_owned()))
+            .filter(|key| !checkpoints::is_checkpoint(key))
             .collect())
     }
 

@@ -12,7 +12,7 @@ use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 
 use super::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
-use super::time::{FOREVER, lifetime};
+use super::time::{FOREVER, NEVER, lifetime};
 use crate::lock::Advertisement;
 use crate::lock::codec::{
     bounded_duration, cause_label, ceil_millis, ceil_seconds, parse_nonce, stated_mark,
@@ -93,9 +93,25 @@ impl Headers for Block {
     }
 }
 
+/// Returns the headers of a checkpoint. It outlives the bucket's age.
+pub(super) fn checkpoint_headers(expected: Option<Revision>) -> HeaderMap {
+    let mut headers = expecting(expected);
+    put(&mut headers, TTL, NEVER);
+    headers
+}
+
 /// Decodes a stored message.
 pub(super) fn stored_content(message: &StoredMessage, expiry: Expiry) -> Content {
     content(&Block::new(&decode(message.hdrs.as_ref())), &stored_value(message), expiry)
+}
+
+/// Returns the value of a stored message; nothing if its key was deleted.
+pub(super) fn value_unless_deleted(message: &StoredMessage) -> Vec<u8> {
+    let headers = Block::new(&decode(message.hdrs.as_ref()));
+    match headers.value(MARKER).or(headers.value(OPERATION)) {
+        Some(_) => Vec::new(),
+        None => stored_value(message),
+    }
 }
 
 /// Returns the value of a stored message.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::api::ApiFailure;
+use super::checkpoints;
 use super::codec;
 use super::config;
 use super::message::Expiry;
@@ -123,6 +124,7 @@ async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
     let prefix = format!("$KV.{}.", bucket.api.bucket());
     let mut names: Vec<&str> = (info.state.subjects.iter().flatten())
         .filter_map(|(subject, _)| subject.strip_prefix(&prefix))
+        .filter(|key| !checkpoints::is_checkpoint(key))
         .collect();
     names.sort_unstable();
     let mut keys = Vec::new();

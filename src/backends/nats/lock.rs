@@ -18,9 +18,9 @@ use super::state::BucketState;
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::guard;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError,
-    LockErrorKind, Messages, Reading, Record, Release, Revision, RollCall, StepDownNotice,
-    Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, HintSink, Lock, LockAdmin,
+    LockError, LockErrorKind, Messages, Reading, Record, Release, Revision, RollCall,
+    StepDownNotice, Subscription, Write,
 };
 use crate::protocol::TimingOptions;
 
@@ -45,7 +45,7 @@ impl NatsLock {
     }
 
     /// Checks a name, and opens the bucket if it is not open yet. Also returns the remaining time.
-    async fn prepare(
+    pub(super) async fn prepare(
         &self,
         name: &str,
         timeout: Duration,
@@ -92,7 +92,7 @@ impl NatsLock {
     }
 
     /// Converts the failure of a write into an error.
-    fn refused(&self, failure: ApiFailure, doing: &str) -> LockError {
+    pub(super) fn refused(&self, failure: ApiFailure, doing: &str) -> LockError {
         if shows_change(&failure) {
             self.state().mark_stale();
         }
@@ -118,7 +118,7 @@ impl NatsLock {
         }
     }
 
-    async fn last_message(
+    pub(super) async fn last_message(
         &self,
         name: &str,
         timeout: Duration,
@@ -270,6 +270,10 @@ impl Lock for NatsLock {
             Ok(_) => Ok(()),
             Err(failure) => Err(self.refused(failure, &format!("release of {name}"))),
         }
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
     }
 
     fn messages(&self) -> Option<&dyn Messages> {

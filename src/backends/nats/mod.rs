@@ -60,6 +60,7 @@
 mod admin;
 mod api;
 mod bucket;
+mod checkpoints;
 mod codec;
 mod config;
 mod connection;

@@ -8,6 +8,9 @@ use time::format_description::well_known::Rfc3339;
 /// The duration that represents "forever", small enough to be added to any other.
 pub(super) const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 
+/// The TTL of a message that outlives its bucket's age.
+pub(super) const NEVER: &str = "never";
+
 /// Parses a timestamp of RFC 3339 as the time since the Unix epoch; `None` if it is not a
 /// timestamp, or lies before the epoch (the server writes the year 1 for "never").
 pub(super) fn since_epoch(text: &str) -> Option<Duration> {
@@ -19,7 +22,7 @@ pub(super) fn since_epoch(text: &str) -> Option<Duration> {
 /// `never`.
 pub(super) fn lifetime(text: &str) -> Option<Duration> {
     let text = text.trim();
-    if text.eq_ignore_ascii_case("never") {
+    if text.eq_ignore_ascii_case(NEVER) {
         return Some(FOREVER);
     }
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {

@@ -9,13 +9,14 @@ use async_trait::async_trait;
 
 use super::check_name;
 use super::hints::{DeliveredRevisions, Subscribers};
+use super::row::column;
 use crate::backends::hint_hub::{HintHub, Listen, guard};
 use crate::backends::seen::SeenRevisions;
 use crate::lock::roll_call::no_calls;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, ElectionNames, HintSink, Lock, LockAdmin,
-    LockError, LockErrorKind, Messages, Reading, Release, Revision, RollCall, StepDownNotice,
-    Subscription, Write,
+    CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, CheckpointVersion,
+    ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages, Reading, Release,
+    Revision, RollCall, StepDownNotice, StoredContent, Subscription, Write,
 };
 use crate::util::per_key::PerKey;
 
@@ -76,6 +77,22 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Option<i64>, LockError>> + Send;
 
     fn write(&self, name: &str, write: &Write) -> Result<Self::Statement, LockError>;
+
+    /// Returns the checkpoint of an election, and its version.
+    fn load_checkpoint(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Option<(i64, Vec<u8>)>, LockError>> + Send;
+
+    /// The statement that gives a checkpoint this version, for [`put`](Self::put).
+    fn store_checkpoint(
+        &self,
+        name: &str,
+        content: Vec<u8>,
+        version: i64,
+        expected: Option<i64>,
+    ) -> Self::Statement;
 
     fn release(&self, name: &str, release: &Release) -> Self::Statement;
 
@@ -161,6 +178,10 @@ impl<D: Database> Lock for SqlLock<D> {
         put.map(drop).map_err(|error| of(error, "release", name))
     }
 
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
     fn messages(&self) -> Option<&dyn Messages> {
         Some(self)
     }
@@ -174,6 +195,41 @@ impl<D: Database> Lock for SqlLock<D> {
             return Subscription::none();
         }
         guard::subscribe(&self.database, name, sink)
+    }
+}
+
+#[async_trait]
+impl<D: Database> CheckpointStore for SqlLock<D> {
+    async fn load(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<StoredContent>, LockError> {
+        let row = self.database.load_checkpoint(name, timeout).await;
+        let row = row.map_err(|error| of(error, "reading the checkpoint", name))?;
+        Ok(row.map(|(version, content)| StoredContent {
+            version: CheckpointVersion::number(version.unsigned_abs()),
+            content,
+        }))
+    }
+
+    /// Each version is drawn at random, so that none is repeated, not even where an older copy of
+    /// the database was restored.
+    async fn store(
+        &self,
+        name: &str,
+        content: Vec<u8>,
+        expected: Option<&CheckpointVersion>,
+        timeout: Duration,
+    ) -> Result<CheckpointVersion, LockError> {
+        let version = fastrand::i64(1..);
+        let expected = expected.and_then(CheckpointVersion::as_number).map(column);
+        let statement = self.database.store_checkpoint(name, content, version, expected);
+        let stored = self.database.put(statement, timeout).await;
+        match stored.map_err(|error| of(error, "writing the checkpoint", name))? {
+            Some(version) => Ok(CheckpointVersion::number(version.unsigned_abs())),
+            None => Err(LockError::new(LockErrorKind::Conflict, "another write was stored")),
+        }
     }
 }
 

@@ -153,6 +153,28 @@ impl Database for LockState {
         statements::release(name, release, !self.synchronous)
     }
 
+    async fn load_checkpoint(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<(i64, Vec<u8>)>, LockError> {
+        let statement = statements::load_checkpoint(name);
+        let rows = self.connections.execute(&statement, Effect::Read, timeout).await?;
+        let found = rows.first().map(|row| Ok((row.try_get("version")?, row.try_get("content")?)));
+        let found = found.transpose();
+        found.map_err(|error| errors::failed(error, Effect::Read, self.connections.place()))
+    }
+
+    fn store_checkpoint(
+        &self,
+        name: &str,
+        content: Vec<u8>,
+        version: i64,
+        expected: Option<i64>,
+    ) -> String {
+        statements::store_checkpoint(name, &content, version, expected)
+    }
+
     async fn call_roll(
         &self,
         name: &str,

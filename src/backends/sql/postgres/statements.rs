@@ -24,6 +24,17 @@ impl Display for Text<'_> {
     }
 }
 
+/// Bytes as a literal.
+struct Bytes<'a>(&'a [u8]);
+
+impl Display for Bytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("E'\\\\x")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("'::bytea")
+    }
+}
+
 fn or_null(text: Option<String>) -> String {
     text.map_or_else(|| "NULL".to_owned(), |text| Text(&text).to_string())
 }
@@ -42,6 +53,32 @@ impl Display for Millis {
 const HISTORY: &str = "(SELECT concat_ws('/', incumbent_incarnation(),
     (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
     (extract(epoch FROM created_at) * 1000000)::bigint) FROM incumbent_settings)";
+
+pub(super) fn load_checkpoint(name: &str) -> String {
+    let name = Text(name);
+    format!("SELECT version, content FROM incumbent_checkpoints WHERE name = {name}")
+}
+
+pub(super) fn store_checkpoint(
+    name: &str,
+    content: &[u8],
+    version: i64,
+    expected: Option<i64>,
+) -> String {
+    let (name, content) = (Text(name), Bytes(content));
+    match expected {
+        None => format!(
+            "INSERT INTO incumbent_checkpoints (name, version, content)
+            VALUES ({name}, {version}, {content}) ON CONFLICT (name) DO NOTHING
+            RETURNING version AS revision"
+        ),
+        Some(expected) => format!(
+            "UPDATE incumbent_checkpoints
+            SET version = {version}, content = {content}, written_at = clock_timestamp()
+            WHERE name = {name} AND version = {expected} RETURNING version AS revision"
+        ),
+    }
+}
 
 /// A server that was started since a row was written may run on files that lack later writes. What
 /// such a row says is trusted only once every lease of before the start is over.

@@ -108,6 +108,36 @@ impl Database for LockState {
         })
     }
 
+    async fn load_checkpoint(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<(i64, Vec<u8>)>, LockError> {
+        let load = sqlx::query(statements::LOAD_CHECKPOINT).bind(name.to_owned());
+        let answer = self.file.execute(load, false, timeout).await?;
+        let rows = answer.ok_or_else(|| self.file.gone())?.rows;
+        let found = rows.first().map(|row| Ok((row.try_get("version")?, row.try_get("content")?)));
+        found.transpose().map_err(|error| errors::failed(error, false, self.file.path()))
+    }
+
+    fn store_checkpoint(
+        &self,
+        name: &str,
+        content: Vec<u8>,
+        version: i64,
+        expected: Option<i64>,
+    ) -> Statement {
+        let statement = match expected {
+            None => statements::CREATE_CHECKPOINT,
+            Some(_) => statements::STORE_CHECKPOINT,
+        };
+        let query = sqlx::query(statement).bind(name.to_owned()).bind(version).bind(content);
+        match expected {
+            None => query,
+            Some(expected) => query.bind(expected),
+        }
+    }
+
     fn release(&self, name: &str, release: &Release) -> Statement {
         let now = boot_id::now();
         sqlx::query(statements::RELEASE)

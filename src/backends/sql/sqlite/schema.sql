@@ -39,6 +39,16 @@ CREATE TABLE IF NOT EXISTS incumbent_settings (
     boot_ms          INTEGER
 );
 
+-- What each term of an election leaves to the next. It stays until somebody deletes it.
+CREATE TABLE IF NOT EXISTS incumbent_checkpoints (
+    name       TEXT PRIMARY KEY NOT NULL CHECK (name <> ''),
+    -- Another one with every write, drawn at random.
+    version    INTEGER NOT NULL,
+    -- A line of JSON, and the data.
+    content    BLOB NOT NULL,
+    written_at TEXT NOT NULL
+);
+
 -- An update by hand is a write too: it gets a revision of its own, and the candidate's mark, which belongs to an earlier
 -- write, is removed.
 CREATE TRIGGER IF NOT EXISTS incumbent_guard AFTER UPDATE ON incumbent_elections

@@ -84,4 +84,22 @@ pub(super) const FORGET: &str = concat!(
     WHERE name = ?1 AND revision = ?2 RETURNING revision"
 );
 
+pub(super) const LOAD_CHECKPOINT: &str =
+    "SELECT version, content FROM incumbent_checkpoints WHERE name = ?1";
+
+/// Values: name, version, content.
+pub(super) const CREATE_CHECKPOINT: &str = concat!(
+    "INSERT INTO incumbent_checkpoints (name, version, content, written_at)
+    VALUES (?1, ?2, ?3, ",
+    wall_clock!(),
+    ") ON CONFLICT (name) DO NOTHING RETURNING version AS revision"
+);
+
+/// Values: name, version, content, expected.
+pub(super) const STORE_CHECKPOINT: &str = concat!(
+    "UPDATE incumbent_checkpoints SET version = ?2, content = ?3, written_at = ",
+    wall_clock!(),
+    " WHERE name = ?1 AND version = ?4 RETURNING version AS revision"
+);
+
 pub(super) const NAMES: &str = "SELECT name FROM incumbent_elections ORDER BY name";

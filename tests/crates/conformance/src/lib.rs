@@ -3,6 +3,7 @@
 
 mod callbacks;
 mod causes;
+mod checkpoint;
 mod discovery;
 mod exclusion;
 mod guard;
@@ -24,6 +25,7 @@ use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, n
 
 pub use callbacks::*;
 pub use causes::*;
+pub use checkpoint::*;
 pub use discovery::*;
 pub use exclusion::ExclusionChecker;
 pub use guard::*;
@@ -181,6 +183,14 @@ pub struct Process {
 
 impl Process {
     pub async fn start<S: Service>(service: &Arc<S>, identity: &str) -> Self {
+        Self::start_with(service, identity, |builder| builder).await
+    }
+
+    pub async fn start_with<S: Service>(
+        service: &Arc<S>,
+        identity: &str,
+        set: fn(ElectionBuilder) -> ElectionBuilder,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -188,7 +198,7 @@ impl Process {
             .expect("a runtime");
         let (service, identity) = (Arc::clone(service), identity.to_owned());
         let election = runtime
-            .spawn(async move { service.candidate(&identity).await.start().expect("a start") })
+            .spawn(async move { set(service.candidate(&identity).await).start().expect("a start") })
             .await
             .expect("a candidate");
         Self { runtime: Some(runtime), election }
@@ -264,6 +274,15 @@ macro_rules! suite {
             the_loss_is_reported_after_the_work_has_stopped_and_before_the_release,
             stop_continues_when_its_caller_is_cancelled,
             invalid_settings_are_refused_under_the_names_the_user_knows,
+        );
+    };
+    ($service:ty, checkpoint) => {
+        $crate::suite!($service:
+            a_checkpoint_outlives_crashes_and_releases,
+            a_checkpoint_is_written_by_its_last_reader_only,
+            a_former_leader_saves_nothing,
+            a_checkpoint_is_no_election,
+            an_election_without_a_checkpoint_stores_none,
         );
     };
     ($service:ty: $($behaviour:ident),* $(,)?) => {

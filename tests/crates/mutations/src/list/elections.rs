@@ -7,6 +7,33 @@ use crate::instrument::Instrument::{
 
 pub(super) const OF_ELECTIONS: &[Mutation] = &[
     Mutation {
+        name: "a term begins before its checkpoint is claimed",
+        edits: &[edit(
+            "src/driver/term.rs",
+            "true => self.claim(token, deadline),",
+            "true => self.begin_term(token, deadline, None),",
+        )],
+        noticed_by: &[Elections],
+    },
+    Mutation {
+        name: "a term claims the checkpoint of a later one",
+        edits: &[edit(
+            "src/protocol/checkpoint.rs",
+            "if stored.token > self.token {",
+            "if stored.token > self.token && false {",
+        )],
+        noticed_by: &[Decisions, Elections],
+    },
+    Mutation {
+        name: "a claim forgets the data of the checkpoint",
+        edits: &[edit(
+            "src/protocol/checkpoint.rs",
+            "self.save.data.clone().unwrap_or(kept)",
+            "self.save.data.clone().or(Some(kept).filter(|_| false)).unwrap_or_default()",
+        )],
+        noticed_by: &[Decisions, Elections],
+    },
+    Mutation {
         name: "a guard does not read the clock itself",
         edits: &[edit(
             "src/election/term.rs",

@@ -1,0 +1,139 @@
+//! The checkpoint: what one term leaves to the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::{CheckpointVersion, LockErrorKind};
+use incumbent::{Checkpoint, CheckpointErrorKind, Election, Leadership, MAX_CHECKPOINT_LEN};
+
+use super::{Process, Service, leads, soon};
+
+/// Of a request.
+const REQUEST: Duration = Duration::from_secs(5);
+
+async fn candidate<S: Service>(service: &S, identity: &str) -> Election {
+    service.candidate(identity).await.checkpoint().start().expect("a start")
+}
+
+async fn claimed(election: &Election) -> (Leadership, Checkpoint) {
+    let leadership = leads(election).await;
+    let checkpoint = leadership.checkpoint().expect("it was asked for");
+    (leadership, checkpoint)
+}
+
+pub async fn a_checkpoint_outlives_crashes_and_releases<S: Service>() {
+    let service = Arc::new(S::start().await);
+    let first = Process::start_with(&service, "first", |builder| builder.checkpoint()).await;
+    let (leadership, checkpoint) = claimed(&first.election).await;
+    assert_eq!(&*checkpoint.data(), b"");
+    checkpoint.save("one").await.expect("a save");
+    let longest: Vec<u8> = (0..=u8::MAX).cycle().take(MAX_CHECKPOINT_LEN).collect();
+    checkpoint.save(&longest).await.expect("a save");
+    assert_eq!(*checkpoint.data(), longest);
+    let refused = checkpoint.save(vec![0; MAX_CHECKPOINT_LEN + 1]).await.expect_err("too long");
+    assert_eq!(refused.kind(), CheckpointErrorKind::TooLong);
+    drop((leadership, checkpoint));
+    first.crash();
+
+    let second = candidate(&*service, "second").await;
+    let (leadership, checkpoint) = claimed(&second).await;
+    assert_eq!(*checkpoint.data(), longest);
+    let token = leadership.token();
+    // Also while the work stops.
+    leadership.resign();
+    soon("the end", leadership.ended()).await;
+    checkpoint.save("two").await.expect("a save");
+    drop((leadership, checkpoint));
+    second.stop().await;
+
+    let third = candidate(&*service, "third").await;
+    let (leadership, checkpoint) = claimed(&third).await;
+    assert_eq!(&*checkpoint.data(), b"two");
+    let stored = service.lock().await.checkpoint("my_app", REQUEST).await.expect("a read");
+    let stored = stored.expect("a checkpoint");
+    assert!(leadership.token() > token);
+    assert_eq!((stored.token, &*stored.data), (leadership.token(), &b"two"[..]));
+    drop((leadership, checkpoint));
+    third.stop().await;
+}
+
+pub async fn a_checkpoint_is_written_by_its_last_reader_only<S: Service>() {
+    let service = S::start().await;
+    let (lock, other) = (service.lock().await, service.lock().await);
+    let (store, other) = (lock.checkpoints().expect("it"), other.checkpoints().expect("it"));
+    assert_eq!(store.load("my_app", REQUEST).await.expect("a read"), None);
+    let write = async |content: &[u8], expected: Option<&CheckpointVersion>| {
+        store.store("my_app", content.to_vec(), expected, REQUEST).await
+    };
+    let conflicts = async |expected: Option<&CheckpointVersion>| {
+        let refused = write(b"late", expected).await.expect_err("a conflict");
+        assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+    };
+    conflicts(Some(&CheckpointVersion::number(1))).await;
+    let first = write(b"a\0\xff\n", None).await.expect("a write");
+    conflicts(None).await;
+    let stored = other.load("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
+    assert_eq!((&stored.version, &*stored.content), (&first, &b"a\0\xff\n"[..]));
+    // The same bytes again are another write.
+    let second = write(b"a\0\xff\n", Some(&first)).await.expect("a write");
+    assert_ne!(first, second);
+    conflicts(Some(&first)).await;
+    conflicts(None).await;
+    let longest = vec![b'\n'; MAX_CHECKPOINT_LEN + 200];
+    let third = other.store("my_app", longest.clone(), Some(&second), REQUEST).await;
+    let stored = store.load("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
+    assert_eq!((stored.version, stored.content), (third.expect("a write"), longest));
+    conflicts(Some(&second)).await;
+}
+
+pub async fn a_former_leader_saves_nothing<S: Service>() {
+    let service = Arc::new(S::start().await);
+    let first = Process::start_with(&service, "first", |builder| builder.checkpoint()).await;
+    let (leadership, checkpoint) = claimed(&first.election).await;
+    checkpoint.save("one").await.expect("a save");
+    let lock = service.lock().await;
+    let store = lock.checkpoints().expect("it stores them");
+    let before = store.load("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
+    let second = candidate(&*service, "second").await;
+    super::sees(&second, "first").await;
+    leadership.resign();
+    drop(leadership);
+    let (leadership, of_second) = claimed(&second).await;
+    assert_eq!(&*of_second.data(), b"one");
+
+    // A write that was on its way, and one by what did not notice the end of its term.
+    let late = store.store("my_app", b"late".to_vec(), Some(&before.version), REQUEST).await;
+    assert_eq!(late.expect_err("a conflict").kind(), LockErrorKind::Conflict);
+    let late = checkpoint.save("late").await.expect_err("it is over");
+    let kinds =
+        [CheckpointErrorKind::Superseded { by: leadership.token() }, CheckpointErrorKind::TermOver];
+    assert!(kinds.contains(&late.kind()), "{late}");
+    let stored = lock.checkpoint("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
+    assert_eq!((stored.token, &*stored.data), (leadership.token(), &b"one"[..]));
+    of_second.save("two").await.expect("a save");
+}
+
+pub async fn a_checkpoint_is_no_election<S: Service>() {
+    let service = S::start().await;
+    let election = candidate(&service, "first").await;
+    let (leadership, checkpoint) = claimed(&election).await;
+    checkpoint.save("one").await.expect("a save");
+    let lock = service.operators_lock().await;
+    let admin = lock.admin().expect("an operator's lock");
+    assert_eq!(admin.names(REQUEST).await.expect("a list"), ["my_app"]);
+    let records = admin.list(REQUEST).await.expect("a list");
+    assert_eq!(records.len(), 1, "{records:?}");
+    drop((leadership, checkpoint));
+    election.stop().await;
+}
+
+pub async fn an_election_without_a_checkpoint_stores_none<S: Service>() {
+    let service = S::start().await;
+    let election = service.candidate("first").await.start().expect("a start");
+    let leadership = leads(&election).await;
+    assert!(leadership.checkpoint().is_none());
+    let stored = service.lock().await.checkpoint("my_app", REQUEST).await;
+    assert_eq!(stored.expect("a read"), None);
+    drop(leadership);
+    election.stop().await;
+}
