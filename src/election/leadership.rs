@@ -48,7 +48,7 @@ impl Leadership {
     }
 
     /// The term, without a share in it.
-    #[cfg(feature = "nats")]
+    #[cfg(any(feature = "nats", feature = "_objects"))]
     pub(crate) fn term(&self) -> &Arc<Term> {
         &self.term
     }

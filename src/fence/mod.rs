@@ -20,6 +20,10 @@
     doc = "- NATS: [`FencedStream`] and [`FencedBucket`] in place of a JetStream stream and a key-value bucket."
 )]
 #![cfg_attr(
+    feature = "_objects",
+    doc = "- Object storage: [`FencedObject`], an object that the leader alone can write."
+)]
+#![cfg_attr(
     feature = "tower",
     doc = "- HTTP and gRPC: [`FenceLayer`] in the service that the leader calls."
 )]
@@ -31,13 +35,19 @@
 mod http;
 #[cfg(feature = "nats")]
 mod nats;
+#[cfg(feature = "_objects")]
+mod object;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
+#[cfg(any(feature = "nats", feature = "_objects"))]
+mod term;
 
 #[cfg(feature = "tower")]
 pub use self::http::{FenceLayer, FenceService, FenceStore, MemoryFence, TOKEN_HEADER};
 #[cfg(feature = "nats")]
 pub use self::nats::{FencedBucket, FencedStream};
+#[cfg(feature = "_objects")]
+pub use self::object::FencedObject;
 #[cfg(feature = "postgres")]
 pub use self::sql::create_tables;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -1,6 +1,5 @@
 //! Fences in streams and key-value buckets of NATS.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::header::HeaderName;
@@ -9,12 +8,12 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::{FenceError, FenceErrorKind, stale};
+use super::term::FencedTerm;
+use super::{FenceError, FenceErrorKind};
 use crate::backends::nats::{
     Connection, JetStream, Published, Retention, StreamFailure, check_key,
 };
 use crate::election::Leadership;
-use crate::election::term::Term;
 use crate::lock::Token;
 use crate::util::text::escape_line;
 
@@ -81,7 +80,7 @@ impl FencedStream {
         stream: &str,
         fence_subject: &str,
     ) -> Result<Self, FenceError> {
-        let term = TermOfFence::of(leadership);
+        let term = FencedTerm::of(leadership);
         let fence = Fence::open(term, connection.into(), stream, fence_subject).await?;
         Ok(Self { fence })
     }
@@ -101,7 +100,7 @@ impl FencedStream {
         stream: &str,
         fence_subject: &str,
     ) -> Result<Self, FenceError> {
-        let term = TermOfFence { election: election.into(), token, term: None };
+        let term = FencedTerm::with_token(election, token);
         let fence = Fence::open(term, connection.into(), stream, fence_subject).await?;
         Ok(Self { fence })
     }
@@ -186,7 +185,7 @@ impl FencedBucket {
         connection: impl Into<Connection>,
         bucket: &str,
     ) -> Result<Self, FenceError> {
-        Self::of(TermOfFence::of(leadership), connection.into(), bucket).await
+        Self::of(FencedTerm::of(leadership), connection.into(), bucket).await
     }
 
     /// Fences a bucket with a token, as [`open`](Self::open) does: for a process that receives the
@@ -203,12 +202,12 @@ impl FencedBucket {
         connection: impl Into<Connection>,
         bucket: &str,
     ) -> Result<Self, FenceError> {
-        let term = TermOfFence { election: election.into(), token, term: None };
+        let term = FencedTerm::with_token(election, token);
         Self::of(term, connection.into(), bucket).await
     }
 
     async fn of(
-        term: TermOfFence,
+        term: FencedTerm,
         connection: Connection,
         bucket: &str,
     ) -> Result<Self, FenceError> {
@@ -260,37 +259,9 @@ impl FencedBucket {
     }
 }
 
-/// Whose fence it is.
-struct TermOfFence {
-    election: Arc<str>,
-    token: Token,
-    /// `None`: known by its token alone.
-    term: Option<Arc<Term>>,
-}
-
-impl TermOfFence {
-    fn of(leadership: &Leadership) -> Self {
-        Self {
-            election: leadership.election().into(),
-            token: leadership.token(),
-            term: Some(Arc::clone(leadership.term())),
-        }
-    }
-
-    fn check(&self) -> Result<(), FenceError> {
-        match self.term.as_ref().and_then(|term| term.over()) {
-            Some(_) => Err(FenceError::new(
-                FenceErrorKind::TermOver,
-                format!("{}: the term is over: write nothing", self.election),
-            )),
-            None => Ok(()),
-        }
-    }
-}
-
 /// The fence of a term in a stream.
 struct Fence {
-    term: TermOfFence,
+    term: FencedTerm,
     jetstream: JetStream,
     stream: String,
     subject: Subject,
@@ -312,7 +283,7 @@ struct Found {
 
 impl Fence {
     async fn open(
-        term: TermOfFence,
+        term: FencedTerm,
         connection: Connection,
         stream: &str,
         subject: &str,
@@ -346,13 +317,12 @@ impl Fence {
         let mut failure;
         loop {
             let found = self.read().await?;
-            match found.token {
-                Some(token) if token > self.term.token => {
-                    return Err(stale(&self.term.election, self.term.token, token));
-                }
+            if let Some(token) = found.token {
+                self.term.check_found(token)?;
                 // An earlier attempt was stored, or another handle of this term.
-                Some(token) if token == self.term.token => return Ok(found.sequence),
-                _ => {}
+                if token == self.term.token {
+                    return Ok(found.sequence);
+                }
             }
             let mut headers = HeaderMap::new();
             headers.insert(EXPECTED, HeaderValue::from(found.sequence));
@@ -437,12 +407,12 @@ impl Fence {
     /// Checks that the fence of this term is the last one.
     async fn check_last(&self) -> Result<(), FenceError> {
         let found = self.read().await?;
-        match found.token {
-            Some(token) if token > self.term.token => {
-                Err(stale(&self.term.election, self.term.token, token))
-            }
-            Some(_) if found.sequence == self.sequence => Ok(()),
-            _ => Err(misconfigured(format!(
+        if let Some(token) = found.token {
+            self.term.check_found(token)?;
+        }
+        match found.sequence == self.sequence {
+            true => Ok(()),
+            false => Err(misconfigured(format!(
                 "stream {}: the fence on {} was removed or replaced: nothing is stored in this term; leave that subject alone",
                 self.stream, self.subject
             ))),
@@ -542,7 +512,6 @@ impl Fence {
     }
 }
 
-partial_debug!(TermOfFence, self, election: self.election, token: self.token);
 partial_debug!(Fence, self, stream: self.stream, subject: self.subject, term: self.term);
 
 fn header(text: &str) -> Result<HeaderValue, FenceError> {

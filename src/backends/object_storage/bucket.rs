@@ -4,12 +4,14 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::path::Path;
 use object_store::{ObjectStore, RetryConfig};
 
 use super::lock::ObjectStorageLock;
 use super::store::Store;
 use super::transport::Connector;
 use crate::backends::vimeo_timing::VimeoTiming;
+use crate::lock::{LockError, LockErrorKind};
 use crate::protocol::{MAX_LEASE, MIN_LEASE};
 
 /// The default maximum lease. Two renewals must be a second apart: Google Cloud Storage accepts no
@@ -128,6 +130,22 @@ impl Bucket {
         let connector = Connector::default();
         let store = builder.with_retry(never()).with_http_connector(connector.clone()).build();
         Self::new("az", name, store, connector)
+    }
+
+    /// Returns the store, and the path of an object of the prefix.
+    pub(crate) fn object(&self, name: &str) -> Result<(Store, Path), LockError> {
+        let whole = format!("{}{name}", self.prefix);
+        match Path::parse(&whole) {
+            Ok(path) if !name.is_empty() && path.as_ref() == whole => {
+                Ok((self.store.clone(), path))
+            }
+            _ => Err(LockError::new(
+                LockErrorKind::Misconfigured,
+                format!(
+                    "{name:?} is not the name of an object: it must neither begin nor end with a slash"
+                ),
+            )),
+        }
     }
 
     fn new<S: ObjectStore>(

@@ -214,7 +214,7 @@ impl LockState {
 }
 
 /// A version that no object has, as a store names it.
-fn no_such_version() -> UpdateVersion {
+pub(crate) fn no_such_version() -> UpdateVersion {
     UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: Some("1".to_owned()) }
 }
 

@@ -20,7 +20,7 @@ use crate::util::retry::requested_pause;
 use crate::util::text::escape_line;
 
 /// The maximum size of an election's object in bytes.
-const MAX_OBJECT_LEN: u64 = 64 * 1024;
+const MAX_OBJECT_LEN: usize = 64 * 1024;
 /// The maximum length of a store's message in an error.
 const MAX_MESSAGE_LEN: usize = 300;
 /// Codes of Azure's 409 and 412 that do not mean that another client wrote, but that no client can
@@ -42,7 +42,7 @@ const UNRECOGNIZED: [&str; 3] =
 
 /// The objects of one bucket.
 #[derive(Clone)]
-pub(super) struct Store {
+pub(crate) struct Store {
     store: Arc<dyn ObjectStore>,
     pub(super) connector: Connector,
     /// As in `gs://my-bucket`: without credentials.
@@ -69,34 +69,44 @@ impl Store {
 
     /// Whether the store, which has received a request, respects conditions: Google Cloud Storage
     /// and Azure Blob Storage do, and what others are is unknown.
-    pub(super) fn is_known_to_check(&self) -> bool {
+    pub(crate) fn is_known_to_check(&self) -> bool {
         !self.place.starts_with("s3:") && !self.connector.reached_another_store()
     }
 
     /// Describes an object, as in `the object gs://my-bucket/elections/my_app`.
-    pub(super) fn describe(&self, path: &Path) -> String {
+    pub(crate) fn describe(&self, path: &Path) -> String {
         format!("the object {}/{path}", self.place)
     }
 
-    /// Reads an object, never a stale one: these stores return the last write that they
-    /// acknowledged.
+    /// Reads an election's object.
     pub(super) async fn get(
         &self,
         path: &Path,
         by: Instant,
     ) -> Result<Option<(UpdateVersion, Bytes)>, LockError> {
+        self.get_up_to(path, MAX_OBJECT_LEN, by).await
+    }
+
+    /// Reads an object of at most this size, never a stale one: these stores return the last write
+    /// that they acknowledged.
+    pub(crate) async fn get_up_to(
+        &self,
+        path: &Path,
+        max_len: usize,
+        by: Instant,
+    ) -> Result<Option<(UpdateVersion, Bytes)>, LockError> {
+        let fits = |size: u64| usize::try_from(size).is_ok_and(|size| size <= max_len);
         let request = |extensions| async move {
             let options = GetOptions { extensions, ..GetOptions::default() };
             let found = self.store.get_opts(path, options).await?;
             let meta = found.meta.clone();
-            let body =
-                if meta.size > MAX_OBJECT_LEN { Bytes::new() } else { found.bytes().await? };
+            let body = if fits(meta.size) { found.bytes().await? } else { Bytes::new() };
             Ok((meta, body))
         };
         match self.send(by, request).await {
-            Ok((meta, _)) if meta.size > MAX_OBJECT_LEN => {
+            Ok((meta, _)) if !fits(meta.size) => {
                 let message = format!(
-                    "{} has {} bytes, so it is not an election's: delete it, or use another prefix",
+                    "{} has {} bytes, so it is not one of ours: delete it, or use another name",
                     self.describe(path),
                     meta.size
                 );
@@ -109,7 +119,7 @@ impl Store {
     }
 
     /// Writes an object over `replaced`, or creates it. Never writes unconditionally.
-    pub(super) async fn put(
+    pub(crate) async fn put(
         &self,
         path: &Path,
         replaced: Option<&UpdateVersion>,

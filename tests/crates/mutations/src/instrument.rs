@@ -113,7 +113,7 @@ impl Instrument {
             }
             Self::Stores => {
                 "test --no-default-features --features object-store --test \
-                 object_storage -- foreign_objects_are_kept \
+                 object_storage -- foreign_objects_are_kept late_writes::object_of_s3 \
                  an_older_entry_of_the_same_candidate_is_not_its_term \
                  a_go_leader_is_waited_for a_slow_store a_store_that_ignores \
                  a_write_keeps_its_revision"

@@ -17,6 +17,22 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Locks],
     },
     Mutation {
+        name: "a fenced object is replaced whatever its version",
+        edits: &[
+            edit(
+                "src/fence/object.rs",
+                "self.term.check_found(found.head.token)?;",
+                "let _ = self.term.check_found(found.head.token);",
+            ),
+            edit(
+                "src/fence/object.rs",
+                "if found.head.token == self.term.token && found.head.handle == self.handle =>",
+                "if found.head.token >= self.term.token || found.head.handle == self.handle =>",
+            ),
+        ],
+        noticed_by: &[Stores],
+    },
+    Mutation {
         name: "NATS: an answer is told by a number that others can guess",
         edits: &[edit("src/backends/nats/reply_inbox.rs", "self.key.hash_one(number)", "0")],
         noticed_by: &[Locks],
