@@ -6,6 +6,7 @@
 
 mod campaign;
 mod candidate;
+mod config;
 mod console;
 mod doctor;
 mod election;
@@ -22,9 +23,11 @@ mod run;
 mod sentinel;
 mod set;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::{CliError, Code};
@@ -46,6 +49,10 @@ struct Cli {
     /// When to print colors. `auto` follows NO_COLOR.
     #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
     color: output::Color,
+    /// A TOML file with options, as in lease = "10s"; see `incumbent config` [env:
+    /// INCUMBENT_CONFIG].
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -73,6 +80,7 @@ enum Command {
     Leader(election::leader::Leader),
     Kv(kv::Kv),
     Doctor(doctor::Doctor),
+    Config(config::Config),
     Completions(output::reference::Completions),
     Man(output::reference::Manual),
     #[command(hide = true)]
@@ -86,7 +94,7 @@ impl Command {
             Self::Election(command) => command.lists(),
             Self::Kv(command) => command.lists(),
             Self::Set(command) => command.lists(),
-            Self::Completions(_) | Self::Man(_) | Self::Reference(_) => true,
+            Self::Config(_) | Self::Completions(_) | Self::Man(_) | Self::Reference(_) => true,
             _ => false,
         }
     }
@@ -121,9 +129,27 @@ fn parse_traffic(args: Vec<String>) -> Option<(run::traffic::TrafficArgs, lock::
     }
 }
 
+/// The command line, with the variables of options in its help.
+fn command() -> clap::Command {
+    config::with_variables(Cli::command())
+}
+
+/// Parses the command line, completed by variables and by the file with options.
+fn parse(arguments: Vec<OsString>) -> Result<Cli, CliError> {
+    let mut line = config::CommandLine::complete(command(), arguments)?;
+    let cli = Cli::from_arg_matches(&line.parse()?).unwrap_or_else(|error| error.exit());
+    #[cfg(target_os = "linux")]
+    process::set_own_arguments(line.arguments);
+    lock::withhold(config::withheld(&Cli::command()));
+    Ok(cli)
+}
+
 #[tokio::main]
 async fn start() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(failure) => return failure.report(),
+    };
     output::configure(cli.color, cli.quiet);
     if let Err(failure) = log(cli.verbose) {
         return failure.report();
@@ -141,8 +167,11 @@ async fn start() -> ExitCode {
         Command::Leader(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Kv(command) => command.run().await.map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().await,
-        Command::Completions(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
-        Command::Man(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Config(show) => {
+            show.run(&command(), cli.config.as_deref()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Completions(completions) => completions.run(command()).map(|()| ExitCode::SUCCESS),
+        Command::Man(manual) => manual.run(command()).map(|()| ExitCode::SUCCESS),
         Command::Reference(command) => command.run(Cli::command()).map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
         Command::Run(command) => match command.seats {

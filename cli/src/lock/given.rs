@@ -6,6 +6,13 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 /// Flags that another kind of lock has, too.
 const SHARED: [&str; 2] = ["context", "timeout"];
 
+/// The identifiers of options, and whether another kind of lock has each, too.
+pub fn identifiers<T: Args>() -> impl Iterator<Item = (String, bool)> {
+    let command = T::augment_args(Command::new(""));
+    let ids: Vec<String> = command.get_arguments().map(|arg| arg.get_id().to_string()).collect();
+    ids.into_iter().map(|id| (id.clone(), SHARED.contains(&&*id)))
+}
+
 /// The flags of one kind of lock.
 #[derive(Debug, Clone)]
 pub struct LockFlags<T> {

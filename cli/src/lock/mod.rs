@@ -19,13 +19,14 @@ use incumbent::lock_url::{KubernetesObjects, LockTarget};
 
 use crate::error::{CliError, Code};
 use crate::lock::nats::{BucketArgs, DEFAULT_TIMEOUT};
-use given::LockFlags;
+use given::{LockFlags, identifiers};
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
     ElectionObjects, LifeObjects, NamespaceArgs, OpenedLock, check_life_name, namespace_is_there,
     timing,
 };
+pub use secrets::{withheld, withhold};
 
 /// Backoff while a server is unreachable.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()
@@ -47,15 +48,7 @@ pub struct LockArgs {
     /// URLs by blanks: the leader holds all of them, in this order; with `?need=best-effort`
     /// behind a URL, a term continues without that lock. Other URL options: docs.rs/incumbent,
     /// lock_url.
-    #[arg(
-        long,
-        env = "INCUMBENT_LOCK",
-        global = true,
-        default_value = "nats",
-        value_name = "LOCK",
-        hide_env_values = true,
-        help_heading = "Lock"
-    )]
+    #[arg(long, global = true, default_value = "nats", value_name = "LOCK", help_heading = "Lock")]
     lock: Redacted,
     #[command(flatten)]
     objects: LockFlags<kubernetes::KubernetesArgs>,
@@ -162,6 +155,14 @@ pub struct ElectionLock {
 }
 
 impl LockArgs {
+    /// The identifiers of its options, and the kind of lock that alone has each.
+    pub fn options() -> Vec<(String, Option<&'static str>)> {
+        let of = |kind| move |(id, is_shared): (String, bool)| (id, (!is_shared).then_some(kind));
+        let objects = identifiers::<kubernetes::KubernetesArgs>().map(of("kubernetes"));
+        let bucket = identifiers::<BucketArgs>().map(of("nats"));
+        [("lock".to_owned(), None)].into_iter().chain(objects).chain(bucket).collect()
+    }
+
     /// The selected lock, without a request to it.
     pub async fn at(&self) -> Result<SelectedLock, CliError> {
         self.select(&LeaseArgs::default()).await

@@ -2,6 +2,7 @@
 //! inherit.
 
 use std::env;
+use std::sync::OnceLock;
 
 use super::{LockArgs, LockKind};
 
@@ -49,9 +50,22 @@ const OF_URLS: [(&str, &[&str]); 5] = [
     ),
 ];
 
+/// The variables of options that no command inherits.
+static OF_OPTIONS: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Sets the variables of options that no command inherits, once.
+pub fn withhold(variables: Vec<String>) {
+    let _ = OF_OPTIONS.set(variables);
+}
+
+/// The variables of options that no command inherits.
+pub fn withheld() -> Vec<String> {
+    OF_OPTIONS.get().cloned().unwrap_or_default()
+}
+
 impl LockArgs {
-    /// The variables of the selected lock that a command does not inherit: all but those `passed`.
-    /// Those of other locks belong to the command.
+    /// The variables that a command does not inherit: those of options, and those with credentials
+    /// of the selected lock, but not those `passed`. Those of other locks belong to the command.
     pub fn secrets(&self, passed: &[String]) -> Vec<String> {
         let is_nats = matches!(LockKind::parse(&self.lock), Ok(LockKind::Nats));
         let value = |name: &str| env::var(name).unwrap_or_default();
@@ -60,6 +74,7 @@ impl LockArgs {
         if is_nats {
             names.extend(self.bucket.flags.context_variables());
         }
+        names.extend(withheld());
         names.retain(|name| !passed.contains(name));
         names
     }

@@ -109,7 +109,8 @@ impl Reference {
             "# The command line\n\nAfter this page you know every command, flag and exit code of `incumbent`.\n\n\
              It is the output of `incumbent --help` and of each command's help, which `make cli-doc` \
              writes.\nOptions that a group of commands shares are listed with the group, those that \
-             [select the lock](#the-lock)\nonce.\n",
+             [select the lock](#the-lock)\nonce. \
+             Options have [variables, and keys of a file](configuration.md), too.\n",
         );
         let lock = lock_options(&command);
         describe(&command, "incumbent", &[], &lock, &mut text);

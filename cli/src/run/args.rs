@@ -138,7 +138,8 @@ What COMMAND sees:
       start); the deadline in UTC by the wall clock; the token. It is replaced at each renewal; \
       a term whose file cannot be written ends. All users may read it. `0.000000000 \
       1970-01-01T00:00:00.000Z 0`: this process does not lead.
-  Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, \
+  Variables of options (INCUMBENT_LEASE and the like) are not inherited, but for those that \
+  select the lock. Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, \
   NATS_CERT, NATS_KEY, and those that the NATS context refers to by env://; PGPASSWORD, \
   AWS_SECRET_ACCESS_KEY and the like with those locks; a URL with a password) are not inherited, \
   unless --pass-env names them. Nor can COMMAND read them in the memory of incumbent; but what \

@@ -20,7 +20,7 @@ use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
 use crate::lock::nats::DEFAULT_TIMEOUT;
-use crate::lock::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there};
+use crate::lock::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there, withheld};
 use crate::output::time_format::parse_up_to_a_year;
 use crate::process::Cgroup;
 
@@ -177,7 +177,7 @@ impl Life {
             cgroup: Cgroup::create(),
             directory: None,
             until: None,
-            withheld: Vec::new(),
+            withheld: withheld(),
             drops_network_capabilities: false,
         };
         let command = &self.program.command;

@@ -19,6 +19,7 @@ use super::registry::{RELEASE_TIMEOUT, Registry};
 use super::server::Server;
 use crate::error::CliError;
 use crate::http::unix_socket;
+use crate::lock::withheld;
 use crate::process::reaper::OURSELVES;
 use crate::process::tree::{self, Tree};
 use crate::process::{is_in, lookup};
@@ -45,7 +46,11 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     let (listener, address, _directory) = unix_socket::bind_new()?;
     let shared = Shared { registry, wraps: true, limit: RELEASE_TIMEOUT };
     let mut server = Server::new(listener, shared)?;
-    let child = match Command::new(program).args(args).env(ENVIRONMENT, &address).spawn() {
+    let mut program_below = Command::new(program);
+    for variable in withheld() {
+        program_below.env_remove(variable);
+    }
+    let child = match program_below.args(args).env(ENVIRONMENT, &address).spawn() {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
             eprintln!("incumbent: cannot run {}: {error}", program.display());

@@ -1,6 +1,7 @@
 //! The commands of operators: the real program against real servers.
 
 mod choria;
+mod config;
 mod connection;
 mod credentials;
 mod doctor;

@@ -1,7 +1,9 @@
 //! What a candidate and its helper processes, such as the guard, tell each other.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Instant};
@@ -34,11 +36,19 @@ pub async fn sleep_until(until: Option<Instant>) {
     }
 }
 
+/// The arguments with what variables and the file with options add.
+static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the arguments of this process, once.
+pub fn set_own_arguments(arguments: Vec<OsString>) {
+    let _ = ARGUMENTS.set(arguments);
+}
+
 /// The arguments of this process before those of a command, and `rest`, as JSON; `None` if they are
-/// not text.
+/// not text. They may have secrets of variables: the list of processes must not show them.
 pub fn own_arguments(rest: &[&str]) -> Option<String> {
-    let args = std::env::args_os().take_while(|arg| arg != "--");
-    let args = args.map(|arg| arg.into_string().ok()).collect::<Option<Vec<_>>>()?;
+    let args = ARGUMENTS.get()?.iter().take_while(|arg| *arg != "--");
+    let args = args.map(|arg| arg.clone().into_string().ok()).collect::<Option<Vec<_>>>()?;
     serde_json::to_string(&[args, rest.iter().map(|arg| (*arg).to_owned()).collect()].concat()).ok()
 }
 

@@ -12,7 +12,8 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 pub use self::cgroup::Cgroup;
 pub use self::helper::{
-    NO_COMMAND, StopTimes, Unsent, from_nanos, own_arguments, send, sleep_until, to_nanos,
+    NO_COMMAND, StopTimes, Unsent, from_nanos, own_arguments, send, set_own_arguments, sleep_until,
+    to_nanos,
 };
 pub use self::pidfd::WatchedProcess;
 pub use self::reaper::is_in;

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::messages::{SUBCOMMAND, TrafficEvent, TrafficRequest};
+use super::messages::{ARGUMENTS, SUBCOMMAND, TrafficEvent, TrafficRequest};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::OURSELVES;
@@ -95,8 +95,9 @@ impl TrafficHandle {
         let mut command = std::process::Command::new(OURSELVES);
         command
             .arg0("incumbent")
-            .args([SUBCOMMAND, &self.arguments, &self.lease.as_millis().to_string()])
+            .args([SUBCOMMAND, &self.lease.as_millis().to_string()])
             .arg(&self.marker)
+            .env(ARGUMENTS, &self.arguments)
             .env_remove(NOTIFY_SOCKET)
             .env_remove(ENVIRONMENT)
             .process_group(0)

@@ -8,6 +8,8 @@ use crate::process::StopTimes;
 
 /// The subcommand of the process.
 pub const SUBCOMMAND: &str = "run-traffic";
+/// The variable with the arguments of the candidate, as JSON: a list of processes does not show it.
+pub const ARGUMENTS: &str = "INCUMBENT_TRAFFIC_ARGUMENTS";
 /// The file beside the deadline file that is there while requests may be directed here.
 pub const MARKER: &str = "directed";
 /// How long the end of a term waits until all is withdrawn but the addresses.

@@ -21,7 +21,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use super::messages::{TrafficEvent, TrafficRequest};
+use super::messages::{ARGUMENTS, TrafficEvent, TrafficRequest};
 use super::targets::{self as addresses, ParseTraffic, Targets};
 use crate::output;
 use crate::process::{StopTimes, hide_credentials, send, sleep_until};
@@ -33,12 +33,12 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// How long a process without a candidate tries what the API server did not answer.
 const OWED: Duration = Duration::from_secs(30);
 
-/// Arguments: those of the candidate, as JSON, the lease in milliseconds, and the marker.
+/// Arguments: the lease in milliseconds, and the marker.
 pub fn run(mut args: impl Iterator<Item = OsString>, parse: ParseTraffic) -> ExitCode {
     hide_credentials();
-    let mut text = || args.next().and_then(|argument| argument.into_string().ok());
-    let (Some(of_candidate), Some(lease)) = (text(), text()) else { return ExitCode::FAILURE };
-    let Some(marker) = args.next() else { return ExitCode::FAILURE };
+    let lease = args.next().and_then(|argument| argument.into_string().ok());
+    let (Some(lease), Some(marker)) = (lease, args.next()) else { return ExitCode::FAILURE };
+    let Ok(of_candidate) = std::env::var(ARGUMENTS) else { return ExitCode::FAILURE };
     let of_candidate = serde_json::from_str(&of_candidate).ok();
     let Some((args, lock)) = of_candidate.and_then(parse) else { return ExitCode::FAILURE };
     let lease = Duration::from_millis(lease.parse().unwrap_or(0));

@@ -47,6 +47,7 @@ const CRATES: [Layers; 2] = [
             "process",
             "http",
             "lock",
+            "config",
             "elections",
             "kv",
             "console",

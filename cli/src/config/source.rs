@@ -1,0 +1,61 @@
+//! Where the value of an option comes from, and what may be shown of it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use incumbent::LockUrl;
+
+/// Where the values of an option come from, the weakest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Default,
+    /// `in_table`: of the command.
+    File {
+        path: PathBuf,
+        line: usize,
+        in_table: bool,
+    },
+    Variable(String),
+    CommandLine,
+}
+
+impl Source {
+    /// Greater for a stronger one.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File { in_table, .. } => 1 + u8::from(*in_table),
+            Self::Variable(_) => 3,
+            Self::CommandLine => 4,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::CommandLine => f.write_str("command line"),
+        }
+    }
+}
+
+/// Whether the value of an option may have a secret.
+pub fn is_secret(option: &str, value: &str) -> bool {
+    let of_url = value.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    let of_lock = option == "lock" && value.contains(['@', '?']);
+    matches!(option, "password" | "user") || of_url || of_lock
+}
+
+/// The value without its secrets.
+pub fn shown(option: &str, value: &str) -> String {
+    if !is_secret(option, value) {
+        return value.to_owned();
+    }
+    match value.parse::<LockUrl>() {
+        Ok(url) if option == "lock" => url.to_string(),
+        _ => "***".to_owned(),
+    }
+}
