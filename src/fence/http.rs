@@ -12,23 +12,66 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tower::{Layer, Service};
 
 use super::{FenceError, FenceErrorKind, stale};
+use crate::election::Leadership;
 use crate::lock::Token;
 
-/// The header with the token of the leader that sends a request: `HeaderValue::from(token.0)`.
+/// The header with the token of the leader that sends a request, in decimal.
 pub const TOKEN_HEADER: HeaderName = HeaderName::from_static("incumbent-token");
+
+/// The header with the name of the election that the token is of.
+pub const ELECTION_HEADER: HeaderName = HeaderName::from_static("incumbent-election");
 
 /// How long a request waits for those of the term before.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The greatest token that a service has seen.
-///
-/// [`MemoryFence`] keeps it in the process. A service that must remember it across restarts, or
-/// of which several replicas run, keeps it where it writes: in a transaction of
-/// [`fence::transaction`](crate::fence), or by its own implementation.
+impl Leadership {
+    /// Adds the token of this term to the headers of a request, and the name of the election: for a
+    /// service behind a [`FenceLayer`], or one that checks them by itself.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let lock = incumbent::memory::MemoryLock::new();
+    /// # let election = incumbent::new_election("my_app", lock).start()?;
+    /// # let leadership = election.won().await?;
+    /// let mut request = http::Request::post("http://billing/runs").body("")?;
+    /// leadership.fence_request(request.headers_mut())?;
+    /// assert_eq!(request.headers()["incumbent-token"], leadership.token().to_string());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Of a request of tonic the headers are `request.metadata_mut().as_mut()`.
+    ///
+    /// # Errors
+    /// [`FenceErrorKind::TermOver`]: send nothing. [`FenceErrorKind::Misconfigured`]: the name of
+    /// the election cannot be in a header.
+    pub fn fence_request(&self, headers: &mut HeaderMap) -> Result<(), FenceError> {
+        if !self.is_valid() {
+            return Err(FenceError::new(
+                FenceErrorKind::TermOver,
+                "the term is over: send nothing",
+            ));
+        }
+        let election = HeaderValue::from_bytes(self.election().as_bytes()).map_err(|error| {
+            let what = "the name of the election cannot be in a header";
+            FenceError::with_source(FenceErrorKind::Misconfigured, what, error)
+        })?;
+        headers.insert(ELECTION_HEADER, election);
+        headers.insert(TOKEN_HEADER, HeaderValue::from(self.token().0));
+        Ok(())
+    }
+}
+
+/// The greatest token of an election that a service has seen: [`MemoryFence`] keeps it in the
+/// process, `SqlFence` in a database.
 #[async_trait]
 pub trait FenceStore: Send + Sync + 'static {
     /// What is held while the request is handled: the first request of a later term waits for it.
     type Pass: Send + 'static;
+
+    /// The name of the election.
+    fn election(&self) -> &str;
 
     /// Lets a request with this token pass, unless a greater one has passed.
     ///
@@ -56,6 +99,10 @@ impl MemoryFence {
 impl FenceStore for MemoryFence {
     type Pass = OwnedRwLockReadGuard<Token>;
 
+    fn election(&self) -> &str {
+        &self.election
+    }
+
     async fn enter(&self, token: Token) -> Result<Self::Pass, FenceError> {
         let mut pass = Arc::clone(&self.greatest).read_owned().await;
         if *pass < token {
@@ -73,16 +120,21 @@ impl FenceStore for MemoryFence {
 }
 
 /// Refuses requests of former leaders: those whose [`TOKEN_HEADER`] has a smaller token than the
-/// greatest that has passed.
+/// greatest that has passed. The leader adds it by [`Leadership::fence_request`].
 ///
 /// The first request of a later term waits until the requests of earlier terms have their
-/// responses, at most five seconds, so that none of these is still at work when it passes.
+/// responses, at most five seconds, so that none of these is still at work when it passes. What a
+/// handler leaves behind, as a task that it spawned or the body of a response that is still sent,
+/// is not waited for. Limit how long a handler takes by a layer within this one.
+///
+/// The [`Token`] is among the extensions of a request that passes. A service of several elections
+/// has a layer for each, around the routes that its leader calls.
 ///
 /// | request | response |
 /// |---|---|
 /// | a smaller token | 409 with the greatest one in [`TOKEN_HEADER`]; to gRPC `FAILED_PRECONDITION` |
 /// | no token | 428; to gRPC `UNAUTHENTICATED` |
-/// | several tokens, or none that is a number | 400; to gRPC `INVALID_ARGUMENT` |
+/// | no number, several tokens, or another [`ELECTION_HEADER`] | 400; to gRPC `INVALID_ARGUMENT` |
 /// | the store cannot tell, or earlier requests take too long | 503; to gRPC `UNAVAILABLE` |
 ///
 /// ```
@@ -151,14 +203,17 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // The clone is not ready; the one that is takes this request.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let store = Arc::clone(&self.store);
         Box::pin(async move {
             match pass(&*store, request.headers()).await {
-                Ok(_pass) => inner.call(request).await,
+                Ok((token, _pass)) => {
+                    request.extensions_mut().insert(token);
+                    inner.call(request).await
+                }
                 Err(refusal) => Ok(refusal.response(request.headers())),
             }
         })
@@ -166,10 +221,17 @@ where
 }
 
 /// Lets a request pass by its headers.
-async fn pass<S: FenceStore>(store: &S, headers: &HeaderMap) -> Result<S::Pass, Refusal> {
+async fn pass<S: FenceStore>(store: &S, headers: &HeaderMap) -> Result<(Token, S::Pass), Refusal> {
     let token = token_of(headers)?;
+    // Of another election: its tokens mean nothing here, and a great one would keep all others out.
+    if headers
+        .get(ELECTION_HEADER)
+        .is_some_and(|name| name.as_bytes() != store.election().as_bytes())
+    {
+        return Err(Refusal::Invalid);
+    }
     match tokio::time::timeout(WAIT, store.enter(token)).await {
-        Ok(Ok(pass)) => Ok(pass),
+        Ok(Ok(pass)) => Ok((token, pass)),
         Ok(Err(error)) => Err(match error.kind() {
             FenceErrorKind::Stale { greatest } => Refusal::Stale(greatest),
             _ => Refusal::Unknown,

@@ -39,11 +39,15 @@ mod nats;
 mod object;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
+#[cfg(all(feature = "tower", any(feature = "postgres", feature = "sqlite")))]
+mod sql_store;
 #[cfg(any(feature = "nats", feature = "_objects"))]
 mod term;
 
 #[cfg(feature = "tower")]
-pub use self::http::{FenceLayer, FenceService, FenceStore, MemoryFence, TOKEN_HEADER};
+pub use self::http::{
+    ELECTION_HEADER, FenceLayer, FenceService, FenceStore, MemoryFence, TOKEN_HEADER,
+};
 #[cfg(feature = "nats")]
 pub use self::nats::{FencedBucket, FencedStream};
 #[cfg(feature = "_objects")]
@@ -52,6 +56,8 @@ pub use self::object::FencedObject;
 pub use self::sql::create_tables;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::sql::{FencedTransaction, transaction};
+#[cfg(all(feature = "tower", any(feature = "postgres", feature = "sqlite")))]
+pub use self::sql_store::SqlFence;
 use crate::lock::{Error, Token};
 
 /// The kind of a [`FenceError`].

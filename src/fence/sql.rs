@@ -214,6 +214,6 @@ fn number(token: Token) -> Result<i64, FenceError> {
     }
 }
 
-fn failed(what: &str, error: sqlx::Error) -> FenceError {
+pub(super) fn failed(what: &str, error: sqlx::Error) -> FenceError {
     FenceError::with_source(FenceErrorKind::Unavailable, what, error)
 }

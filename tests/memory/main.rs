@@ -7,6 +7,8 @@ mod checkpoint;
 #[cfg(feature = "tower")]
 mod discovery;
 mod drain;
+#[cfg(feature = "tower")]
+mod fence;
 mod guard;
 mod hints;
 mod moves;

@@ -1,5 +1,6 @@
 //! Transactions of a former leader are refused.
 
+use std::path::Path;
 use std::time::Duration;
 
 use incumbent::fence::{self, FenceErrorKind};
@@ -22,18 +23,26 @@ async fn postgres() -> PgPool {
     let pool = PgPoolOptions::new().max_connections(20).connect(&url).await.expect("a pool");
     fence::create_tables(&pool).await.expect("a fence");
     fence::create_tables(&pool).await.expect("the same fence");
-    let ledger = LEDGER.replace("INTEGER PRIMARY", "BIGSERIAL PRIMARY");
-    sqlx::query(sqlx::AssertSqlSafe(ledger)).execute(&pool).await.expect("a ledger");
+    create_ledger(&pool).await;
     pool
 }
 
-async fn sqlite() -> (TempDir, SqlitePool) {
-    let directory = tempfile::Builder::new().prefix("fence-").tempdir().expect("a directory");
-    let options = SqliteConnectOptions::new()
-        .filename(directory.path().join("data.db"))
+pub async fn create_ledger(pool: &PgPool) {
+    let ledger = LEDGER.replace("INTEGER PRIMARY", "BIGSERIAL PRIMARY");
+    sqlx::query(sqlx::AssertSqlSafe(ledger)).execute(pool).await.expect("a ledger");
+}
+
+pub fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        .busy_timeout(Duration::from_secs(60));
+        .busy_timeout(Duration::from_secs(60))
+}
+
+pub async fn sqlite() -> (TempDir, SqlitePool) {
+    let directory = tempfile::Builder::new().prefix("fence-").tempdir().expect("a directory");
+    let options = sqlite_options(&directory.path().join("data.db"));
     let pool = SqlitePoolOptions::new().max_connections(20).connect_with(options).await;
     let pool = pool.expect("a pool");
     sqlx::query(LEDGER).execute(&pool).await.expect("a ledger");

@@ -7,6 +7,8 @@ mod env;
 mod failover;
 mod fence;
 mod file;
+#[cfg(all(unix, feature = "tower"))]
+mod late_writes;
 mod listening;
 mod names;
 mod postgres;

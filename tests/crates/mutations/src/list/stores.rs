@@ -2,8 +2,8 @@
 
 use super::{Mutation, edit};
 use crate::instrument::Instrument::{
-    Databases, Differential, Locks, Objects, Records, Scenarios, Several, Simulation, Stores,
-    Voters,
+    Databases, Differential, Elections, Locks, Objects, Records, Scenarios, Several, Simulation,
+    Stores, Voters,
 };
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
@@ -63,6 +63,20 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "incumbent_tell() RETURNS trigger LANGUAGE plpgsql",
         )],
         noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "PostgreSQL: a fence holds no row",
+        edits: &[edit(
+            "deploy/postgres-fence.sql",
+            "WHERE name = election FOR SHARE",
+            "WHERE name = election",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "a service handles the requests of former leaders",
+        edits: &[edit("src/fence/http.rs", "match *pass == token {", "match *pass >= token {")],
+        noticed_by: &[Elections],
     },
     Mutation {
         name: "a roll call of any id is answered",
