@@ -75,7 +75,13 @@ mod builder;
 pub mod discovery;
 mod driver;
 mod election;
-#[cfg(any(feature = "postgres", feature = "sqlite", feature = "tower"))]
+#[cfg(any(
+    feature = "_objects",
+    feature = "nats",
+    feature = "postgres",
+    feature = "sqlite",
+    feature = "tower"
+))]
 pub mod fence;
 #[cfg(feature = "_history")]
 #[doc(hidden)]
