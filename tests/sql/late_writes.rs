@@ -3,7 +3,7 @@
 //!
 //! A leader is a process of its own with three writers. Each fences, dawdles, writes, dawdles and
 //! commits, so it is suspended anywhere: before its fence, after it, and before its commit. A round
-//! is a term. `LATE_WRITE_ROUNDS=1000` plays as many.
+//! is a term. `INCUMBENT_LATE_WRITES=1000` plays as many.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -46,7 +46,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const HELD_UP: Duration = Duration::from_millis(300);
 
 fn rounds(usual: u64) -> u64 {
-    env::var("LATE_WRITE_ROUNDS").map_or(usual, |text| text.parse().expect("a number"))
+    env::var("INCUMBENT_LATE_WRITES").map_or(usual, |text| text.parse().expect("a number"))
 }
 
 /// The process of a leader.
