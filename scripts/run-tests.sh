@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 tests="${CARGO:-cargo} test --workspace --all-features --no-fail-fast"
 
 # Integration tests that are quick as a whole, with the unit tests.
-quick=(protocol memory metrics spans campaign run)
+quick=(protocol memory metrics spans campaign)
 quick_targets=$(printf -- ' --test %s' "${quick[@]}")
 
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
@@ -28,9 +28,10 @@ case ${1:-} in
 quick)
     # Most tests wait for leases: more of them run at once than there are cores.
     exec scripts/parts.sh \
-        "$tests --no-run --lib --bins$quick_targets --test nats --test sql --test operator --test sentinel --test schedules" \
+        "$tests --no-run --lib --bins$quick_targets --test nats --test run --test sql --test operator --test sentinel --test schedules" \
         "RUST_TEST_THREADS=8 $tests --lib --bins$quick_targets" \
         "RUST_TEST_THREADS=8 $tests --test nats --$(skip "$older_servers $several_servers")" \
+        "RUST_TEST_THREADS=8 $tests --test run -- --skip postgres" \
         "$tests --test sql -- $sqlite" \
         "RUST_TEST_THREADS=8 $tests --test operator --$(skip "$older_servers $several_servers $other_locks $browser")" \
         "$tests --test sentinel --$(skip "$sentinel_locks")" \
@@ -41,7 +42,7 @@ rest)
 import json, sys
 targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
 print(*sorted({target["name"] for target in targets if "test" in target["kind"]} - set(sys.argv[1:])))
-' "${quick[@]}" nats sql operator sentinel schedules upgrade)
+' "${quick[@]}" nats run sql operator sentinel schedules upgrade)
     steps=()
     for target in $targets; do
         steps+=("$tests --test $target")
@@ -50,6 +51,7 @@ print(*sorted({target["name"] for target in targets if "test" in target["kind"]}
         "$tests --no-run" \
         "${steps[@]}" \
         "$tests --test nats -- $older_servers $several_servers" \
+        "$tests --test run -- postgres" \
         "$tests --test sql --$(skip "$sqlite")" \
         "$tests --test operator -- $older_servers $several_servers $other_locks $browser" \
         "$tests --test sentinel -- $sentinel_locks" \

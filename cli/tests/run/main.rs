@@ -5,6 +5,7 @@ mod check;
 mod drain;
 mod env;
 mod exits;
+mod fence;
 mod foreign;
 mod guard;
 mod hooks;

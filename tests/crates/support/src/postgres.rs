@@ -229,6 +229,11 @@ impl PostgresServer {
         });
     }
 
+    /// Where a program such as `psql` is.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
     /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port.number()
