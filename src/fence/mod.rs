@@ -76,6 +76,8 @@ pub enum FenceErrorKind {
     /// No response came to a write: it may have been stored, or may yet be, unless a later term
     /// fences first.
     OutcomeUnknown,
+    /// The key of a bucket has another revision than the one that was to be replaced.
+    Conflict,
     /// The fence cannot work as it is set up: retrying does not help.
     Misconfigured,
 }

@@ -21,6 +21,7 @@ const EXPECTED: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject
 /// Of which subject, if not of the one that is published to: nats-server 2.11 and later.
 const EXPECTED_OF: HeaderName =
     HeaderName::from_static("Nats-Expected-Last-Subject-Sequence-Subject");
+const EXPECTED_LAST: HeaderName = HeaderName::from_static("Nats-Expected-Last-Sequence");
 const EXPECTED_STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
 const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
 const OPERATION: HeaderName = HeaderName::from_static("KV-Operation");
@@ -140,7 +141,7 @@ impl FencedStream {
         payload: impl Into<Bytes>,
     ) -> Result<u64, FenceError> {
         check_headers(&headers)?;
-        self.fence.publish(subject, &headers, payload.into()).await
+        self.fence.publish(subject, &headers, payload.into(), None).await
     }
 }
 
@@ -150,8 +151,9 @@ impl FencedStream {
 /// `_fence.ELECTION`, such as `9 my_app`, which those who list or watch all keys see too. A bucket
 /// with a TTL must have limit markers, with which the fence outlives the TTL.
 ///
-/// The condition of a write is the fence, so there is none on the key's revision: all leaders write
-/// through the fence, so that nobody but this term writes.
+/// [`put`](Self::put) replaces a value whatever it is: all leaders write through the fence, so that
+/// nobody but this term writes. Tasks of one term that write the same key use
+/// [`create`](Self::create) and [`update`](Self::update).
 ///
 /// ```no_run
 /// # async fn work(leadership: incumbent::Leadership, client: async_nats::Client)
@@ -229,6 +231,39 @@ impl FencedBucket {
         self.write(key, HeaderMap::new(), value.into()).await
     }
 
+    /// Writes the value of a key that does not exist, and returns its revision.
+    ///
+    /// # Errors
+    /// [`FenceErrorKind::Conflict`]: it exists. Else those of [`update`](Self::update).
+    ///
+    /// # Cancel safety
+    /// The value may have been written.
+    pub async fn create(&self, key: &str, value: impl Into<Bytes>) -> Result<u64, FenceError> {
+        self.update(key, value, 0).await
+    }
+
+    /// Writes the value of a key that has this revision, and returns the next one.
+    ///
+    /// A message has one condition on a subject, which is the fence. So the key's revision is read,
+    /// and the value is written if the whole bucket has not changed since: three requests, and
+    /// again while other keys are written.
+    ///
+    /// # Errors
+    /// [`FenceErrorKind::Conflict`]: it has another revision. Else those of
+    /// [`FencedStream::publish`].
+    ///
+    /// # Cancel safety
+    /// The value may have been written.
+    pub async fn update(
+        &self,
+        key: &str,
+        value: impl Into<Bytes>,
+        revision: u64,
+    ) -> Result<u64, FenceError> {
+        let subject = format!("$KV.{}.{key}", self.bucket);
+        self.fence.publish(&subject, &HeaderMap::new(), value.into(), Some(revision)).await
+    }
+
     /// Deletes a key, and returns the revision of the marker that says so.
     ///
     /// # Errors
@@ -255,7 +290,7 @@ impl FencedBucket {
 
     async fn write(&self, key: &str, headers: HeaderMap, value: Bytes) -> Result<u64, FenceError> {
         let subject = format!("$KV.{}.{key}", self.bucket);
-        self.fence.publish(&subject, &headers, value).await
+        self.fence.publish(&subject, &headers, value, None).await
     }
 }
 
@@ -374,24 +409,32 @@ impl Fence {
         }
     }
 
-    /// Publishes a message under the condition that the fence is the last one.
+    /// Publishes a message under the condition that the fence is the last one; and where a revision
+    /// is given, that it is that of the key, 0 for none.
     async fn publish(
         &self,
         subject: &str,
         headers: &HeaderMap,
         payload: Bytes,
+        revision: Option<u64>,
     ) -> Result<u64, FenceError> {
         if subject == self.subject.as_str() {
             return Err(misconfigured(format!("{subject} is the subject of the fence")));
         }
-        let _turn = self.turns.acquire().await; // never closed
         check_subject(subject)?;
-        let headers = self.conditions(&self.stated[1], headers)?;
+        let _turn = self.turns.acquire().await; // never closed
+        let plain = self.conditions(&self.stated[1], headers)?;
         let deadline = Instant::now() + TIMEOUT;
         loop {
             self.term.check()?;
-            let sent = self.send(subject.into(), headers.clone(), payload.clone()).await;
-            match sent {
+            let headers = match revision {
+                Some(revision) => {
+                    let last = self.unchanged(subject, revision).await?;
+                    self.conditions(&self.stated[1], &last)?
+                }
+                None => plain.clone(),
+            };
+            match self.send(subject.into(), headers, payload.clone()).await {
                 Ok(published) if !published.duplicate => return Ok(published.sequence),
                 // The server has not checked the condition.
                 Ok(published) => return self.check_last().await.map(|()| published.sequence),
@@ -402,6 +445,26 @@ impl Fence {
                 Err(failure) => return Err(failed(&self.stream, failure, true)),
             }
         }
+    }
+
+    /// Checks that a key has this revision, and returns the condition that the stream has not
+    /// changed since.
+    async fn unchanged(&self, subject: &str, revision: u64) -> Result<HeaderMap, FenceError> {
+        // In this order: a write between the two makes the condition fail.
+        let last = self.jetstream.last_sequence(&self.stream, REQUEST_TIMEOUT).await;
+        let last = last.map_err(|failure| failed(&self.stream, failure, false))?;
+        let found = self.jetstream.last_message(&self.stream, subject, REQUEST_TIMEOUT).await;
+        let found = match found {
+            Ok(found) if found.is_deletion && revision == 0 => 0,
+            Ok(found) => found.sequence,
+            Err(StreamFailure::NoMessage) => 0,
+            Err(failure) => return Err(failed(&self.stream, failure, false)),
+        };
+        if found != revision {
+            let message = format!("{subject} has the revision {found}, and not {revision}");
+            return Err(FenceError::new(FenceErrorKind::Conflict, message));
+        }
+        Ok(HeaderMap::from_iter([(EXPECTED_LAST, HeaderValue::from(last))]))
     }
 
     /// Checks that the fence of this term is the last one.
@@ -469,7 +532,7 @@ impl Fence {
         if Instant::now() >= deadline {
             let why = match failure {
                 StreamFailure::Mismatch | StreamFailure::NoMessage => {
-                    "the stream stores the fence under another subject, or not at all"
+                    "another write was first, again and again"
                 }
                 StreamFailure::InFlight => "other conditional writes are in flight",
                 StreamFailure::NotApplied(why)

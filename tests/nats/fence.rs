@@ -115,7 +115,20 @@ async fn buckets_refuse_former_leaders(version: Version) {
     former.delete("position").await.unwrap();
     let revision = former.put("position", "2").await.unwrap();
     assert_eq!(store.entry("position").await.unwrap().unwrap().revision, revision);
+    // The marker of a deletion is no value.
+    let created = former.create("draft", "1").await.unwrap();
+    assert_eq!(former.create("draft", "2").await.unwrap_err().kind(), FenceErrorKind::Conflict);
+    let updated = former.update("draft", "2", created).await.unwrap();
+    let error = former.update("draft", "3", created).await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Conflict, "{error}");
+    former.create("new", "1").await.unwrap();
+    let error = former.update("none", "1", 1).await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Conflict, "{error}");
     let leader = open(9).await.unwrap();
+    assert_eq!(former.update("draft", "late", updated).await.unwrap_err().kind(), STALE_9);
+    assert_eq!(former.create("late", "late").await.unwrap_err().kind(), STALE_9);
+    leader.purge("draft").await.unwrap();
+    leader.delete("new").await.unwrap();
     let error = former.put("position", "late").await.unwrap_err();
     assert_eq!(error.kind(), STALE_9, "{error}");
     assert_eq!(former.delete("position").await.unwrap_err().kind(), STALE_9);
@@ -415,6 +428,51 @@ async fn watchers_of_all_keys_see_the_fence() {
     bucket.put("position", "1").await.unwrap();
     for key in ["_fence.my_app", "position"] {
         assert_eq!(watch.next().await.unwrap().unwrap().key, key);
+    }
+}
+
+/// Of tasks that count in the same key, each counts once, whatever others write meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn updates_of_one_term_exclude_each_other() {
+    for replicas in [1, 3] {
+        let cluster = Cluster::start().await;
+        let client = cluster.connect().await;
+        let js = jetstream::new(client.clone());
+        let config =
+            kv::Config { bucket: "STATE".to_owned(), num_replicas: replicas, ..Default::default() };
+        let store = js.create_key_value(config).await.unwrap();
+        let bucket = FencedBucket::with_token("my_app", Token(9), client, "STATE").await.unwrap();
+        let bucket = std::sync::Arc::new(bucket);
+        bucket.create("count", "0").await.unwrap();
+        let mut tasks = JoinSet::new();
+        for task in 0..4 {
+            let (bucket, store) = (std::sync::Arc::clone(&bucket), store.clone());
+            tasks.spawn(async move {
+                for _ in 0..5 {
+                    bucket.put(&format!("other.{task}"), "1").await.unwrap();
+                    loop {
+                        // A direct read may be an older one, of which there is no update.
+                        let Ok(Some(entry)) = store.entry("count").await else { continue };
+                        let count: u64 =
+                            std::str::from_utf8(&entry.value).unwrap().parse().unwrap();
+                        let next = (count + 1).to_string();
+                        match bucket.update("count", next, entry.revision).await {
+                            Ok(_) => break,
+                            Err(error) => {
+                                assert_eq!(error.kind(), FenceErrorKind::Conflict, "{error}");
+                            }
+                        }
+                    }
+                }
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        let counted = eventually("the last count", async || {
+            store.get("count").await.unwrap().filter(|count| count == "20")
+        });
+        counted.await;
     }
 }
 

@@ -6,7 +6,7 @@ use incumbent::lock::Token;
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 use incumbent_test_support::{HttpFault, HttpMessage, s3_error};
-use object_store::ObjectStoreExt;
+use object_store::{Attribute, Attributes, ObjectStoreExt, PutMode, PutOptions};
 
 use crate::env::{Azure, Gcs, Kind, LEASE, S3, TestEnv};
 
@@ -51,6 +51,21 @@ async fn object_of_google_refuses_former_leaders() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn object_of_azure_refuses_former_leaders() {
     object_refuses_former_leaders::<Azure>().await;
+}
+
+/// Why the token is in the object: another one in its metadata leaves the version as it was, and
+/// the condition of a late write in force.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_does_not_change_the_version_on_s3() {
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let put = async |token: &'static str, mode| {
+        let attributes = Attributes::from_iter([(Attribute::Metadata("token".into()), token)]);
+        let options = PutOptions { attributes, mode, ..PutOptions::default() };
+        env.store.put_opts(&env.path(), "1".into(), options).await.unwrap()
+    };
+    let first = put("7", PutMode::Overwrite).await;
+    assert_eq!(put("9", PutMode::Overwrite).await.e_tag, first.e_tag);
+    put("7", PutMode::Update(first.into())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

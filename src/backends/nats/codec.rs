@@ -114,6 +114,12 @@ pub(super) fn value_unless_deleted(message: &StoredMessage) -> Vec<u8> {
     }
 }
 
+/// Returns whether a stored message says that its key was deleted, or has expired.
+pub(super) fn is_deletion(message: &StoredMessage) -> bool {
+    let headers = Block::new(&decode(message.hdrs.as_ref()));
+    headers.value(MARKER).is_some() || matches!(headers.value(OPERATION), Some("DEL" | "PURGE"))
+}
+
 /// Returns the value of a stored message.
 pub(super) fn stored_value(message: &StoredMessage) -> Vec<u8> {
     decode(message.data.as_ref())

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::api::{ApiFailure, DEFAULT_PREFIX, code, decode_bytes};
-use super::codec::stored_value;
+use super::codec::{is_deletion, stored_value};
 use super::connection::{Connection, RequestFailure};
 use super::message::StoredMessage;
 use super::reply_inbox::Request;
@@ -52,6 +52,8 @@ pub(crate) struct Published {
 pub(crate) struct LastMessage {
     pub(crate) sequence: u64,
     pub(crate) payload: Vec<u8>,
+    /// It says that its key was deleted.
+    pub(crate) is_deletion: bool,
 }
 
 /// The settings of a stream by which it removes messages, or changes what is published.
@@ -99,7 +101,11 @@ impl JetStream {
         let body = serde_json::json!({ "last_by_subj": subject }).to_string();
         let verb = format!("{DEFAULT_PREFIX}.STREAM.MSG.GET.{stream}");
         let Got { message } = self.request(verb.into(), None, body.into(), timeout).await?;
-        Ok(LastMessage { sequence: message.seq, payload: stored_value(&message) })
+        Ok(LastMessage {
+            sequence: message.seq,
+            payload: stored_value(&message),
+            is_deletion: is_deletion(&message),
+        })
     }
 
     /// Returns how a stream removes messages.
@@ -112,9 +118,35 @@ impl JetStream {
         struct Info {
             config: Retention,
         }
-        let verb = format!("{DEFAULT_PREFIX}.STREAM.INFO.{stream}");
-        let Info { config } = self.request(verb.into(), None, Bytes::new(), timeout).await?;
+        let Info { config } = self.info(stream, timeout).await?;
         Ok(config)
+    }
+
+    /// Returns the sequence of the last message of a stream.
+    pub(crate) async fn last_sequence(
+        &self,
+        stream: &str,
+        timeout: Duration,
+    ) -> Result<u64, StreamFailure> {
+        #[derive(Deserialize)]
+        struct Info {
+            state: State,
+        }
+        #[derive(Deserialize)]
+        struct State {
+            last_seq: u64,
+        }
+        let Info { state } = self.info(stream, timeout).await?;
+        Ok(state.last_seq)
+    }
+
+    async fn info<T: DeserializeOwned>(
+        &self,
+        stream: &str,
+        timeout: Duration,
+    ) -> Result<T, StreamFailure> {
+        let verb = format!("{DEFAULT_PREFIX}.STREAM.INFO.{stream}");
+        self.request(verb.into(), None, Bytes::new(), timeout).await
     }
 
     async fn request<T: DeserializeOwned>(

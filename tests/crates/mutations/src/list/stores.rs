@@ -11,8 +11,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "NATS: a fenced message is published without its condition",
         edits: &[edit(
             "src/fence/nats.rs",
-            "let headers = self.conditions(&self.stated[1], headers)?;",
-            "let headers = headers.clone();",
+            "let plain = self.conditions(&self.stated[1], headers)?;",
+            "let plain = headers.clone();",
         )],
         noticed_by: &[Locks],
     },
