@@ -1,6 +1,7 @@
 //! The flags and the manual of `incumbent run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -70,6 +71,17 @@ pub struct Run {
     /// own, so that another candidate leads within milliseconds.
     #[arg(long)]
     pub no_sentinel: bool,
+    /// Have this watchdog reset the machine before the lease ends, if COMMAND may not have been
+    /// stopped by then: /dev/watchdog or /dev/watchdogN.
+    ///
+    /// The guard of COMMAND arms it before COMMAND starts, feeds it at each renewal, and disarms it
+    /// once nothing of COMMAND is left. The machine is reset if the guard or the kernel hangs, if a
+    /// process of COMMAND cannot be killed, and if incumbent and the guard are killed together. Its
+    /// timeout is whole seconds, and ends an eighth of the lease before the lease does: COMMAND is
+    /// stopped so much earlier when the lock cannot be reached. Refused if the timeout cannot be
+    /// set so short, or nowayout forbids to disarm it. See docs/operations.md.
+    #[arg(long, value_name = "DEVICE", conflicts_with = "seats")]
+    pub watchdog: Option<PathBuf>,
     /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
     /// several variables.
     #[arg(long, value_name = "VARIABLE")]

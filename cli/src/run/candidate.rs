@@ -12,7 +12,7 @@ use super::deadline::{DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
 use super::guard::GuardRequest;
 use super::guard::{CommandEvent, GuardHandle};
-use super::guard::{GuardConfig, unguarded};
+use super::guard::{GuardConfig, WatchdogDevice, unguarded};
 use super::restarts::Restarts;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::term::{Begun, TermActions};
@@ -30,6 +30,8 @@ pub struct CommandCandidate {
     pub file: DeadlineFile,
     pub grace: Grace,
     pub watchdog: Watchdog,
+    /// What resets the machine if the guard hangs.
+    pub watchdog_device: Option<WatchdogDevice>,
     pub wait_limit: WaitLimit,
     /// What the guard releases if this process dies; `None` without a sentinel.
     pub terms: Option<Terms>,
@@ -362,6 +364,7 @@ impl CommandCandidate {
             until: Some(until),
             withheld: self.options.withheld(),
             drops_network_capabilities: self.options.term.traffic.has_addresses(),
+            watchdog: self.watchdog_device.clone(),
         };
         let terms = self.terms.clone();
         let command = &self.options.program.command;

@@ -179,6 +179,7 @@ impl Life {
             until: None,
             withheld: withheld(),
             drops_network_capabilities: false,
+            watchdog: None,
         };
         let command = &self.program.command;
         let mut guard = GuardHandle::start(command, &environment, None, config, true)?;

@@ -21,12 +21,7 @@ impl Grace {
     pub fn new(lease: Duration, stop: Option<Duration>) -> Result<Self, CliError> {
         let kill = (lease / 24).clamp(Duration::from_millis(40), Duration::from_secs(1));
         let stop = stop.unwrap_or(lease / 8);
-        let options = TimingOptions {
-            lease: Some(lease),
-            grace: Some(Duration::ZERO),
-            ..TimingOptions::default()
-        };
-        let timing = Timing::new(options, lease).map_err(StartError::from)?;
+        let timing = timing(lease)?;
         let room = timing.validity() - timing.renewal();
         // Very long durations are refused, as their sum would overflow.
         if stop.saturating_add(kill) < room {
@@ -56,10 +51,33 @@ impl Grace {
         StopTimes { ask_at: kill_at - self.stop / 2, kill_at }
     }
 
+    /// The longest timeout of a watchdog that is fed at each renewal, of which the response may
+    /// take an eighth of the lease: the machine is reset before the command would be killed.
+    pub fn longest_watchdog(&self, lease: Duration) -> Duration {
+        let validity = timing(lease).map_or(Duration::ZERO, |timing| timing.validity());
+        validity.saturating_sub(self.kill + lease / 8)
+    }
+
+    /// Whether the command has its grace before this watchdog fires, after a renewal that failed.
+    pub fn fits_watchdog(&self, lease: Duration, timeout: Duration) -> bool {
+        let renewal = timing(lease).map_or(lease, |timing| timing.renewal());
+        self.total() + self.kill < timeout.saturating_sub(renewal)
+    }
+
     /// When to kill what is stopped now.
     pub fn kill_at(&self, deadline: Instant) -> Instant {
         (BootClock.now() + self.stop).min(deadline - self.kill)
     }
+}
+
+/// The timing of an election with this lease.
+fn timing(lease: Duration) -> Result<Timing, StartError> {
+    let options = TimingOptions {
+        lease: Some(lease),
+        grace: Some(Duration::ZERO),
+        ..TimingOptions::default()
+    };
+    Ok(Timing::new(options, lease)?)
 }
 
 #[cfg(test)]

@@ -160,6 +160,7 @@ impl GuardedCommand {
             until: Some(self.grace.until(leadership.deadline())),
             withheld: self.withheld,
             drops_network_capabilities: false,
+            watchdog: None,
         };
         Ok(GuardHandle::start(&self.command, &environment, self.terms, config, self.is_alone)?)
     }

@@ -72,6 +72,7 @@ impl RunningHook {
             until: Some(until),
             withheld,
             drops_network_capabilities: false,
+            watchdog: None,
         };
         let guard = GuardHandle::start(&command, environment, None, config, false)?;
         Ok(Self { flag, guard })

@@ -25,6 +25,7 @@ mod watchdog;
 mod without_command;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use incumbent::sentinel::Sentinel;
@@ -35,6 +36,7 @@ pub use self::deadline::{DeadlineFile, check_uptime, sleep_until};
 pub use self::for_life::Life;
 pub use self::grace::Grace;
 pub use self::guard::SentinelArgs;
+use self::guard::WatchdogDevice;
 pub use self::guarded::{CommandEnd, CommandFailure, GuardedCommand, Order};
 pub use self::hooks::{HOOK, prepare_children, run_hook};
 pub use self::restarts::Restarts;
@@ -87,8 +89,11 @@ impl Run {
         let file = DeadlineFile::create()?;
         deadline::check_uptime();
         let (asked, term, mut traffic) = (self.grace, self.term.clone(), None);
+        let (path, mut watchdog_device) = (self.watchdog.clone(), None);
         let prepare = async |lease| {
             let grace = Grace::new(lease, asked)?;
+            let check = |path: &PathBuf| WatchdogDevice::check(path, lease, &grace);
+            watchdog_device = path.as_ref().map(check).transpose()?;
             traffic = term.start((lease, grace), &file, &NO_COMMAND).await?;
             Ok(Some(grace.total()))
         };
@@ -116,6 +121,7 @@ impl Run {
             file,
             grace,
             watchdog,
+            watchdog_device,
             wait_limit,
             terms,
             term,

@@ -33,7 +33,7 @@ impl Guard {
         let ask_at = ((now() + may_run.as_secs_f64()) * 1e9) as u64;
         let until = json!({"ask_at": ask_at, "kill_at": ask_at + 100_000_000}).to_string();
         let child = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-            .args(["run-guard", "100", "15", "-", "-", &until, "-", "-", "-"])
+            .args(["run-guard", "100", "15", "-", "-", &until, "-", "-", "-", "null"])
             .args(["sh", "-c", script])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())

@@ -26,3 +26,4 @@ mod terms;
 mod tree;
 mod virtual_ip;
 mod wait_limit;
+mod watchdog;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
+use super::device::WatchdogDevice;
 use crate::process::{Cgroup, StopTimes};
 
 /// The subcommand of the guard.
@@ -26,11 +27,13 @@ pub struct GuardConfig {
     pub withheld: Vec<String>,
     /// Whether the command loses what it takes to change addresses.
     pub drops_network_capabilities: bool,
+    /// What resets the machine if the guard hangs.
+    pub watchdog: Option<WatchdogDevice>,
 }
 
 impl GuardConfig {
     /// `candidates`: the process group that gets the terminal back.
-    pub fn to_args(&self, candidates: Option<Pid>) -> [OsString; 8] {
+    pub fn to_args(&self, candidates: Option<Pid>) -> [OsString; 9] {
         let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
         [
             self.grace.as_millis().to_string().into(),
@@ -41,6 +44,7 @@ impl GuardConfig {
             path((!self.withheld.is_empty()).then(|| self.withheld.join("=").into())),
             flag_argument(self.drops_network_capabilities),
             path(candidates.map(|group| group.as_raw_pid().to_string().into())),
+            serde_json::to_string(&self.watchdog).unwrap_or_default().into(), // plain data
         ]
     }
 
@@ -57,8 +61,17 @@ impl GuardConfig {
         let withheld = withheld.collect();
         let drops_network_capabilities = is_flag(&args.next()?);
         let candidates = Pid::from_raw(args.next()?.to_str()?.parse().unwrap_or(0));
-        let config =
-            Self { grace, signal, cgroup, directory, until, withheld, drops_network_capabilities };
+        let watchdog = serde_json::from_str(args.next()?.to_str()?).ok()?;
+        let config = Self {
+            grace,
+            signal,
+            cgroup,
+            directory,
+            until,
+            withheld,
+            drops_network_capabilities,
+            watchdog,
+        };
         Some((config, candidates))
     }
 }

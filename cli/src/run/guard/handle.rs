@@ -20,6 +20,7 @@ use tokio::process::{Child, Command};
 use incumbent::sentinel::ENVIRONMENT;
 
 use super::config::{GuardConfig, SUBCOMMAND};
+use super::device::WatchdogDevice;
 use super::messages::{GuardEvent, GuardRequest, send_fd};
 use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
@@ -39,6 +40,8 @@ pub struct GuardHandle {
     events: Lines<BufReader<UnixStream>>,
     terminal: Option<Terminal>,
     cgroup: Option<Cgroup>,
+    /// What the guard has armed, unless it has disarmed it.
+    watchdog: Option<WatchdogDevice>,
     /// What the guard releases if this process dies.
     terms: Option<Terms>,
     /// A change of the terms is sent, and not acknowledged.
@@ -133,6 +136,7 @@ impl GuardHandle {
             events,
             terminal,
             cgroup: config.cgroup,
+            watchdog: config.watchdog,
             unacknowledged: VecDeque::new(),
             until: config.until,
             channel_full: false,
@@ -229,6 +233,7 @@ impl GuardHandle {
                 _ => {}
             },
             GuardEvent::Left(left) => self.left = Some(left),
+            GuardEvent::Disarmed => self.watchdog = None,
         }
         None
     }
@@ -275,6 +280,7 @@ impl GuardHandle {
                 Ok(GuardEvent::Ended { code }) => self.code = Some(code),
                 Ok(GuardEvent::Empty) => self.empty = true,
                 Ok(GuardEvent::Left(left)) => self.left = Some(left),
+                Ok(GuardEvent::Disarmed) => self.watchdog = None,
                 _ => {}
             }
         }
@@ -290,6 +296,12 @@ impl GuardHandle {
         }
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
+        }
+        // A guard that was killed has left it armed.
+        if self.empty
+            && let Some(Err(error)) = self.watchdog.take().map(|device| device.disarm())
+        {
+            eprintln!("incumbent: the watchdog cannot be disarmed: {error}");
         }
     }
 

@@ -54,6 +54,8 @@ pub enum GuardEvent {
     Empty,
     /// These processes were killed, and have not ended yet.
     Left(String),
+    /// The watchdog of the machine is disarmed.
+    Disarmed,
     /// Acknowledges a request. Acknowledgements are in order.
     Received,
 }

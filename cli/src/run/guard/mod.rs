@@ -8,6 +8,7 @@
 //! reports so.
 
 mod config;
+mod device;
 mod exec;
 mod handle;
 mod messages;
@@ -16,6 +17,7 @@ mod sentinel;
 mod signals;
 
 pub use self::config::{GuardConfig, SUBCOMMAND as GUARD_SUBCOMMAND};
+pub use self::device::WatchdogDevice;
 pub use self::exec::{SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
 pub use self::handle::{CommandEvent, GuardHandle, unguarded};
 pub use self::messages::GuardRequest;

@@ -15,6 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::config::{GuardConfig, flag_argument, until_argument};
+use super::device::ArmedDevice;
 use super::exec;
 use super::messages::{GuardEvent, GuardRequest, receive_fd};
 use super::sentinel::{GuardSentinel, ParseArgs};
@@ -70,6 +71,8 @@ struct Guard {
     candidate: Option<WatchedProcess>,
     parse: ParseArgs,
     sentinel: Option<GuardSentinel>,
+    /// What resets the machine if this process hangs.
+    watchdog: Option<ArmedDevice>,
 }
 
 #[derive(Clone, Copy)]
@@ -86,7 +89,7 @@ impl Guard {
     /// Starts the command, unless its schedule has passed. Must be called on the main thread: the
     /// parent-death signal is sent when the calling thread ends.
     fn start(
-        config: GuardConfig,
+        mut config: GuardConfig,
         terminal: Option<Terminal>,
         args: impl Iterator<Item = OsString>,
         parse: ParseArgs,
@@ -97,6 +100,23 @@ impl Guard {
         if config.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
             (&channel).write_all(&encode(&GuardEvent::Expired))?;
             return Ok(None);
+        }
+        let mut watchdog = None;
+        if let (Some(device), Some(until)) = (&config.watchdog, config.until) {
+            let cannot = |error| io::Error::other(format!("the watchdog cannot be armed: {error}"));
+            let armed = device.arm().map_err(|error| {
+                let _ = send(&channel, &GuardEvent::Disarmed); // it is left as it was
+                cannot(error)
+            })?;
+            config.until = Some(armed.bound(until));
+            // It would reset the machine too late, or leave no time for the command.
+            if armed.is_too_late(until) {
+                armed.disarm()?;
+                (&channel).write_all(&encode(&GuardEvent::Disarmed))?;
+                (&channel).write_all(&encode(&GuardEvent::Expired))?;
+                return Ok(None);
+            }
+            watchdog = Some(armed);
         }
         let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
         let until = until_argument(config.until);
@@ -113,7 +133,14 @@ impl Guard {
             .arg(flag_argument(config.drops_network_capabilities))
             .args(args)
             .stdin(Stdio::from(input))
-            .spawn()?;
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                watchdog.map_or(Ok(()), ArmedDevice::disarm)?;
+                return Err(error);
+            }
+        };
         let command = Pid::from_child(&child);
         Ok(Some(Self {
             config,
@@ -127,6 +154,7 @@ impl Guard {
             candidate,
             parse,
             sentinel: None,
+            watchdog,
         }))
     }
 
@@ -186,6 +214,7 @@ impl Guard {
         if let Some(terminal) = &self.terminal {
             terminal.give_back();
         }
+        self.disarm();
         let _ = send(&self.channel, &GuardEvent::Empty);
         if orphaned {
             self.no_requests().await;
@@ -193,6 +222,17 @@ impl Guard {
             self.release().await;
         }
         Ok(())
+    }
+
+    /// Nothing of the command is left that the machine would be reset for.
+    fn disarm(&mut self) {
+        match self.watchdog.take().map(ArmedDevice::disarm) {
+            Some(Ok(())) => drop(send(&self.channel, &GuardEvent::Disarmed)),
+            Some(Err(error)) => eprintln!(
+                "incumbent: the watchdog cannot be disarmed, and resets the machine: {error}"
+            ),
+            None => {}
+        }
     }
 
     /// Waits until no requests are directed here any more, or the lease is over.
@@ -257,7 +297,12 @@ impl Guard {
 
     fn handle_request(&mut self, line: &str) {
         match serde_json::from_str(line) {
-            Ok(GuardRequest::RunUntil(until)) => self.config.until = Some(until),
+            Ok(GuardRequest::RunUntil(until)) => {
+                self.config.until = Some(match &mut self.watchdog {
+                    Some(watchdog) => watchdog.feed(until),
+                    None => until,
+                });
+            }
             Ok(GuardRequest::Stop { kill_at }) => self.stop_tree(kill_at),
             Ok(GuardRequest::Drain) => self.drain_tree(),
             Ok(GuardRequest::PassOn(signal)) => {
@@ -281,6 +326,7 @@ impl Guard {
     /// Sends the stop signal once; an earlier `kill_at` replaces a later one.
     fn stop_tree(&mut self, kill_at: Instant) {
         self.drain_tree();
+        let kill_at = self.watchdog.as_ref().map_or(kill_at, |armed| armed.kill_by().min(kill_at));
         let kill_at = match self.phase {
             Phase::Running | Phase::Draining => kill_at,
             Phase::Stopping { kill_at: before } => kill_at.min(before),

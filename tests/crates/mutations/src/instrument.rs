@@ -134,7 +134,7 @@ impl Instrument {
                  -- crashes:: foreign:: guard:: messages:: sandbox:: \
                  set::commands::shard_whose_command_ends tree::killed_reaper \
                  tree::lock_is_not_released tree::nothing_is_released \
-                 tree::process_left_behind tree::suspended_guard_of_a_killed"
+                 tree::process_left_behind tree::suspended_guard_of_a_killed watchdog::"
             }
         }
     }

@@ -169,6 +169,15 @@ pub(super) const OF_PROGRAMS: &[Mutation] = &[
         noticed_by: &[Programs],
     },
     Mutation {
+        name: "a watchdog resets the machine after its lease",
+        edits: &[edit(
+            "cli/src/run/grace.rs",
+            "validity.saturating_sub(self.kill + lease / 8)",
+            "validity * 2",
+        )],
+        noticed_by: &[Programs],
+    },
+    Mutation {
         name: "a child that /proc hides is not signalled",
         edits: &[edit(
             "cli/src/process/linux/tree.rs",
