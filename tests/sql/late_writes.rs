@@ -34,7 +34,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tower::{Layer, ServiceExt, service_fn as tower_service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn as tower_service_fn};
 
 use crate::env::run;
 use crate::fence::{create_ledger, sqlite, sqlite_options};
@@ -250,14 +250,14 @@ async fn no_late_write_reaches_sqlite() {
 }
 
 /// A service behind a fence, whose handler appends the token to the ledger.
-struct Service {
+struct Billing {
     /// Kept when the service is restarted: a client could take the port.
     listener: Arc<TcpListener>,
     ledger: Arc<Mutex<Vec<u64>>>,
     connections: JoinSet<()>,
 }
 
-impl Service {
+impl Billing {
     async fn start<S: FenceStore>(store: S, restarted: Option<&Self>) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let (listener, ledger) = match restarted {
@@ -278,17 +278,7 @@ impl Service {
                 }
             }));
         let mut connections = JoinSet::new();
-        connections.spawn(async move {
-            let mut open = JoinSet::new();
-            while let Ok((stream, _)) = accepting.accept().await {
-                let service = service.clone();
-                open.spawn(async move {
-                    let serve = service_fn(|request| service.clone().oneshot(request));
-                    let connection = hyper::server::conn::http1::Builder::new();
-                    let _ = connection.serve_connection(TokioIo::new(stream), serve).await;
-                });
-            }
-        });
+        connections.spawn(serve(accepting, service));
         Self { listener, ledger, connections }
     }
 
@@ -301,9 +291,27 @@ impl Service {
     }
 }
 
+/// Serves connections until it is dropped.
+pub async fn serve<S>(listener: Arc<TcpListener>, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<Empty<Bytes>>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let mut open = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let service = service.clone();
+        open.spawn(async move {
+            let serve = service_fn(|request| service.clone().oneshot(request));
+            let connection = hyper::server::conn::http1::Builder::new();
+            let _ = connection.serve_connection(TokioIo::new(stream), serve).await;
+        });
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_late_request_is_handled() {
-    let service = Service::start(MemoryFence::new(ELECTION), None).await;
+    let service = Billing::start(MemoryFence::new(ELECTION), None).await;
     let url = service.url();
     let tally = play(&url, rounds(20), async |_| false).await;
     judge("HTTP, memory", &tally, &service.history());
@@ -312,7 +320,7 @@ async fn no_late_request_is_handled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_late_request_is_handled_after_a_restart() {
     let (_directory, pool) = sqlite().await;
-    let mut service = Service::start(SqlFence::new(ELECTION, pool.clone()), None).await;
+    let mut service = Billing::start(SqlFence::new(ELECTION, pool.clone()), None).await;
     let url = service.url();
     let tally = play(&url, rounds(20), async |round| {
         if round % 5 != 0 {
@@ -320,7 +328,7 @@ async fn no_late_request_is_handled_after_a_restart() {
         }
         // Whatever is in flight ends with it.
         service.connections.shutdown().await;
-        service = Service::start(SqlFence::new(ELECTION, pool.clone()), Some(&service)).await;
+        service = Billing::start(SqlFence::new(ELECTION, pool.clone()), Some(&service)).await;
         true
     });
     let tally = tally.await;

@@ -6,6 +6,8 @@ extern crate incumbent_conformance as conformance;
 mod env;
 mod failover;
 mod fence;
+#[cfg(all(unix, feature = "tower"))]
+mod fence_cost;
 mod file;
 #[cfg(all(unix, feature = "tower"))]
 mod late_writes;
