@@ -250,6 +250,43 @@ async fn limits_of_streams_spare_the_fence(version: Version) {
 
 on_versions!(
     #[tokio::test]
+    fences_outlive_the_ttl_of_buckets: v2_11, v2_12, v2_14, v2_15
+);
+async fn fences_outlive_the_ttl_of_buckets(version: Version) {
+    let server = Server::builder().version(version).start().await;
+    let client = server.connect().await;
+    let js = jetstream::new(client.clone());
+    let ttl = Duration::from_secs(1);
+    for (bucket, limit_markers) in [("BARE", None), ("MARKED", Some(ttl))] {
+        let config = kv::Config {
+            bucket: bucket.to_owned(),
+            max_age: ttl,
+            limit_markers,
+            ..Default::default()
+        };
+        let store = js.create_key_value(config).await.unwrap();
+        let opened = FencedBucket::with_token("my_app", Token(9), client.clone(), bucket).await;
+        if limit_markers.is_none() {
+            let error = opened.unwrap_err();
+            assert!(error.to_string().contains("limit markers"), "{error}");
+            continue;
+        }
+        let leader = opened.unwrap();
+        leader.create("position", "1").await.unwrap();
+        eventually("the value expires", async || {
+            store.get("position").await.unwrap().is_none().then_some(())
+        })
+        .await;
+        // Over the marker of its expiry, too.
+        leader.create("position", "2").await.unwrap();
+        assert_eq!(store.get("_fence.my_app").await.unwrap().unwrap(), "9 my_app");
+        let late = FencedBucket::with_token("my_app", Token(7), client.clone(), bucket).await;
+        assert_eq!(late.unwrap_err().kind(), STALE_9);
+    }
+}
+
+on_versions!(
+    #[tokio::test]
     known_message_ids_hide_no_late_write: v2_11, v2_12, v2_14, v2_15
 );
 async fn known_message_ids_hide_no_late_write(version: Version) {
