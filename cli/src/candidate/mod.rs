@@ -106,6 +106,9 @@ pub struct CandidateArgs {
     /// How long the work may drain.
     #[arg(skip)]
     pub drain: Option<Duration>,
+    /// Whether the election keeps a checkpoint.
+    #[arg(skip)]
+    pub checkpoint: bool,
     /// How long to try to reach the lock.
     #[arg(skip)]
     pub reach: Reach,
@@ -235,6 +238,9 @@ impl CandidateArgs {
         }
         if let Some(drain) = self.drain {
             builder = builder.drain(drain);
+        }
+        if self.checkpoint {
+            builder = builder.checkpoint();
         }
         #[cfg(target_os = "linux")]
         if let Some(sentinel) = &self.sentinel {

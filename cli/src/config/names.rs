@@ -25,7 +25,7 @@ static LOCK: LazyLock<Vec<(String, Option<&str>)>> = LazyLock::new(LockArgs::opt
 
 /// What programs that this one starts see, behind the prefix: an `incumbent` among them must not
 /// take it for an option.
-const SEEN: [&str; 16] = [
+const SEEN: [&str; 17] = [
     "ADDRESS",
     "CAUSE",
     "CHECKPOINT",
@@ -33,6 +33,7 @@ const SEEN: [&str; 16] = [
     "ELECTION",
     "EVENT",
     "IDENTITY",
+    "PID",
     "RESUMED",
     "SEAT",
     "SEATS",

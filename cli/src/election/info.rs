@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use incumbent::lock::CoolDownLeft;
+use incumbent::lock::{CoolDownLeft, StoredCheckpoint};
 use incumbent::nats::{Finding, Severity};
 use serde_json::json;
 
@@ -29,7 +29,8 @@ pub struct List {
 ///
 /// Ages are by this host's clock, from times of the leader (since) and of the server (renewed). Of
 /// one election whose entry is new, it also shows whether the holder is cooling down, for how long
-/// and why: the holder answers a roll call, on locks that carry them.
+/// and why: the holder answers a roll call, on locks that carry them. If it has a checkpoint, its
+/// size and age are shown.
 /// With Kubernetes no bucket is checked, and all times are the leader's: an `overdue` leader has
 /// not renewed for its lease, but only `election watch` can decide whether it is gone. With --kind
 /// for-life: election, pod, phase, since, token, uid; the phase is read from the pod.
@@ -65,6 +66,10 @@ impl Info {
             (Some(_), Some(status)) => elections.cool_down(status).await,
             _ => None,
         };
+        let checkpoint = match &self.name {
+            Some(name) => elections.checkpoint(name).await,
+            None => None,
+        };
         if let Some(name) = &self.name
             && statuses.is_empty()
         {
@@ -80,6 +85,9 @@ impl Info {
                 statuses.iter().map(|record| record.to_json(SystemTime::now())).collect();
             if let (Some(waits), Some(row)) = (&waits, rows.first_mut()) {
                 row["cool_down"] = cool_down_json(waits);
+            }
+            if let (Some(checkpoint), Some(row)) = (&checkpoint, rows.first_mut()) {
+                row["checkpoint"] = checkpoint_json(checkpoint);
             }
             fields.insert("elections".to_owned(), rows.into());
             return output::json(&fields);
@@ -109,10 +117,33 @@ impl Info {
                 output::line(format!("\n{name} is paused until {until}"))?;
             }
         }
+        if let Some(checkpoint) = &checkpoint {
+            output::line(format!("\n{}", checkpoint_line(checkpoint)))?;
+        }
         let Some(CoolDownLeft { left_ms, reason, .. }) = waits else { return Ok(()) };
         let wait = cooling_down(Duration::from_millis(left_ms), text::printable(&reason));
         output::line(format!("\nThe holder does not lead yet: it is {wait}"))
     }
+}
+
+fn saved(checkpoint: &StoredCheckpoint) -> Option<SystemTime> {
+    let unix = Duration::from_millis(checkpoint.saved_unix_ms);
+    SystemTime::UNIX_EPOCH.checked_add(unix).filter(|_| !unix.is_zero())
+}
+
+fn checkpoint_json(checkpoint: &StoredCheckpoint) -> serde_json::Value {
+    let saved = saved(checkpoint).map(|saved| time_format::rfc3339(time_format::utc(saved)));
+    json!({"bytes": checkpoint.data.len(), "saved": saved, "token": checkpoint.token.0})
+}
+
+fn checkpoint_line(checkpoint: &StoredCheckpoint) -> String {
+    let bytes = checkpoint.data.len();
+    let when = saved(checkpoint)
+        .map_or_else(|| "never saved".to_owned(), |saved| format!("saved {}", ago(saved)));
+    format!(
+        "The checkpoint has {bytes} bytes, {when}, and was written with token {}",
+        checkpoint.token
+    )
 }
 
 fn table(statuses: &[ElectionRecord]) -> Result<(), CliError> {

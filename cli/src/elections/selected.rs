@@ -10,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use incumbent::CandidateInfo;
 use incumbent::lock::{
     CandidateRequest, ElectionNames, ElectionRecord, Holder, Lock, LockAdmin, LockError,
-    LockErrorKind, LockFacts, Position,
+    LockErrorKind, LockFacts, Position, StoredCheckpoint,
 };
 use incumbent::lock_url::{LockTarget, NatsBucket};
 use incumbent::nats::{Bucket, Finding, NatsLock};
@@ -133,6 +133,11 @@ impl Elections {
             return Err(CliError::new(Code::Usage, message));
         }
         Self::of_lock(OpenLock::Url(UrlLock(lock), title), timeout).await
+    }
+
+    /// The checkpoint of an election, if it has one and this program may read it.
+    pub async fn checkpoint(&self, name: &str) -> Option<StoredCheckpoint> {
+        self.at.lock()?.checkpoint(name, self.timeout).await.ok().flatten()
     }
 
     async fn of_lock(at: OpenLock, timeout: Duration) -> Result<Self, CliError> {

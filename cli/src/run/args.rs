@@ -65,6 +65,15 @@ pub struct Run {
     /// What to do when COMMAND ends by itself.
     #[arg(long, value_enum, default_value_t = OnExit::Resign, value_name = "WHAT")]
     pub on_exit: OnExit,
+    /// Give COMMAND the checkpoint of the election as this file: up to 4 KiB that the last leader
+    /// left, stored in the lock.
+    ///
+    /// The file is written at the start of a term and saved when COMMAND has ended, also if COMMAND
+    /// was stopped or failed, and when this process gets SIGUSR2, which COMMAND does not get then.
+    /// If this process is killed, the file is not saved. Give each host a file of its own, and this
+    /// flag on each. Locks: NATS (nats-server 2.11 or later), PostgreSQL and SQLite.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
     /// If this process is killed, leave its lock to the lease.
     ///
     /// By default the guard then kills COMMAND and releases the lock, over a connection of its
@@ -132,6 +141,7 @@ What is stopped:
   incumbent names it, exits with 1 and does not release the lock.
 
 Signals:
+  With --checkpoint SIGUSR2 saves the checkpoint. \
   SIGUSR1, SIGUSR2 and SIGHUP are forwarded to COMMAND once it has a handler for them; without \
   COMMAND they have no effect. SIGHUP ends incumbent if its terminal was closed.
 
@@ -150,6 +160,9 @@ What COMMAND sees:
       start); the deadline in UTC by the wall clock; the token. It is replaced at each renewal; \
       a term whose file cannot be written ends. All users may read it. `0.000000000 \
       1970-01-01T00:00:00.000Z 0`: this process does not lead.
+  INCUMBENT_CHECKPOINT, INCUMBENT_PID
+      With --checkpoint: the absolute path of the file, and the process to send SIGUSR2 to. Replace \
+      the file (write another one, then rename it): what is saved is then never half of it.
   Variables of options (INCUMBENT_LEASE and the like) are not inherited, but for those that \
   select the lock. Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, \
   NATS_CERT, NATS_KEY, and those that the NATS context refers to by env://; PGPASSWORD, \

@@ -8,6 +8,7 @@ use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
 use super::args::{OnExit, Run};
+use super::checkpoint::CheckpointFile;
 use super::deadline::{DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
 use super::guard::GuardRequest;
@@ -39,6 +40,8 @@ pub struct CommandCandidate {
     pub term: TermActions,
     /// When to take a term again, after one was refused.
     pub not_before: Option<Instant>,
+    /// The checkpoint of the current term.
+    pub checkpoint: Option<CheckpointFile>,
     pub options: Run,
     pub restarts: Restarts,
     /// The signal to end by, once the command has drained.
@@ -151,10 +154,17 @@ impl CommandCandidate {
 
     /// Runs the command for one term.
     async fn serve(&mut self, leadership: &Leadership) -> Result<Next, CliError> {
+        if let Some(path) = &self.options.checkpoint {
+            self.checkpoint = Some(CheckpointFile::of_term(path, leadership).await?);
+        }
         loop {
             let started = BootClock.now();
             let ended = self.work(leadership).await;
             self.watchdog.pause();
+            let saved = match &self.checkpoint {
+                Some(checkpoint) => checkpoint.save_last(self.candidate.lease).await,
+                None => true,
+            };
             let ended = ended?;
             if let Some(signal) = self.ending {
                 return Ok(Next::Exit(exit_code(signal)));
@@ -162,6 +172,7 @@ impl CommandCandidate {
             let Ended::ByItself { code, interrupted } = ended else {
                 return Ok(self.next_after(ended));
             };
+            let code = if saved { code } else { code.max(Code::Failed as u8) };
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {}
                 OnExit::Stop => return Ok(Next::ExitWithoutRelease(code)),
@@ -269,6 +280,11 @@ impl CommandCandidate {
                     }
                     SignalAction::End(signal) => self.end_by(signal),
                     SignalAction::Suspend => guard.suspend(),
+                    SignalAction::PassOn(Signal::USR2) if self.checkpoint.is_some() => {
+                        if let Some(checkpoint) = &self.checkpoint {
+                            checkpoint.request_save();
+                        }
+                    }
                     SignalAction::PassOn(signal) => guard.request(GuardRequest::PassOn(signal.as_raw())),
                 },
                 event = guard.event() => {
@@ -355,7 +371,8 @@ impl CommandCandidate {
 
     fn start(&self, leadership: &Leadership, until: StopTimes) -> Result<GuardHandle, CliError> {
         let election = &self.candidate.election;
-        let environment = variables(election, leadership.token(), self.file.path());
+        let mut environment = variables(election, leadership.token(), self.file.path()).to_vec();
+        environment.extend(self.checkpoint.iter().flat_map(CheckpointFile::variables));
         let config = GuardConfig {
             grace: self.grace.stop,
             signal: self.options.program.signal,

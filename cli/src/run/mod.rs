@@ -9,6 +9,7 @@
 
 mod args;
 mod candidate;
+mod checkpoint;
 mod deadline;
 mod for_life;
 mod grace;
@@ -107,6 +108,7 @@ impl Run {
         };
         self.candidate.sentinel = Some(sentinel);
         self.candidate.drain = self.drain;
+        self.candidate.checkpoint = self.checkpoint.is_some();
         let candidate = match self.candidate.start(&self.lock, signals.end(), prepare).await? {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
@@ -126,6 +128,7 @@ impl Run {
             terms,
             term,
             not_before: None,
+            checkpoint: None,
             options: self,
             restarts: Restarts::default(),
             ending: None,

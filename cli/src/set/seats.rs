@@ -16,6 +16,7 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
     let http = http.map(str::to_owned);
     let flags = [
         ("--advertise", run.candidate.advertises()),
+        ("--checkpoint", run.checkpoint.is_some()),
         ("--http-token-file", token_file.is_some()),
         ("--http-ui", run.candidate.serves_page()),
         ("--on-exit stop", run.on_exit == OnExit::Stop),

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod check;
+mod checkpoint;
 mod drain;
 mod env;
 mod exits;
