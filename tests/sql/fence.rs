@@ -267,6 +267,27 @@ async fn transaction_of_sqlite_that_read_before_is_tried_again() {
     immediate.commit().await.unwrap();
 }
 
+/// Each replica of a service, and one that was restarted, knows what another has let pass.
+#[cfg(feature = "tower")]
+#[tokio::test]
+async fn replicas_of_a_service_share_the_greatest_token() {
+    use incumbent::fence::{FenceStore, SqlFence};
+    let pool = postgres().await;
+    let replica = || SqlFence::new("my_app", pool.clone());
+    let (a, b) = (replica(), replica());
+    for (store, token) in [(&a, 7), (&b, 7), (&b, 9), (&a, 9), (&a, 9)] {
+        drop(store.enter(Token(token)).await.expect("a pass"));
+    }
+    let greatest = Token(11);
+    // As an earlier request of the next term does that is at work elsewhere.
+    work!(pool, greatest.0, Duration::ZERO).unwrap();
+    for store in [&a, &b, &replica()] {
+        let refused = store.enter(Token(9)).await.expect_err("a later term");
+        assert_eq!(refused.kind(), FenceErrorKind::Stale { greatest });
+        drop(store.enter(greatest).await.expect("a pass"));
+    }
+}
+
 #[tokio::test]
 async fn term_that_is_over_fences_nothing() {
     let (_directory, pool) = sqlite().await;
