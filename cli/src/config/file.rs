@@ -45,12 +45,7 @@ impl OptionsFile {
         if text.len() as u64 > MAX_SIZE {
             return Err(failed(format!("it is larger than {MAX_SIZE} bytes")));
         }
-        let mut parsed = Parsed { path, text: &text, root, entries: Vec::new() };
-        parsed.table(
-            &[],
-            DeTable::parse(&text).map_err(|error| parsed.malformed(&error))?.get_ref(),
-        )?;
-        let entries = parsed.entries;
+        let entries = entries(path, &text, root)?;
         let is_secret = |entry: &&Entry| {
             entry.values.iter().any(|value| is_secret(&entry.key, &value.to_string_lossy()))
         };
@@ -76,6 +71,14 @@ impl OptionsFile {
         let (path, line) = (self.path.clone(), entry.line);
         Some((&entry.values, Source::File { path, line, in_table: !entry.command.is_empty() }))
     }
+}
+
+/// The options in the text of the file.
+fn entries(path: &Path, text: &str, root: &Command) -> Result<Vec<Entry>, CliError> {
+    let mut parsed = Parsed { path, text, root, entries: Vec::new() };
+    let table = DeTable::parse(text).map_err(|error| parsed.malformed(&error))?;
+    parsed.table(&[], table.get_ref())?;
+    Ok(parsed.entries)
 }
 
 #[cfg(unix)]
@@ -153,7 +156,8 @@ impl Parsed<'_> {
                     ),
                     None => unknown(key),
                 }),
-            _ => Err(unknown(key)),
+            ([], None) => Err(unknown(key)),
+            (path, _) => Err(format!("`{}` has no options in this file", path.join(" "))),
         }
     }
 }
@@ -187,5 +191,55 @@ fn word(value: &DeValue<'_>) -> Option<OsString> {
         DeValue::String(text) => Some(text.as_ref().into()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().into()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use super::*;
+
+    /// Words of a file: names of options and tables, values, and what is neither.
+    const WORDS: [&str; 20] = [
+        "lease",
+        "shards",
+        "prefer",
+        "metadata",
+        "verbose",
+        "=",
+        "[run]",
+        "[set.run]",
+        "[set]",
+        "[",
+        "]",
+        "'10s'",
+        "10",
+        "-1",
+        "0x10",
+        "1.5",
+        "true",
+        "\n",
+        "\u{0}",
+        "{a=1}",
+    ];
+
+    #[test]
+    fn any_file_is_read_or_refused_in_one_line() {
+        let mut root = AssertUnwindSafe(crate::command());
+        root.build();
+        let files = bolero::produce::<Vec<(u8, Option<String>)>>().with().len(0_usize..12);
+        bolero::check!().with_generator(files).for_each(|words| {
+            let words = words.iter().map(|(number, other)| match other {
+                Some(other) if number % 8 == 0 => other.as_str(),
+                _ => WORDS[usize::from(*number) % WORDS.len()],
+            });
+            let text = words.collect::<Vec<_>>().join(" ");
+            if let Err(error) = entries(Path::new("options.toml"), &text, &root) {
+                let line = error.to_string();
+                assert!(line.starts_with("options.toml:"), "{line}");
+                assert_eq!(error.code(), Some(Code::Usage));
+            }
+        });
     }
 }

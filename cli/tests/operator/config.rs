@@ -99,6 +99,7 @@ fn fault_in_variable_or_file_is_one_line_with_its_place() {
             "[election]\nlock = 'nats'",
             "options.toml:1: no command with options in this file is \"election\"",
         ),
+        ("[set]\nshards = 3", "options.toml:2: `set` has no options in this file"),
         ("lease = ['5s']", "options.toml:1: lease is to be a text or a number"),
         ("prefer = 1", "options.toml:1: prefer is to be true or false"),
         ("lease = '5x'", "options.toml:1: invalid value '5x' for '--lease <LEASE>'"),
