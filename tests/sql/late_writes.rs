@@ -26,6 +26,8 @@ use incumbent::fence::{
     TOKEN_HEADER,
 };
 use incumbent::lock::Token;
+use incumbent::new_election;
+use incumbent::sql::{Postgres, TableSetup};
 use incumbent_test_support::PostgresServer;
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Executor, PgPool, SqlitePool};
@@ -82,12 +84,16 @@ impl Leader {
 
     /// Waits for its first write.
     async fn has_written(&mut self) {
+        self.says("written").await;
+    }
+
+    async fn says(&mut self, word: &str) {
         while let Some(line) = self.lines.next_line().await.expect("a line") {
-            if line.ends_with("written") {
+            if line == word {
                 return;
             }
         }
-        panic!("a leader has ended without a write");
+        panic!("a leader has ended before it was {word}");
     }
 
     /// Waits until each of its writers was refused.
@@ -189,7 +195,8 @@ async fn postgres() -> PostgresServer {
 /// The tokens of fences and writes, as they were committed.
 async fn history_of_postgres(server: &PostgresServer) -> Vec<u64> {
     let pool = PgPool::connect(&server.url("postgres")).await.expect("a pool");
-    let changes = "SELECT data FROM pg_logical_slot_get_changes('history', NULL, NULL)";
+    let changes = "SELECT data FROM pg_logical_slot_get_changes('history', NULL, NULL)
+        WHERE data ~ '^table public\\.(ledger|incumbent_fence):'";
     let changes: Vec<String> = sqlx::query_scalar(changes).fetch_all(&pool).await.expect("changes");
     let tokens = changes.iter().filter_map(|change| change.split_once("token[bigint]:"));
     tokens.map(|(_, token)| token.parse().expect("a token")).collect()
@@ -235,6 +242,29 @@ async fn late_commit_is_in_the_history_of_postgres() {
         run(&server.url("postgres"), "TRUNCATE incumbent_fence").await;
     }
     panic!("no late commit in 100 rounds");
+}
+
+/// A whole term: its deadline passes while its process is suspended behind its fence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn suspended_leader_cannot_commit_once_postgres_has_its_successor() {
+    let server = postgres().await;
+    let (mut former, mut successor) = {
+        let store = format!("election:{}", server.url("postgres"));
+        (Leader::spawn(&store), Leader::spawn(&store))
+    };
+    former.begin(0).await;
+    timeout(LIMIT, former.says("fenced")).await.expect("a term");
+    former.signal(Signal::STOP);
+    successor.begin(0).await;
+    timeout(LIMIT, successor.says("fenced")).await.expect("the next term");
+    successor.begin(0).await;
+    timeout(LIMIT, successor.has_written()).await.expect("a write");
+    former.begin(0).await;
+    former.signal(Signal::CONT);
+    timeout(LIMIT, former.says("refused")).await.expect("a refusal");
+    let history = history_of_postgres(&server).await;
+    let [fence, write] = history[..] else { panic!("{history:?}") };
+    assert_eq!(fence, write);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -399,6 +429,7 @@ async fn leader() {
             })
             .await;
         }
+        ("election", url) => lead(url).await,
         _ => {
             // The server may be down right now.
             let pool = PgPool::connect_lazy(&store).expect("a URL");
@@ -407,6 +438,27 @@ async fn leader() {
             write_until_refused(async || write_row!(pool, token)).await;
         }
     }
+}
+
+/// Campaigns, fences a transaction, and writes in it when it is told to.
+async fn lead(url: &str) {
+    let pool = PgPool::connect(url).await.expect("a pool");
+    token().await;
+    let tables = TableSetup::create().max_lease(Duration::from_secs(2));
+    let lock = Postgres::connect_with(url, tables).await.expect("a database").lock();
+    let election = new_election(ELECTION, lock).identity(std::process::id().to_string());
+    let election = election.start().expect("a start");
+    let leadership = election.won().await.expect("a term");
+    let mut transaction = pool.begin().await.expect("a transaction");
+    leadership.fence(&mut transaction).await.expect("its turn");
+    println!("\nfenced");
+    token().await;
+    let row = sqlx::query("INSERT INTO ledger (token) VALUES ($1)");
+    let row = row.bind(leadership.token().0.cast_signed()).execute(&mut *transaction).await;
+    let written = row.is_ok() && transaction.commit().await.is_ok();
+    println!("\n{}", if written { "written" } else { "refused" });
+    drop(leadership);
+    election.stop().await;
 }
 
 /// The token of the term, which begins by it.
