@@ -46,7 +46,9 @@ pub trait CheckpointStore: Send + Sync {
     ) -> Result<CheckpointVersion, LockError>;
 }
 
-/// The version of a stored checkpoint, as its lock names it. No two writes have the same.
+/// The version of a stored checkpoint, as its lock names it. Writes of different contents have
+/// different versions; a [`CheckpointWriter`](crate::protocol::CheckpointWriter) writes no content
+/// that anybody has written over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CheckpointVersion(pub Arc<str>);
 
@@ -176,7 +178,8 @@ pub(crate) fn no_checkpoints() -> LockError {
 }
 
 /// Why a lock that stores no checkpoints is refused.
-pub(crate) const NO_CHECKPOINTS: &str = "this lock stores no checkpoint: use one lock on NATS, a database, object storage or Kubernetes";
+pub(crate) const NO_CHECKPOINTS: &str =
+    "this lock stores no checkpoint: use one lock on NATS, a database or object storage";
 
 #[cfg(test)]
 mod tests {

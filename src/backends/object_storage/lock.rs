@@ -17,8 +17,8 @@ use crate::backends::seen;
 use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{
-    Capabilities, ElectionNames, Lock, LockAdmin, LockError, LockErrorKind, Reading, Release,
-    Revision, Write, check_not_empty,
+    Capabilities, CheckpointStore, ElectionNames, Lock, LockAdmin, LockError, LockErrorKind,
+    Reading, Release, Revision, Write, check_not_empty,
 };
 use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
@@ -39,11 +39,11 @@ const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
 /// Cheap to clone. Clones share their knowledge of the objects.
 #[derive(Clone)]
 pub struct ObjectStorageLock {
-    inner: Arc<LockState>,
+    pub(super) inner: Arc<LockState>,
 }
 
-struct LockState {
-    store: Store,
+pub(super) struct LockState {
+    pub(super) store: Store,
     prefix: String,
     terms: VimeoTiming,
     /// Whether the store has been seen to check conditions.
@@ -78,7 +78,7 @@ impl LockState {
         Path::parse(format!("{}{name}", self.prefix)).map_err(|error| error.to_string())
     }
 
-    fn path_of(&self, name: &str) -> Result<Path, LockError> {
+    pub(super) fn path_of(&self, name: &str) -> Result<Path, LockError> {
         self.path(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))
     }
 
@@ -300,6 +300,10 @@ impl Lock for ObjectStorageLock {
     }
 
     fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
         Some(self)
     }
 }

@@ -39,6 +39,7 @@
 //! requests.
 
 mod bucket;
+mod checkpoints;
 mod codec;
 mod lock;
 mod probe;

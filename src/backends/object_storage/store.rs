@@ -152,6 +152,11 @@ impl Store {
         }
     }
 
+    /// Returns the condition of a write over the version that this text names.
+    pub(super) fn condition(&self, version: &str) -> UpdateVersion {
+        self.compared(Some(version.to_owned()), Some(version.to_owned()))
+    }
+
     /// Returns when an object was written, by the store's clock; `None` if it does not exist.
     pub(super) async fn written_at(
         &self,

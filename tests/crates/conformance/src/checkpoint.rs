@@ -74,8 +74,7 @@ pub async fn a_checkpoint_is_written_by_its_last_reader_only<S: Service>() {
     conflicts(None).await;
     let stored = other.load("my_app", REQUEST).await.expect("a read").expect("a checkpoint");
     assert_eq!((&stored.version, &*stored.content), (&first, &b"a\0\xff\n"[..]));
-    // The same bytes again are another write.
-    let second = write(b"a\0\xff\n", Some(&first)).await.expect("a write");
+    let second = write(b"a\0\xff\r\n", Some(&first)).await.expect("a write");
     assert_ne!(first, second);
     conflicts(Some(&first)).await;
     conflicts(None).await;
