@@ -1,7 +1,6 @@
 //! A leader that is suspended between its check and its write, and resumed after its successor has
 //! written: the stream's own history shows no late write.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::stream::Config;
@@ -56,23 +55,14 @@ async fn worker() {
         let token: u64 = token.parse().expect("a token");
         let stream = claim(&client, token).await;
         worker_says("leads");
-        let (mut stored, mut late) = (BTreeSet::new(), mode == "late");
-        for number in 0..1_000 {
-            if late && number == 3 {
-                worker_stops();
-                late = false;
-            }
-            match stream.publish("orders.new", format!("{token} {number}")).await {
-                Ok(sequence) => assert!(stored.insert(sequence)),
-                Err(error) => match error.kind() {
-                    FenceErrorKind::Stale { greatest } if greatest > Token(token) => break,
-                    FenceErrorKind::OutcomeUnknown | FenceErrorKind::Unavailable => pause().await,
-                    _ => panic!("{error}"),
-                },
-            }
+        // Without a fence it would be refused nothing.
+        let (before, after) = if mode == "late" { (3, 1_000) } else { (1_000, 0) };
+        let mut stored = publish(&stream, token, before).await;
+        if after > 0 {
+            worker_stops();
+            stored += publish(&stream, token, after).await;
         }
-        let stored: Vec<_> = stored.iter().map(u64::to_string).collect();
-        worker_says(stored.join(" "));
+        worker_says(stored);
     }
 }
 
@@ -139,7 +129,7 @@ async fn play(servers: impl Servers, replicas: usize, rounds: u64, fault_every: 
     jetstream::new(client.clone()).create_stream(config).await.expect("a stream");
     let environment = [(URLS, servers.urls().join(","))];
     let mut worker = Worker::start("late_writes::worker", &environment);
-    let (mut acknowledged, mut faults, began) = (BTreeSet::new(), 0, Instant::now());
+    let (mut acknowledged, mut faults, began) = (0, 0, Instant::now());
     for round in 0..rounds {
         let (former, token) = (2 * round + 1, 2 * round + 2);
         let late = round % 2 == 0;
@@ -161,30 +151,20 @@ async fn play(servers: impl Servers, replicas: usize, rounds: u64, fault_every: 
         };
         let succession = async {
             let stream = claim(&client, token).await;
-            let mut stored = Vec::new();
-            while stored.len() < 2 {
-                let text = format!("{token} {}", stored.len());
-                match stream.publish("orders.new", text).await {
-                    Ok(sequence) => stored.push(sequence),
-                    Err(error) => match error.kind() {
-                        FenceErrorKind::OutcomeUnknown | FenceErrorKind::Unavailable => {
-                            pause().await;
-                        }
-                        _ => panic!("{error}"),
-                    },
-                }
-            }
-            stored
+            publish(&stream, token, 2).await
         };
         let ((), stored) = tokio::join!(fault, succession);
-        acknowledged.extend(stored);
         worker.resume();
         let said = worker.next().await;
-        acknowledged.extend(said.split_whitespace().map(|n| n.parse::<u64>().expect("a number")));
+        acknowledged += stored + said.parse::<usize>().expect("a number");
     }
+    let what = format!("{rounds} rounds with {faults} faults in {:?}", began.elapsed());
+    judge(&client, &what, 2 * rounds, acknowledged).await;
+}
 
-    let took = began.elapsed();
-    let history = history(&client).await;
+/// Reads the stream's own history.
+async fn judge(client: &Client, what: &str, terms: u64, acknowledged: usize) {
+    let history = history(client).await;
     let token = |text: &str| -> u64 {
         text.split(' ').next().and_then(|token| token.parse().ok()).expect("a token")
     };
@@ -198,14 +178,61 @@ async fn play(servers: impl Servers, replicas: usize, rounds: u64, fault_every: 
         .collect();
     let fences = history.iter().filter(|(subject, _)| subject == "orders.fence").count();
     eprintln!(
-        "{rounds} rounds with {faults} faults in {took:?}: {} messages, {fences} of them fences, {} acknowledged, {} late",
+        "{what}: {} messages, {fences} of them fences, {acknowledged} acknowledged, {} late",
         history.len(),
-        acknowledged.len(),
         late.len(),
     );
     assert!(late.is_empty(), "a former leader has written: {late:?}");
-    assert_eq!(fences as u64, 2 * rounds, "one fence a term");
-    assert!(history.len() - fences >= acknowledged.len());
+    assert_eq!(fences as u64, terms, "one fence a term");
+    assert!(history.len() - fences >= acknowledged);
+}
+
+/// Publishes so often, or until it is refused, and returns how many were acknowledged.
+async fn publish(stream: &FencedStream, token: u64, most: usize) -> usize {
+    let mut stored = 0;
+    while stored < most {
+        match stream.publish("orders.new", format!("{token} {stored}")).await {
+            Ok(_) => stored += 1,
+            Err(error) => match error.kind() {
+                FenceErrorKind::Stale { greatest } if greatest > Token(token) => break,
+                FenceErrorKind::OutcomeUnknown | FenceErrorKind::Unavailable => pause().await,
+                _ => panic!("{error}"),
+            },
+        }
+    }
+    stored
+}
+
+/// A former leader that is not suspended at all, and goes on writing while its successor fences
+/// and the stream is given another leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moving_streams_store_no_late_write() {
+    let cluster = Cluster::start().await;
+    let client = connect(&cluster.urls()).await;
+    let config = Config {
+        name: STREAM.to_owned(),
+        subjects: vec!["orders.>".to_owned()],
+        num_replicas: 3,
+        ..Config::default()
+    };
+    jetstream::new(client.clone()).create_stream(config).await.expect("a stream");
+    let (rounds, began, mut acknowledged) = (rounds(4), Instant::now(), 0);
+    let beside = connect(&cluster.urls()).await;
+    for round in 0..rounds {
+        let token = 2 * round + 1;
+        let former = claim(&beside, token).await;
+        let storm = tokio::spawn(async move { publish(&former, token, usize::MAX).await });
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(..50))).await;
+        let step_down = format!("$JS.API.STREAM.LEADER.STEPDOWN.{STREAM}");
+        let succession = async {
+            let stream = claim(&client, token + 1).await;
+            publish(&stream, token + 1, 2).await
+        };
+        let (_, stored) = tokio::join!(client.request(step_down, "".into()), succession);
+        acknowledged += stored + storm.await.expect("no panic");
+    }
+    let what = format!("{rounds} moves in {:?}", began.elapsed());
+    judge(&client, &what, 2 * rounds, acknowledged).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
