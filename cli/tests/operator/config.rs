@@ -240,7 +240,15 @@ fn long_help_shows_the_variables() {
     let shell = Shell::bare();
     let words = |args: &[&str]| shell.out(args).split_whitespace().collect::<Vec<_>>().join(" ");
     let long = words(&["run", "--help"]);
-    for name in ["LEASE", "FLAG_IDENTITY", "FLAG_SEATS", "LOCK", "CHECK_INTERVAL", "CONFIG"] {
+    for name in [
+        "LEASE",
+        "FLAG_IDENTITY",
+        "FLAG_SEATS",
+        "FLAG_CHECKPOINT",
+        "LOCK",
+        "CHECK_INTERVAL",
+        "CONFIG",
+    ] {
         assert!(long.contains(&format!("[env: INCUMBENT_{name}]")), "{name}: {long}");
     }
     assert!(!words(&["run", "-h"]).contains("[env: INCUMBENT_LEASE]"));
