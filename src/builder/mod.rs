@@ -231,7 +231,8 @@ impl ElectionBuilder {
     /// the lease gives the entry back, and stands behind the others until it has claimed one. Every
     /// candidate of the election must ask for it, or terms without one come in between.
     ///
-    /// On one lock: NATS (nats-server 2.11 or later), a database, object storage or memory.
+    /// On one lock: NATS (nats-server 2.11 or later), a database, object storage, Kubernetes or
+    /// memory.
     pub fn checkpoint(mut self) -> Self {
         self.checkpoint = true;
         self

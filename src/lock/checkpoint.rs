@@ -178,8 +178,7 @@ pub(crate) fn no_checkpoints() -> LockError {
 }
 
 /// Why a lock that stores no checkpoints is refused.
-pub(crate) const NO_CHECKPOINTS: &str =
-    "this lock stores no checkpoint: use one lock on NATS, a database or object storage";
+pub(crate) const NO_CHECKPOINTS: &str = "this lock stores no checkpoint: use one lock on NATS, a database, object storage or Kubernetes";
 
 #[cfg(test)]
 mod tests {

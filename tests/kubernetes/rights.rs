@@ -69,13 +69,14 @@ async fn the_documented_role_has_no_unneeded_right() {
         .iter()
         .map(|rule| serde_json::from_value(rule["verbs"].clone()).unwrap())
         .collect();
-    let documented: [&[&str]; 4] = [
+    let documented: [&[&str]; 5] = [
         &["get", "update", "watch", "patch"],
         &["create"],
         &["get", "watch", "patch"],
+        &["get", "update"],
         &["create"],
     ];
-    assert_eq!(listed, documented, "those of roll calls have tests of their own");
+    assert_eq!(listed, documented, "those of roll calls and checkpoints have tests of their own");
 
     for (verb, rule) in [("get", 0), ("update", 0), ("create", 1)] {
         let env = TestEnv::<InLease>::new(LEASE).await;
@@ -122,6 +123,35 @@ async fn the_documented_role_has_no_unneeded_right() {
     // Without it the candidate polls, and campaigns all the same.
     let ours = env.campaign("ours").await;
     drop(crate::conformance::leads(&ours).await);
+}
+
+/// Of the rule of the checkpoint.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_checkpoint_needs_the_rights_of_its_rule() {
+    for verb in ["get", "update"] {
+        let env = TestEnv::<InLease>::new(LEASE).await;
+        let lock = Service::lock(&env).await;
+        let store = lock.checkpoints().expect("it stores them");
+        let mut last = store.store("my_app", vec![1], None, LEASE).await.expect("a write");
+        lacks(&env, 3, verb).await;
+        eventually(&format!("{verb} is refused"), async || {
+            let refused = match verb {
+                "get" => store.load("my_app", LEASE).await.err(),
+                _ => match store.store("my_app", vec![2], Some(&last), LEASE).await {
+                    Ok(version) => {
+                        last = version;
+                        None
+                    }
+                    Err(refused) => Some(refused),
+                },
+            };
+            let refused = refused.filter(|refused| refused.kind() == LockErrorKind::Denied)?;
+            let says = format!("the right to {verb} is missing");
+            assert!(refused.to_string().contains(&says), "{refused}");
+            Some(())
+        })
+        .await;
+    }
 }
 
 /// A candidate without any right reports that, and nothing else happens.

@@ -71,7 +71,7 @@ pub struct Run {
     /// The file is written at the start of a term and saved when COMMAND has ended, also if COMMAND
     /// was stopped or failed, and when this process gets SIGUSR2, which COMMAND does not get then.
     /// If this process is killed, the file is not saved. Give each host a file of its own, and this
-    /// flag on each. Locks: NATS (nats-server 2.11 or later), PostgreSQL, SQLite, object storage.
+    /// flag on each. NATS needs nats-server 2.11 or later.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// If this process is killed, leave its lock to the lease.

@@ -122,7 +122,9 @@ async fn next(
 /// `default_lease`: how long to wait for a holder whose record states no duration.
 fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<ElectionRecord> {
     let record = place.read(object)?;
-    if annotation(object, codec::ANSWERS_OF).is_some() && !codec::was_held(place, object) {
+    let beside = [codec::ANSWERS_OF, codec::CHECKPOINT];
+    if beside.iter().any(|key| annotation(object, key).is_some()) && !codec::was_held(place, object)
+    {
         return None;
     }
     let revision = Revision(resource_version(object)?);

@@ -41,6 +41,9 @@ pub(super) const CALL: &str = "incumbent/roll-call";
 /// The annotation of a Lease that carries answers: the election's object.
 pub(super) const ANSWERS_OF: &str = "incumbent/roll-call-of";
 
+/// The annotation of an object that carries the checkpoint of an election.
+pub(super) const CHECKPOINT: &str = "incumbent/checkpoint";
+
 /// Whether the object is declared new, and shows no trace of a holder.
 fn is_new(place: RecordLocation, object: &Value) -> bool {
     annotation(object, NEW).is_some() && !was_held(place, object)

@@ -8,8 +8,9 @@ use super::resource::{ResourceKind, check_object_name};
 use super::resource_lock::ResourceLock;
 use super::watch;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, HintSink, Lock, LockAdmin, LockError, Messages,
-    Reading, Release, Revision, RollCall, Subscription, Write, check_not_empty,
+    CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, HintSink, Lock, LockAdmin,
+    LockError, Messages, Reading, Release, Revision, RollCall, Subscription, Write,
+    check_not_empty,
 };
 use crate::protocol::TimingOptions;
 
@@ -54,6 +55,10 @@ impl<C: ResourceKind> Lock for ResourceLock<C> {
     }
 
     fn messages(&self) -> Option<&dyn Messages> {
+        Some(self)
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
         Some(self)
     }
 

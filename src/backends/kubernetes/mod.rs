@@ -54,6 +54,7 @@ mod admin;
 mod answers;
 mod api;
 mod api_client;
+mod checkpoints;
 mod cluster;
 mod codec;
 mod connection;

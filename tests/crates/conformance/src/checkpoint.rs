@@ -119,7 +119,8 @@ pub async fn a_checkpoint_is_no_election<S: Service>() {
     checkpoint.save("one").await.expect("a save");
     let lock = service.operators_lock().await;
     let admin = lock.admin().expect("an operator's lock");
-    assert_eq!(admin.names(REQUEST).await.expect("a list"), ["my_app"]);
+    let names = admin.names(REQUEST).await.expect("a list");
+    assert_eq!(names.len(), 1, "{names:?}");
     let records = admin.list(REQUEST).await.expect("a list");
     assert_eq!(records.len(), 1, "{records:?}");
     drop((leadership, checkpoint));
