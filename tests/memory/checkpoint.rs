@@ -1,7 +1,7 @@
 //! What a checkpoint does to an election while its lock cannot be reached, or refuses.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -260,4 +260,88 @@ async fn what_a_later_term_has_claimed_is_not_claimed_again() {
     assert!(why.contains("greater token 99") && why.contains("delete the checkpoint"), "{why}");
     assert_eq!(lock.load("my_app", LEASE).await.unwrap().unwrap().content, content);
     election.stop().await;
+}
+
+/// What the leaders of a random schedule have saved: each save is the one before it and a byte.
+#[derive(Default)]
+struct Ledger {
+    acknowledged: Vec<u8>,
+    saves: u32,
+    terms: u32,
+    wrong: Vec<String>,
+}
+
+impl Ledger {
+    fn check(&mut self, found: &[u8]) {
+        if !found.starts_with(&self.acknowledged) {
+            self.wrong.push(format!("{found:?} without {:?}", self.acknowledged));
+        }
+    }
+}
+
+/// Lost responses, failures, outages, evictions and resignations: what was acknowledged is in all
+/// that is read and saved later.
+#[tokio::test(start_paused = true)]
+async fn random_faults_lose_nothing_that_was_acknowledged() {
+    let fails = |number: u32| match number.wrapping_mul(0x9e37_79b9) >> 28 {
+        0 => Some(LockErrorKind::Unavailable),
+        1..=3 => Some(LockErrorKind::OutcomeUnknown),
+        _ => None,
+    };
+    let (mut saves, mut terms) = (0, 0);
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let lock = Failing::new(fails);
+        lock.requests.store(random.u32(..), Ordering::Relaxed);
+        let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let start = |(number, identity): (usize, &str)| {
+            let of_it = Failing { performs: number > 0, ..lock.clone() };
+            let ledger = Arc::clone(&ledger);
+            let work = move |leadership: incumbent::Leadership| {
+                let ledger = Arc::clone(&ledger);
+                async move {
+                    let checkpoint = leadership.checkpoint().unwrap();
+                    let mut history = checkpoint.data().to_vec();
+                    ledger.lock().unwrap().terms += 1;
+                    ledger.lock().unwrap().check(&history);
+                    // Also when the term is over: a former leader that does not notice it.
+                    for _ in 0..40 {
+                        history.push(fastrand::u8(..));
+                        match checkpoint.save(&history).await {
+                            Ok(()) => {
+                                let mut ledger = ledger.lock().unwrap();
+                                ledger.check(&history);
+                                ledger.saves += 1;
+                                ledger.acknowledged.clone_from(&history);
+                            }
+                            Err(_) => history = checkpoint.data().to_vec(),
+                        }
+                        tokio::time::sleep(Duration::from_millis(40)).await;
+                    }
+                }
+            };
+            candidate(&of_it, identity).on_won(work).start().unwrap()
+        };
+        let elections: Vec<_> = ["a", "b", "c"].into_iter().enumerate().map(start).collect();
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_millis(random.u64(..200))).await;
+            match random.u8(..8) {
+                0 => drop(lock.lock.evict("my_app")),
+                1 => lock.lock.set_reachable(false),
+                2 => elections.iter().for_each(incumbent::Election::resign),
+                _ => lock.lock.set_reachable(true),
+            }
+        }
+        lock.lock.set_reachable(true);
+        for election in elections {
+            election.stop().await;
+        }
+        let stored = (&lock.lock as &dyn Lock).checkpoint("my_app", LEASE).await.unwrap();
+        let mut ledger = ledger.lock().unwrap();
+        ledger.check(&stored.map(|stored| stored.data.to_vec()).unwrap_or_default());
+        assert!(ledger.wrong.is_empty(), "seed {seed}: {:?}", ledger.wrong.first());
+        (saves, terms) = (saves + ledger.saves, terms + ledger.terms);
+    }
+    println!("{saves} saves in {terms} terms");
+    assert!(saves > 300 && terms > 60, "{saves} saves in {terms} terms");
 }
