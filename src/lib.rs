@@ -54,6 +54,7 @@
     doc = "- [`peer`]: groups of peers without a server, and a lock on a quorum of them."
 )]
 //! - [`all_of`]: several locks as one. [`new_set`]: many elections that their members share evenly.
+#![cfg_attr(feature = "schedule", doc = "- [`schedule`]: jobs at times of a calendar.")]
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`discovery`]: the leader for those who send it requests, as a stream.
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine.
@@ -90,6 +91,8 @@ pub mod lock;
 #[cfg(feature = "url")]
 pub mod lock_url;
 pub mod protocol;
+#[cfg(feature = "schedule")]
+pub mod schedule;
 mod set;
 mod telemetry;
 mod time;

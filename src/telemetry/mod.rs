@@ -13,3 +13,15 @@ pub(crate) use of_set::SetTelemetry;
 pub(crate) fn sentinel_up(up: bool) {
     metrics::gauge!("incumbent_sentinel_up").set(f64::from(up));
 }
+
+/// The end of a run of a job.
+#[cfg(feature = "schedule")]
+pub(crate) fn slot_ended(election: &str, job: &str, code: u8, took: std::time::Duration) {
+    let labels = [("election", election.to_owned()), ("job", job.to_owned())];
+    metrics::gauge!("incumbent_slot_last_duration_seconds", &labels).set(took.as_secs_f64());
+    metrics::gauge!("incumbent_slot_last_exit_code", &labels).set(f64::from(code));
+    if code == 0 {
+        let now = crate::util::since_unix_epoch().as_secs_f64();
+        metrics::gauge!("incumbent_slot_last_success_timestamp_seconds", &labels).set(now);
+    }
+}

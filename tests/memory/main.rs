@@ -12,6 +12,8 @@ mod fence;
 mod guard;
 mod hints;
 mod moves;
+#[cfg(feature = "schedule")]
+mod schedule;
 #[cfg(all(feature = "sentinel", unix))]
 mod sentinel;
 mod sets;

@@ -88,7 +88,9 @@ impl Instrument {
                  at_most_one_leads"
             }
             Self::Scenarios => "test --workspace --all-features --test protocol",
-            Self::Decisions => "test --workspace --all-features --lib -- protocol:: set:: driver::",
+            Self::Decisions => {
+                "test --workspace --all-features --lib -- protocol:: set:: driver:: schedule::"
+            }
             Self::Locks => {
                 "test --workspace --all-features --test nats -- lock:: queue_groups:: \
                  roll_call::a_call late_writes::one_server"

@@ -34,6 +34,24 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         noticed_by: &[Decisions, Elections],
     },
     Mutation {
+        name: "a slot runs before it is recorded",
+        edits: &[edit(
+            "src/schedule/jobs.rs",
+            "if !term.save().await? || !leadership.is_valid() {",
+            "if !leadership.is_valid() {",
+        )],
+        noticed_by: &[Elections],
+    },
+    Mutation {
+        name: "a run that was cut short counts as ended",
+        edits: &[edit(
+            "src/schedule/plan.rs",
+            "if self.open && job.runs == Runs::AtLeastOnce {",
+            "if self.open && job.runs == Runs::AtLeastOnce && false {",
+        )],
+        noticed_by: &[Decisions, Elections],
+    },
+    Mutation {
         name: "a guard does not read the clock itself",
         edits: &[edit(
             "src/election/term.rs",

@@ -1,0 +1,277 @@
+//! Running the jobs of a leader.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+use tokio::task::{Id, JoinError, JoinSet};
+
+use super::job::{Job, Slot};
+use super::plan::{Ended, JobRecord, Step};
+use super::records::Records;
+use super::{ScheduleError, ScheduleErrorKind};
+use crate::election::checkpoint::Checkpoint;
+use crate::election::claimed_checkpoint::CheckpointErrorKind;
+use crate::election::leadership::Leadership;
+use crate::election::loss::Loss;
+
+/// The longest sleep: the wall clock may be set meanwhile.
+const MAX_SLEEP: Duration = Duration::from_secs(10);
+/// The exit code of a run that panicked.
+const PANICKED: u8 = 101;
+
+/// One run of a job.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct JobRun {
+    /// The job.
+    pub job: Arc<str>,
+    /// The slot.
+    pub slot: Slot,
+    /// Whether it was due before this process could run it: it was missed, or cut short.
+    pub late: bool,
+}
+
+/// What is known of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobStatus {
+    /// The job.
+    pub job: String,
+    /// The last slot that has begun, or was passed over.
+    pub last: Option<Slot>,
+    /// Whether the run of that slot has begun and is not known to have ended.
+    pub is_open: bool,
+    /// The last slot whose run has ended, with its exit code and how long it ran.
+    pub ended: Option<(Slot, u8, Duration)>,
+    /// The next slot.
+    pub next: Option<Slot>,
+}
+
+/// The jobs of a schedule, for a leader of one's own: [`new_schedule`](super::new_schedule) does
+/// all of it.
+#[derive(Clone)]
+pub struct Jobs {
+    jobs: Arc<[Job]>,
+    /// The wall clock.
+    now: Arc<dyn Fn() -> SystemTime + Send + Sync>,
+}
+
+partial_debug!(Jobs, self, jobs: self.jobs);
+
+impl Jobs {
+    /// The jobs of one election.
+    ///
+    /// # Errors
+    /// There are none, two have the same name, or they are too many for a checkpoint: about thirty
+    /// fit.
+    pub fn new(jobs: impl IntoIterator<Item = Job>) -> Result<Self, ScheduleError> {
+        let jobs: Arc<[Job]> = jobs.into_iter().collect();
+        if jobs.is_empty() {
+            return Err(ScheduleError::invalid("a schedule has no job: add one"));
+        }
+        let mut names: Vec<&str> = jobs.iter().map(Job::name).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let what = format!("two jobs have the name {}: give each its own", pair[0]);
+            return Err(ScheduleError::invalid(what));
+        }
+        Records::check(&jobs)?;
+        Ok(Self { jobs, now: Arc::new(SystemTime::now) })
+    }
+
+    /// Uses another wall clock. For tests and simulations.
+    #[must_use]
+    pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.now = Arc::new(now);
+        self
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::try_from((self.now)()).unwrap_or_default()
+    }
+
+    /// What is known of the jobs by the data of a checkpoint, in their order.
+    ///
+    /// # Errors
+    /// [`ScheduleErrorKind::NoRecords`]: it holds something else.
+    pub fn statuses(&self, election: &str, data: &[u8]) -> Result<Vec<JobStatus>, ScheduleError> {
+        let (records, now) = (Records::decode(election, data)?, self.now());
+        let status = |job: &Job| {
+            let record = records.get(job.name());
+            let ended = record.and_then(|record| record.ended);
+            JobStatus {
+                job: job.name().to_owned(),
+                last: record.map(JobRecord::last),
+                is_open: record.is_some_and(JobRecord::is_open),
+                ended: ended.map(|e| (Slot(e.slot), e.code, Duration::from_millis(e.ms))),
+                next: job.next(record.and_then(|r| r.last().time()).map_or(now, |t| t.max(now))),
+            }
+        };
+        Ok(self.jobs.iter().map(status).collect())
+    }
+
+    /// Runs the jobs until the term is over and all their runs have ended.
+    ///
+    /// `execute` does one run, on a task of its own, and returns its exit code, zero if it
+    /// succeeded; `None` if the end of the term cut it short, as [`Leadership::run`] does. Runs of
+    /// one job do not overlap. While the leader drains no run begins.
+    ///
+    /// # Errors
+    /// [`ScheduleErrorKind::NoRecords`]: the election was not started with a
+    /// [checkpoint](crate::ElectionBuilder::checkpoint), or it holds or accepts something else.
+    ///
+    /// # Cancel safety
+    /// Dropping the returned future aborts the tasks of the runs.
+    pub async fn run<F, W>(
+        &self,
+        leadership: &Leadership,
+        execute: F,
+    ) -> Result<Loss, ScheduleError>
+    where
+        F: Fn(JobRun) -> W,
+        W: Future<Output = Option<u8>> + Send + 'static,
+    {
+        let mut term = JobTerm::begin(self, leadership)?;
+        let mut draining = leadership.is_draining();
+        let loss = loop {
+            let (due, sleep) = if draining { (Vec::new(), MAX_SLEEP) } else { term.take_due() };
+            // Recorded before it begins: what is not recorded is not run.
+            if !term.save().await? || !leadership.is_valid() {
+                break leadership.ended().await;
+            }
+            for (index, run) in due {
+                term.spawn(index, run.slot, execute(run));
+            }
+            tokio::select! {
+                loss = leadership.ended() => break loss,
+                _ = leadership.draining(), if !draining => draining = true,
+                Some(ended) = term.tasks.join_next_with_id() => term.ended(ended),
+                () = tokio::time::sleep(sleep) => {}
+            }
+        };
+        while let Some(ended) = term.tasks.join_next_with_id().await {
+            term.ended(ended);
+        }
+        // Until the deadline it may still be recorded.
+        term.save().await?;
+        Ok(loss)
+    }
+}
+
+/// The jobs within a term.
+struct JobTerm<'j> {
+    jobs: &'j Jobs,
+    leadership: &'j Leadership,
+    checkpoint: Checkpoint,
+    records: Records,
+    /// Whether the records differ from the checkpoint.
+    changed: bool,
+    /// When each job could begin its next run; `None` while one goes on.
+    ready: Vec<Option<Timestamp>>,
+    tasks: JoinSet<Option<u8>>,
+    running: HashMap<Id, (usize, Slot, Instant)>,
+}
+
+impl<'j> JobTerm<'j> {
+    fn begin(jobs: &'j Jobs, leadership: &'j Leadership) -> Result<Self, ScheduleError> {
+        let checkpoint = leadership.checkpoint().ok_or_else(no_checkpoint)?;
+        let now = jobs.now();
+        let mut records = Records::decode(leadership.election(), &checkpoint.data())?;
+        Ok(Self {
+            // A slot that nobody runs later on counts as missed from now on.
+            changed: records.add_missing(&jobs.jobs, now),
+            records,
+            jobs,
+            leadership,
+            checkpoint,
+            ready: vec![Some(now); jobs.jobs.len()],
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+        })
+    }
+
+    /// Records all runs that begin now. Returns them, and how long to wait for the next one.
+    fn take_due(&mut self) -> (Vec<(usize, JobRun)>, Duration) {
+        let now = self.jobs.now();
+        let (mut due, mut sleep) = (Vec::new(), MAX_SLEEP);
+        for (index, job) in self.jobs.jobs.iter().enumerate() {
+            let ready = self.ready.get_mut(index);
+            let (Some(ready), Some(record)) = (ready, self.records.get_mut(job.name())) else {
+                continue;
+            };
+            let Some(since) = *ready else { continue };
+            match record.next(job, since, now) {
+                Some(Step::Run { slot, late }) => {
+                    record.begin(slot);
+                    (*ready, self.changed) = (None, true);
+                    due.push((index, JobRun { job: job.name().into(), slot, late }));
+                }
+                Some(Step::Wait(slot)) => {
+                    let left = slot.time().map(|time| now.duration_until(time));
+                    let left = left.and_then(|left| Duration::try_from(left).ok());
+                    sleep = sleep.min(left.unwrap_or(MAX_SLEEP));
+                }
+                None => {}
+            }
+        }
+        (due, sleep)
+    }
+
+    /// Saves the records if they changed. Returns whether the term continues.
+    async fn save(&mut self) -> Result<bool, ScheduleError> {
+        if !self.changed {
+            return Ok(true);
+        }
+        match self.checkpoint.save(self.records.encode(&self.jobs.jobs)).await {
+            Ok(()) => {
+                self.changed = false;
+                Ok(true)
+            }
+            Err(error) => match error.kind() {
+                CheckpointErrorKind::Refused | CheckpointErrorKind::TooLong => {
+                    let election = self.leadership.election();
+                    let what = format!("the runs of {election} cannot be recorded");
+                    Err(ScheduleError::with_source(ScheduleErrorKind::NoRecords, what, error))
+                }
+                _ => Ok(false),
+            },
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        index: usize,
+        slot: Slot,
+        run: impl Future<Output = Option<u8>> + Send + 'static,
+    ) {
+        let task = self.tasks.spawn(run);
+        self.running.insert(task.id(), (index, slot, Instant::now()));
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Option<u8>), JoinError>) {
+        let (id, code) = match ended {
+            Ok(ended) => ended,
+            Err(error) => (error.id(), Some(PANICKED)),
+        };
+        let Some((index, slot, began)) = self.running.remove(&id) else { return };
+        let (Some(job), Some(ready)) = (self.jobs.jobs.get(index), self.ready.get_mut(index))
+        else {
+            return;
+        };
+        *ready = Some(self.jobs.now());
+        let (Some(code), Some(record)) = (code, self.records.get_mut(job.name())) else { return };
+        let took = began.elapsed();
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        record.end(Ended { slot: slot.unix_seconds(), code, ms });
+        self.changed = true;
+        crate::telemetry::slot_ended(self.leadership.election(), job.name(), code, took);
+    }
+}
+
+pub(super) fn no_checkpoint() -> ScheduleError {
+    let what = "the election has no checkpoint: start it with ElectionBuilder::checkpoint()";
+    ScheduleError::new(ScheduleErrorKind::NoRecords, what)
+}

@@ -1,0 +1,80 @@
+//! One run a period, for those who have a scheduler already.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::job::Slot;
+use super::jobs::no_checkpoint;
+use super::plan::JobRecord;
+use super::records::Records;
+use super::{ScheduleError, ScheduleErrorKind};
+use crate::election::leadership::Leadership;
+use crate::util::text::error_chain;
+
+/// Takes the run of this period: `None`, unless the last one began less than nine tenths of a
+/// period ago. Then that one.
+///
+/// For members that all start at about the same time, as by cron: the first of them runs, and the
+/// others find that it has. The tenth is for clocks that differ and for members that start late. A
+/// run that fails is not repeated within its period.
+///
+/// # Errors
+/// [`ScheduleErrorKind::NoRecords`]: the election has no
+/// [checkpoint](crate::ElectionBuilder::checkpoint), or it holds or accepts something else.
+/// [`ScheduleErrorKind::TermOver`]: it was not found out in time whether the run is taken.
+///
+/// # Cancel safety
+/// If the returned future is dropped, the run may be taken or not.
+pub async fn once_per(
+    leadership: &Leadership,
+    period: Duration,
+) -> Result<Option<Slot>, ScheduleError> {
+    let checkpoint = leadership.checkpoint().ok_or_else(no_checkpoint)?;
+    let mut records = Records::decode(leadership.election(), &checkpoint.data())?;
+    let now = Timestamp::now();
+    if let Some(last) = records.last()
+        && !may_run(last, period, now)
+    {
+        return Ok(Some(last));
+    }
+    let mut record = JobRecord::new(now);
+    record.begin(Slot::of(now));
+    records.set("once", record);
+    match checkpoint.save(records.encode(&[])).await {
+        Ok(()) if leadership.is_valid() => Ok(None),
+        Ok(()) => Err(ScheduleError::new(ScheduleErrorKind::TermOver, "the term is over")),
+        Err(error) => {
+            let what = format!("the run cannot be recorded: {}", error_chain(&error));
+            Err(ScheduleError::new(ScheduleErrorKind::TermOver, what))
+        }
+    }
+}
+
+/// A last run in the future is that of a host whose clock is ahead.
+fn may_run(last: Slot, period: Duration, now: Timestamp) -> bool {
+    let most = SignedDuration::try_from(period - period / 10).unwrap_or(SignedDuration::MAX);
+    let since = last.time().map(|last| now.duration_since(last));
+    since.is_none_or(|since| since >= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_start_together_run_once_and_again_in_the_next_period() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let last = Slot::of(at("2026-11-26T03:00:05Z"));
+        for (now, runs) in [
+            ("2026-11-26T03:00:07Z", false),
+            ("2026-11-26T02:57:00Z", false), // its clock is behind
+            ("2026-11-26T03:04:00Z", false),
+            ("2026-11-26T03:56:00Z", true), // its clock is behind
+            ("2026-11-26T04:00:01Z", true),
+        ] {
+            assert_eq!(may_run(last, Duration::from_secs(3600), at(now)), runs, "{now}");
+        }
+        assert!(!may_run(last, Duration::MAX, at("2400-01-01T00:00:00Z")));
+    }
+}

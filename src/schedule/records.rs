@@ -1,0 +1,121 @@
+//! The records of all jobs of an election, as its checkpoint holds them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::job::{Job, Slot};
+use super::plan::JobRecord;
+use super::{ScheduleError, ScheduleErrorKind};
+use crate::lock::MAX_CHECKPOINT_LEN;
+
+/// One JSON object: `{"jobs":{"nightly":{"slot":1790000000}}}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Records {
+    jobs: BTreeMap<String, JobRecord>,
+}
+
+impl Records {
+    /// Reads the data of a checkpoint, which is empty at first.
+    pub fn decode(election: &str, data: &[u8]) -> Result<Self, ScheduleError> {
+        if data.is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(data).map_err(|error| {
+            let what = format!(
+                "the checkpoint of {election} holds no records of jobs: give the schedule an election of its own"
+            );
+            ScheduleError::with_source(ScheduleErrorKind::NoRecords, what, error)
+        })
+    }
+
+    /// The data of a checkpoint. What other members recorded of jobs that this one does not have
+    /// is kept, as far as it fits.
+    pub fn encode(&mut self, own: &[Job]) -> Vec<u8> {
+        loop {
+            let data = serde_json::to_vec(self).unwrap_or_default(); // has string keys only
+            if data.len() <= MAX_CHECKPOINT_LEN {
+                return data;
+            }
+            let others = self.jobs.iter().filter(|(name, _)| own.iter().all(|j| j.name() != *name));
+            let oldest = others.min_by_key(|(_, record)| record.last());
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { return data };
+            self.jobs.remove(&oldest);
+        }
+    }
+
+    /// Refuses more jobs than a checkpoint has room for.
+    pub fn check(jobs: &[Job]) -> Result<(), ScheduleError> {
+        let longest = |job: &Job| (job.name().to_owned(), JobRecord::longest());
+        let mut fullest = Self { jobs: jobs.iter().map(longest).collect() };
+        if fullest.encode(jobs).len() <= MAX_CHECKPOINT_LEN {
+            return Ok(());
+        }
+        Err(ScheduleError::invalid(format!(
+            "{} jobs are too many for the checkpoint of one election: divide them among several",
+            jobs.len()
+        )))
+    }
+
+    /// Adds records of jobs that have none. Returns whether there were any.
+    pub fn add_missing(&mut self, jobs: &[Job], now: Timestamp) -> bool {
+        let before = self.jobs.len();
+        for job in jobs {
+            self.jobs.entry(job.name().to_owned()).or_insert_with(|| JobRecord::new(now));
+        }
+        self.jobs.len() > before
+    }
+
+    /// The last slot of all jobs.
+    pub fn last(&self) -> Option<Slot> {
+        self.jobs.values().map(JobRecord::last).max()
+    }
+
+    pub fn set(&mut self, job: &str, record: JobRecord) {
+        self.jobs.insert(job.to_owned(), record);
+    }
+
+    pub fn get_mut(&mut self, job: &str) -> Option<&mut JobRecord> {
+        self.jobs.get_mut(job)
+    }
+
+    pub fn get(&self, job: &str) -> Option<&JobRecord> {
+        self.jobs.get(job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(count: usize) -> Vec<Job> {
+        (0..count).map(|n| Job::new(format!("job-{n}"), "@daily").unwrap()).collect()
+    }
+
+    #[test]
+    fn records_of_other_members_are_kept_as_far_as_they_fit() {
+        let mut records = Records::default();
+        assert!(records.add_missing(&jobs(200), Timestamp::now()));
+        let own = jobs(20);
+        let data = records.encode(&own);
+        let read = Records::decode("e", &data).unwrap();
+        assert!(data.len() <= MAX_CHECKPOINT_LEN && read.jobs.len() > 20);
+        assert!(own.iter().all(|job| read.get(job.name()).is_some()));
+        assert!(!records.add_missing(&own, Timestamp::now()));
+    }
+
+    #[test]
+    fn more_jobs_than_fit_are_refused() {
+        assert!(Records::check(&jobs(25)).is_ok());
+        let error = Records::check(&jobs(100)).unwrap_err();
+        assert!(error.to_string().starts_with("100 jobs are too many"), "{error}");
+    }
+
+    #[test]
+    fn other_content_is_refused() {
+        assert_eq!(Records::decode("e", b"").unwrap(), Records::default());
+        let error = Records::decode("e", b"order 4711").unwrap_err();
+        assert_eq!(error.kind(), ScheduleErrorKind::NoRecords);
+    }
+}

@@ -1,0 +1,125 @@
+//! Slots of jobs under crashes, on members whose clocks differ: none runs twice at most once, and
+//! none is missing at least once. `SLOTS=10000 FLEETS=40` runs so many of each.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use conformance::LEASE;
+use incumbent::memory::MemoryLock;
+use incumbent::new_election;
+use incumbent::schedule::{Job, JobRun, Schedule, Slot, new_schedule};
+use tokio::runtime::Runtime;
+
+/// How far the clocks of members are ahead, in seconds.
+const CLOCKS: [i64; 3] = [-2, 0, 150];
+
+/// Which slots have begun and ended, in this order.
+#[derive(Default)]
+struct Ledger {
+    begun: Vec<Slot>,
+    ended: Vec<Slot>,
+}
+
+type Shared = Arc<Mutex<Ledger>>;
+
+/// A member with a runtime of its own, which can crash.
+struct Member {
+    runtime: Runtime,
+    schedule: Option<Schedule>,
+}
+
+impl Member {
+    fn start(lock: MemoryLock, ahead: i64, job: Job, ledger: &Shared) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let ledger = Arc::clone(ledger);
+        let run = move |run: JobRun| {
+            let ledger = Arc::clone(&ledger);
+            async move {
+                ledger.lock().expect("whole").begun.push(run.slot);
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(0..8))).await;
+                ledger.lock().expect("whole").ended.push(run.slot);
+                0
+            }
+        };
+        let now = move || {
+            let span = Duration::from_secs(ahead.unsigned_abs());
+            let now = SystemTime::now();
+            if ahead < 0 { now - span } else { now + span }
+        };
+        let election = new_election("jobs", lock).identity(format!("{ahead}"));
+        let _entered = runtime.enter();
+        let schedule = new_schedule(election).job(job, run).clock(now).start().expect("starts");
+        Self { runtime, schedule: Some(schedule) }
+    }
+
+    fn stop(mut self) {
+        if let Some(schedule) = self.schedule.take() {
+            self.runtime.block_on(schedule.stop());
+        }
+        self.runtime.shutdown_background();
+    }
+
+    /// Ends at once: nothing is released.
+    fn crash(self) {
+        self.runtime.shutdown_background();
+    }
+}
+
+/// Runs a fleet whose members crash and stop until it has run so many slots.
+fn run_fleet(job: &Job, slots: usize) -> Ledger {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let ledger = Shared::default();
+    let start = |ahead| Member::start(lock.clone(), ahead, job.clone(), &ledger);
+    let mut members = CLOCKS.map(start);
+    let mut round = 0;
+    while ledger.lock().expect("whole").ended.len() < slots {
+        std::thread::sleep(Duration::from_millis(fastrand::u64(100..1_500)));
+        let index = round % CLOCKS.len();
+        let former = std::mem::replace(&mut members[index], start(CLOCKS[index]));
+        match fastrand::bool() {
+            true => former.crash(),
+            false => former.stop(),
+        }
+        round += 1;
+    }
+    members.into_iter().for_each(Member::stop);
+    std::mem::take(&mut *ledger.lock().expect("whole"))
+}
+
+fn number(variable: &str, default: usize) -> usize {
+    std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
+}
+
+fn run_fleets(job: impl Fn(Job) -> Job) -> Vec<Ledger> {
+    let (slots, fleets) = (number("SLOTS", 120), number("FLEETS", 6));
+    let every_second = Job::new("every-second", "* * * * * *").expect("a job");
+    let job = job(every_second.catch_up(Duration::from_secs(3600)));
+    std::thread::scope(|scope| {
+        let ledgers: Vec<_> =
+            (0..fleets).map(|_| scope.spawn(|| run_fleet(&job, slots / fleets))).collect();
+        ledgers.into_iter().map(|fleet| fleet.join().expect("a ledger")).collect()
+    })
+}
+
+#[test]
+fn slots_run_at_most_once() {
+    for ledger in run_fleets(|job| job) {
+        let slots: BTreeSet<_> = ledger.begun.iter().collect();
+        assert_eq!(slots.len(), ledger.begun.len(), "a slot ran twice");
+    }
+}
+
+#[test]
+fn slots_run_at_least_once() {
+    for ledger in run_fleets(Job::at_least_once) {
+        let slots: BTreeSet<_> = ledger.ended.iter().map(|slot| slot.unix_seconds()).collect();
+        let (first, last) = (slots.first().expect("one"), slots.last().expect("one"));
+        let missing: Vec<_> = (*first..*last).filter(|slot| !slots.contains(slot)).collect();
+        assert_eq!(missing, [0_i64; 0], "slots never ended");
+    }
+}
