@@ -8,6 +8,8 @@ mod campaign;
 mod candidate;
 mod config;
 mod console;
+#[cfg(target_os = "linux")]
+mod cron;
 mod doctor;
 mod election;
 mod elections;
@@ -64,6 +66,10 @@ enum Command {
     Life(run::Life),
     #[cfg(target_os = "linux")]
     Sentinel(sentinel::Sentinel),
+    #[cfg(target_os = "linux")]
+    Cron(Box<cron::Cron>),
+    #[cfg(not(target_os = "linux"))]
+    Cron(campaign::linux_only::LinuxOnly),
     #[cfg(not(target_os = "linux"))]
     Run(campaign::linux_only::LinuxOnly),
     #[cfg(not(target_os = "linux"))]
@@ -114,6 +120,7 @@ fn main() -> ExitCode {
 fn parse_sentinel(args: Vec<String>) -> Option<run::SentinelArgs> {
     match Cli::try_parse_from(args).ok()?.command {
         Command::Run(run) => Some(run.sentinel_args()),
+        Command::Cron(cron) => Some(cron.sentinel_args()),
         Command::Set(set) => set.sentinel_args(),
         _ => None,
     }
@@ -178,6 +185,10 @@ async fn start() -> ExitCode {
             Some(seats) => set::run_seats(*command, seats).await,
             None => command.run().await,
         },
+        #[cfg(target_os = "linux")]
+        Command::Cron(command) => command.run().await,
+        #[cfg(not(target_os = "linux"))]
+        Command::Cron(_) => Err(campaign::linux_only::LinuxOnly::refuse("cron")),
         #[cfg(target_os = "linux")]
         Command::Life(command) => command.run().await,
         #[cfg(target_os = "linux")]

@@ -15,10 +15,10 @@ use crate::output::{self, Format, Printing};
 
 /// Show the options in force, and where each comes from.
 ///
-/// Each long option of run, campaign, set run, life, sentinel, observe, proxy, ui and record has a
-/// variable and a key: --check-interval has INCUMBENT_CHECK_INTERVAL, and `check-interval` in the
-/// file of --config. Options that select the lock have them with every command. An option on the
-/// command line overrides its variable, which overrides the file.
+/// Each long option of run, campaign, set run, life, cron, sentinel, observe, proxy, ui and record
+/// has a variable and a key: --check-interval has INCUMBENT_CHECK_INTERVAL, and `check-interval` in
+/// the file of --config. Options that select the lock have them with every command. An option on
+/// the command line overrides its variable, which overrides the file.
 ///
 /// With COMMAND and its arguments it shows the options that this command has, with their defaults:
 /// incumbent config run my-app --lease 5s. Else those that variables and the file set for any

@@ -19,7 +19,7 @@ use crate::http::{
     Access, Extent, GuardedRoutes, HTTP, HttpListener, LeaderEvents, LeaderWait, MAX_WAIT,
     leader_fields, redirect_to, respond,
 };
-use crate::lock::LockArgs;
+use crate::lock::{Attempts, LockArgs};
 use crate::output;
 use crate::process::signals::StopSignals;
 
@@ -86,7 +86,7 @@ impl Observe {
                 Some(lock) => Arc::clone(lock),
                 None => {
                     let on_retry = |why: &CliError| output::note(format!("incumbent: {why}"));
-                    self.lock.open_existing(name, None, on_retry).await?
+                    self.lock.open_existing(name, None, Attempts::UnlessTimeout, on_retry).await?
                 }
             };
             if !self.lock.is_per_election() {

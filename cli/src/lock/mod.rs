@@ -262,11 +262,12 @@ impl LockArgs {
         &self,
         name: &str,
         object: Option<String>,
+        attempts: Attempts,
         on_retry: impl FnMut(&CliError),
     ) -> Result<Arc<dyn Lock>, CliError> {
         let no_create = !self.is_per_election();
         let args = LeaseArgs { no_create, object, ..LeaseArgs::default() };
-        Ok(self.open(name, &args, Attempts::UnlessTimeout, on_retry).await?.lock)
+        Ok(self.open(name, &args, attempts, on_retry).await?.lock)
     }
 
     /// The API server and the namespace of what follows the leader: those of a lock on Kubernetes,

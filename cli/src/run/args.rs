@@ -15,6 +15,7 @@ use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::error::CliError;
 use crate::lock::LockArgs;
+use crate::output::time_format::parse_up_to_a_year;
 use crate::process::lookup;
 
 /// The program that a leader runs.
@@ -54,6 +55,14 @@ pub struct Run {
     /// signal ends the drain. Without this flag COMMAND has the grace only.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub drain: Option<Duration>,
+    /// Run COMMAND once in this period, on whichever host: for commands that cron starts on every
+    /// host.
+    ///
+    /// A process that becomes leader when COMMAND has begun in this period exits with 0. A period
+    /// is a tenth shorter than given, as the clocks of hosts differ. A run that fails or is cut
+    /// short is not repeated.
+    #[arg(long, value_name = "DURATION", value_parser = parse_up_to_a_year, conflicts_with_all = ["checkpoint", "seats"])]
+    pub once_per: Option<Duration>,
     /// Have so many leaders: each holds one of N seats, which are numbered from 0.
     ///
     /// COMMAND then sees the number of its seat in INCUMBENT_SEAT, and N in INCUMBENT_SEATS. Seat K
@@ -207,7 +216,7 @@ const NAMED: [(&str, Signal); 9] = [
     ("WINCH", Signal::WINCH),
 ];
 
-fn parse_signal(word: &str) -> Result<Signal, String> {
+pub fn parse_signal(word: &str) -> Result<Signal, String> {
     let upper = word.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
     let named = NAMED.into_iter().find(|(known, _)| *known == name).map(|(_, signal)| signal);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use incumbent::clock::{BootClock, Clock, Instant};
+use incumbent::schedule::{Slot, once_per};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
@@ -71,6 +72,11 @@ impl CommandCandidate {
                 Ok(leadership) => leadership,
                 Err(code) => return Ok(code),
             };
+            if let Some(last) = self.last_of_period(&leadership).await? {
+                let name = &leadership.election();
+                output::note(format!("incumbent: {name} has run at {last}: nothing to do"));
+                return Ok(0);
+            }
             let next = self.lead(&leadership).await;
             let waits = matches!(next, Ok(Next::CampaignAgain));
             let may_release = self.term.finish(&leadership, waits).await;
@@ -85,6 +91,14 @@ impl CommandCandidate {
                 Err(failure) => return Err(failure),
                 Ok(Next::ExitWithoutRelease(code)) => self.exit_without_release(code),
             }
+        }
+    }
+
+    /// When COMMAND has begun, if this is not to be repeated yet.
+    async fn last_of_period(&self, leadership: &Leadership) -> Result<Option<Slot>, CliError> {
+        match self.options.once_per {
+            Some(period) => Ok(once_per(leadership, period).await?),
+            None => Ok(None),
         }
     }
 

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use incumbent::sentinel::Sentinel;
 
-pub use self::args::{OnExit, Program, Run};
+pub use self::args::{OnExit, Program, Run, parse_signal};
 use self::candidate::CommandCandidate;
 pub use self::deadline::{DeadlineFile, check_uptime, sleep_until};
 pub use self::for_life::Life;
@@ -108,7 +108,7 @@ impl Run {
         };
         self.candidate.sentinel = Some(sentinel);
         self.candidate.drain = self.drain;
-        self.candidate.checkpoint = self.checkpoint.is_some();
+        self.candidate.checkpoint = self.checkpoint.is_some() || self.once_per.is_some();
         let candidate = match self.candidate.start(&self.lock, signals.end(), prepare).await? {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),

@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use tracing::warn;
 
 use crate::error::CliError;
-use crate::lock::LockArgs;
+use crate::lock::{Attempts, LockArgs};
 
 type OpenedLocks = Arc<OnceCell<Vec<Arc<dyn Lock>>>>;
 
@@ -40,7 +40,10 @@ impl SentinelLocks {
         };
         let open = || async {
             let on_retry = |why: &CliError| warn!(error = %why, "the lock cannot be opened yet");
-            let lock = self.args.open_existing(election, self.object.clone(), on_retry).await?;
+            let lock = self
+                .args
+                .open_existing(election, self.object.clone(), Attempts::UnlessTimeout, on_retry)
+                .await?;
             Ok::<_, CliError>(match lock.members() {
                 None => vec![lock],
                 Some(members) => members.iter().map(|member| Arc::clone(member.lock())).collect(),

@@ -3,6 +3,7 @@
 
 mod check;
 mod checkpoint;
+mod cron;
 mod drain;
 mod env;
 mod exits;

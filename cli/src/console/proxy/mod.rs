@@ -22,7 +22,7 @@ use crate::console::observe::check_responding;
 use crate::error::{CliError, EXIT_CODES};
 use crate::http::listen::{Address, Socket};
 use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
-use crate::lock::{LockArgs, check_name};
+use crate::lock::{Attempts, LockArgs, check_name};
 use crate::output;
 use crate::process::signals::StopSignals;
 
@@ -96,7 +96,10 @@ impl Proxy {
         let mut connections = connections::Connections::new(allow_files(self.max_connections));
         let followed = async {
             let on_retry = |why: &CliError| output::note(format!("incumbent: {why}"));
-            let lock = self.lock.open_existing(&self.name, None, on_retry).await?;
+            let lock = self
+                .lock
+                .open_existing(&self.name, None, Attempts::UnlessTimeout, on_retry)
+                .await?;
             let observer = incumbent::observe(self.name.as_str(), lock)?;
             let _ = connector.set(LeaderConnector::new(observer.clone())); // it is empty
             follow::follow(observer, self.hold, &proxied.counters).await

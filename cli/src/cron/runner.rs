@@ -1,0 +1,237 @@
+//! The candidate that runs the jobs while it leads.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use incumbent::schedule::{JobRun, Jobs};
+use incumbent::sentinel::Sentinel;
+use incumbent::{Election, Leadership, Loss};
+use rustix::process::Signal;
+use tokio::sync::{broadcast, mpsc};
+
+use super::Cron;
+use super::crontab::JobCommand;
+use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
+use crate::error::{CliError, Code};
+use crate::output;
+use crate::process::lookup;
+use crate::run::{
+    CommandEnd, CommandFailure, Grace, GuardedCommand, Order, SignalAction, Signals, Terms,
+    Watchdog, channel_of_terms, check_uptime, exit_code, prepare_children, suspend_self,
+};
+
+/// How many orders a slow command may lag behind.
+const ORDERS: usize = 64;
+
+/// What the runs of all jobs share.
+struct Commands {
+    election: Election,
+    /// By job.
+    commands: HashMap<String, Vec<OsString>>,
+    signal: Signal,
+    grace: Grace,
+    withheld: Vec<String>,
+    /// What a guard releases if this process dies: of a single job, whose runs do not overlap.
+    terms: Option<Terms>,
+    orders: broadcast::Sender<Order>,
+    failures: mpsc::UnboundedSender<CommandFailure>,
+}
+
+impl Commands {
+    /// Does one run. `None`: it was cut short.
+    async fn execute(&self, leadership: &Leadership, run: JobRun) -> Option<u8> {
+        let JobRun { job, slot, late, .. } = &run;
+        tracing::info!(%job, %slot, late, "run begins");
+        let command = GuardedCommand {
+            command: self.commands.get(&**job)?.clone(),
+            environment: vec![
+                ("INCUMBENT_JOB", OsString::from(&**job)),
+                ("INCUMBENT_SLOT", slot.to_string().into()),
+            ],
+            signal: self.signal,
+            grace: self.grace,
+            withheld: self.withheld.clone(),
+            terms: self.terms.clone(),
+            is_alone: false,
+        };
+        let watchdog = Watchdog::start(self.election.clone());
+        match command.run((leadership, &self.election), &watchdog, &self.orders).await {
+            Ok(CommandEnd::ByItself { code: 0, .. }) => Some(0),
+            Ok(CommandEnd::ByItself { code, .. }) => {
+                output::note(format!("incumbent: {job}: slot {slot}: exited with code {code}"));
+                Some(code)
+            }
+            Ok(CommandEnd::Over | CommandEnd::HungUp) => {
+                output::note(format!("incumbent: {job}: slot {slot}: stopped, as the term ended"));
+                None
+            }
+            Err(failure) => {
+                let left = matches!(failure, CommandFailure::Left(_));
+                let _ = self.failures.send(failure); // an error: the process ends
+                if left {
+                    std::future::pending::<()>().await; // nothing may be released
+                }
+                None
+            }
+        }
+    }
+}
+
+/// A candidate that takes part.
+struct Runner {
+    candidate: RunningCandidate,
+    signals: Signals,
+    jobs: Jobs,
+    commands: Arc<Commands>,
+    failures: mpsc::UnboundedReceiver<CommandFailure>,
+    drains: Option<std::time::Duration>,
+    /// How it ends, once it does.
+    ending: Option<Result<u8, CliError>>,
+}
+
+impl Cron {
+    /// Takes part until a signal or a failure ends it.
+    pub(super) async fn lead(
+        mut self,
+        jobs: Jobs,
+        commands: Vec<JobCommand>,
+    ) -> Result<ExitCode, CliError> {
+        for program in commands.iter().filter_map(|command| command.command.first()) {
+            if let Err(missing) = lookup::check(program) {
+                eprintln!("incumbent: {}", missing.message);
+                return Ok(ExitCode::from(missing.code));
+            }
+        }
+        let mut signals = Signals::listen()?;
+        prepare_children("COMMAND")?;
+        check_uptime();
+        // The guard of one command cannot tell whether those of other jobs have stopped.
+        let (sentinel, terms) = match self.no_sentinel || commands.len() > 1 {
+            true => (Sentinel::none(), None),
+            false => {
+                let (sentinel, terms) = channel_of_terms();
+                (sentinel, Some(terms))
+            }
+        };
+        self.candidate.sentinel = Some(sentinel);
+        let asked = self.grace;
+        let prepare = async |lease| Ok(Some(Grace::new(lease, asked)?.total()));
+        let candidate = match self.candidate.start(&self.lock, signals.end(), prepare).await? {
+            Ok((candidate, _)) => candidate,
+            Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
+        };
+        let (sender, failures) = mpsc::unbounded_channel();
+        let by_job = |command: JobCommand| (command.job.name().to_owned(), command.command);
+        let commands = Arc::new(Commands {
+            election: candidate.election.clone(),
+            commands: commands.into_iter().map(by_job).collect(),
+            signal: self.signal,
+            grace: Grace::new(candidate.lease, self.grace)?,
+            withheld: self.lock.secrets(&self.pass_env),
+            terms,
+            orders: broadcast::Sender::new(ORDERS),
+            failures: sender,
+        });
+        let drains = self.drain;
+        let mut runner =
+            Runner { candidate, signals, jobs, commands, failures, drains, ending: None };
+        let ended = runner.run().await;
+        runner.candidate.abandon();
+        ended.map(ExitCode::from)
+    }
+}
+
+impl Runner {
+    /// Returns the exit code.
+    async fn run(&mut self) -> Result<u8, CliError> {
+        let election = self.candidate.election.clone();
+        let mut refusals = Refusals::of(std::iter::once(&election));
+        let (jobs, commands) = (self.jobs.clone(), Arc::clone(&self.commands));
+        let leads = lead(&election, &jobs, &commands);
+        tokio::pin!(leads);
+        let stop = election.stop();
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop, if self.ending.is_some() => break,
+                action = self.signals.next() => match action {
+                    SignalAction::End(signal) => self.end(Ok(exit_code(signal))),
+                    SignalAction::Suspend => suspend_self(),
+                    // An error: no command runs.
+                    SignalAction::PassOn(signal) => drop(self.commands.orders.send(Order::PassOn(signal))),
+                },
+                Some(failure) = self.failures.recv() => match failure {
+                    CommandFailure::Left(left) => self.exit_without_release(&left),
+                    CommandFailure::Failed(failure) => self.end(Err(failure)),
+                },
+                term = &mut leads => {
+                    leads.set(lead(&election, &jobs, &commands));
+                    match term {
+                        Ok(Some(loss)) if self.ending.is_none() => {
+                            let line = format!("lost {}: {}; campaigning again", loss.election, loss.cause);
+                            self.candidate.status.note(&line);
+                        }
+                        Ok(_) => {}
+                        Err(failure) => self.end(Err(failure)),
+                    }
+                }
+                refused = refusals.next() => self.candidate.status.show_or_note(&refused),
+                () = self.candidate.status.next_update(), if !election.is_leader() => {
+                    self.candidate.status.show(&describe(&election));
+                }
+            }
+        }
+        self.candidate.status.clear();
+        self.ending.take().unwrap_or(Ok(0))
+    }
+
+    /// Begins to stop; the second time it ends the drain.
+    fn end(&mut self, how: Result<u8, CliError>) {
+        if self.ending.is_some() {
+            self.candidate.election.end_drain();
+            return;
+        }
+        self.ending = Some(how);
+        self.candidate.status.clear();
+        match self.drains {
+            Some(drain) => systemd::draining(drain.saturating_add(self.candidate.lease)),
+            None => systemd::stopping(),
+        }
+    }
+
+    /// Exits without a release: the lease must end before another host runs a job.
+    fn exit_without_release(&mut self, left: &str) -> ! {
+        let message = format!(
+            "COMMAND could not be stopped: {left}; the lock is not released, and another candidate \
+             may lead after the lease: stop it now"
+        );
+        CliError::new(Code::Failed, message).report();
+        self.candidate.abandon();
+        std::process::exit(Code::Failed as i32)
+    }
+}
+
+/// Runs the jobs for one term; `None` once the election has stopped.
+async fn lead(
+    election: &Election,
+    jobs: &Jobs,
+    commands: &Arc<Commands>,
+) -> Result<Option<Loss>, CliError> {
+    let Ok(leadership) = election.won().await else { return std::future::pending().await };
+    output::note(format!(
+        "incumbent: leading {} with token {}",
+        election.name(),
+        leadership.token()
+    ));
+    let leadership = Arc::new(leadership);
+    let ended = jobs
+        .run(&leadership, |run| {
+            let (leadership, commands) = (Arc::clone(&leadership), Arc::clone(commands));
+            async move { commands.execute(&leadership, run).await }
+        })
+        .await;
+    Ok(Some(ended?))
+}

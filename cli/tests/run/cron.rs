@@ -1,0 +1,211 @@
+//! `incumbent cron`: each slot on one host, under kills.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use incumbent_test_support::eventually;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::env::{Candidate, TestEnv, incumbent};
+
+const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
+
+/// A number from the environment: `FLEETS=20 SLOTS=500` runs 10,000 slots.
+fn number(variable: &str, default: usize) -> usize {
+    std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
+}
+
+/// Hosts that run a job each second, which writes its slots to files.
+struct Fleet<'e> {
+    env: &'e TestEnv,
+    name: String,
+    flags: &'static [&'static str],
+    directory: TempDir,
+}
+
+impl<'e> Fleet<'e> {
+    fn new(env: &'e TestEnv, number: usize, flags: &'static [&'static str]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        Self { env, name: format!("job-{number}"), flags, directory }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn start(&self, host: &str) -> Candidate {
+        let mut cron = incumbent();
+        let url = self.env.server.url();
+        cron.args(["cron", &self.name, "--server", &url, "--schedule", "* * * * * *"]);
+        cron.args(["--catch-up", "1h", "--identity", host]).args(self.flags);
+        let script =
+            "echo $INCUMBENT_SLOT >> $0/begun; sleep 0.1; echo $INCUMBENT_SLOT >> $0/ended";
+        cron.args(["--", "sh", "-c", script]).arg(self.directory.path());
+        Candidate::start(cron)
+    }
+
+    /// Runs until so many slots have ended, while leaders are killed, stopped and suspended.
+    async fn run(&self, slots: usize) {
+        let mut hosts = HOSTS.map(|host| self.start(host));
+        for round in 0.. {
+            let before = lines(&self.file("ended")).len();
+            if before >= slots {
+                break;
+            }
+            let more = before + fastrand::usize(1..4);
+            eventually("slots run", async || {
+                (lines(&self.file("ended")).len() >= more).then_some(())
+            })
+            .await;
+            let holder = self.env.holder(&self.name).await;
+            let Some(index) = HOSTS.iter().position(|host| holder.as_deref() == Some(*host)) else {
+                continue;
+            };
+            match round % 3 {
+                0 => hosts[index].signal(Signal::KILL),
+                1 => hosts[index].signal(Signal::TERM),
+                _ => {
+                    // For longer than its lease.
+                    hosts[index].signal(Signal::STOP);
+                    eventually("another host leads", async || {
+                        (self.env.holder(&self.name).await != holder).then_some(())
+                    })
+                    .await;
+                    hosts[index].signal(Signal::CONT);
+                    continue;
+                }
+            }
+            hosts[index].exit().await;
+            hosts[index] = self.start(HOSTS[index]);
+        }
+        for host in &mut hosts {
+            host.signal(Signal::TERM);
+            host.exit().await;
+        }
+    }
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Seconds since 1970 of a slot.
+fn seconds(slot: &str) -> i64 {
+    let time = time::OffsetDateTime::parse(slot, &time::format_description::well_known::Rfc3339);
+    time.expect("a time").unix_timestamp()
+}
+
+async fn run_fleets(flags: &'static [&'static str], check: fn(&Fleet<'_>)) {
+    let env = TestEnv::start().await;
+    let slots = number("SLOTS", 8);
+    let fleets = (0..number("FLEETS", 2)).map(async |number| {
+        let fleet = Fleet::new(&env, number, flags);
+        fleet.run(slots).await;
+        check(&fleet);
+    });
+    futures_util::future::join_all(fleets).await;
+}
+
+#[tokio::test]
+async fn slots_of_killed_hosts_run_at_most_once() {
+    run_fleets(&[], |fleet| {
+        let begun = lines(&fleet.file("begun"));
+        let slots: BTreeSet<_> = begun.iter().collect();
+        assert_eq!(slots.len(), begun.len(), "a slot ran twice: {begun:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn slots_of_killed_hosts_run_at_least_once() {
+    run_fleets(&["--at-least-once"], |fleet| {
+        let slots: BTreeSet<_> =
+            lines(&fleet.file("ended")).iter().map(|slot| seconds(slot)).collect();
+        let (first, last) = (slots.first().expect("one"), slots.last().expect("one"));
+        let missing: Vec<_> = (*first..*last).filter(|slot| !slots.contains(slot)).collect();
+        assert_eq!(missing, [0_i64; 0], "slots never ended");
+    })
+    .await;
+}
+
+/// What `--list` prints of these jobs.
+fn list(env: &TestEnv, jobs: &[&str]) -> serde_json::Value {
+    let mut cron = incumbent();
+    cron.args(["cron", "my_app", "--server", &env.server.url(), "--list", "--output", "json"]);
+    let output = cron.args(jobs).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[tokio::test]
+async fn last_runs_are_listed_with_their_exit_codes() {
+    let env = TestEnv::start().await;
+    let job = ["--schedule", "* * * * * *"];
+    let before = list(&env, &job);
+    assert_eq!((&before[0]["job"], &before[0]["last"]), (&"my_app".into(), &().into()));
+    let mut cron = incumbent();
+    cron.args(["cron", "my_app", "--server", &env.server.url()]).args(job);
+    let _cron = Candidate::start({
+        cron.args(["--", "sh", "-c", "exit 3"]);
+        cron
+    });
+    let listed = eventually("a run is listed", async || {
+        let listed = list(&env, &job)[0].clone();
+        (listed["exit_code"] == 3).then_some(listed)
+    })
+    .await;
+    assert!(listed["next"].as_str() > listed["last"].as_str(), "{listed}");
+}
+
+#[tokio::test]
+async fn jobs_of_a_file_are_listed_in_their_zones() {
+    let env = TestEnv::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("crontab");
+    let jobs = "CRON_TZ=Asia/Kolkata\nnoon: 0 12 * * * true\nother: @yearly true\n";
+    fs::write(&file, jobs).expect("a file");
+    let listed = list(&env, &["--file", &file.display().to_string()]);
+    let next = listed[0]["next"].as_str().expect("a slot");
+    assert!(next.ends_with("T06:30:00Z") && listed[1]["job"] == "other", "{listed}");
+}
+
+#[test]
+fn what_never_runs_is_refused_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("crontab");
+    fs::write(&file, "# jobs\nnightly 0 3 * * * true\n").expect("a file");
+    let file = file.display().to_string();
+    for (flags, why) in [
+        (&["--schedule", "0 0 30 2 *", "--", "true"][..], "no time matches"),
+        (&["--schedule", "never", "--", "true"], "is invalid"),
+        (&["--schedule", "@daily", "--zone", "Nowhere", "--", "true"], "is unknown"),
+        (&["--file", &file], "line 2: write it as NAME"),
+        (&["--file", "/nowhere"], "No such file"),
+    ] {
+        let output = incumbent().args(["cron", "job"]).args(flags).output().expect("it starts");
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{text}");
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn command_of_cron_on_every_host_runs_once_a_period() {
+    let env = TestEnv::start().await;
+    let flags = ["--once-per", "1h", "--identity"];
+    let mut hosts =
+        HOSTS.map(|host| env.run("my_app", &[&flags[..], &[host]].concat(), "echo ran"));
+    let mut ran = Vec::new();
+    for host in &mut hosts {
+        assert_eq!(host.exit_code().await, Some(0));
+        ran.push(host.line_or_exit().await);
+    }
+    assert_eq!(ran.iter().filter(|line| line.is_ok()).count(), 1, "{ran:?}");
+    // Within a period that is over.
+    let mut late = env.run("my_app", &["--once-per", "1ms"], "echo ran; exit 7");
+    assert_eq!((late.line().await.as_str(), late.exit_code().await), ("ran", Some(7)));
+}
