@@ -13,7 +13,8 @@
 --     SELECT incumbent_fence('my_app', 4711);
 --
 -- It raises an exception with the SQLSTATE IN001 once a later term has fenced: the term is over. On any other exception roll back and
--- try again. Call it outside of savepoints, as rolling back to one takes away what has been called since.
+-- try again. Call it outside of savepoints, as rolling back to one takes away what has been called since. It returns whether it has
+-- raised the token, and false where that was there already.
 --
 -- It may be run again. The table and the function are created in the first schema of the search_path.
 
@@ -37,10 +38,11 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 -- whose transactions overlap would keep its successor waiting forever.
 --
 -- The first read takes no lock: two transactions that both held the row shared could not raise its token.
-CREATE OR REPLACE FUNCTION incumbent_fence(election text, term bigint) RETURNS void LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION incumbent_fence(election text, term bigint) RETURNS boolean LANGUAGE plpgsql
     SET search_path FROM CURRENT AS $$
 DECLARE
     last bigint;
+    raised boolean := false;
 BEGIN
     IF election IS NULL OR election = '' THEN
         RAISE EXCEPTION 'an election has a name' USING ERRCODE = 'invalid_parameter_value';
@@ -56,6 +58,7 @@ BEGIN
             PERFORM pg_advisory_xact_lock(1718510437, hashtext(election));
             INSERT INTO incumbent_fence AS fence (name, token) VALUES (election, term)
                 ON CONFLICT (name) DO UPDATE SET token = EXCLUDED.token WHERE fence.token < EXCLUDED.token;
+            raised := FOUND;
         END IF;
         SELECT token INTO last FROM incumbent_fence WHERE name = election FOR SHARE;
     END IF;
@@ -67,6 +70,7 @@ BEGIN
         RAISE EXCEPTION 'election %: the term with token % is over, as the one with token % has written', election, term, last
             USING ERRCODE = 'IN001', DETAIL = last;
     END IF;
+    RETURN raised;
 END $$;
 
 COMMIT;

@@ -1,5 +1,8 @@
 //! Fences in the transactions of SQL databases.
 
+#[cfg(feature = "postgres")]
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 
 use super::{FenceError, FenceErrorKind, stale};
@@ -13,12 +16,17 @@ const SCRIPT: &str = include_str!("../../deploy/postgres-fence.sql");
 #[cfg(feature = "postgres")]
 const STALE: &str = "IN001";
 
+/// The SQLSTATE of a right that the role does not have.
+#[cfg(feature = "postgres")]
+const DENIED: &str = "42501";
+
 /// A transaction of `sqlx` that can be fenced: on PostgreSQL and SQLite.
 #[async_trait]
 pub trait FencedTransaction: sealed::Sealed + Send {
-    /// Has the transaction fail to commit unless `token` is the greatest.
+    /// Has the transaction fail to commit unless `token` is the greatest, and returns whether it
+    /// was not there before.
     #[doc(hidden)]
-    async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError>;
+    async fn advance(&mut self, election: &str, token: Token) -> Result<bool, FenceError>;
 }
 
 mod sealed {
@@ -97,7 +105,7 @@ pub async fn transaction<T: FencedTransaction>(
     election: &str,
     token: Token,
 ) -> Result<(), FenceError> {
-    transaction.advance(election, token).await
+    transaction.advance(election, token).await.map(|_| ())
 }
 
 /// Creates the table and the function of the fence on PostgreSQL, unless they exist.
@@ -106,15 +114,31 @@ pub async fn transaction<T: FencedTransaction>(
 /// writes needs `SELECT`, `INSERT` and `UPDATE` on `incumbent_fence`.
 ///
 /// # Errors
-/// The database cannot be reached, or the role may not create tables.
+/// [`FenceErrorKind::Misconfigured`]: the role may not create tables. Else the database cannot be
+/// reached.
+///
+/// # Cancel safety
+/// They may have been created.
 #[cfg(feature = "postgres")]
 pub async fn create_tables(pool: &sqlx::PgPool) -> Result<(), FenceError> {
     // Another role may own them, which could not be replaced.
     const EXISTS: &str = "SELECT to_regclass('incumbent_fence') IS NOT NULL \
         AND to_regprocedure('incumbent_fence(text, bigint)') IS NOT NULL";
-    let cannot = |error| failed("the fence cannot be created", error);
+    let cannot = |error| match code(&error).as_deref() {
+        Some(DENIED) => {
+            let what = "the role may not create the fence: have deploy/postgres-fence.sql run";
+            FenceError::with_source(FenceErrorKind::Misconfigured, what, error)
+        }
+        _ => failed("the fence cannot be created", error),
+    };
     if !sqlx::query_scalar::<_, bool>(EXISTS).fetch_one(pool).await.map_err(cannot)? {
-        sqlx::raw_sql(SCRIPT).execute(pool).await.map_err(cannot)?;
+        // In a transaction that the pool knows of, which rolls it back on an error.
+        let is_statement = |line: &&str| !matches!(*line, "BEGIN;" | "COMMIT;");
+        let script = SCRIPT.split_inclusive('\n').filter(|line| is_statement(&line.trim_end()));
+        let script = sqlx::AssertSqlSafe(script.collect::<String>());
+        let mut transaction = pool.begin().await.map_err(cannot)?;
+        sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(cannot)?;
+        transaction.commit().await.map_err(cannot)?;
     }
     Ok(())
 }
@@ -122,13 +146,15 @@ pub async fn create_tables(pool: &sqlx::PgPool) -> Result<(), FenceError> {
 #[cfg(feature = "postgres")]
 #[async_trait]
 impl FencedTransaction for sqlx::Transaction<'_, sqlx::Postgres> {
-    async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError> {
+    async fn advance(&mut self, election: &str, token: Token) -> Result<bool, FenceError> {
         check_name(election)?;
-        let statement = sqlx::query("SELECT incumbent_fence($1, $2)");
-        let fenced = statement.bind(election).bind(number(token)?).execute(&mut **self).await;
-        let Err(error) = fenced else { return Ok(()) };
-        let code = error.as_database_error().and_then(|error| error.code());
-        match code.as_deref() {
+        let statement = sqlx::query_scalar("SELECT incumbent_fence($1, $2)");
+        let fenced = statement.bind(election).bind(number(token)?).fetch_one(&mut **self).await;
+        let error = match fenced {
+            Ok(raised) => return Ok(raised),
+            Err(error) => error,
+        };
+        match code(&error).as_deref() {
             Some(STALE) => Err(match greatest(&error) {
                 Some(greatest) => stale(election, token, greatest),
                 None => failed("the answer of the fence is not understood", error),
@@ -138,7 +164,7 @@ impl FencedTransaction for sqlx::Transaction<'_, sqlx::Postgres> {
                 let what = "the database has no fence: run deploy/postgres-fence.sql";
                 Err(FenceError::with_source(FenceErrorKind::Misconfigured, what, error))
             }
-            Some("42501") => {
+            Some(DENIED) => {
                 let what =
                     "the role may not fence: grant it SELECT, INSERT, UPDATE ON incumbent_fence";
                 Err(FenceError::with_source(FenceErrorKind::Misconfigured, what, error))
@@ -146,6 +172,11 @@ impl FencedTransaction for sqlx::Transaction<'_, sqlx::Postgres> {
             _ => Err(failed("the fence cannot be checked", error)),
         }
     }
+}
+
+#[cfg(feature = "postgres")]
+fn code(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+    error.as_database_error()?.code()
 }
 
 /// The token in the detail of what the function raised.
@@ -159,38 +190,44 @@ fn greatest(error: &sqlx::Error) -> Option<Token> {
 #[cfg(feature = "sqlite")]
 #[async_trait]
 impl FencedTransaction for sqlx::Transaction<'_, sqlx::Sqlite> {
-    async fn advance(&mut self, election: &str, token: Token) -> Result<(), FenceError> {
+    async fn advance(&mut self, election: &str, token: Token) -> Result<bool, FenceError> {
         const TABLE: &str = "CREATE TABLE IF NOT EXISTS main.incumbent_fence \
             (name TEXT PRIMARY KEY NOT NULL, token INTEGER NOT NULL CHECK (token > 0)) STRICT";
-        // Always a write, which keeps all others out until the commit.
-        const ADVANCE: &str = "INSERT INTO main.incumbent_fence (name, token) VALUES (?1, ?2) \
-            ON CONFLICT (name) DO UPDATE SET token = max(token, excluded.token) RETURNING token";
+        // It keeps all other writers out until the commit, also where there is nothing to raise.
+        const RAISE: &str = "INSERT INTO main.incumbent_fence (name, token) VALUES (?1, ?2) \
+            ON CONFLICT (name) DO UPDATE SET token = excluded.token \
+            WHERE token < excluded.token RETURNING token";
+        const READ: &str = "SELECT token FROM main.incumbent_fence WHERE name = ?1";
         check_name(election)?;
         let number = number(token)?;
         let cannot = |error| failed("the fence cannot be checked", error);
-        let mut advanced = advance(self, ADVANCE, election, number).await;
+        let mut raised = raise(self, RAISE, election, number).await;
         // Not before: where the table exists that would only read, and a transaction that has read
         // does not wait for its turn to write.
-        if advanced.as_ref().is_err_and(lacks_table) {
+        if raised.as_ref().is_err_and(lacks_table) {
             sqlx::query(TABLE).execute(&mut **self).await.map_err(cannot)?;
-            advanced = advance(self, ADVANCE, election, number).await;
+            raised = raise(self, RAISE, election, number).await;
         }
-        let last = advanced.map_err(cannot)?;
-        match u64::try_from(last) {
-            Ok(last) if last == token.0 => Ok(()),
+        if raised.map_err(cannot)?.is_some() {
+            return Ok(true);
+        }
+        let last = sqlx::query_scalar::<_, i64>(READ).bind(election);
+        match u64::try_from(last.fetch_one(&mut **self).await.map_err(cannot)?) {
+            Ok(last) if last == token.0 => Ok(false),
             last => Err(stale(election, token, Token(last.unwrap_or_default()))),
         }
     }
 }
 
 #[cfg(feature = "sqlite")]
-async fn advance(
+async fn raise(
     transaction: &mut sqlx::Transaction<'_, sqlx::Sqlite>,
     statement: &'static str,
     election: &str,
     number: i64,
-) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(statement).bind(election).bind(number).fetch_one(&mut **transaction).await
+) -> Result<Option<i64>, sqlx::Error> {
+    let statement = sqlx::query_scalar(statement).bind(election).bind(number);
+    statement.fetch_optional(&mut **transaction).await
 }
 
 /// There is no code for it.

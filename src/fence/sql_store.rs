@@ -1,13 +1,11 @@
 //! The greatest token of a service, in a SQL database.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use async_trait::async_trait;
 use sqlx::{Database, Pool, Transaction};
 
+use super::FenceError;
 use super::http::{FenceStore, MemoryFence};
 use super::sql::{FencedTransaction, failed};
-use super::{FenceError, transaction};
 use crate::lock::Token;
 
 /// The greatest token, in a PostgreSQL or SQLite database: a service remembers it when it is
@@ -16,19 +14,18 @@ use crate::lock::Token;
 /// It asks the database at each request, in the table of
 /// [`Leadership::fence`](crate::Leadership::fence). A request that another replica is handling when
 /// a later term comes is not waited for: where that matters, fence the transaction of the handler
-/// too, by [`transaction`], with the [`Token`] among the extensions of the request.
+/// too, by [`transaction`](super::transaction), with the [`Token`] among the extensions of the
+/// request.
 #[derive(Debug)]
 pub struct SqlFence<DB: Database> {
     in_flight: MemoryFence,
     pool: Pool<DB>,
-    /// The last token that this process has committed.
-    committed: AtomicU64,
 }
 
 impl<DB: Database> SqlFence<DB> {
     /// The fence of an election, in the database of this pool.
     pub fn new(election: &str, pool: Pool<DB>) -> Self {
-        Self { in_flight: MemoryFence::new(election), pool, committed: AtomicU64::new(0) }
+        Self { in_flight: MemoryFence::new(election), pool }
     }
 }
 
@@ -47,13 +44,10 @@ where
         let cannot = |error| failed("the fence cannot be checked", error);
         let pass = self.in_flight.enter(token).await?;
         let mut check = self.pool.begin().await.map_err(cannot)?;
-        transaction(&mut check, self.election(), token).await?;
-        if self.committed.load(Ordering::Relaxed) == token.0 {
+        match check.advance(self.election(), token).await? {
+            true => check.commit().await.map_err(cannot)?,
             // Nothing to write: spares the disk.
-            check.rollback().await.map_err(cannot)?;
-        } else {
-            check.commit().await.map_err(cannot)?;
-            self.committed.store(token.0, Ordering::Relaxed);
+            false => check.rollback().await.map_err(cannot)?,
         }
         Ok(pass)
     }

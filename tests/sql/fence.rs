@@ -251,6 +251,20 @@ async fn writer_needs_the_rights_that_the_file_names() {
     assert_eq!(env.admin("SELECT FROM public.incumbent_fence WHERE token = 7").await.len(), 1);
 }
 
+/// The pool's session is not left in the transaction that failed.
+#[tokio::test]
+async fn role_without_rights_cannot_create_the_fence() {
+    let env = TestEnv::new(Duration::from_secs(3)).await;
+    let role = env.candidate();
+    env.admin(&format!("CREATE ROLE {role} LOGIN")).await;
+    env.admin("REVOKE CREATE ON SCHEMA public FROM PUBLIC").await;
+    let url = env.server.url_as(&role, &env.database);
+    let pool = PgPoolOptions::new().max_connections(1).connect(&url).await.expect("a pool");
+    let refused = fence::create_tables(&pool).await.expect_err("no rights");
+    assert_eq!(refused.kind(), FenceErrorKind::Misconfigured, "{refused}");
+    pool.execute("SELECT 1").await.expect("a session that works");
+}
+
 /// A transaction that has read before cannot write after another one: it is begun again.
 #[tokio::test]
 async fn transaction_of_sqlite_that_read_before_is_tried_again() {
@@ -286,6 +300,29 @@ async fn replicas_of_a_service_share_the_greatest_token() {
         assert_eq!(refused.kind(), FenceErrorKind::Stale { greatest });
         drop(store.enter(greatest).await.expect("a pass"));
     }
+}
+
+/// As when a replica without the last commits is promoted: the next request writes it again.
+#[cfg(feature = "tower")]
+#[tokio::test]
+async fn services_restore_a_token_that_the_database_has_lost() {
+    use incumbent::fence::{FenceStore, SqlFence};
+    const LOSS: &str = "UPDATE incumbent_fence SET token = 7";
+    macro_rules! lose {
+        ($pool:expr) => {{
+            let pool = $pool;
+            let service = SqlFence::new("my_app", pool.clone());
+            drop(service.enter(Token(9)).await.expect("a pass"));
+            pool.execute(LOSS).await.expect("a loss");
+            drop(service.enter(Token(9)).await.expect("a pass"));
+            let replica = SqlFence::new("my_app", pool);
+            let refused = replica.enter(Token(7)).await.expect_err("a later term");
+            assert_eq!(refused.kind(), FenceErrorKind::Stale { greatest: Token(9) });
+        }};
+    }
+    lose!(postgres().await);
+    let (_directory, sqlite) = sqlite().await;
+    lose!(sqlite);
 }
 
 #[tokio::test]
