@@ -10,10 +10,12 @@ use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tower::{Layer, Service};
+use tracing::warn;
 
 use super::{FenceError, FenceErrorKind, stale};
 use crate::election::Leadership;
 use crate::lock::Token;
+use crate::util::text::error_chain;
 
 /// The header with the token of the leader that sends a request, in decimal.
 pub const TOKEN_HEADER: HeaderName = HeaderName::from_static("incumbent-token");
@@ -136,6 +138,9 @@ impl FenceStore for MemoryFence {
 /// | no token | 428; to gRPC `UNAUTHENTICATED` |
 /// | no number, several tokens, or another [`ELECTION_HEADER`] | 400; to gRPC `INVALID_ARGUMENT` |
 /// | the store cannot tell, or earlier requests take too long | 503; to gRPC `UNAVAILABLE` |
+/// | the store is not set up | 500; to gRPC `INTERNAL` |
+///
+/// The last two are logged, with the error of the store.
 ///
 /// ```
 /// use incumbent::fence::{FenceLayer, MemoryFence};
@@ -234,9 +239,23 @@ async fn pass<S: FenceStore>(store: &S, headers: &HeaderMap) -> Result<(Token, S
         Ok(Ok(pass)) => Ok((token, pass)),
         Ok(Err(error)) => Err(match error.kind() {
             FenceErrorKind::Stale { greatest } => Refusal::Stale(greatest),
-            _ => Refusal::Unknown,
+            kind => {
+                let (election, error) = (store.election(), error_chain(&error));
+                warn!(%election, %error, "a request did not pass: the fence cannot be checked");
+                match kind {
+                    FenceErrorKind::Misconfigured => Refusal::Misconfigured,
+                    _ => Refusal::Unknown,
+                }
+            }
         }),
-        Err(_) => Err(Refusal::Unknown),
+        Err(_) => {
+            warn!(
+                election = %store.election(),
+                token = token.0,
+                "a request did not pass: those of earlier terms, or the store of the fence, take longer than {WAIT:?}",
+            );
+            Err(Refusal::Unknown)
+        }
     }
 }
 
@@ -255,6 +274,7 @@ enum Refusal {
     NoToken,
     Invalid,
     Stale(Token),
+    Misconfigured,
     Unknown,
 }
 
@@ -264,6 +284,7 @@ impl Refusal {
             Self::Invalid => (StatusCode::BAD_REQUEST, 3),
             Self::Stale(_) => (StatusCode::CONFLICT, 9),
             Self::NoToken => (StatusCode::PRECONDITION_REQUIRED, 16),
+            Self::Misconfigured => (StatusCode::INTERNAL_SERVER_ERROR, 13),
             Self::Unknown => (StatusCode::SERVICE_UNAVAILABLE, 14),
         };
         let mut response = Response::new(R::default());

@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use http::{Request, Response, StatusCode};
 use incumbent::fence::{
-    ELECTION_HEADER, FenceErrorKind, FenceLayer, FenceStore, MemoryFence, TOKEN_HEADER,
+    ELECTION_HEADER, FenceError, FenceErrorKind, FenceLayer, FenceStore, MemoryFence, TOKEN_HEADER,
 };
 use incumbent::lock::Token;
 use incumbent::memory::MemoryLock;
@@ -18,6 +19,8 @@ use tonic::transport::{Channel, Server};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::log::Log;
 
 const NO_OTHER: [(&str, &str); 0] = [];
 
@@ -100,6 +103,43 @@ async fn requests_of_a_term_are_waited_for_by_the_next() {
     let greatest = Token(9);
     let refused = store.enter(Token(8)).await.unwrap_err();
     assert_eq!(refused.kind(), FenceErrorKind::Stale { greatest });
+}
+
+/// A store that does not tell.
+struct Broken(FenceErrorKind);
+
+#[async_trait]
+impl FenceStore for Broken {
+    type Pass = ();
+
+    fn election(&self) -> &str {
+        "my_app"
+    }
+
+    async fn enter(&self, _token: Token) -> Result<(), FenceError> {
+        Err(FenceError::new(self.0, "the database has no fence"))
+    }
+}
+
+/// An operator sees why a service lets nothing pass.
+#[tokio::test]
+async fn errors_of_the_store_are_told_apart_and_logged() {
+    let log = Log::of("incumbent=warn");
+    for (kind, status, grpc) in [
+        (FenceErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "14"),
+        (FenceErrorKind::Misconfigured, StatusCode::INTERNAL_SERVER_ERROR, "13"),
+    ] {
+        let handler = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+        let service = FenceLayer::new(Broken(kind)).layer(handler);
+        let send = async |headers: &[(&str, &str)]| {
+            service.clone().oneshot(request(headers)).await.unwrap()
+        };
+        assert_eq!(send(&[("incumbent-token", "7")]).await.status(), status);
+        let grpc_request = [("incumbent-token", "7"), ("content-type", "application/grpc")];
+        assert_eq!(send(&grpc_request).await.headers()["grpc-status"], grpc);
+    }
+    let lines = log.lines(&["WARN", "election=my_app", "the database has no fence"]);
+    assert_eq!(lines.len(), 4, "{lines:?}");
 }
 
 /// What clients of tonic see, and how they add the token.

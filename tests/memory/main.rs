@@ -11,6 +11,10 @@ mod drain;
 mod fence;
 mod guard;
 mod hints;
+#[cfg(feature = "tower")]
+#[path = "../nats/log.rs"]
+#[allow(dead_code)]
+mod log;
 mod moves;
 #[cfg(feature = "schedule")]
 mod schedule;
