@@ -1,12 +1,13 @@
 //! Fences in streams and key-value buckets of NATS.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use async_nats::header::HeaderName;
 use async_nats::{HeaderMap, HeaderValue, Subject};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::term::FencedTerm;
 use super::{FenceError, FenceErrorKind};
@@ -26,6 +27,9 @@ const EXPECTED_STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Strea
 const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
 const OPERATION: HeaderName = HeaderName::from_static("KV-Operation");
 const ROLLUP: HeaderName = HeaderName::from_static("Nats-Rollup");
+
+/// What the keys of fences begin with.
+const FENCE_KEYS: &str = "_fence.";
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +52,10 @@ const MAX_PAUSE_MS: u64 = 50;
 ///
 /// Requires nats-server 2.11 or later, and a stream that does not remove the fence by itself:
 /// [`open`](Self::open) refuses others. Who purges the fence subject ends the writes of the term.
+///
+/// The condition names the fence by its sequence. So a stream that was deleted is created again
+/// under its name only with a first sequence beyond its last one: otherwise the fence of a later
+/// term may have the sequence of an earlier one's.
 ///
 /// ```no_run
 /// # async fn work(leadership: incumbent::Leadership, client: async_nats::Client)
@@ -215,7 +223,7 @@ impl FencedBucket {
     ) -> Result<Self, FenceError> {
         check_key(&term.election).map_err(misconfigured)?;
         let stream = format!("KV_{bucket}");
-        let fence_subject = format!("$KV.{bucket}._fence.{}", term.election);
+        let fence_subject = format!("$KV.{bucket}.{FENCE_KEYS}{}", term.election);
         let fence = Fence::open(term, connection, &stream, &fence_subject).await?;
         Ok(Self { fence, bucket: bucket.to_owned() })
     }
@@ -260,7 +268,7 @@ impl FencedBucket {
         value: impl Into<Bytes>,
         revision: u64,
     ) -> Result<u64, FenceError> {
-        let subject = format!("$KV.{}.{key}", self.bucket);
+        let subject = self.subject(key)?;
         self.fence.publish(&subject, &HeaderMap::new(), value.into(), Some(revision)).await
     }
 
@@ -289,8 +297,17 @@ impl FencedBucket {
     }
 
     async fn write(&self, key: &str, headers: HeaderMap, value: Bytes) -> Result<u64, FenceError> {
-        let subject = format!("$KV.{}.{key}", self.bucket);
-        self.fence.publish(&subject, &headers, value, None).await
+        self.fence.publish(&self.subject(key)?, &headers, value, None).await
+    }
+
+    /// The subject of a key, unless it is that of a fence, of this election or another.
+    fn subject(&self, key: &str) -> Result<String, FenceError> {
+        match key.starts_with(FENCE_KEYS) {
+            false => Ok(format!("$KV.{}.{key}", self.bucket)),
+            true => {
+                Err(misconfigured(format!("{key} is the key of a fence: name yours otherwise")))
+            }
+        }
     }
 }
 
@@ -304,6 +321,7 @@ struct Fence {
     stated: [HeaderValue; 2],
     /// The sequence of this term's fence.
     sequence: u64,
+    is_replicated: bool,
     /// A replicated stream checks one condition on a subject at a time, and refuses others
     /// meanwhile: they wait here for their turn.
     turns: Semaphore,
@@ -330,7 +348,8 @@ impl Fence {
         let retention = jetstream.retention(stream, REQUEST_TIMEOUT).await;
         let retention = retention.map_err(|failure| failed(stream, failure, false))?;
         check_retention(stream, &retention)?;
-        let turns = if retention.num_replicas > 1 { 1 } else { Semaphore::MAX_PERMITS };
+        let is_replicated = retention.num_replicas > 1;
+        let turns = if is_replicated { 1 } else { Semaphore::MAX_PERMITS };
         let mut fence = Self {
             term,
             jetstream,
@@ -338,6 +357,7 @@ impl Fence {
             subject: subject.into(),
             stated,
             sequence: 0,
+            is_replicated,
             turns: Semaphore::new(turns),
         };
         fence.sequence = fence.claim(retention.allow_msg_ttl).await?;
@@ -349,7 +369,6 @@ impl Fence {
     /// Publishes the fence after the one that was read, and returns its sequence.
     async fn claim(&self, with_ttl: bool) -> Result<u64, FenceError> {
         let deadline = Instant::now() + TIMEOUT;
-        let mut failure;
         loop {
             let found = self.read().await?;
             if let Some(token) = found.token {
@@ -366,22 +385,30 @@ impl Fence {
                 headers.insert(TTL, "never");
             }
             match self.send(self.subject.clone(), headers, self.text()).await {
-                Ok(published) => {
-                    let found = self.read().await?;
-                    if found.sequence >= published.sequence {
-                        continue;
-                    }
-                    return Err(misconfigured(format!(
-                        "stream {}: it stores what is published to {} under another subject, or removes it",
-                        self.stream, self.subject
-                    )));
-                }
+                Ok(published) => self.find(published.sequence, deadline).await?,
                 Err(refused @ StreamFailure::Refused(_)) => {
                     return Err(failed(&self.stream, refused, false));
                 }
-                Err(other) => failure = other,
+                Err(other) => pause(deadline, self.not_stored("the fence", &other)).await?,
             }
-            self.pause(deadline, &failure, "the fence").await?;
+        }
+    }
+
+    /// Waits until the fence that was published, or a later one, can be read.
+    async fn find(&self, sequence: u64, deadline: Instant) -> Result<(), FenceError> {
+        loop {
+            if self.read().await?.sequence >= sequence {
+                return Ok(());
+            }
+            let error = misconfigured(format!(
+                "stream {}: it stores what is published to {} under another subject, or removes it",
+                self.stream, self.subject
+            ));
+            // A former leader of the stream does not know of it, and may respond for a while.
+            if !self.is_replicated {
+                return Err(error);
+            }
+            pause(deadline, error).await?;
         }
     }
 
@@ -404,7 +431,9 @@ impl Fence {
                 Err(refused @ StreamFailure::Refused(_)) => {
                     return Err(failed(&self.stream, refused, false));
                 }
-                Err(other) => self.pause(deadline, &other, "a check of conditions").await?,
+                Err(other) => {
+                    pause(deadline, self.not_stored("a check of conditions", &other)).await?;
+                }
             }
         }
     }
@@ -422,9 +451,15 @@ impl Fence {
             return Err(misconfigured(format!("{subject} is the subject of the fence")));
         }
         check_subject(subject)?;
-        let _turn = self.turns.acquire().await; // never closed
         let plain = self.conditions(&self.stated[1], headers)?;
         let deadline = Instant::now() + TIMEOUT;
+        let _turn = timeout_at(deadline, self.turns.acquire()).await.map_err(|_| {
+            let message = format!(
+                "stream {}: {subject} is not stored: others are first, for {TIMEOUT:?}",
+                self.stream
+            );
+            FenceError::new(FenceErrorKind::Unavailable, message)
+        })?; // never closed
         loop {
             self.term.check()?;
             let headers = match revision {
@@ -434,16 +469,23 @@ impl Fence {
                 }
                 None => plain.clone(),
             };
-            match self.send(subject.into(), headers, payload.clone()).await {
+            let sent = self.send(subject.into(), headers, payload.clone()).await;
+            let error = match sent {
                 Ok(published) if !published.duplicate => return Ok(published.sequence),
                 // The server has not checked the condition.
-                Ok(published) => return self.check_last().await.map(|()| published.sequence),
+                Ok(published) => match self.is_last().await? {
+                    true => return Ok(published.sequence),
+                    false => self.lost(),
+                },
                 Err(failure @ (StreamFailure::Mismatch | StreamFailure::InFlight)) => {
-                    self.check_last().await?;
-                    self.pause(deadline, &failure, subject).await?;
+                    match self.is_last().await? {
+                        true => self.not_stored(subject, &failure),
+                        false => self.lost(),
+                    }
                 }
                 Err(failure) => return Err(failed(&self.stream, failure, true)),
-            }
+            };
+            pause(deadline, error).await?;
         }
     }
 
@@ -467,19 +509,26 @@ impl Fence {
         Ok(HeaderMap::from_iter([(EXPECTED_LAST, HeaderValue::from(last))]))
     }
 
-    /// Checks that the fence of this term is the last one.
-    async fn check_last(&self) -> Result<(), FenceError> {
+    /// Returns whether the fence of this term is the last one, and `false` where it cannot be told
+    /// yet: a former leader of a replicated stream does not know of it, and may respond for a
+    /// while.
+    async fn is_last(&self) -> Result<bool, FenceError> {
         let found = self.read().await?;
         if let Some(token) = found.token {
             self.term.check_found(token)?;
         }
-        match found.sequence == self.sequence {
-            true => Ok(()),
-            false => Err(misconfigured(format!(
-                "stream {}: the fence on {} was removed or replaced: nothing is stored in this term; leave that subject alone",
-                self.stream, self.subject
-            ))),
+        match found.sequence.cmp(&self.sequence) {
+            Ordering::Equal => Ok(true),
+            Ordering::Less if self.is_replicated => Ok(false),
+            _ => Err(self.lost()),
         }
+    }
+
+    fn lost(&self) -> FenceError {
+        misconfigured(format!(
+            "stream {}: the fence on {} was removed or replaced: nothing is stored in this term; leave that subject alone",
+            self.stream, self.subject
+        ))
     }
 
     async fn read(&self) -> Result<Found, FenceError> {
@@ -522,28 +571,19 @@ impl Fence {
         }
     }
 
-    /// Waits for a moment before the next attempt, unless there is no time for one.
-    async fn pause(
-        &self,
-        deadline: Instant,
-        failure: &StreamFailure,
-        what: &str,
-    ) -> Result<(), FenceError> {
-        if Instant::now() >= deadline {
-            let why = match failure {
-                StreamFailure::Mismatch | StreamFailure::NoMessage => {
-                    "another write was first, again and again"
-                }
-                StreamFailure::InFlight => "other conditional writes are in flight",
-                StreamFailure::NotApplied(why)
-                | StreamFailure::Refused(why)
-                | StreamFailure::Unknown(why) => why,
-            };
-            let message = format!("stream {}: {what} is not stored: {why}", self.stream);
-            return Err(FenceError::new(FenceErrorKind::Unavailable, message));
-        }
-        sleep(Duration::from_millis(fastrand::u64(1..=MAX_PAUSE_MS))).await;
-        Ok(())
+    /// The error of a message that no attempt has stored.
+    fn not_stored(&self, what: &str, failure: &StreamFailure) -> FenceError {
+        let why = match failure {
+            StreamFailure::Mismatch | StreamFailure::NoMessage => {
+                "another write was first, again and again"
+            }
+            StreamFailure::InFlight => "other conditional writes are in flight",
+            StreamFailure::NotApplied(why)
+            | StreamFailure::Refused(why)
+            | StreamFailure::Unknown(why) => why,
+        };
+        let message = format!("stream {}: {what} is not stored: {why}", self.stream);
+        FenceError::new(FenceErrorKind::Unavailable, message)
     }
 
     /// Returns the headers of a message that is stored only if the sequence of this term's fence is
@@ -577,6 +617,15 @@ impl Fence {
 
 partial_debug!(Fence, self, stream: self.stream, subject: self.subject, term: self.term);
 
+/// Waits for a moment before the next attempt; returns the error if there is no time for one.
+async fn pause(deadline: Instant, error: FenceError) -> Result<(), FenceError> {
+    if Instant::now() >= deadline {
+        return Err(error);
+    }
+    sleep(Duration::from_millis(fastrand::u64(1..=MAX_PAUSE_MS))).await;
+    Ok(())
+}
+
 fn header(text: &str) -> Result<HeaderValue, FenceError> {
     text.parse()
         .map_err(|_| misconfigured(format!("{text:?} cannot be a header: name it otherwise")))
@@ -607,8 +656,9 @@ fn check_headers(headers: &HeaderMap) -> Result<(), FenceError> {
     }
 }
 
-/// Refuses a stream that removes the fence by itself: a former leader whose fence was delayed until
-/// that of its successor is gone would find none.
+/// Refuses a stream that removes the fence by itself, or has no place for the next one. A former
+/// leader whose fence was delayed until that of its successor is gone would find none; and where
+/// the sequences begin anew, a successor's fence may have the sequence of its own.
 fn check_retention(stream: &str, settings: &Retention) -> Result<(), FenceError> {
     let problem = if settings.mirror.is_some() {
         "it is a mirror: fence the stream that it mirrors"
@@ -618,6 +668,10 @@ fn check_retention(stream: &str, settings: &Retention) -> Result<(), FenceError>
         "its maximum age removes the fence too: allow message TTLs, with which the fence stays (for a bucket: limit markers)"
     } else if settings.discard != "new" && (settings.max_msgs > 0 || settings.max_bytes > 0) {
         "its limit of messages or bytes removes the fence too: discard new messages instead of old ones"
+    } else if settings.discard_new_per_subject {
+        "its limit of each subject's messages refuses the fence of the next leader: discard the old messages of each subject"
+    } else if settings.storage == "memory" {
+        "it is in memory, and empty after a restart, without the fence: store it in files"
     } else {
         return Ok(());
     };

@@ -1,10 +1,14 @@
 //! Fences in streams and buckets, on every version of the server.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use async_nats::jetstream::kv;
 use async_nats::jetstream::stream::{
-    Config, DiscardPolicy, RawMessageErrorKind, RetentionPolicy, Source, SubjectTransform,
+    Config, DiscardPolicy, RawMessageErrorKind, RetentionPolicy, Source, StorageType,
+    SubjectTransform,
 };
 use async_nats::{Client, HeaderMap, jetstream};
 use futures_util::{StreamExt, TryStreamExt};
@@ -35,7 +39,9 @@ async fn server(version: Version, config: Config) -> (Server, Client) {
 }
 
 async fn create(client: &Client, config: Config) {
-    jetstream::new(client.clone()).create_stream(config).await.expect("a stream");
+    let js = jetstream::new(client.clone());
+    // Files of one of its name that was deleted just now may be in the way for a moment.
+    eventually("a stream", async || js.create_stream(config.clone()).await.ok()).await;
 }
 
 pub async fn open(client: &Client, token: u64) -> Result<FencedStream, FenceError> {
@@ -141,8 +147,17 @@ async fn buckets_refuse_former_leaders(version: Version) {
     keys.sort();
     assert_eq!(keys, ["_fence.my_app", "position"]);
     assert_eq!(store.get("_fence.my_app").await.unwrap().unwrap(), "9 my_app");
-    let error = leader.put("_fence.my_app", "99 my_app").await.unwrap_err();
-    assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
+    // Nor does anyone write those of this election or another.
+    for key in ["_fence.my_app", "_fence.other"] {
+        for error in [
+            leader.put(key, "99 my_app").await.unwrap_err(),
+            leader.create(key, "99 my_app").await.unwrap_err(),
+            leader.delete(key).await.unwrap_err(),
+            leader.purge(key).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{key}: {error}");
+        }
+    }
 }
 
 on_versions!(
@@ -184,12 +199,21 @@ async fn streams_that_remove_their_fence_are_refused(version: Version) {
     let js = jetstream::new(client.clone());
     let minute = Duration::from_secs(60);
     let limited = Config { max_bytes: 1 << 20, discard: DiscardPolicy::Old, ..orders() };
+    // It keeps the first fence, and refuses that of the next leader.
+    let per_subject = Config {
+        discard: DiscardPolicy::New,
+        discard_new_per_subject: true,
+        max_messages_per_subject: 1,
+        ..orders()
+    };
     for (config, advice) in [
         (Config { max_age: minute, ..orders() }, "allow message TTLs"),
         (Config { retention: RetentionPolicy::WorkQueue, ..orders() }, "`limits`"),
         (Config { retention: RetentionPolicy::Interest, ..orders() }, "`limits`"),
         (limited.clone(), "discard new"),
         (Config { max_messages: 9, max_bytes: -1, ..limited }, "discard new"),
+        (Config { storage: StorageType::Memory, ..orders() }, "in files"),
+        (per_subject, "of each subject"),
     ] {
         create(&client, config).await;
         let error = refusal(&client, 7).await;
@@ -222,7 +246,6 @@ on_versions!(
 );
 async fn limits_of_streams_spare_the_fence(version: Version) {
     let config = Config {
-        max_age: Duration::from_secs(1),
         allow_message_ttl: true,
         max_messages_per_subject: 1,
         max_messages: 3,
@@ -231,12 +254,14 @@ async fn limits_of_streams_spare_the_fence(version: Version) {
         duplicate_window: Duration::from_millis(500),
         ..orders()
     };
-    let (_server, client) = server(version, config).await;
+    let (_server, client) = server(version, config.clone()).await;
     let leader = open(&client, 9).await.unwrap();
     leader.publish("orders.a", "9 a").await.unwrap();
     leader.publish("orders.b", "9 b").await.unwrap();
     let error = leader.publish("orders.c", "9 c").await.unwrap_err();
     assert_eq!(error.kind(), FenceErrorKind::Unavailable, "{error}");
+    let brief = Config { max_age: Duration::from_secs(1), ..config };
+    jetstream::new(client.clone()).update_stream(brief).await.unwrap();
     crate::conformance::soon("the messages expire", async {
         while history(&client).await.len() > 1 {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -450,6 +475,43 @@ async fn least_permissions_are_enough() {
         assert_eq!(error.kind(), FenceErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains(&format!("publish to {subject}; grant it")), "{error}");
     }
+}
+
+/// A former leader of a replicated stream responds for a while, without the last messages: the
+/// leader of the election is not told that its fence is gone.
+#[tokio::test]
+async fn stale_answers_do_not_end_a_term() {
+    let mappings = r#"mappings {
+        "$JS.API.STREAM.INFO.ORDERS": "former.info"
+        "$JS.API.STREAM.MSG.GET.ORDERS": "former.get"
+    }"#;
+    let server = Server::builder().config(mappings).start().await;
+    let client = server.connect().await;
+    create(&client, orders()).await;
+    let mut requests = client.subscribe("former.*").await.unwrap();
+    let (stale, former) = (Arc::new(AtomicU32::new(4)), client.clone());
+    let left = Arc::clone(&stale);
+    let answers = tokio::spawn(async move {
+        while let Some(request) = requests.next().await {
+            let is_stale = |left: u32| left.checked_sub(1);
+            let answer = if request.subject.as_str() == "former.info" {
+                r#"{"config":{"retention":"limits","storage":"file","num_replicas":3}}"#
+            } else if left.fetch_update(Relaxed, Relaxed, is_stale).is_ok() {
+                r#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#
+            } else {
+                r#"{"message":{"subject":"orders.fence","seq":1,"data":"OSBteV9hcHA=","time":"2026-01-01T00:00:00Z"}}"#
+            };
+            former.publish(request.reply.unwrap(), answer.into()).await.unwrap();
+        }
+    });
+    let leader = open(&client, 9).await.unwrap();
+    assert_eq!(stale.load(Relaxed), 0);
+    let id = || HeaderMap::from_iter([("Nats-Msg-Id".parse().unwrap(), "job 1".into())]);
+    let sequence = leader.publish_with_headers("orders.new", id(), "9 a").await.unwrap();
+    stale.store(3, Relaxed);
+    let again = leader.publish_with_headers("orders.new", id(), "9 a").await.unwrap();
+    assert_eq!((again, stale.load(Relaxed)), (sequence, 0));
+    answers.abort();
 }
 
 /// Whoever consumes the stream receives the fence, unless by a filter.

@@ -62,6 +62,9 @@ pub(crate) struct LastMessage {
 pub(crate) struct Retention {
     pub(crate) retention: String,
     pub(crate) discard: String,
+    pub(crate) discard_new_per_subject: bool,
+    /// `file`, or `memory`.
+    pub(crate) storage: String,
     pub(crate) max_msgs: i64,
     pub(crate) max_bytes: i64,
     /// In nanoseconds; 0: forever.
