@@ -179,9 +179,8 @@ fn judge(store: &str, tally: &Tally, history: &[u64]) {
 }
 
 /// A server whose write-ahead log is the history, with the order of the commits.
-async fn postgres() -> PostgresServer {
-    let settings = ["wal_level=logical", "idle_in_transaction_session_timeout=100"];
-    let server = PostgresServer::start(&settings).await;
+async fn postgres(settings: &[&str]) -> PostgresServer {
+    let server = PostgresServer::start(&[&["wal_level=logical"], settings].concat()).await;
     let url = server.url("postgres");
     let pool = PgPool::connect(&url).await.expect("a pool");
     fence::create_tables(&pool).await.expect("a fence");
@@ -191,6 +190,9 @@ async fn postgres() -> PostgresServer {
         .expect("a history");
     server
 }
+
+/// Ends the transaction of a suspended leader.
+const TIMEOUT: &[&str] = &["idle_in_transaction_session_timeout=100"];
 
 /// The tokens of fences and writes, as they were committed.
 async fn history_of_postgres(server: &PostgresServer) -> Vec<u64> {
@@ -204,7 +206,7 @@ async fn history_of_postgres(server: &PostgresServer) -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_late_write_reaches_postgres() {
-    let server = postgres().await;
+    let server = postgres(TIMEOUT).await;
     let url = server.url("postgres");
     let tally = play(&url, rounds(20), async |round| {
         match round % 20 {
@@ -229,7 +231,7 @@ async fn no_late_write_reaches_postgres() {
 /// shows, though the ids of the rows are in the order of the terms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_commit_is_in_the_history_of_postgres() {
-    let server = postgres().await;
+    let server = postgres(TIMEOUT).await;
     let mutilated = include_str!("../../deploy/postgres-fence.sql")
         .replace(" FOR SHARE", "")
         .replace("PERFORM pg_advisory_xact_lock_shared(1718510437, hashtext(election))", "NULL");
@@ -244,10 +246,15 @@ async fn late_commit_is_in_the_history_of_postgres() {
     panic!("no late commit in 100 rounds");
 }
 
-/// A whole term: its deadline passes while its process is suspended behind its fence.
+/// A whole term: its deadline passes while its process is suspended behind its fence. Its successor
+/// waits for its transaction, which an operator ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn suspended_leader_cannot_commit_once_postgres_has_its_successor() {
-    let server = postgres().await;
+    const END_BLOCKERS: &str = "SELECT pg_terminate_backend(blocker)
+        FROM pg_stat_activity, unnest(pg_blocking_pids(pid)) blocker
+        WHERE query LIKE 'SELECT incumbent_fence(%'";
+    let server = postgres(&[]).await;
+    let pool = PgPool::connect(&server.url("postgres")).await.expect("a pool");
     let (mut former, mut successor) = {
         let store = format!("election:{}", server.url("postgres"));
         (Leader::spawn(&store), Leader::spawn(&store))
@@ -256,6 +263,16 @@ async fn suspended_leader_cannot_commit_once_postgres_has_its_successor() {
     timeout(LIMIT, former.says("fenced")).await.expect("a term");
     former.signal(Signal::STOP);
     successor.begin(0).await;
+    let ended = async {
+        while pool.fetch_all(END_BLOCKERS).await.expect("the sessions").is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = ended => {}
+        () = successor.says("fenced") => panic!("the successor has not waited"),
+        () = sleep(LIMIT) => panic!("no successor"),
+    }
     timeout(LIMIT, successor.says("fenced")).await.expect("the next term");
     successor.begin(0).await;
     timeout(LIMIT, successor.has_written()).await.expect("a write");
@@ -263,8 +280,8 @@ async fn suspended_leader_cannot_commit_once_postgres_has_its_successor() {
     former.signal(Signal::CONT);
     timeout(LIMIT, former.says("refused")).await.expect("a refusal");
     let history = history_of_postgres(&server).await;
-    let [fence, write] = history[..] else { panic!("{history:?}") };
-    assert_eq!(fence, write);
+    let [late, fence, write] = history[..] else { panic!("{history:?}") };
+    assert!(late < fence && fence == write, "{history:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -440,7 +457,8 @@ async fn leader() {
     }
 }
 
-/// Campaigns, fences a transaction, and writes in it when it is told to.
+/// Campaigns, fences as its term begins, and then a transaction in which it writes when it is told
+/// to.
 async fn lead(url: &str) {
     let pool = PgPool::connect(url).await.expect("a pool");
     token().await;
@@ -449,6 +467,9 @@ async fn lead(url: &str) {
     let election = new_election(ELECTION, lock).identity(std::process::id().to_string());
     let election = election.start().expect("a start");
     let leadership = election.won().await.expect("a term");
+    let mut transaction = pool.begin().await.expect("a transaction");
+    leadership.fence(&mut transaction).await.expect("its turn");
+    transaction.commit().await.expect("a fence");
     let mut transaction = pool.begin().await.expect("a transaction");
     leadership.fence(&mut transaction).await.expect("its turn");
     println!("\nfenced");
