@@ -262,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn sentinel_parses_the_arguments_of_each_command_it_serves() {
+        for line in ["run a", "set run a --shards 2", "cron a --schedule @daily", "cron a --file b"]
+        {
+            let words = line.split(' ').chain(process::NO_COMMAND);
+            let words = std::iter::once("incumbent").chain(words).map(str::to_owned).collect();
+            assert!(parse_sentinel(words).is_some(), "{line}");
+        }
+    }
+
+    #[test]
     fn any_command_line_parses_or_is_refused() {
         let words = vocabulary();
         assert!(words.len() > 100, "{words:?}");

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use croner::Cron;
+use croner::errors::CronError;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
@@ -12,8 +13,10 @@ use super::ScheduleError;
 
 /// How late a run begins at most, unless the job states it: longer than a takeover lasts.
 const CATCH_UP: Duration = Duration::from_secs(60);
-/// The maximum of [`Job::catch_up`].
-const MAX_CATCH_UP: Duration = Duration::from_secs(31 * 24 * 3600);
+/// The maximum of [`Job::catch_up`]: 31 days.
+pub const MAX_CATCH_UP: Duration = Duration::from_secs(31 * 24 * 3600);
+/// The most times of day of a list that are looked at one by one.
+const MAX_TIMES: usize = 48;
 /// The maximum length of the name of a job, in bytes.
 const MAX_NAME_LEN: usize = 64;
 
@@ -76,7 +79,8 @@ pub enum Runs {
 #[derive(Debug, Clone)]
 pub struct Job {
     name: String,
-    cron: Cron,
+    /// One, or each time of day of a list.
+    crons: Vec<Cron>,
     zone: TimeZone,
     pub(super) runs: Runs,
     pub(super) catch_up: Duration,
@@ -99,16 +103,19 @@ impl Job {
                 "job name {shown:?}: use 1 to {MAX_NAME_LEN} of the letters a-z, A-Z, 0-9, '-', '_' and '.'"
             )));
         }
-        let cron = Cron::from_str(expression).map_err(|error| {
+        let refused = |error: CronError| {
             let shown: String = expression.chars().take(100).collect();
             let why = error.to_string();
             let why = why.trim_end_matches('.');
             ScheduleError::invalid(format!(
                 "job {name}: the cron expression {shown:?} is invalid: {why}"
             ))
-        })?;
-        let job =
-            Self { name, cron, zone: TimeZone::UTC, runs: Runs::default(), catch_up: CATCH_UP };
+        };
+        Cron::from_str(expression).map_err(refused)?; // as it was written
+        let crons = times_of_day(expression).into_iter().map(|one| Cron::from_str(&one));
+        let crons = crons.collect::<Result<_, _>>().map_err(refused)?;
+        let (zone, runs) = (TimeZone::UTC, Runs::default());
+        let job = Self { name, crons, zone, runs, catch_up: CATCH_UP };
         if job.next(Timestamp::now()).is_none() {
             let name = &job.name;
             return Err(ScheduleError::invalid(format!(
@@ -121,8 +128,9 @@ impl Job {
     /// Has the expression match the time of day in a zone, by its name in the IANA database.
     ///
     /// Where a change of the clocks skips a time of day, a run that is set for it begins right
-    /// after the gap; where it repeats one, such a run does not repeat. Expressions with `*` in
-    /// their hours follow the elapsed time.
+    /// after the gap; where it repeats one, such a run does not repeat. That holds for hours and
+    /// minutes that are numbers, or lists of them. Those with `*`, a step or a range follow the
+    /// elapsed time.
     ///
     /// # Errors
     /// The database of this host does not know the zone.
@@ -145,7 +153,7 @@ impl Job {
     }
 
     /// Has slots that nobody ran in time run late, each once, if they are not older than this: a
-    /// minute unless stated, at most 31 days. Zero skips them.
+    /// minute unless stated, at most [`MAX_CATCH_UP`]. Zero skips them.
     ///
     /// A slot is missed while nobody leads, or while the run of an earlier slot of the same job
     /// goes on.
@@ -166,7 +174,33 @@ impl Job {
 
     pub(super) fn next(&self, after: Timestamp) -> Option<Slot> {
         let after: Zoned = after.to_zoned(self.zone.clone());
-        let next = self.cron.find_next_occurrence(&after, false).ok()?;
-        Some(Slot::of(next.timestamp()))
+        let next = |cron: &Cron| cron.find_next_occurrence(&after, false).ok();
+        self.crons.iter().filter_map(next).map(|next| Slot::of(next.timestamp())).min()
     }
+}
+
+/// The expression for each time of day in its lists of hours and minutes: where the clocks change,
+/// the parser has the rules of a fixed time for single ones only.
+fn times_of_day(expression: &str) -> Vec<String> {
+    let whole = || vec![expression.to_owned()];
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    let at = fields.len().saturating_sub(5); // seconds are first
+    let (Some(minutes), Some(hours)) = (fields.get(at), fields.get(at + 1)) else {
+        return whole();
+    };
+    let list = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    let (minute, hour) = (|| minutes.split(','), || hours.split(','));
+    let are_few = minute().count() * hour().count() <= MAX_TIMES;
+    if fields.len() > 6 || !are_few || !list(minutes) || !list(hours) {
+        return whole();
+    }
+    let mut times = Vec::new();
+    for hour in hour() {
+        for minute in minute() {
+            let mut one = fields.clone();
+            one.splice(at..at + 2, [minute, hour]);
+            times.push(one.join(" "));
+        }
+    }
+    times
 }

@@ -7,18 +7,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use tokio::task::{Id, JoinError, JoinSet};
+use tracing::warn;
 
 use super::job::{Job, Slot};
 use super::plan::{Ended, JobRecord, Step};
 use super::records::Records;
 use super::{ScheduleError, ScheduleErrorKind};
 use crate::election::checkpoint::Checkpoint;
-use crate::election::claimed_checkpoint::CheckpointErrorKind;
+use crate::election::claimed_checkpoint::{CheckpointError, CheckpointErrorKind};
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
 
 /// The longest sleep: the wall clock may be set meanwhile.
 const MAX_SLEEP: Duration = Duration::from_secs(10);
+/// The pause of a job after a run that was cut short in a term that continues.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The exit code of a run that panicked.
 const PANICKED: u8 = 101;
 
@@ -113,11 +116,12 @@ impl Jobs {
         Ok(self.jobs.iter().map(status).collect())
     }
 
-    /// Runs the jobs until the term is over and all their runs have ended.
+    /// Runs the jobs until the term is over, or drains, and all their runs have ended. Returns why
+    /// it is over; `None` once it has drained. Then drop the leadership.
     ///
-    /// `execute` does one run, on a task of its own, and returns its exit code, zero if it
-    /// succeeded; `None` if the end of the term cut it short, as [`Leadership::run`] does. Runs of
-    /// one job do not overlap. While the leader drains no run begins.
+    /// `execute` does one run, on a task of its own. It must return when the term ends, as what
+    /// [`Leadership::run`] does. Runs of one job do not overlap. While the leader drains no run
+    /// begins.
     ///
     /// # Errors
     /// [`ScheduleErrorKind::NoRecords`]: the election was not started with a
@@ -129,36 +133,79 @@ impl Jobs {
         &self,
         leadership: &Leadership,
         execute: F,
-    ) -> Result<Loss, ScheduleError>
+    ) -> Result<Option<Loss>, ScheduleError>
     where
         F: Fn(JobRun) -> W,
-        W: Future<Output = Option<u8>> + Send + 'static,
+        W: Future<Output = RunEnd> + Send + 'static,
     {
         let mut term = JobTerm::begin(self, leadership)?;
         let mut draining = leadership.is_draining();
+        let mut failure = None;
         let loss = loop {
             let (due, sleep) = if draining { (Vec::new(), MAX_SLEEP) } else { term.take_due() };
             // Recorded before it begins: what is not recorded is not run.
-            if !term.save().await? || !leadership.is_valid() {
-                break leadership.ended().await;
+            let saved = term.save().await;
+            if !matches!(saved, Ok(true)) || !leadership.is_valid() {
+                due.into_iter().for_each(|due| term.put_back(due.index, due.before));
+                if let Err(error) = saved {
+                    failure = Some(error);
+                    leadership.resign();
+                }
+                break Some(leadership.ended().await);
             }
-            for (index, run) in due {
-                term.spawn(index, run.slot, execute(run));
+            for due in due {
+                let run = execute(due.run.clone());
+                term.spawn(due, run);
+            }
+            if draining && term.tasks.is_empty() {
+                break None;
             }
             tokio::select! {
-                loss = leadership.ended() => break loss,
+                loss = leadership.ended() => break Some(loss),
                 _ = leadership.draining(), if !draining => draining = true,
                 Some(ended) = term.tasks.join_next_with_id() => term.ended(ended),
                 () = tokio::time::sleep(sleep) => {}
             }
         };
+        // In every case: the term is released when this returns.
         while let Some(ended) = term.tasks.join_next_with_id().await {
             term.ended(ended);
         }
         // Until the deadline it may still be recorded.
-        term.save().await?;
-        Ok(loss)
+        let saved = term.save().await;
+        match failure.or(saved.err()) {
+            Some(error) => Err(error),
+            None => Ok(loss),
+        }
     }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEnd {
+    /// With this exit code: zero if it succeeded.
+    Ended(u8),
+    /// The end of the term cut it short.
+    CutShort,
+    /// It did not begin.
+    NotBegun,
+}
+
+/// A run that begins.
+struct Due {
+    /// That of the job.
+    index: usize,
+    run: JobRun,
+    /// The record of the job before it.
+    before: JobRecord,
+}
+
+/// When a job may begin its next run.
+struct Lane {
+    /// Since when it could; `None` while a run goes on.
+    ready_since: Option<Timestamp>,
+    /// A pause after a run that was cut short, or did not begin.
+    not_before: Option<Instant>,
 }
 
 /// The jobs within a term.
@@ -169,10 +216,10 @@ struct JobTerm<'j> {
     records: Records,
     /// Whether the records differ from the checkpoint.
     changed: bool,
-    /// When each job could begin its next run; `None` while one goes on.
-    ready: Vec<Option<Timestamp>>,
-    tasks: JoinSet<Option<u8>>,
-    running: HashMap<Id, (usize, Slot, Instant)>,
+    /// By job.
+    lanes: Vec<Lane>,
+    tasks: JoinSet<RunEnd>,
+    running: HashMap<Id, (Due, Instant)>,
 }
 
 impl<'j> JobTerm<'j> {
@@ -180,6 +227,16 @@ impl<'j> JobTerm<'j> {
         let checkpoint = leadership.checkpoint().ok_or_else(no_checkpoint)?;
         let now = jobs.now();
         let mut records = Records::decode(leadership.election(), &checkpoint.data())?;
+        for (job, slot) in records.of_the_future(&jobs.jobs, now) {
+            let election = leadership.election();
+            warn!(
+                election,
+                job,
+                %slot,
+                "the last slot is in the future, and no earlier one runs: if a clock was wrong, delete the checkpoint"
+            );
+        }
+        let lane = || Lane { ready_since: Some(now), not_before: None };
         Ok(Self {
             // A slot that nobody runs later on counts as missed from now on.
             changed: records.add_missing(&jobs.jobs, now),
@@ -187,27 +244,31 @@ impl<'j> JobTerm<'j> {
             jobs,
             leadership,
             checkpoint,
-            ready: vec![Some(now); jobs.jobs.len()],
+            lanes: jobs.jobs.iter().map(|_| lane()).collect(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
         })
     }
 
     /// Records all runs that begin now. Returns them, and how long to wait for the next one.
-    fn take_due(&mut self) -> (Vec<(usize, JobRun)>, Duration) {
+    fn take_due(&mut self) -> (Vec<Due>, Duration) {
         let now = self.jobs.now();
         let (mut due, mut sleep) = (Vec::new(), MAX_SLEEP);
-        for (index, job) in self.jobs.jobs.iter().enumerate() {
-            let ready = self.ready.get_mut(index);
-            let (Some(ready), Some(record)) = (ready, self.records.get_mut(job.name())) else {
+        for (index, (job, lane)) in self.jobs.jobs.iter().zip(&mut self.lanes).enumerate() {
+            let Some(record) = self.records.get_mut(job.name()) else { continue };
+            let Some(since) = lane.ready_since else { continue };
+            let pause = lane.not_before.map(|time| time.saturating_duration_since(Instant::now()));
+            if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
+                sleep = sleep.min(pause);
                 continue;
-            };
-            let Some(since) = *ready else { continue };
+            }
             match record.next(job, since, now) {
                 Some(Step::Run { slot, late }) => {
+                    let before = *record;
                     record.begin(slot);
-                    (*ready, self.changed) = (None, true);
-                    due.push((index, JobRun { job: job.name().into(), slot, late }));
+                    (lane.ready_since, self.changed) = (None, true);
+                    let run = JobRun { job: job.name().into(), slot, late };
+                    due.push(Due { index, run, before });
                 }
                 Some(Step::Wait(slot)) => {
                     let left = slot.time().map(|time| now.duration_until(time));
@@ -220,6 +281,14 @@ impl<'j> JobTerm<'j> {
         (due, sleep)
     }
 
+    /// Takes the record of a run back that did not begin: another leader may do it.
+    fn put_back(&mut self, index: usize, before: JobRecord) {
+        if let Some(job) = self.jobs.jobs.get(index) {
+            self.records.set(job.name(), before);
+            self.changed = true;
+        }
+    }
+
     /// Saves the records if they changed. Returns whether the term continues.
     async fn save(&mut self) -> Result<bool, ScheduleError> {
         if !self.changed {
@@ -230,45 +299,50 @@ impl<'j> JobTerm<'j> {
                 self.changed = false;
                 Ok(true)
             }
-            Err(error) => match error.kind() {
-                CheckpointErrorKind::Refused | CheckpointErrorKind::TooLong => {
-                    let election = self.leadership.election();
-                    let what = format!("the runs of {election} cannot be recorded");
-                    Err(ScheduleError::with_source(ScheduleErrorKind::NoRecords, what, error))
-                }
-                _ => Ok(false),
+            Err(error) => match not_recorded(self.leadership.election(), error) {
+                error if error.kind() == ScheduleErrorKind::TermOver => Ok(false),
+                error => Err(error),
             },
         }
     }
 
-    fn spawn(
-        &mut self,
-        index: usize,
-        slot: Slot,
-        run: impl Future<Output = Option<u8>> + Send + 'static,
-    ) {
+    fn spawn(&mut self, due: Due, run: impl Future<Output = RunEnd> + Send + 'static) {
         let task = self.tasks.spawn(run);
-        self.running.insert(task.id(), (index, slot, Instant::now()));
+        self.running.insert(task.id(), (due, Instant::now()));
     }
 
-    fn ended(&mut self, ended: Result<(Id, Option<u8>), JoinError>) {
-        let (id, code) = match ended {
+    fn ended(&mut self, ended: Result<(Id, RunEnd), JoinError>) {
+        let (id, end) = match ended {
             Ok(ended) => ended,
-            Err(error) => (error.id(), Some(PANICKED)),
+            Err(error) => (error.id(), RunEnd::Ended(PANICKED)),
         };
-        let Some((index, slot, began)) = self.running.remove(&id) else { return };
-        let (Some(job), Some(ready)) = (self.jobs.jobs.get(index), self.ready.get_mut(index))
-        else {
-            return;
-        };
-        *ready = Some(self.jobs.now());
-        let (Some(code), Some(record)) = (code, self.records.get_mut(job.name())) else { return };
-        let took = began.elapsed();
-        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        record.end(Ended { slot: slot.unix_seconds(), code, ms });
-        self.changed = true;
-        crate::telemetry::slot_ended(self.leadership.election(), job.name(), code, took);
+        let Some((Due { index, run, before }, began)) = self.running.remove(&id) else { return };
+        if let Some(lane) = self.lanes.get_mut(index) {
+            lane.ready_since = Some(self.jobs.now());
+            let pauses = !matches!(end, RunEnd::Ended(_));
+            lane.not_before = pauses.then(|| Instant::now() + PAUSE);
+        }
+        match (end, self.records.get_mut(&run.job)) {
+            (RunEnd::Ended(code), Some(record)) => {
+                let took = began.elapsed();
+                let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                record.end(Ended { slot: run.slot.unix_seconds(), code, ms });
+                self.changed = true;
+                crate::telemetry::slot_ended(self.leadership.election(), &run.job, code, took);
+            }
+            (RunEnd::NotBegun, _) => self.put_back(index, before),
+            _ => {}
+        }
     }
+}
+
+/// The error of a checkpoint that does not hold the records.
+pub(super) fn not_recorded(election: &str, error: CheckpointError) -> ScheduleError {
+    let kind = match error.kind() {
+        CheckpointErrorKind::Refused | CheckpointErrorKind::TooLong => ScheduleErrorKind::NoRecords,
+        _ => ScheduleErrorKind::TermOver,
+    };
+    ScheduleError::with_source(kind, format!("the runs of {election} cannot be recorded"), error)
 }
 
 pub(super) fn no_checkpoint() -> ScheduleError {

@@ -38,9 +38,9 @@ mod plan;
 mod records;
 mod run;
 
-pub use self::job::{Job, Slot};
-pub use self::jobs::{JobRun, JobStatus, Jobs};
-pub use self::once::once_per;
+pub use self::job::{Job, MAX_CATCH_UP, Slot};
+pub use self::jobs::{JobRun, JobStatus, Jobs, RunEnd};
+pub use self::once::{last_of_period, once_per};
 pub use self::run::{Schedule, ScheduleBuilder, new_schedule};
 use crate::lock::Error;
 

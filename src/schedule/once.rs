@@ -5,12 +5,29 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::job::Slot;
-use super::jobs::no_checkpoint;
+use super::jobs::{no_checkpoint, not_recorded};
 use super::plan::JobRecord;
 use super::records::Records;
 use super::{ScheduleError, ScheduleErrorKind};
+use crate::election::checkpoint::Checkpoint;
 use crate::election::leadership::Leadership;
-use crate::util::text::error_chain;
+
+/// The job that a run of a period is recorded as.
+const ONCE: &str = "once";
+
+/// When a run of this period has begun; `None` if it may begin.
+///
+/// # Errors
+/// [`ScheduleErrorKind::NoRecords`]: the election has no
+/// [checkpoint](crate::ElectionBuilder::checkpoint), or it holds something else.
+pub fn last_of_period(
+    leadership: &Leadership,
+    period: Duration,
+) -> Result<Option<Slot>, ScheduleError> {
+    let (_, records) = records_of(leadership)?;
+    let last = records.get(ONCE).map(JobRecord::last);
+    Ok(last.filter(|last| !may_run(*last, period, Timestamp::now())))
+}
 
 /// Takes the run of this period: `None`, unless the last one began less than nine tenths of a
 /// period ago. Then that one.
@@ -20,8 +37,7 @@ use crate::util::text::error_chain;
 /// run that fails is not repeated within its period.
 ///
 /// # Errors
-/// [`ScheduleErrorKind::NoRecords`]: the election has no
-/// [checkpoint](crate::ElectionBuilder::checkpoint), or it holds or accepts something else.
+/// As [`last_of_period`], or the checkpoint accepts no records.
 /// [`ScheduleErrorKind::TermOver`]: it was not found out in time whether the run is taken.
 ///
 /// # Cancel safety
@@ -30,25 +46,31 @@ pub async fn once_per(
     leadership: &Leadership,
     period: Duration,
 ) -> Result<Option<Slot>, ScheduleError> {
-    let checkpoint = leadership.checkpoint().ok_or_else(no_checkpoint)?;
-    let mut records = Records::decode(leadership.election(), &checkpoint.data())?;
-    let now = Timestamp::now();
-    if let Some(last) = records.last()
-        && !may_run(last, period, now)
-    {
+    if let Some(last) = last_of_period(leadership, period)? {
         return Ok(Some(last));
     }
+    let (checkpoint, mut records) = records_of(leadership)?;
+    let now = Timestamp::now();
     let mut record = JobRecord::new(now);
     record.begin(Slot::of(now));
-    records.set("once", record);
-    match checkpoint.save(records.encode(&[])).await {
-        Ok(()) if leadership.is_valid() => Ok(None),
-        Ok(()) => Err(ScheduleError::new(ScheduleErrorKind::TermOver, "the term is over")),
-        Err(error) => {
-            let what = format!("the run cannot be recorded: {}", error_chain(&error));
-            Err(ScheduleError::new(ScheduleErrorKind::TermOver, what))
-        }
+    records.set(ONCE, record);
+    let saved = checkpoint.save(records.encode(&[])).await;
+    saved.map_err(|error| not_recorded(leadership.election(), error))?;
+    match leadership.is_valid() {
+        true => Ok(None),
+        false => Err(ScheduleError::new(ScheduleErrorKind::TermOver, "the term is over")),
     }
+}
+
+fn records_of(leadership: &Leadership) -> Result<(Checkpoint, Records), ScheduleError> {
+    let checkpoint = leadership.checkpoint().ok_or_else(no_checkpoint)?;
+    let election = leadership.election();
+    let records = Records::decode(election, &checkpoint.data())?;
+    if records.are_of_others(ONCE) {
+        let what = format!("{election} runs the jobs of a schedule: use another election");
+        return Err(ScheduleError::new(ScheduleErrorKind::NoRecords, what));
+    }
+    Ok((checkpoint, records))
 }
 
 /// A last run in the future is that of a host whose clock is ahead.

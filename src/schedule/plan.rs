@@ -209,6 +209,26 @@ mod tests {
     }
 
     #[test]
+    fn each_time_of_a_list_is_a_fixed_time() {
+        let next = |expression: &str, from: &str| {
+            let job = Job::new("job", expression).unwrap().zone("Europe/Berlin").unwrap();
+            let first = job.next_after(Slot::of(at(from))).unwrap();
+            [first, job.next_after(first).unwrap()].map(|slot| slot.to_string())
+        };
+        // Skipped.
+        assert_eq!(
+            next("0 2,14 * * *", "2026-03-29T00:00:00Z"),
+            ["2026-03-29T01:00:00Z", "2026-03-29T12:00:00Z"]
+        );
+        assert_eq!(next("0,30 2 29 3 *", "2026-03-28T00:00:00Z")[0], "2026-03-29T01:00:00Z");
+        // Repeated.
+        assert_eq!(
+            next("0 2,14 * * *", "2026-10-24T22:00:00Z"),
+            ["2026-10-25T00:00:00Z", "2026-10-25T13:00:00Z"]
+        );
+    }
+
+    #[test]
     fn what_never_matches_is_refused() {
         for (expression, why) in [
             ("0 0 30 2 *", "no time matches"),

@@ -67,9 +67,20 @@ impl Records {
         self.jobs.len() > before
     }
 
-    /// The last slot of all jobs.
-    pub fn last(&self) -> Option<Slot> {
-        self.jobs.values().map(JobRecord::last).max()
+    /// Jobs whose last slot is more than an hour ahead, as by a clock that was wrong.
+    pub fn of_the_future<'j>(
+        &self,
+        jobs: &'j [Job],
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&'j str, Slot)> {
+        let last = |job: &'j Job| Some((job.name(), self.get(job.name())?.last()));
+        let ahead = move |slot: Slot| slot.unix_seconds() > now.as_second().saturating_add(3600);
+        jobs.iter().filter_map(last).filter(move |(_, slot)| ahead(*slot))
+    }
+
+    /// Whether they are of other jobs than this one.
+    pub fn are_of_others(&self, job: &str) -> bool {
+        self.jobs.keys().any(|name| name != job)
     }
 
     pub fn set(&mut self, job: &str, record: JobRecord) {

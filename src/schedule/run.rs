@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 use super::job::Job;
-use super::jobs::{JobRun, Jobs};
+use super::jobs::{JobRun, Jobs, RunEnd};
 use super::{ScheduleError, ScheduleErrorKind};
 use crate::builder::ElectionBuilder;
 use crate::election::handle::Election;
@@ -126,7 +126,10 @@ fn within(
     leadership: &Arc<Leadership>,
     execute: &HashMap<String, Execute>,
     run: JobRun,
-) -> impl Future<Output = Option<u8>> + use<> {
+) -> impl Future<Output = RunEnd> + use<> {
     let (leadership, work) = (Arc::clone(leadership), execute.get(&*run.job).map(|f| f(run)));
-    async move { leadership.run(work?).await.ok() }
+    async move {
+        let Some(work) = work else { return RunEnd::NotBegun };
+        leadership.run(work).await.map_or(RunEnd::CutShort, RunEnd::Ended)
+    }
 }

@@ -2,13 +2,17 @@
 //! none is missing at least once. `SLOTS=10000 FLEETS=40` runs so many of each.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use conformance::LEASE;
+use incumbent::lock::Lock;
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
-use incumbent::schedule::{Job, JobRun, Schedule, Slot, new_schedule};
+use incumbent::schedule::{
+    Job, JobRun, Jobs, RunEnd, Schedule, ScheduleErrorKind, Slot, new_schedule,
+};
 use tokio::runtime::Runtime;
 
 /// How far the clocks of members are ahead, in seconds.
@@ -122,4 +126,55 @@ fn slots_run_at_least_once() {
         let missing: Vec<_> = (*first..*last).filter(|slot| !slots.contains(slot)).collect();
         assert_eq!(missing, [0_i64; 0], "slots never ended");
     }
+}
+
+/// What is recorded cannot be recorded any more while another job runs.
+#[tokio::test]
+async fn leadership_is_kept_until_all_runs_have_stopped() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let election = new_election("jobs", lock.clone()).checkpoint().start().expect("starts");
+    let leadership = Arc::new(election.won().await.expect("a term"));
+    let every_second = |name| Job::new(name, "* * * * * *").expect("a job");
+    let jobs = Jobs::new([every_second("long"), every_second("short")]).expect("jobs");
+    let stopped = Arc::new(AtomicBool::new(false));
+    let ended = jobs.run(&leadership, |run| {
+        let (leadership, stopped) = (Arc::clone(&leadership), Arc::clone(&stopped));
+        let lock = lock.clone();
+        async move {
+            if &*run.job == "short" {
+                let lock: Arc<dyn Lock> = Arc::new(lock);
+                let store = lock.checkpoints().expect("checkpoints");
+                let (name, timeout) = ("jobs", Duration::from_secs(1));
+                let stored = store.load(name, timeout).await.expect("an answer").expect("one");
+                let other = b"something else".to_vec();
+                store.store(name, other, Some(&stored.version), timeout).await.expect("stored");
+                return RunEnd::Ended(0);
+            }
+            leadership.ended().await;
+            tokio::time::sleep(Duration::from_millis(100)).await; // it stops
+            stopped.store(true, Ordering::Relaxed);
+            RunEnd::CutShort
+        }
+    });
+    let error = ended.await.expect_err("the records are lost");
+    assert_eq!(error.kind(), ScheduleErrorKind::NoRecords);
+    assert!(stopped.load(Ordering::Relaxed), "a run goes on");
+}
+
+/// A new member that drains has nothing to wait for.
+#[tokio::test]
+async fn jobs_end_with_the_drain_once_no_run_goes_on() {
+    let election = new_election("jobs", MemoryLock::new()).checkpoint();
+    let election = election.drain(Duration::from_secs(600)).start().expect("starts");
+    let leadership = election.won().await.expect("a term");
+    let jobs = Jobs::new([Job::new("yearly", "@yearly").expect("a job")]).expect("jobs");
+    let stop = election.stop();
+    tokio::pin!(stop);
+    let run = jobs.run(&leadership, |_| std::future::ready(RunEnd::Ended(0)));
+    tokio::select! {
+        loss = run => assert!(loss.expect("no error").is_none(), "it drained"),
+        () = &mut stop => panic!("it waits for its leader"),
+    }
+    drop(leadership);
+    stop.await;
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::names::{COMMANDS, find, is_daemon, options};
 use super::source::{Source, is_secret};
 use crate::error::{CliError, Code, one_line};
+use crate::output::read_text;
 
 /// The largest file.
 const MAX_SIZE: u64 = 1 << 20;
@@ -40,11 +40,7 @@ impl OptionsFile {
         let cannot = |error: std::io::Error| failed(one_line(&error));
         let file = File::open(path).map_err(cannot)?;
         let is_public = is_public(&file).map_err(cannot)?;
-        let mut text = String::new();
-        file.take(MAX_SIZE + 1).read_to_string(&mut text).map_err(cannot)?;
-        if text.len() as u64 > MAX_SIZE {
-            return Err(failed(format!("it is larger than {MAX_SIZE} bytes")));
-        }
+        let text = read_text(file, MAX_SIZE).map_err(cannot)?;
         let entries = entries(path, &text, root)?;
         let is_secret = |entry: &&Entry| {
             entry.values.iter().any(|value| is_secret(&entry.key, &value.to_string_lossy()))

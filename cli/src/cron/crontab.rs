@@ -1,11 +1,13 @@
 //! A file with several jobs, written as a crontab.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
 
 use incumbent::schedule::{Job, ScheduleError};
 
-use crate::error::{CliError, Code};
+use crate::error::{CliError, Code, one_line};
+use crate::output::read_text;
 
 /// A job, and what it runs.
 pub struct JobCommand {
@@ -27,12 +29,10 @@ pub fn read(
 ) -> Result<Vec<JobCommand>, CliError> {
     let shown = path.display();
     let cannot = |why: String| CliError::new(Code::Usage, format!("--file {shown}: {why}"));
-    let len = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
-    if len > MAX_LEN {
-        return Err(cannot(format!("{len} bytes are more than a crontab has")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
-    parse(&text, zone, change).map_err(|(line, why)| cannot(format!("line {line}: {why}")))
+    let text = File::open(path).and_then(|file| read_text(file, MAX_LEN));
+    let text = text.map_err(|error| cannot(one_line(&error)))?;
+    parse(text.trim_start_matches('\u{feff}'), zone, change)
+        .map_err(|(line, why)| cannot(format!("line {line}: {why}")))
 }
 
 fn parse(
@@ -69,6 +69,7 @@ fn parse(
 
 /// The name, the expression and the command of a line.
 fn fields(line: &str) -> Option<(&str, String, &str)> {
+    let is_field = |word: &str| word.bytes().all(|b| b.is_ascii_digit() || b"*,-/".contains(&b));
     let (name, rest) = line.split_once(':')?;
     let mut rest = rest.trim_start();
     let count = if rest.starts_with('@') { 1 } else { 5 };
@@ -78,7 +79,9 @@ fn fields(line: &str) -> Option<(&str, String, &str)> {
         expression.push(field);
         rest = after.trim_start();
     }
-    (!rest.is_empty()).then(|| (name.trim(), expression.join(" "), rest))
+    // A sixth field, as with seconds, is no command.
+    let command = rest.split_whitespace().next()?;
+    (!is_field(command)).then(|| (name.trim(), expression.join(" "), rest))
 }
 
 #[cfg(test)]
@@ -102,6 +105,8 @@ mod tests {
             ("\n0 3 * * * ./report", 2, "write it as NAME"),
             ("a: 0 3 * * *", 1, "write it as NAME"),
             ("a: 0 3 * * * ", 1, "write it as NAME"),
+            ("a: 0 0 3 * * * x", 1, "write it as NAME"),
+            ("a: */10 * * * * * x", 1, "write it as NAME"),
             ("a: 61 3 * * * x", 1, "is invalid"),
             ("CRON_TZ=Nowhere\na: @daily x", 2, "is unknown"),
         ] {

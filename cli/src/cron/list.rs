@@ -34,7 +34,7 @@ fn json(status: &JobStatus) -> serde_json::Value {
     json!({
         "job": status.job,
         "last": status.last.map(|slot| slot.to_string()),
-        "running": status.is_open,
+        "begun": status.is_open,
         "ended": ended.map(|(slot, ..)| slot.to_string()),
         "exit_code": ended.map(|(_, code, _)| code),
         "duration_ms": ended.map(|(.., took)| took.as_millis() as u64),

@@ -10,14 +10,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::schedule::{Job, Jobs, ScheduleError, ScheduleErrorKind};
+use incumbent::schedule::{Job, Jobs, MAX_CATCH_UP, ScheduleError, ScheduleErrorKind};
 
 use self::crontab::JobCommand;
 use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::Format;
-use crate::output::time_format::parse_up_to_a_year;
 use crate::run::{SentinelArgs, parse_signal};
 
 /// Run COMMAND at the times of a schedule, each time on one host.
@@ -36,7 +35,7 @@ pub struct Cron {
     ///
     /// Empty lines and those that begin with # are left out. CRON_TZ=ZONE sets the zone of the
     /// lines below it.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["schedule", "command"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "schedule")]
     file: Option<PathBuf>,
     /// The time zone of the schedule, such as Europe/Berlin [default: UTC].
     #[arg(long, value_name = "ZONE")]
@@ -48,8 +47,8 @@ pub struct Cron {
     /// Run each slot once that nobody ran in time, if it is not older than this.
     ///
     /// A slot is missed while nobody leads, or while the run of an earlier slot goes on. 0s skips
-    /// them.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_up_to_a_year)]
+    /// them. At most 31d.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_catch_up)]
     catch_up: Duration,
     /// Print the last and the next slot of each job, and exit.
     #[arg(long)]
@@ -86,6 +85,14 @@ pub struct Cron {
     moves: MoveArgs,
     #[command(flatten)]
     lock: LockArgs,
+}
+
+fn parse_catch_up(text: &str) -> Result<Duration, String> {
+    let span = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match span <= MAX_CATCH_UP {
+        true => Ok(span),
+        false => Err("more than 31d".to_owned()),
+    }
 }
 
 const MANUAL: &str = "\
@@ -151,6 +158,11 @@ impl Cron {
             if self.at_least_once { job.at_least_once() } else { job }
         };
         if let Some(file) = &self.file {
+            // Not by clap: a sentinel parses the arguments of this process with a command.
+            if !self.command.is_empty() {
+                let message = "--file has the commands: leave out what follows --";
+                return Err(CliError::new(Code::Usage, message));
+            }
             return crontab::read(file, self.zone.as_deref(), change);
         }
         let mut job = Job::new(&self.candidate.name, self.schedule.as_deref().unwrap_or_default())?;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use incumbent::schedule::{JobRun, Jobs};
+use incumbent::schedule::{JobRun, Jobs, RunEnd};
 use incumbent::sentinel::Sentinel;
 use incumbent::{Election, Leadership, Loss};
 use rustix::process::Signal;
@@ -40,12 +40,13 @@ struct Commands {
 }
 
 impl Commands {
-    /// Does one run. `None`: it was cut short.
-    async fn execute(&self, leadership: &Leadership, run: JobRun) -> Option<u8> {
+    /// Does one run.
+    async fn execute(&self, leadership: &Leadership, run: JobRun) -> RunEnd {
         let JobRun { job, slot, late, .. } = &run;
         tracing::info!(%job, %slot, late, "run begins");
+        let Some(command) = self.commands.get(&**job) else { return RunEnd::NotBegun };
         let command = GuardedCommand {
-            command: self.commands.get(&**job)?.clone(),
+            command: command.clone(),
             environment: vec![
                 ("INCUMBENT_JOB", OsString::from(&**job)),
                 ("INCUMBENT_SLOT", slot.to_string().into()),
@@ -58,22 +59,26 @@ impl Commands {
         };
         let watchdog = Watchdog::start(self.election.clone());
         match command.run((leadership, &self.election), &watchdog, &self.orders).await {
-            Ok(CommandEnd::ByItself { code: 0, .. }) => Some(0),
+            // It may end its work while the term drains.
+            Ok(CommandEnd::ByItself { code: 0, .. } | CommandEnd::Over { code: Some(0) }) => {
+                RunEnd::Ended(0)
+            }
             Ok(CommandEnd::ByItself { code, .. }) => {
                 output::note(format!("incumbent: {job}: slot {slot}: exited with code {code}"));
-                Some(code)
+                RunEnd::Ended(code)
             }
-            Ok(CommandEnd::Over | CommandEnd::HungUp) => {
+            Ok(CommandEnd::Over { .. } | CommandEnd::HungUp) => {
                 output::note(format!("incumbent: {job}: slot {slot}: stopped, as the term ended"));
-                None
+                RunEnd::CutShort
             }
+            Ok(CommandEnd::NotStarted) => RunEnd::NotBegun,
             Err(failure) => {
                 let left = matches!(failure, CommandFailure::Left(_));
                 let _ = self.failures.send(failure); // an error: the process ends
                 if left {
                     std::future::pending::<()>().await; // nothing may be released
                 }
-                None
+                RunEnd::CutShort
             }
         }
     }
@@ -214,7 +219,7 @@ impl Runner {
     }
 }
 
-/// Runs the jobs for one term; `None` once the election has stopped.
+/// Runs the jobs for one term. Returns why it was lost; `None` if it was given up in order.
 async fn lead(
     election: &Election,
     jobs: &Jobs,
@@ -233,5 +238,5 @@ async fn lead(
             async move { commands.execute(&leadership, run).await }
         })
         .await;
-    Ok(Some(ended?))
+    Ok(ended?)
 }

@@ -1,13 +1,23 @@
-//! Files that commands write.
+//! Files that commands read and write.
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
 
 use crate::error::{CliError, Code};
+
+/// Reads a file of at most so many bytes, whatever its length is said to be.
+pub fn read_text(file: File, max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(max + 1).read_to_string(&mut text)?;
+    match text.len() as u64 <= max {
+        true => Ok(text),
+        false => Err(io::Error::other(format!("it is larger than {max} bytes"))),
+    }
+}
 
 /// A new file beside `path`, with the permissions of this process's umask. It is removed when it is
 /// dropped.

@@ -61,7 +61,7 @@ pub struct Run {
     /// A process that becomes leader when COMMAND has begun in this period exits with 0. A period
     /// is a tenth shorter than given, as the clocks of hosts differ. A run that fails or is cut
     /// short is not repeated.
-    #[arg(long, value_name = "DURATION", value_parser = parse_up_to_a_year, conflicts_with_all = ["checkpoint", "seats"])]
+    #[arg(long, value_name = "DURATION", value_parser = parse_period, conflicts_with_all = ["checkpoint", "seats"])]
     pub once_per: Option<Duration>,
     /// Have so many leaders: each holds one of N seats, which are numbered from 0.
     ///
@@ -203,6 +203,13 @@ Examples:
   incumbent run nightly-report --try --conflict-exit-code 0 -- ./report --all
   incumbent run db-primary --signal INT --grace 20s -- postgres -D /srv/db
   incumbent run my-app --lock kubernetes --namespace prod -- my-daemon";
+
+fn parse_period(text: &str) -> Result<Duration, String> {
+    match parse_up_to_a_year(text)? {
+        Duration::ZERO => Err("it must be longer".to_owned()),
+        period => Ok(period),
+    }
+}
 
 const NAMED: [(&str, Signal); 9] = [
     ("HUP", Signal::HUP),

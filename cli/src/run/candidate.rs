@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use incumbent::clock::{BootClock, Clock, Instant};
-use incumbent::schedule::{Slot, once_per};
+use incumbent::schedule::{ScheduleErrorKind, last_of_period, once_per};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 
@@ -45,6 +45,8 @@ pub struct CommandCandidate {
     pub checkpoint: Option<CheckpointFile>,
     pub options: Run,
     pub restarts: Restarts,
+    /// Whether this process has taken the run of a period.
+    pub took_period: bool,
     /// The signal to end by, once the command has drained.
     pub ending: Option<Signal>,
 }
@@ -72,9 +74,8 @@ impl CommandCandidate {
                 Ok(leadership) => leadership,
                 Err(code) => return Ok(code),
             };
-            if let Some(last) = self.last_of_period(&leadership).await? {
-                let name = &leadership.election();
-                output::note(format!("incumbent: {name} has run at {last}: nothing to do"));
+            if let Some(end) = self.end_of_period(&leadership)? {
+                output::note(format!("incumbent: {end}"));
                 return Ok(0);
             }
             let next = self.lead(&leadership).await;
@@ -94,11 +95,44 @@ impl CommandCandidate {
         }
     }
 
-    /// When COMMAND has begun, if this is not to be repeated yet.
-    async fn last_of_period(&self, leadership: &Leadership) -> Result<Option<Slot>, CliError> {
-        match self.options.once_per {
-            Some(period) => Ok(once_per(leadership, period).await?),
-            None => Ok(None),
+    /// What to say if COMMAND has begun in this period: on another host, else it is an error.
+    fn end_of_period(&self, leadership: &Leadership) -> Result<Option<String>, CliError> {
+        let Some(period) = self.options.once_per else { return Ok(None) };
+        let Some(last) = last_of_period(leadership, period)? else { return Ok(None) };
+        let name = leadership.election();
+        let latest = since_epoch().saturating_add(period).as_secs();
+        let is_ahead = u64::try_from(last.unix_seconds()).is_ok_and(|last| last > latest);
+        let why = match (self.took_period, is_ahead) {
+            (false, false) => return Ok(Some(format!("{name} has run at {last}: nothing to do"))),
+            (true, _) => "its run was cut short, and is not repeated in this period",
+            (_, true) => "that is in the future: if a clock was wrong, delete its checkpoint",
+        };
+        Err(CliError::new(Code::Failed, format!("{name} has run at {last}: {why}")))
+    }
+
+    /// Takes the run of this period, right before COMMAND starts. Returns why it does not.
+    async fn take_period(&mut self, leadership: &Leadership) -> Result<Option<Ended>, CliError> {
+        let Some(period) = self.options.once_per else { return Ok(None) };
+        let mut taken = std::pin::pin!(once_per(leadership, period));
+        loop {
+            tokio::select! {
+                taken = &mut taken => return match taken {
+                    Ok(last) => {
+                        self.took_period = last.is_none();
+                        Ok(last.map(|_| Ended::ByItself { code: 0, interrupted: false }))
+                    }
+                    Err(error) if error.kind() == ScheduleErrorKind::TermOver => {
+                        self.candidate.election.end_drain();
+                        Ok(Some(Ended::Lost(leadership.ended().await)))
+                    }
+                    Err(error) => Err(error.into()),
+                },
+                action = self.signals.next() => match action {
+                    SignalAction::End(signal) => return Ok(Some(Ended::Signal(signal))),
+                    SignalAction::Suspend => suspend_self(),
+                    SignalAction::PassOn(_) => {}
+                },
+            }
         }
     }
 
@@ -247,6 +281,9 @@ impl CommandCandidate {
     /// Runs the command once.
     async fn work(&mut self, leadership: &Leadership) -> Result<Ended, CliError> {
         if let Some(ended) = self.announce(leadership).await? {
+            return Ok(ended);
+        }
+        if let Some(ended) = self.take_period(leadership).await? {
             return Ok(ended);
         }
         let mut deadline = leadership.deadline();
@@ -433,4 +470,9 @@ impl CommandCandidate {
         self.candidate.abandon();
         std::process::exit(code.into())
     }
+}
+
+/// The wall clock since the Unix epoch; zero before it.
+fn since_epoch() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }

@@ -48,8 +48,12 @@ pub enum CommandEnd {
     },
     /// The terminal was closed.
     HungUp,
-    /// The term is over, or drains.
-    Over,
+    /// The term is over, or drained: with this exit code, where it is known.
+    Over {
+        code: Option<u8>,
+    },
+    /// It has not started: the term is over, or drains.
+    NotStarted,
 }
 
 /// Why a command cannot be run any longer.
@@ -74,20 +78,20 @@ impl GuardedCommand {
         orders: &broadcast::Sender<Order>,
     ) -> Result<CommandEnd, CommandFailure> {
         let Ok(file) = tokio::task::spawn_blocking(DeadlineFile::create).await else {
-            return Ok(CommandEnd::Over); // the program ends
+            return Ok(CommandEnd::NotStarted); // the program ends
         };
         let mut file = file?;
         let mut deadline = leadership.deadline();
         file.renew(deadline, leadership.token());
         tokio::select! {
             biased;
-            _ = leadership.draining() => return Ok(CommandEnd::Over),
+            _ = leadership.draining() => return Ok(CommandEnd::NotStarted),
             written = file.written() => written.map_err(|why| file.failure(Some(&why)))?,
             () = sleep_until(deadline - self.grace.total()) => return Err(file.failure(None).into()),
         }
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
-            return Ok(CommandEnd::Over); // suspended for too long
+            return Ok(CommandEnd::NotStarted); // suspended for too long
         }
         // Before the command starts, so that it misses none.
         let mut orders = orders.subscribe();
@@ -100,7 +104,7 @@ impl GuardedCommand {
                 biased;
                 loss = leadership.ended() => {
                     stop(&mut guard, watchdog, grace.kill_at(loss.stop_by)).await?;
-                    return Ok(CommandEnd::Over);
+                    return Ok(CommandEnd::Over { code: guard.code });
                 }
                 _ = leadership.draining(), if !draining => {
                     draining = true;
@@ -124,7 +128,9 @@ impl GuardedCommand {
                     watchdog.pause();
                     check_left(&guard)?;
                     match event {
-                        CommandEvent::Ended if draining => return Ok(CommandEnd::Over),
+                        CommandEvent::Ended if draining => {
+                            return Ok(CommandEnd::Over { code: guard.code });
+                        }
                         CommandEvent::Ended => {
                             let interrupted = guard.was_interrupted();
                             return Ok(CommandEnd::ByItself { code: guard.code.unwrap_or(1), interrupted });
@@ -136,7 +142,7 @@ impl GuardedCommand {
                         CommandEvent::Expired => {
                             leadership.resign(); // in case the last renewal was stored
                             leadership.ended().await;
-                            return Ok(CommandEnd::Over);
+                            return Ok(CommandEnd::Over { code: None });
                         }
                         CommandEvent::Unguarded => return Err(unguarded().into()),
                     }

@@ -46,7 +46,7 @@ use self::term::TermActions;
 pub use self::terms::{Terms, channel as channel_of_terms};
 pub use self::watchdog::Watchdog;
 pub use self::without_command::CampaignTerms;
-use crate::error::CliError;
+use crate::error::{CliError, Code};
 use crate::process::{NO_COMMAND, reaper};
 
 /// For tests: the arithmetic of a lease and a grace.
@@ -80,6 +80,10 @@ impl Run {
     }
 
     pub async fn run(mut self) -> Result<ExitCode, CliError> {
+        if self.once_per.is_some() && self.on_exit == OnExit::Restart {
+            let message = "--once-per and --on-exit restart exclude each other: leave out one";
+            return Err(CliError::new(Code::Usage, message));
+        }
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
@@ -131,6 +135,7 @@ impl Run {
             checkpoint: None,
             options: self,
             restarts: Restarts::default(),
+            took_period: false,
             ending: None,
         };
         let code = running.campaign().await;

@@ -57,7 +57,7 @@ impl Commands {
             term.watchdog.pause();
             let (code, interrupted) = match ended {
                 Ok(CommandEnd::ByItself { code, interrupted }) => (code, interrupted),
-                Ok(CommandEnd::Over | CommandEnd::HungUp) => return,
+                Ok(_) => return,
                 Err(failure) => return self.end(&term, MemberEvent::Failed(failure)).await,
             };
             match self.on_exit {
@@ -126,7 +126,7 @@ impl Commands {
         match command.run(of_term, &term.watchdog, &self.orders).await {
             Ok(CommandEnd::HungUp) => {
                 self.end(term, MemberEvent::HungUp).await;
-                Ok(CommandEnd::Over)
+                Ok(CommandEnd::HungUp)
             }
             Ok(end) => Ok(end),
             Err(CommandFailure::Failed(failure)) => Err(failure),

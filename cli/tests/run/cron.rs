@@ -185,6 +185,7 @@ fn what_never_runs_is_refused_in_one_line() {
         (&["--schedule", "@daily", "--zone", "Nowhere", "--", "true"], "is unknown"),
         (&["--file", &file], "line 2: write it as NAME"),
         (&["--file", "/nowhere"], "No such file"),
+        (&["--file", "/dev/zero"], "larger than"),
     ] {
         let output = incumbent().args(["cron", "job"]).args(flags).output().expect("it starts");
         let text = String::from_utf8(output.stderr).expect("text");
@@ -208,4 +209,64 @@ async fn command_of_cron_on_every_host_runs_once_a_period() {
     // Within a period that is over.
     let mut late = env.run("my_app", &["--once-per", "1ms"], "echo ran; exit 7");
     assert_eq!((late.line().await.as_str(), late.exit_code().await), ("ran", Some(7)));
+}
+
+#[test]
+fn options_that_would_repeat_a_run_of_a_period_are_refused() {
+    for (flags, why) in [
+        (&["--once-per", "1h", "--on-exit", "restart"][..], "exclude each other"),
+        (&["--once-per", "0s"], "it must be longer"),
+    ] {
+        let output = incumbent().args(["run", "job"]).args(flags).args(["--", "true"]).output();
+        let output = output.expect("it starts");
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(2) && text.contains(why), "{text}");
+    }
+}
+
+/// A hook that refuses the term is no run.
+#[tokio::test]
+async fn run_of_a_period_is_taken_when_the_command_starts() {
+    let env = TestEnv::start().await;
+    let refused = ["--once-per", "1h", "--timeout", "30s", "--on-won", "exit 1"];
+    let mut first = env.run("my_app", &[&refused[..], &["--try"]].concat(), "echo ran");
+    assert_eq!(first.exit_code().await, Some(1));
+    let mut second = env.run("my_app", &["--once-per", "1h"], "echo ran");
+    assert_eq!((second.line().await.as_str(), second.exit_code().await), ("ran", Some(0)));
+}
+
+/// Starts a job each second on this env, with these flags.
+fn start(env: &TestEnv, flags: &[&str], script: &str) -> Candidate {
+    let mut cron = incumbent();
+    cron.args(["cron", "my_app", "--server", &env.server.url(), "--schedule", "* * * * * *"]);
+    cron.args(flags).args(["--", "sh", "-c", script]);
+    Candidate::start(cron)
+}
+
+#[tokio::test]
+async fn idle_host_does_not_wait_for_its_drain() {
+    let env = TestEnv::start().await;
+    let mut cron = incumbent();
+    cron.args(["cron", "my_app", "--server", &env.server.url(), "--schedule", "@yearly"]);
+    cron.args(["--drain", "10m", "--identity", "first", "--", "true"]);
+    let mut cron = Candidate::start(cron);
+    eventually("it leads", async || {
+        (env.holder("my_app").await.as_deref() == Some("first")).then_some(())
+    })
+    .await;
+    cron.signal(Signal::TERM);
+    assert_eq!(cron.exit_code().await, Some(128 + 15));
+}
+
+#[tokio::test]
+async fn run_that_ends_within_the_drain_is_not_repeated() {
+    let env = TestEnv::start().await;
+    let script = "trap 'echo ended; exit 0' TERM; echo begun; sleep 1000 & wait";
+    let mut cron = start(&env, &["--drain", "10m", "--at-least-once"], script);
+    cron.wait_for_line("begun").await;
+    cron.signal(Signal::TERM);
+    cron.wait_for_line("ended").await;
+    assert_eq!(cron.exit_code().await, Some(128 + 15));
+    let listed = list(&env, &["--schedule", "* * * * * *"])[0].clone();
+    assert_eq!((&listed["begun"], &listed["exit_code"]), (&false.into(), &0.into()), "{listed}");
 }
