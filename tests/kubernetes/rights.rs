@@ -154,6 +154,29 @@ async fn a_checkpoint_needs_the_rights_of_its_rule() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_checkpoint_leaves_objects_of_another_use() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let object = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": "my-app-checkpoint" },
+        "spec": { "holderIdentity": "theirs" },
+    });
+    let namespace = &env.namespace;
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let theirs = env.post(&path, &object).await;
+    let lock = Service::lock(&env).await;
+    let store = lock.checkpoints().expect("it stores them");
+    let refused = store.load("my_app", LEASE).await.expect_err("it is no checkpoint");
+    assert_eq!(refused.kind(), LockErrorKind::Misconfigured);
+    assert!(refused.to_string().contains("my-app-checkpoint is not a checkpoint"), "{refused}");
+    let refused = store.store("my_app", vec![1], None, LEASE).await.expect_err("it exists");
+    assert_eq!(refused.kind(), LockErrorKind::Conflict);
+    let path = format!("{path}/my-app-checkpoint");
+    assert_eq!(env.send("GET", &path, "application/json", vec![]).await.unwrap(), theirs);
+}
+
 /// A candidate without any right reports that, and nothing else happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_candidate_without_rights_names_the_missing_one() {

@@ -53,6 +53,15 @@ async fn foreign_objects_are_kept_on_azure() {
     what_others_wrote_stays::<Azure>().await;
 }
 
+#[tokio::test]
+async fn no_election_is_in_the_folder_of_checkpoints() {
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let lock = env.bucket().lock();
+    let refused = lock.check_name("incumbent-checkpoints/my_app").unwrap_err();
+    assert!(refused.contains("is for checkpoints: rename the election"), "{refused}");
+    assert_eq!(lock.check_name("incumbent-checkpoints"), Ok(()));
+}
+
 /// What no candidate has written is not taken for an election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_object_that_is_not_an_entry_is_left_alone() {

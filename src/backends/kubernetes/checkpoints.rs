@@ -25,6 +25,7 @@ impl ResourceLockState {
         format!("{}{SUFFIX}", self.object_of(name))
     }
 
+    /// Refuses an object of another use: a write would replace all of it.
     fn stored_checkpoint(&self, name: &str, object: &Value) -> Result<StoredContent, LockError> {
         let wrong = |what: &str| {
             let message = format!("the {} {what}", self.objects.describe(name));
@@ -34,7 +35,7 @@ impl ResourceLockState {
         let version = text("/metadata/resourceVersion").zip(text("/metadata/uid"));
         let (version, uid) = version.ok_or_else(|| wrong("has no version"))?;
         let content = match annotation(object, CHECKPOINT) {
-            None => Vec::new(),
+            None => return Err(wrong("is not a checkpoint: rename the election")),
             Some(encoded) => {
                 let decoded = serde_json::from_value::<ByteString>(json!(encoded));
                 decoded.map_err(|_| wrong("has a checkpoint that is no Base64: delete it"))?.0

@@ -12,8 +12,9 @@ use crate::lock::checkpoint::MAX_CONTENT_LEN;
 use crate::lock::{CheckpointStore, CheckpointVersion, LockError, LockErrorKind, StoredContent};
 use crate::time::timer::deadline_after;
 
-/// The folder, below the prefix of the elections: a list of these leaves out what is in it.
-const FOLDER: &str = "incumbent-checkpoints/";
+/// The folder, below the prefix of the elections: a list of these leaves out what is in it,
+/// and no election is in it.
+pub(super) const FOLDER: &str = "incumbent-checkpoints/";
 
 /// The condition of a write, as one text: the generation, or the ETag.
 fn to_version(version: UpdateVersion) -> Result<CheckpointVersion, LockError> {

@@ -10,6 +10,7 @@ use object_store::UpdateVersion;
 use object_store::path::Path;
 use tokio::time::Instant;
 
+use super::checkpoints;
 use super::codec;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
@@ -235,6 +236,12 @@ impl Lock for ObjectStorageLock {
         let length = path.as_ref().len();
         if path.as_ref() != format!("{}{name}", self.inner.prefix) {
             return Err("the name of an object must not begin or end with a slash".to_owned());
+        }
+        if name.starts_with(checkpoints::FOLDER) {
+            return Err(format!(
+                "{:?} is for checkpoints: rename the election",
+                checkpoints::FOLDER
+            ));
         }
         if length > 1024 {
             return Err(format!(
