@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::{Checkpoint, Leadership, MAX_CHECKPOINT_LEN};
-use tokio::sync::Notify;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{CliError, Code};
 use crate::output;
@@ -18,16 +18,34 @@ use crate::process::BackgroundTask;
 /// How long a file may take to be written or read on a hung disk.
 const IO_WITHIN: Duration = Duration::from_secs(2);
 
-/// The checkpoint of a term, and its file.
+/// Where the outcome of a save goes; `None`: to standard error.
+type Request = Option<oneshot::Sender<Result<(), String>>>;
+
+/// The file with the checkpoint of a term.
 pub struct CheckpointFile {
     path: Arc<Path>,
-    checkpoint: Checkpoint,
-    wanted: Arc<Notify>,
-    /// Saves the file when that is wanted.
+    requests: mpsc::Sender<Request>,
+    /// Alone saves the file, so that no older content of it is saved after a later one.
     _saves: BackgroundTask,
 }
 
 impl CheckpointFile {
+    /// Refuses a file that no term could write.
+    pub fn check(path: &Path) -> Result<(), CliError> {
+        let refused = |why: &str| {
+            CliError::new(Code::Usage, format!("--checkpoint {}: {why}", path.display()))
+        };
+        let path = std::path::absolute(path)?;
+        if path.is_dir() {
+            return Err(refused("it is a directory: name a file"));
+        }
+        let written = tempfile::NamedTempFile::new_in(directory_of(&path));
+        written.map(drop).map_err(|error| {
+            let directory = directory_of(&path).display();
+            refused(&format!("cannot write to {directory}: {}", error.kind()))
+        })
+    }
+
     /// Writes the file at the start of a term, in the place of what is there.
     pub async fn of_term(path: &Path, leadership: &Leadership) -> Result<Self, CliError> {
         let path = std::path::absolute(path)?;
@@ -38,17 +56,10 @@ impl CheckpointFile {
         within(&path, "written", move || replace(&written, &data))
             .await
             .map_err(|why| CliError::new(Code::Failed, why))?;
-        let (path, wanted) = (Arc::<Path>::from(path), Arc::new(Notify::new()));
-        let (of_task, saved, notified) = (Arc::clone(&path), checkpoint.clone(), wanted.clone());
-        let saves = tokio::spawn(async move {
-            loop {
-                notified.notified().await;
-                if let Err(why) = save(&of_task, &saved).await {
-                    output::note(format!("incumbent: {why}"));
-                }
-            }
-        });
-        Ok(Self { path, checkpoint, wanted, _saves: BackgroundTask(saves) })
+        let (requests, received) = mpsc::channel(1);
+        let path = Arc::<Path>::from(path);
+        let saves = tokio::spawn(save_upon(received, Arc::clone(&path), checkpoint));
+        Ok(Self { path, requests, _saves: BackgroundTask(saves) })
     }
 
     /// What COMMAND sees.
@@ -61,24 +72,43 @@ impl CheckpointFile {
 
     /// Has the file saved while COMMAND runs. Requests that come meanwhile are one.
     pub fn request_save(&self) {
-        self.wanted.notify_one();
+        let _ = self.requests.try_send(None); // full: one is to be read yet, and reads the file then
     }
 
     /// Saves the file after COMMAND has ended, for at most this time. Returns whether it is saved;
     /// reports why not.
     pub async fn save_last(&self, longest: Duration) -> bool {
-        let saved = tokio::time::timeout(longest, save(&self.path, &self.checkpoint)).await;
-        let saved = saved.unwrap_or_else(|_| {
-            Err(format!("{}: not saved within {longest:?}", self.path.display()))
+        let (answer, outcome) = oneshot::channel();
+        let failed = |what: &str| Err(format!("{}: {what}", self.path.display()));
+        let saved = tokio::time::timeout(longest, async {
+            let _ = self.requests.send(Some(answer)).await;
+            outcome.await.unwrap_or_else(|_| failed("not saved"))
         });
+        let saved = saved.await;
+        let saved = saved.unwrap_or_else(|_| failed(&format!("not saved within {longest:?}")));
         saved.map_err(|why| CliError::new(Code::Failed, why).report()).is_ok()
     }
 }
 
-async fn save(path: &Path, checkpoint: &Checkpoint) -> Result<(), String> {
+/// Saves the file upon each request, one after the other.
+async fn save_upon(mut requests: mpsc::Receiver<Request>, path: Arc<Path>, checkpoint: Checkpoint) {
+    // The last attempt failed: it may be stored, and `data()` is not what is.
+    let mut in_doubt = false;
+    while let Some(request) = requests.recv().await {
+        let saved = save(&path, &checkpoint, in_doubt).await;
+        in_doubt = saved.is_err();
+        match (request, saved) {
+            (Some(answer), saved) => drop(answer.send(saved)),
+            (None, Err(why)) => output::note(format!("incumbent: {why}")),
+            (None, Ok(())) => {}
+        }
+    }
+}
+
+async fn save(path: &Path, checkpoint: &Checkpoint, in_doubt: bool) -> Result<(), String> {
     let file: PathBuf = path.to_owned();
     let data = within(path, "read", move || read(&file)).await?;
-    if data == *checkpoint.data() {
+    if !in_doubt && data == *checkpoint.data() {
         return Ok(());
     }
     let saved = checkpoint.save(data).await;
@@ -103,11 +133,14 @@ async fn within<T: Send + 'static>(
 
 /// Replaces the file at once, readable by this user.
 fn replace(path: &Path, data: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory_of(path))?;
     file.write_all(data)?;
     file.persist(path)?;
     Ok(())
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }
 
 /// Reads the file; no more of it than shows that it is too long.
@@ -121,6 +154,28 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn last_save_is_not_followed_by_an_earlier_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("checkpoint");
+        let builder = incumbent::new_election("my_app", incumbent::memory::MemoryLock::new());
+        let election = builder.checkpoint().start().unwrap();
+        let leadership = election.won().await.unwrap();
+        let checkpoint = leadership.checkpoint().unwrap();
+        for round in 0..20 {
+            let file = CheckpointFile::of_term(&path, &leadership).await.unwrap();
+            std::fs::write(&path, format!("{round} early")).unwrap();
+            file.request_save();
+            tokio::time::sleep(Duration::from_micros(round * 50)).await;
+            let last = format!("{round} last");
+            replace(&path, last.as_bytes()).unwrap();
+            assert!(file.save_last(Duration::from_secs(60)).await);
+            tokio::task::yield_now().await;
+            assert_eq!(&*checkpoint.data(), last.as_bytes());
+        }
+        election.stop().await;
+    }
 
     #[test]
     fn a_file_is_replaced_and_read_up_to_its_bound() {

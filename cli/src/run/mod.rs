@@ -33,6 +33,7 @@ use incumbent::sentinel::Sentinel;
 
 pub use self::args::{OnExit, Program, Run, parse_signal};
 use self::candidate::CommandCandidate;
+use self::checkpoint::CheckpointFile;
 pub use self::deadline::{DeadlineFile, check_uptime, sleep_until};
 pub use self::for_life::Life;
 pub use self::grace::Grace;
@@ -88,6 +89,7 @@ impl Run {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
         };
+        self.checkpoint.as_deref().map_or(Ok(()), CheckpointFile::check)?;
         self.candidate.moves = std::mem::take(&mut self.moves);
         let mut wait_limit = self.waiting.begin(self.lock.request_timeout());
         self.candidate.reach = wait_limit.reach();

@@ -82,13 +82,23 @@ async fn checkpoint_that_cannot_be_saved_fails_the_run() {
     let message = run.stderr();
     assert!(message.contains("is not saved") && message.contains("4096"), "{message}");
     assert_eq!(info(&env)["bytes"], 0);
+}
 
+#[tokio::test]
+async fn checkpoint_that_no_term_could_write_is_refused() {
+    let env = TestEnv::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
     let nowhere = directory.path().join("missing/checkpoint");
-    let flags = ["--checkpoint", nowhere.to_str().expect("UTF-8")];
-    let mut run = env.run("my_app", &flags, "echo runs");
-    assert_eq!(run.exit_code().await, Some(1));
-    let message = run.stderr();
-    assert!(message.contains("cannot be written"), "{message}");
+    for (path, expected) in [
+        (nowhere.as_path(), "cannot write to"),
+        (directory.path(), "it is a directory: name a file"),
+    ] {
+        let flags = ["--checkpoint", path.to_str().expect("UTF-8")];
+        let mut run = env.run("my_app", &flags, "echo runs");
+        assert_eq!(run.exit_code().await, Some(2));
+        let message = run.stderr();
+        assert!(message.contains(expected) && message.lines().count() == 1, "{message}");
+    }
 }
 
 #[test]
