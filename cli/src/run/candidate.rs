@@ -283,7 +283,14 @@ impl CommandCandidate {
         if let Some(ended) = self.announce(leadership).await? {
             return Ok(ended);
         }
+        if let Some(ended) = self.watchdog_fits(leadership).await {
+            return Ok(ended);
+        }
         if let Some(ended) = self.take_period(leadership).await? {
+            return Ok(ended);
+        }
+        // Again: what is taken is to be run.
+        if let Some(ended) = self.watchdog_fits(leadership).await {
             return Ok(ended);
         }
         let mut deadline = leadership.deadline();
@@ -408,6 +415,43 @@ impl CommandCandidate {
                     SignalAction::PassOn(_) => {}
                 },
                 () = sleep_until(deadline - self.grace.total()) => return Err(self.file.failure(None)),
+            }
+        }
+    }
+
+    /// Waits for the next renewal if the watchdog, armed now, would fire too late for the last one:
+    /// the guard would end the term. Returns the end of the term, if it ended or began to drain
+    /// meanwhile.
+    async fn watchdog_fits(&mut self, leadership: &Leadership) -> Option<Ended> {
+        let device = self.watchdog_device.as_ref()?;
+        let deadline = leadership.deadline();
+        // A renewal leaves an eighth of the lease: half of it is for the start of the guard.
+        if device.fires_before(self.grace.until(deadline).kill_at, self.candidate.lease / 16) {
+            return None;
+        }
+        loop {
+            self.watchdog.feed(deadline);
+            tokio::select! {
+                biased;
+                loss = leadership.ended() => return Some(Ended::Lost(loss)),
+                _ = leadership.draining() => {
+                    self.candidate.election.end_drain();
+                    return Some(Ended::Lost(leadership.ended().await));
+                }
+                Ok(later) = leadership.renewed(deadline) => {
+                    self.file.renew(later, leadership.token());
+                    return None;
+                }
+                why = self.term.failed() => {
+                    leadership.resign();
+                    self.candidate.election.end_drain();
+                    self.candidate.status.note(&format!("{why}: the term is given up"));
+                }
+                action = self.signals.next() => match action {
+                    SignalAction::End(signal) => return Some(Ended::Signal(signal)),
+                    SignalAction::Suspend => suspend_self(),
+                    SignalAction::PassOn(_) => {}
+                },
             }
         }
     }

@@ -31,6 +31,8 @@ struct State {
     options: u32,
     /// The shortest timeout that it sets, in seconds.
     shortest: i32,
+    /// The longest; it refuses others.
+    longest: i32,
     timeout: i32,
     is_open: bool,
     armed: bool,
@@ -124,6 +126,9 @@ impl Filesystem for Driver {
             }
             SETTIMEOUT => {
                 let asked = i32::from_ne_bytes(data.try_into().expect("an int"));
+                if asked > state.longest {
+                    return reply.error(Errno::EINVAL);
+                }
                 state.timeout = asked.max(state.shortest);
                 reply.ioctl(0, &state.timeout.to_ne_bytes());
             }
@@ -186,7 +191,8 @@ impl Device {
             std::fs::create_dir(place.path().join(name)).expect("a directory");
         }
         let options = SETTIMEOUT_AND_MAGICCLOSE;
-        let state = Arc::new(Mutex::new(State { options, shortest: 1, ..State::default() }));
+        let state =
+            Arc::new(Mutex::new(State { options, shortest: 1, longest: 6553, ..State::default() }));
         let driver = Driver(Arc::clone(&state));
         let session = fuser::spawn_mount(driver, place.path().join("fuse"), &Config::default());
         Some(Self { state, place, _session: session.ok()? })
@@ -200,7 +206,11 @@ impl Device {
     }
 
     fn start(&self, env: &TestEnv, script: &str) -> Candidate {
-        let flags = ["--watchdog", "/dev/watchdog9"];
+        self.start_with(env, &[], script)
+    }
+
+    fn start_with(&self, env: &TestEnv, flags: &[&str], script: &str) -> Candidate {
+        let flags = [&["--watchdog", "/dev/watchdog9"], flags].concat();
         let command = env.command("my_app", &flags, &["sh", "-c", script]);
         Candidate::start(self.contained("0", &command))
     }
@@ -250,6 +260,29 @@ async fn device_is_disarmed_before_and_after_the_command() {
     let mut refused = Candidate::start(device.contained("0", &command));
     assert_eq!(refused.exit_code().await, Some(1), "{}", refused.stderr());
     device.disarmed().await;
+}
+
+/// When the last renewal is too old to arm the device for, the next one is waited for.
+#[tokio::test]
+async fn device_is_armed_late_after_a_renewal() {
+    let Some(device) = Device::new() else { return };
+    let env = TestEnv::with_ttl(LEASE).await;
+    let flags = ["--on-won", "sleep 2.5", "--on-exit", "restart"];
+    let mut run = device.start_with(&env, &flags, "echo $INCUMBENT_TOKEN");
+    let token = run.line().await;
+    for _ in 0..4 {
+        assert_eq!(run.line().await, token, "{}", run.stderr());
+    }
+}
+
+#[tokio::test]
+async fn device_with_a_short_timeout_is_used() {
+    let Some(device) = Device::new() else { return };
+    device.state.lock().longest = 6;
+    let env = TestEnv::with_ttl(LEASE).await;
+    let mut run = device.start(&env, SERVE);
+    run.wait_for_line("up").await;
+    assert_eq!(device.state().timeout, 6);
 }
 
 #[tokio::test]
@@ -315,9 +348,18 @@ async fn device_that_does_not_fit_is_refused_in_one_line() {
     assert!(line.contains("nowayout forbids to disarm it"), "{line}");
     let line = refused("/dev/null", "0", "10s").await;
     assert!(line.contains("use /dev/watchdog or /dev/watchdogN"), "{line}");
+    for path in ["/dev/watchdog009", "/dev/watchdog+9"] {
+        let line = refused(path, "0", "10s").await;
+        assert!(line.contains("use /dev/watchdog or /dev/watchdogN"), "{line}");
+    }
+    let line = refused("/dev/watchdog8", "0", "10s").await;
+    assert!(line.contains("modprobe softdog nowayout=0"), "{line}");
     let line = refused(path, "0", "2s").await;
     assert!(line.contains("its timeout of 1s does not fit into a lease of 2s"), "{line}");
-    change(|state| state.shortest = 60);
+    change(|state| state.longest = 3);
+    let line = refused(path, "0", "10s").await;
+    assert!(line.contains("its driver sets no timeout of"), "{line}");
+    change(|state| (state.shortest, state.longest) = (60, 6553));
     let line = refused(path, "0", "10s").await;
     assert!(line.contains("its timeout of 60s does not fit into a lease of 10s"), "{line}");
     change(|state| (state.shortest, state.options) = (1, 0x0080));

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use watchdog_device::{OptionFlags, Watchdog};
 
@@ -36,6 +37,14 @@ pub struct ArmedDevice {
     fires_at: Instant,
 }
 
+/// Why a device cannot be armed.
+pub enum NotArmed {
+    /// It is as it was.
+    Untouched(io::Error),
+    /// It resets the machine.
+    CannotDisarm(io::Error),
+}
+
 impl WatchdogDevice {
     /// Checks that the device fits the lease, and that it can be left. Leaves it disarmed.
     pub fn check(path: &Path, lease: Duration, grace: &Grace) -> Result<Self, CliError> {
@@ -45,10 +54,10 @@ impl WatchdogDevice {
         let number = path.to_str().and_then(|path| path.strip_prefix("/dev/watchdog"));
         let number = match number {
             Some("") => None,
-            number => match number.map(str::parse) {
-                Some(Ok(number)) => Some(number),
-                _ => return Err(refused("use /dev/watchdog or /dev/watchdogN".to_owned())),
-            },
+            Some(digits) if digits.parse().is_ok_and(|number: u8| number.to_string() == digits) => {
+                digits.parse().ok()
+            }
+            _ => return Err(refused("use /dev/watchdog or /dev/watchdogN".to_owned())),
         };
         // The first one has both names.
         let of_kernel = format!("/sys/class/watchdog/watchdog{}", number.unwrap_or(0));
@@ -58,7 +67,12 @@ impl WatchdogDevice {
                 let why = "nowayout forbids to disarm it: load its driver with nowayout=0";
                 return Err(refused(why.to_owned()));
             }
-            Err(error) => return Err(refused(format!("{of_kernel}/nowayout: {error}"))),
+            Err(error) => {
+                return Err(refused(format!(
+                    "{of_kernel}/nowayout: {error}: load the driver of a watchdog, such as softdog \
+                     with `modprobe softdog nowayout=0`"
+                )));
+            }
         }
         let most = grace.longest_watchdog(lease);
         let longest = u16::try_from(most.as_secs()).unwrap_or(u16::MAX);
@@ -71,7 +85,21 @@ impl WatchdogDevice {
             )),
             _ => refused(error.to_string()),
         })?;
-        let set = wanted.configure(&device);
+        let mut set = wanted.configure(&device);
+        // A driver refuses what is longer than its longest timeout.
+        while set.as_ref().is_err_and(is_invalid) {
+            let shorter = Self { timeout: wanted.timeout.saturating_sub(1), ..wanted.clone() };
+            if !grace.fits_watchdog(lease, shorter.timeout()) {
+                let (shortest, lease) = (wanted.timeout, humantime::format_duration(lease));
+                set = Err(io::Error::other(format!(
+                    "its driver sets no timeout of {shortest}s to {longest}s, as a lease of {lease} \
+                     needs: use a shorter lease"
+                )));
+                break;
+            }
+            wanted = shorter;
+            set = wanted.configure(&device);
+        }
         device.magic_close().map_err(|error| refused(format!("it cannot be disarmed: {error}")))?;
         drop(device);
         wanted.timeout = set.map_err(|error| refused(error.to_string()))?;
@@ -89,6 +117,11 @@ impl WatchdogDevice {
 
     fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout.into())
+    }
+
+    /// Whether the device, armed after this `delay`, resets the machine by then.
+    pub fn fires_before(&self, end: Instant, delay: Duration) -> bool {
+        BootClock.now() + delay + self.timeout() <= end
     }
 
     fn open(&self) -> io::Result<Watchdog> {
@@ -112,16 +145,16 @@ impl WatchdogDevice {
     }
 
     /// Arms the device.
-    pub fn arm(&self) -> io::Result<ArmedDevice> {
-        let device = self.open()?;
+    pub fn arm(&self) -> Result<ArmedDevice, NotArmed> {
+        let device = self.open().map_err(NotArmed::Untouched)?;
         let (timeout, margin) = (self.timeout(), self.margin);
         let armed = ArmedDevice { device, timeout, margin, fires_at: BootClock.now() + timeout };
         match self.configure(&armed.device) {
             Ok(set) if set == self.timeout => Ok(armed),
             set => {
-                armed.disarm()?;
                 let other = || io::Error::other("its timeout is another one than at the start");
-                Err(set.err().unwrap_or_else(other))
+                armed.disarm().map_err(NotArmed::CannotDisarm)?;
+                Err(NotArmed::Untouched(set.err().unwrap_or_else(other)))
             }
         }
     }
@@ -165,6 +198,11 @@ impl ArmedDevice {
     pub fn disarm(mut self) -> io::Result<()> {
         self.device.magic_close()
     }
+}
+
+/// Whether a driver refused a value.
+fn is_invalid(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
 
 /// The schedule, no later than this end.

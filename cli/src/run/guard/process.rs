@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::config::{GuardConfig, flag_argument, until_argument};
-use super::device::ArmedDevice;
+use super::device::{ArmedDevice, NotArmed};
 use super::exec;
 use super::messages::{GuardEvent, GuardRequest, receive_fd};
 use super::sentinel::{GuardSentinel, ParseArgs};
@@ -103,10 +103,15 @@ impl Guard {
         }
         let mut watchdog = None;
         if let (Some(device), Some(until)) = (&config.watchdog, config.until) {
-            let cannot = |error| io::Error::other(format!("the watchdog cannot be armed: {error}"));
-            let armed = device.arm().map_err(|error| {
-                let _ = send(&channel, &GuardEvent::Disarmed); // it is left as it was
-                cannot(error)
+            let armed = device.arm().map_err(|why| {
+                let (is_armed, error) = match why {
+                    NotArmed::Untouched(error) => (false, error),
+                    NotArmed::CannotDisarm(error) => (true, error), // the candidate tries it, too
+                };
+                if !is_armed {
+                    let _ = send(&channel, &GuardEvent::Disarmed);
+                }
+                io::Error::other(format!("the watchdog cannot be armed: {error}"))
             })?;
             config.until = Some(armed.bound(until));
             // It would reset the machine too late, or leave no time for the command.

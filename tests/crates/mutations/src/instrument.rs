@@ -132,7 +132,7 @@ impl Instrument {
                  a_bucket_does a_table a_sqlite_file an_object a_lease"
             }
             Self::Programs => {
-                "test --workspace --all-features --test sentinel --test run \
+                "test --workspace --all-features --bin incumbent --test sentinel --test run \
                  -- crashes:: foreign:: guard:: messages:: sandbox:: \
                  set::commands::shard_whose_command_ends tree::killed_reaper \
                  tree::lock_is_not_released tree::nothing_is_released \
