@@ -103,7 +103,7 @@ impl Report {
         self.excluded.extend(excluded);
         let path: Vec<String> = line.path.clone();
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let Some(matches) = line.matches(definition)? else { return Ok(()) };
+        let Some(matches) = line.matches(definition, is_whole)? else { return Ok(()) };
         let mut given = &matches;
         while let Some((_, below)) = given.subcommand() {
             given = below;

@@ -8,12 +8,17 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::file::OptionsFile;
-use super::names::{COMMANDS, CONFIG, find, is_of_lock, kind_of_lock, options, variable};
+use super::names::{
+    COMMANDS, CONFIG, SERVICE_OPTIONS, find, is_of_lock, kind_of_lock, options, variable,
+};
 use super::source::{Source, is_secret};
 use crate::error::{CliError, Code};
 
 /// The most repetitions of a flag that counts.
 const MAX_COUNT: usize = 9;
+
+/// The options with credentials of NATS.
+const CREDENTIALS: [&str; 6] = ["creds", "nkey", "user", "password", "tlscert", "tlskey"];
 
 /// An option that a variable or the file sets.
 struct Setting<'a> {
@@ -44,6 +49,7 @@ pub struct Added {
     pub id: String,
     pub long: String,
     pub source: Source,
+    words: Vec<OsString>,
 }
 
 impl CommandLine {
@@ -71,13 +77,14 @@ impl CommandLine {
         };
         let file = file.map(|file| OptionsFile::read(&file, &line.command)).transpose()?;
         let settings = missing(&line.command, &path, given, file.as_ref())?;
-        let (settings, excluded) = without_excluded(&line.command, &path, given, settings);
+        let (settings, excluded) = without_excluded(&line.command, &path, given, settings)?;
         let words: Vec<OsString> = settings.iter().flat_map(Setting::words).collect();
         let added = settings.iter().filter(|setting| !setting.words().is_empty());
-        let added = added.map(|Setting { arg, source, .. }| Added {
-            id: arg.get_id().to_string(),
-            long: long(arg),
-            source: source.clone(),
+        let added = added.map(|setting| Added {
+            id: setting.arg.get_id().to_string(),
+            long: long(setting.arg),
+            source: setting.source.clone(),
+            words: setting.words(),
         });
         line.added = added.collect();
         line.excluded = excluded;
@@ -94,24 +101,58 @@ impl CommandLine {
         parsed.map_err(|error| self.explain(&error).unwrap_or_else(|| error.exit()))
     }
 
-    /// What is parsed, also if something that the command requires is missing; `None` for help.
-    pub fn matches(&mut self, definition: &Command) -> Result<Option<ArgMatches>, CliError> {
+    /// What is parsed, also if the name or the command is missing, and unless `is_whole` also if
+    /// something else that is required is; `None` for help.
+    pub fn matches(
+        &mut self,
+        definition: &Command,
+        is_whole: bool,
+    ) -> Result<Option<ArgMatches>, CliError> {
         match self.command.try_get_matches_from_mut(&self.arguments) {
             Ok(matches) => Ok(Some(matches)),
             Err(error) if !error.use_stderr() => Ok(None),
-            Err(error) if is_incomplete(&error) => {
-                let lenient = definition.clone().ignore_errors(true);
-                Ok(lenient.try_get_matches_from(&self.arguments).ok())
-            }
+            Err(error) if is_incomplete(&error) => match self.explain(&error) {
+                Some(refused) if is_whole => Err(refused),
+                _ => {
+                    let lenient = definition.clone().ignore_errors(true);
+                    Ok(lenient.try_get_matches_from(&self.arguments).ok())
+                }
+            },
             Err(error) => Err(self.explain(&error).unwrap_or_else(|| error.exit())),
         }
     }
 
     /// The error of options that were added; `None` for any other error.
-    fn explain(&self, error: &clap::Error) -> Option<CliError> {
-        if !error.use_stderr() || is_incomplete(error) {
+    fn explain(&mut self, error: &clap::Error) -> Option<CliError> {
+        let causes = match error.kind() {
+            _ if !error.use_stderr() => return None,
+            ErrorKind::MissingRequiredArgument => self.that_require(error),
+            ErrorKind::InvalidUtf8 => {
+                let is_text =
+                    |added: &&Added| added.words.iter().all(|word| word.to_str().is_some());
+                self.added.iter().filter(|added| !is_text(added)).collect()
+            }
+            _ => self.named(error),
+        };
+        if causes.is_empty() {
             return None;
         }
+        let sources: Vec<String> = causes.iter().map(|added| added.source.to_string()).collect();
+        let mut text = error.to_string();
+        // Before the text is cut and its blanks change: the value may have any.
+        if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue)
+            && causes.iter().any(|added| is_secret(&added.id, value))
+        {
+            text = text.replace(value, "***");
+        }
+        let reason = text.split("\n\n").next().unwrap_or_default();
+        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
+        Some(CliError::new(Code::Usage, format!("{}: {reason}", sources.join(", "))))
+    }
+
+    /// The options that the error names.
+    fn named(&self, error: &clap::Error) -> Vec<&Added> {
         let mut named: Vec<&str> = Vec::new();
         for kind in [ContextKind::InvalidArg, ContextKind::PriorArg] {
             match error.get(kind) {
@@ -125,22 +166,24 @@ impl CommandLine {
         let is_named = |added: &&Added| {
             named.iter().any(|name| name.split([' ', '=']).next() == Some(&added.long))
         };
-        let sources = self.added.iter().filter(is_named).map(|added| added.source.to_string());
-        let sources: Vec<String> = sources.collect();
-        if sources.is_empty() {
-            return None;
-        }
-        let text = error.to_string();
-        let reason = text.split("\n\n").next().unwrap_or_default();
-        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-        let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
-        let reason = match error.get(ContextKind::InvalidValue) {
-            Some(ContextValue::String(value)) if is_secret("", value) => {
-                reason.replace(value, "***")
-            }
-            _ => reason.to_owned(),
+        self.added.iter().filter(is_named).collect()
+    }
+
+    /// The options without which less is missing.
+    fn that_require(&mut self, error: &clap::Error) -> Vec<&Added> {
+        let missing = |error: &clap::Error| match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::Strings(missing)) => missing.len(),
+            _ => 0,
         };
-        Some(CliError::new(Code::Usage, format!("{}: {reason}", sources.join(", "))))
+        let Self { command, added, arguments, .. } = self;
+        let requires = |one: &&Added| {
+            let rest = arguments.iter().filter(|word| !one.words.contains(word));
+            match command.try_get_matches_from_mut(rest) {
+                Ok(_) => true,
+                Err(other) => missing(&other) < missing(error),
+            }
+        };
+        added.iter().filter(requires).collect()
     }
 }
 
@@ -157,13 +200,12 @@ fn is_incomplete(error: &clap::Error) -> bool {
 /// The variables of options that a program which is started does not inherit. Those that select the
 /// lock remain, so that an `incumbent` in it finds the same one.
 pub fn withheld(definition: &Command) -> Vec<String> {
-    const SECRETS: [&str; 6] = ["creds", "nkey", "user", "password", "tlscert", "tlskey"];
     let mut command = definition.clone();
     command.build();
-    let mut names = vec![CONFIG.to_owned()];
+    let mut names = vec![CONFIG.to_owned(), SERVICE_OPTIONS.to_owned()];
     for path in COMMANDS {
         for arg in options(&command, path) {
-            let is_kept = is_of_lock(arg) && !SECRETS.contains(&arg.get_id().as_str());
+            let is_kept = is_of_lock(arg) && !CREDENTIALS.contains(&arg.get_id().as_str());
             let name = variable(arg.get_long().unwrap_or_default());
             let has_secret = text_of(&name)
                 .is_some_and(|value| is_secret(arg.get_id().as_str(), &value.to_string_lossy()));
@@ -245,8 +287,8 @@ fn without_excluded<'a>(
     path: &[&str],
     given: &ArgMatches,
     settings: Vec<Setting<'a>>,
-) -> (Vec<Setting<'a>>, Vec<Excluded>) {
-    let Some(command) = find(root, path) else { return (settings, Vec::new()) };
+) -> Result<(Vec<Setting<'a>>, Vec<Excluded>), CliError> {
+    let Some(command) = find(root, path) else { return Ok((settings, Vec::new())) };
     let mut present: Vec<(&Arg, u8)> = command
         .get_arguments()
         .filter(|arg| is_given(given, arg))
@@ -270,6 +312,11 @@ fn without_excluded<'a>(
                 let of_other = kind_of_lock(arg).is_some_and(|kind| {
                     lock.0.as_ref().is_some_and(|lock| lock != kind) && lock.1 > rank
                 });
+                let url = lock.0.as_ref().and_then(|lock| lock.to_str()).unwrap_or_default();
+                let is_of_nats = url.starts_with("nats:") || url.starts_with("tls:");
+                if of_other && is_of_nats && CREDENTIALS.contains(&arg.get_id().as_str()) {
+                    return Err(credentials_left_out(&setting));
+                }
                 of_other.then(|| "--lock".to_owned())
             }
         };
@@ -283,7 +330,15 @@ fn without_excluded<'a>(
             }
         }
     }
-    (kept, excluded)
+    Ok((kept, excluded))
+}
+
+/// The lock would be connected to without them.
+fn credentials_left_out(setting: &Setting<'_>) -> CliError {
+    let Setting { arg, source, .. } = setting;
+    let why = "has no effect on the URL of --lock, which would connect without it: write the \
+               credentials into the URL, such as ?creds=FILE";
+    CliError::new(Code::Usage, format!("{source}: {} {why}", long(arg)))
 }
 
 fn conflicts(command: &Command, arg: &Arg, other: &Arg) -> bool {

@@ -12,4 +12,4 @@ mod source;
 
 pub use self::command::Config;
 pub use self::line::{CommandLine, withheld};
-pub use self::names::with_variables;
+pub use self::names::{seen, with_variables};

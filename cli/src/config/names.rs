@@ -25,7 +25,7 @@ static LOCK: LazyLock<Vec<(String, Option<&str>)>> = LazyLock::new(LockArgs::opt
 
 /// What programs that this one starts see, behind the prefix: an `incumbent` among them must not
 /// take it for an option.
-const SEEN: [&str; 17] = [
+const SEEN: [&str; 18] = [
     "ADDRESS",
     "CAUSE",
     "CHECKPOINT",
@@ -33,6 +33,7 @@ const SEEN: [&str; 17] = [
     "ELECTION",
     "EVENT",
     "IDENTITY",
+    "JOB",
     "PID",
     "RESUMED",
     "SEAT",
@@ -53,11 +54,20 @@ pub const PREFIX: &str = "INCUMBENT_";
 /// The variable of the file with options.
 pub const CONFIG: &str = "INCUMBENT_CONFIG";
 
+/// The variable of the systemd service with options, which may have secrets.
+pub const SERVICE_OPTIONS: &str = "INCUMBENT_OPTIONS";
+
 /// The variable of a long option.
 pub fn variable(long: &str) -> String {
     let name = long.to_ascii_uppercase().replace('-', "_");
     let flag = if SEEN.contains(&&*name) { "FLAG_" } else { "" };
     format!("{PREFIX}{flag}{name}")
+}
+
+/// What a program that this one starts sees, and must not see of an outer `incumbent`, such as the
+/// file of another checkpoint.
+pub fn seen() -> impl Iterator<Item = String> {
+    SEEN.iter().map(|name| format!("{PREFIX}{name}"))
 }
 
 /// Whether the variable is one of this program, and of no option.

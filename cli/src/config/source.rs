@@ -44,7 +44,10 @@ impl fmt::Display for Source {
 
 /// Whether the value of an option may have a secret.
 pub fn is_secret(option: &str, value: &str) -> bool {
-    let of_url = value.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    // Before the next of these a URL has the user and the host; the password may have blanks.
+    let authority =
+        |rest: &str| rest.split(['/', '?', '#']).next().is_some_and(|a| a.contains('@'));
+    let of_url = value.split("://").skip(1).any(authority);
     let of_lock = option == "lock" && value.contains(['@', '?']);
     matches!(option, "password" | "user") || of_url || of_lock
 }

@@ -137,13 +137,13 @@ fn checkpoint_json(checkpoint: &StoredCheckpoint) -> serde_json::Value {
 }
 
 fn checkpoint_line(checkpoint: &StoredCheckpoint) -> String {
-    let bytes = checkpoint.data.len();
+    let bytes = match checkpoint.data.len() {
+        1 => "1 byte".to_owned(),
+        bytes => format!("{bytes} bytes"),
+    };
     let when = saved(checkpoint)
         .map_or_else(|| "never saved".to_owned(), |saved| format!("saved {}", ago(saved)));
-    format!(
-        "The checkpoint has {bytes} bytes, {when}, and was written with token {}",
-        checkpoint.token
-    )
+    format!("The checkpoint has {bytes}, {when}, and was written with token {}", checkpoint.token)
 }
 
 fn table(statuses: &[ElectionRecord]) -> Result<(), CliError> {

@@ -23,9 +23,10 @@ pub struct HookArgs {
     /// The term counts as begun once it has ended: COMMAND starts then, /leading of --http returns
     /// 200, and requests are directed to this process. Any exit code but 0 refuses the term: the
     /// lock is released, and this process stands aside for 1s, then 2s and so on up to 30s. It has
-    /// the variables that COMMAND of `incumbent run` has, and INCUMBENT_EVENT, which is `won`. It
-    /// is killed before the deadline. What it leaves running is stopped when it ends: start a
-    /// service by `systemctl start`. Its output goes to standard error.
+    /// the variables that COMMAND of `incumbent run` has, but for those of --checkpoint, and
+    /// INCUMBENT_EVENT, which is `won`. It is killed before the deadline. What it leaves running is
+    /// stopped when it ends: start a service by `systemctl start`. Its output goes to standard
+    /// error.
     #[arg(long, value_name = "COMMAND", help_heading = "Terms")]
     pub on_won: Option<String>,
     /// Run this shell command when a term ends, while the work stops, and before the lock is

@@ -130,6 +130,21 @@ fn fault_in_variable_or_file_is_one_line_with_its_place() {
             "http://u:s3cret@h/",
             "INCUMBENT_CHECK: invalid value '***' for '--check",
         ),
+        (
+            "INCUMBENT_CHECK",
+            "http://u:s3cret\n\ns3cret  s3cret\ns3cret@h/",
+            "INCUMBENT_CHECK: invalid value '***' for '--check",
+        ),
+        (
+            "INCUMBENT_PREFER",
+            "true",
+            "INCUMBENT_PREFER: the following required arguments were not provided: --priority",
+        ),
+        (
+            "INCUMBENT_HTTP_TOKEN_FILE",
+            "/s3cret",
+            "INCUMBENT_HTTP_TOKEN_FILE: the following required arguments were not provided: --http",
+        ),
         ("INCUMBENT_PREFER", "maybe", "INCUMBENT_PREFER \"maybe\": it is to be true or false"),
         ("INCUMBENT_VERBOSE", "10", "INCUMBENT_VERBOSE \"10\": it is to be a number of 0 to 9"),
         ("INCUMBENT_BUCKET", "B", "--bucket requires --lock nats"),
@@ -139,6 +154,44 @@ fn fault_in_variable_or_file_is_one_line_with_its_place() {
         let line = shell.expect_refusal(&run, expected, 2);
         assert!(!line.contains("s3cret"), "{line}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn variable_that_is_no_text_is_refused_in_one_line() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let shell = Shell::bare();
+    let mut command = shell.command(&["run", "my_app", "--", "true"]);
+    let value = std::ffi::OsStr::from_bytes(b"5x\xff");
+    let output = command.env("INCUMBENT_LEASE", value).output().expect("it runs");
+    let line = String::from_utf8(output.stderr).expect("text");
+    assert!(line.starts_with("incumbent: INCUMBENT_LEASE: invalid UTF-8"), "{line}");
+    assert_eq!((line.lines().count(), output.status.code()), (1, Some(2)), "{line}");
+}
+
+/// Only the lock that the file names is out of reach, as its hosts are none.
+#[test]
+fn example_of_the_documentation_is_accepted() {
+    let page = include_str!("../../../docs/configuration.md");
+    let (_, example) = page.split_once("```toml\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let run = ["run", "my_app", "--timeout", "1s", "--", "true"];
+    let line = shell(example).expect_refusal(&run, "nats.creds", 2);
+    assert!(line.contains("No such file"), "{line}");
+    let example = example.replace("creds = \"/run/secrets/nats.creds\"\n", "");
+    let example = example.replace("n1.example.net,nats://n2.example.net", "127.0.0.1:1");
+    shell(&example).expect_refusal(&run, "127.0.0.1:1", 4);
+}
+
+/// A password of one source and a URL of another are no connection without the password.
+#[test]
+fn credentials_that_a_url_leaves_out_are_refused() {
+    let shell = shell("creds = '/s3cret'\n").with("INCUMBENT_LOCK", "nats://127.0.0.1:1/B");
+    let run = ["run", "my_app", "--timeout", "1s", "--", "true"];
+    shell.expect_refusal(&run, "options.toml:1: --creds has no effect on the URL of --lock", 2);
+    let sqlite = ["run", "my_app", "--lock", "sqlite:elections.db", "--", "/bin/true"];
+    assert_eq!(shell.run(&sqlite).code, Some(0));
 }
 
 /// What a user types excludes what the environment happens to have.
@@ -173,6 +226,10 @@ fn command_and_hooks_inherit_the_lock_and_no_other_option() {
         .with("INCUMBENT_ON_WON", "/usr/bin/env >&2")
         .with("INCUMBENT_CHECK", "/usr/bin/env > check; true")
         .with("INCUMBENT_CONFIG", "options.toml")
+        .with("INCUMBENT_OPTIONS", "--password s3cret")
+        .with("INCUMBENT_CHECKPOINT", "of an outer one")
+        .with("INCUMBENT_JOB", "of an outer one")
+        .with("INCUMBENT_SEATS", "of an outer one")
         .with("INCUMBENT_OWN", "of the user");
     shell.write("options.toml", "");
     // By hand, so that it excludes the password of another lock.

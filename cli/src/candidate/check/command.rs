@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
-use incumbent::sentinel::ENVIRONMENT;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use super::output::Tail;
 use super::processes::{CheckProcesses, RunningCheck};
 use crate::candidate::systemd;
+use crate::config::seen;
 use crate::process::reaper;
 
 /// A shell command that is run again and again.
@@ -47,9 +47,11 @@ impl CheckCommand {
         for variable in &self.withheld {
             command.env_remove(variable);
         }
+        for variable in seen() {
+            command.env_remove(variable); // of an outer incumbent
+        }
         command
             .env_remove(systemd::SOCKET) // it would speak for this service
-            .env_remove(ENVIRONMENT) // and register with what wraps this process
             .stdin(Stdio::null())
             .stdout(writer.try_clone()?)
             .stderr(writer);

@@ -17,16 +17,14 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use incumbent::sentinel::ENVIRONMENT;
-
 use super::config::{GuardConfig, SUBCOMMAND};
 use super::device::WatchdogDevice;
 use super::messages::{GuardEvent, GuardRequest, send_fd};
 use crate::candidate::NOTIFY_SOCKET;
+use crate::config::seen;
 use crate::error::{CliError, Code};
 use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
 use crate::process::{Cgroup, NO_COMMAND, StopTimes, Terminal, Unsent, own_arguments, send};
-use crate::run::deadline::DEADLINE_FILE;
 use crate::run::deadline::sleep_until;
 use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terms::Terms;
@@ -118,13 +116,14 @@ impl GuardHandle {
                 guard.env_remove(variable); // a sentinel needs the credentials
             }
         }
+        for variable in seen() {
+            guard.env_remove(variable); // of an outer incumbent
+        }
         guard
             .args([OURSELVES, SUBCOMMAND])
             .args(config.to_args(terminal.as_ref().map(Terminal::candidates)))
             .args(command)
             .env_remove(NOTIFY_SOCKET)
-            .env_remove(DEADLINE_FILE) // of an outer incumbent run
-            .env_remove(ENVIRONMENT) // the command would register with what wraps this process
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)));
         let reaper = Command::from(guard).spawn()?;
