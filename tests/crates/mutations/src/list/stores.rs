@@ -74,6 +74,15 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
+        name: "a service takes back the token that it has raised",
+        edits: &[edit(
+            "src/fence/sql_store.rs",
+            "true => check.commit().await.map_err(cannot)?,",
+            "true => check.rollback().await.map_err(cannot)?,",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
         name: "a service handles the requests of former leaders",
         edits: &[edit("src/fence/http.rs", "match *pass == token {", "match *pass >= token {")],
         noticed_by: &[Elections],
