@@ -7,16 +7,13 @@ use async_nats::jetstream::stream::Config;
 use async_nats::{Client, ConnectOptions, jetstream};
 use incumbent::fence::{FenceErrorKind, FencedStream};
 use incumbent::lock::Token;
-use incumbent_test_support::{Cluster, Server, Worker, worker_orders, worker_says, worker_stops};
+use incumbent_test_support::{
+    Cluster, Server, Worker, late_write_rounds, worker_orders, worker_says, worker_stops,
+};
 
 use crate::fence::{STREAM, history, open};
 
 const URLS: &str = "INCUMBENT_TEST_URLS";
-
-/// How many rounds: `INCUMBENT_LATE_WRITES` for more.
-fn rounds(usual: u64) -> u64 {
-    std::env::var("INCUMBENT_LATE_WRITES").map_or(usual, |n| n.parse().expect("a number"))
-}
 
 async fn connect(urls: &[String]) -> Client {
     ConnectOptions::new()
@@ -216,7 +213,7 @@ async fn moving_streams_store_no_late_write() {
         ..Config::default()
     };
     jetstream::new(client.clone()).create_stream(config).await.expect("a stream");
-    let (rounds, began, mut acknowledged) = (rounds(4), Instant::now(), 0);
+    let (rounds, began, mut acknowledged) = (late_write_rounds(4), Instant::now(), 0);
     let beside = connect(&cluster.urls()).await;
     for round in 0..rounds {
         let token = 2 * round + 1;
@@ -237,12 +234,12 @@ async fn moving_streams_store_no_late_write() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_stores_no_late_write() {
-    play(Server::start().await, 1, rounds(30), 10).await;
+    play(Server::start().await, 1, late_write_rounds(30), 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_store_no_late_write() {
-    let rounds = rounds(10);
+    let rounds = late_write_rounds(10);
     // A fault takes seconds here.
     play(Cluster::start().await, 3, rounds, (rounds / 40).max(5)).await;
 }

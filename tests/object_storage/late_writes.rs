@@ -8,18 +8,13 @@ use incumbent::fence::{FenceErrorKind, FencedObject};
 use incumbent::lock::Token;
 use incumbent::object_storage::Bucket;
 use incumbent_test_support::object_stores::Program;
-use incumbent_test_support::{Worker, worker_orders, worker_says, worker_stops};
+use incumbent_test_support::{Worker, late_write_rounds, worker_orders, worker_says, worker_stops};
 
 use crate::env::{Azure, Gcs, Kind, LEASE, S3, TestEnv};
 
 const PORT: &str = "INCUMBENT_TEST_PORT";
 const PREFIX: &str = "INCUMBENT_TEST_PREFIX";
 const KIND: &str = "INCUMBENT_TEST_KIND";
-
-/// How many rounds: `INCUMBENT_LATE_WRITES` for more.
-fn rounds(usual: u64) -> u64 {
-    std::env::var("INCUMBENT_LATE_WRITES").map_or(usual, |n| n.parse().expect("a number"))
-}
 
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -180,15 +175,15 @@ async fn play<K: Kind>(env: &TestEnv<K>, rounds: u64, fault_every: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn object_of_s3_shows_no_late_write() {
-    play(&TestEnv::<S3>::alone(LEASE).await, rounds(30), 10).await;
+    play(&TestEnv::<S3>::alone(LEASE).await, late_write_rounds(30), 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn object_of_google_shows_no_late_write() {
-    play(&TestEnv::<Gcs>::alone(LEASE).await, rounds(10), 5).await;
+    play(&TestEnv::<Gcs>::alone(LEASE).await, late_write_rounds(10), 5).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn object_of_azure_shows_no_late_write() {
-    play(&TestEnv::<Azure>::alone(LEASE).await, rounds(10), 5).await;
+    play(&TestEnv::<Azure>::alone(LEASE).await, late_write_rounds(10), 5).await;
 }

@@ -28,7 +28,7 @@ use incumbent::fence::{
 use incumbent::lock::Token;
 use incumbent::new_election;
 use incumbent::sql::{Postgres, TableSetup};
-use incumbent_test_support::PostgresServer;
+use incumbent_test_support::{PostgresServer, late_write_rounds};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Executor, PgPool, SqlitePool};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -46,10 +46,6 @@ const ELECTION: &str = "my_app";
 const LIMIT: Duration = Duration::from_secs(60);
 /// After this long a successor that is held up has its predecessor resumed.
 const HELD_UP: Duration = Duration::from_millis(300);
-
-fn rounds(usual: u64) -> u64 {
-    env::var("INCUMBENT_LATE_WRITES").map_or(usual, |text| text.parse().expect("a number"))
-}
 
 /// The process of a leader.
 struct Leader {
@@ -208,7 +204,7 @@ async fn history_of_postgres(server: &PostgresServer) -> Vec<u64> {
 async fn no_late_write_reaches_postgres() {
     let server = postgres(TIMEOUT).await;
     let url = server.url("postgres");
-    let tally = play(&url, rounds(20), async |round| {
+    let tally = play(&url, late_write_rounds(20), async |round| {
         match round % 20 {
             9 => {
                 server.kill();
@@ -288,7 +284,7 @@ async fn suspended_leader_cannot_commit_once_postgres_has_its_successor() {
 async fn no_late_write_reaches_sqlite() {
     let (directory, pool) = sqlite().await;
     let path = directory.path().join("data.db").display().to_string();
-    let tally = play(&format!("sqlite:{path}"), rounds(20), async |_| false).await;
+    let tally = play(&format!("sqlite:{path}"), late_write_rounds(20), async |_| false).await;
     // There is one writer at a time: the order of the ids is that of the commits.
     let history = sqlx::query_scalar("SELECT token FROM ledger ORDER BY id");
     let history: Vec<i64> = history.fetch_all(&pool).await.expect("the ledger");
@@ -360,7 +356,7 @@ where
 async fn no_late_request_is_handled() {
     let service = Billing::start(MemoryFence::new(ELECTION), None).await;
     let url = service.url();
-    let tally = play(&url, rounds(20), async |_| false).await;
+    let tally = play(&url, late_write_rounds(20), async |_| false).await;
     judge("HTTP, memory", &tally, &service.history());
 }
 
@@ -369,7 +365,7 @@ async fn no_late_request_is_handled_after_a_restart() {
     let (_directory, pool) = sqlite().await;
     let mut service = Billing::start(SqlFence::new(ELECTION, pool.clone()), None).await;
     let url = service.url();
-    let tally = play(&url, rounds(20), async |round| {
+    let tally = play(&url, late_write_rounds(20), async |round| {
         if round % 5 != 0 {
             return false;
         }

@@ -83,4 +83,4 @@ pub use proxy::{Flow, Proxy, Request, Trap, Way};
 pub use pseudo_terminal::PseudoTerminal;
 pub use server::{NATS_PERMISSIONS, Server, ServerBuilder, nats_options};
 #[cfg(target_os = "linux")]
-pub use worker::{Worker, worker_orders, worker_says, worker_stops};
+pub use worker::{Worker, late_write_rounds, worker_orders, worker_says, worker_stops};

@@ -109,3 +109,12 @@ pub fn worker_says(line: impl std::fmt::Display) {
 pub fn worker_stops() {
     kill_process(getpid(), Signal::STOP).expect("ourselves");
 }
+
+/// How many rounds a test of late writes plays: `INCUMBENT_LATE_WRITES` for more than usual.
+///
+/// # Panics
+///
+/// If that is no number.
+pub fn late_write_rounds(usual: u64) -> u64 {
+    env::var("INCUMBENT_LATE_WRITES").map_or(usual, |text| text.parse().expect("a number"))
+}
