@@ -156,7 +156,8 @@ async fn leadership_is_kept_until_all_runs_have_stopped() {
             RunEnd::CutShort
         }
     });
-    let error = ended.await.expect_err("the records are lost");
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("in time");
+    let error = ended.expect_err("the records are lost");
     assert_eq!(error.kind(), ScheduleErrorKind::NoRecords);
     assert!(stopped.load(Ordering::Relaxed), "a run goes on");
 }
