@@ -48,7 +48,12 @@ pub fn is_secret(option: &str, value: &str) -> bool {
     let authority =
         |rest: &str| rest.split(['/', '?', '#']).next().is_some_and(|a| a.contains('@'));
     let of_url = value.split("://").skip(1).any(authority);
-    let of_lock = option == "lock" && value.contains(['@', '?']);
+    // Also one that is malformed, such as a password with a slash.
+    let of_lock = match option {
+        "lock" => value.contains(['@', '?']),
+        "server" => value.contains('@'),
+        _ => false,
+    };
     matches!(option, "password" | "user") || of_url || of_lock
 }
 
@@ -60,5 +65,26 @@ pub fn shown(option: &str, value: &str) -> String {
     match value.parse::<LockUrl>() {
         Ok(url) if option == "lock" => url.to_string(),
         _ => "***".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_of_a_url_is_secret_wherever_the_url_stands() {
+        for secret in [
+            "http://u:p@h/",
+            "curl http://h/ http://u:p@h/",
+            "http://u:p  p\n@h",
+            "nats://h,nats://u@h",
+        ] {
+            assert!(is_secret("check", secret), "{secret}");
+        }
+        for public in ["http://h/@me", "curl http://h/ && mail me@h", "http://h?to=me@h", "me@h"] {
+            assert!(!is_secret("check", public), "{public}");
+        }
+        assert!(is_secret("server", "nats://u:p/p@h") && is_secret("lock", "nats://u:p/p@h"));
     }
 }

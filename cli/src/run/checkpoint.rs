@@ -174,6 +174,7 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!(&*checkpoint.data(), last.as_bytes());
         }
+        drop(leadership);
         election.stop().await;
     }
 
