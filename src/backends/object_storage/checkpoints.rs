@@ -7,14 +7,10 @@ use bytes::Bytes;
 use object_store::UpdateVersion;
 use object_store::path::Path;
 
-use super::lock::ObjectStorageLock;
+use super::lock::{CHECKPOINTS, ObjectStorageLock};
 use crate::lock::checkpoint::MAX_CONTENT_LEN;
 use crate::lock::{CheckpointStore, CheckpointVersion, LockError, LockErrorKind, StoredContent};
 use crate::time::timer::deadline_after;
-
-/// The folder, below the prefix of the elections: a list of these leaves out what is in it,
-/// and no election is in it.
-pub(super) const FOLDER: &str = "incumbent-checkpoints/";
 
 /// The condition of a write, as one text: the generation, or the ETag.
 fn to_version(version: UpdateVersion) -> Result<CheckpointVersion, LockError> {
@@ -27,7 +23,7 @@ fn to_version(version: UpdateVersion) -> Result<CheckpointVersion, LockError> {
 
 impl ObjectStorageLock {
     fn checkpoint_path(&self, name: &str) -> Result<Path, LockError> {
-        self.inner.path_of(&format!("{FOLDER}{name}"))
+        self.inner.path_of(&format!("{CHECKPOINTS}{name}"))
     }
 }
 

@@ -10,7 +10,6 @@ use object_store::UpdateVersion;
 use object_store::path::Path;
 use tokio::time::Instant;
 
-use super::checkpoints;
 use super::codec;
 use super::race_entry::{RaceEntry, Timestamp};
 use super::store::Store;
@@ -30,6 +29,9 @@ type Known = seen::Known<UpdateVersion>;
 /// State of one election.
 type Election = seen::SeenRevisions<UpdateVersion>;
 
+/// The folder of the checkpoints, below the prefix of the elections: a list of these leaves out
+/// what is in it, and no election is in it.
+pub(super) const CHECKPOINTS: &str = "incumbent-checkpoints/";
 /// An ETag that no object has.
 const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
 /// The greatest number of a write: Go's candidates count in an `int64`.
@@ -237,11 +239,8 @@ impl Lock for ObjectStorageLock {
         if path.as_ref() != format!("{}{name}", self.inner.prefix) {
             return Err("the name of an object must not begin or end with a slash".to_owned());
         }
-        if name.starts_with(checkpoints::FOLDER) {
-            return Err(format!(
-                "{:?} is for checkpoints: rename the election",
-                checkpoints::FOLDER
-            ));
+        if name.starts_with(CHECKPOINTS) {
+            return Err(format!("{:?} is for checkpoints: rename the election", CHECKPOINTS));
         }
         if length > 1024 {
             return Err(format!(
