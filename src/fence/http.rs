@@ -12,7 +12,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tower::{Layer, Service};
 use tracing::warn;
 
-use super::{FenceError, FenceErrorKind, stale};
+use super::{FenceError, FenceErrorKind, check_valid, stale};
 use crate::election::Leadership;
 use crate::lock::Token;
 use crate::util::text::error_chain;
@@ -49,12 +49,7 @@ impl Leadership {
     /// [`FenceErrorKind::TermOver`]: send nothing. [`FenceErrorKind::Misconfigured`]: the name of
     /// the election cannot be in a header.
     pub fn fence_request(&self, headers: &mut HeaderMap) -> Result<(), FenceError> {
-        if !self.is_valid() {
-            return Err(FenceError::new(
-                FenceErrorKind::TermOver,
-                "the term is over: send nothing",
-            ));
-        }
+        check_valid(self, "send nothing")?;
         let election = HeaderValue::from_bytes(self.election().as_bytes()).map_err(|error| {
             let what = "the name of the election cannot be in a header";
             FenceError::with_source(FenceErrorKind::Misconfigured, what, error)

@@ -58,6 +58,8 @@ pub use self::sql::create_tables;
 pub use self::sql::{FencedTransaction, transaction};
 #[cfg(all(feature = "tower", any(feature = "postgres", feature = "sqlite")))]
 pub use self::sql_store::SqlFence;
+#[cfg(any(feature = "postgres", feature = "sqlite", feature = "tower"))]
+use crate::election::Leadership;
 use crate::lock::{Error, Token};
 
 /// The kind of a [`FenceError`].
@@ -94,4 +96,24 @@ fn stale(election: &str, token: Token, greatest: Token) -> FenceError {
             "{election}: the term with token {token} is over, as the one with token {greatest} has written"
         ),
     )
+}
+
+/// The error of a term that is over by its own clock. `what`: what not to do.
+fn over(election: &str, what: &str) -> FenceError {
+    FenceError::new(FenceErrorKind::TermOver, format!("{election}: the term is over: {what}"))
+}
+
+/// Refuses a term that is over by its own clock. `what`: what not to do.
+#[cfg(any(feature = "postgres", feature = "sqlite", feature = "tower"))]
+fn check_valid(leadership: &Leadership, what: &str) -> Result<(), FenceError> {
+    match leadership.is_valid() {
+        true => Ok(()),
+        false => Err(over(leadership.election(), what)),
+    }
+}
+
+/// The error of a fence that cannot work as it is set up.
+#[cfg(any(feature = "_objects", feature = "nats", feature = "postgres", feature = "sqlite"))]
+fn misconfigured(message: impl Into<String>) -> FenceError {
+    FenceError::new(FenceErrorKind::Misconfigured, message)
 }

@@ -10,22 +10,20 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::term::FencedTerm;
-use super::{FenceError, FenceErrorKind};
+use super::{FenceError, FenceErrorKind, misconfigured};
 use crate::backends::nats::{
-    Connection, JetStream, Published, Retention, StreamFailure, check_key,
+    Connection, EXPECTED, JetStream, OPERATION, Published, StreamConfig, StreamFailure, TTL,
+    check_key,
 };
 use crate::election::Leadership;
 use crate::lock::Token;
 use crate::util::text::escape_line;
 
-const EXPECTED: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
 /// Of which subject, if not of the one that is published to: nats-server 2.11 and later.
 const EXPECTED_OF: HeaderName =
     HeaderName::from_static("Nats-Expected-Last-Subject-Sequence-Subject");
 const EXPECTED_LAST: HeaderName = HeaderName::from_static("Nats-Expected-Last-Sequence");
 const EXPECTED_STREAM: HeaderName = HeaderName::from_static("Nats-Expected-Stream");
-const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
-const OPERATION: HeaderName = HeaderName::from_static("KV-Operation");
 const ROLLUP: HeaderName = HeaderName::from_static("Nats-Rollup");
 
 /// What the keys of fences begin with.
@@ -317,8 +315,10 @@ struct Fence {
     jetstream: JetStream,
     stream: String,
     subject: Subject,
-    /// The two as values of headers.
-    stated: [HeaderValue; 2],
+    /// The stream as the value of a header.
+    stream_header: HeaderValue,
+    /// The subject as the value of a header.
+    subject_header: HeaderValue,
     /// The sequence of this term's fence.
     sequence: u64,
     is_replicated: bool,
@@ -343,24 +343,25 @@ impl Fence {
     ) -> Result<Self, FenceError> {
         term.check()?;
         check_subject(subject)?;
-        let stated = [header(stream)?, header(subject)?];
+        let (stream_header, subject_header) = (header(stream)?, header(subject)?);
         let jetstream = JetStream::new(connection);
-        let retention = jetstream.retention(stream, REQUEST_TIMEOUT).await;
-        let retention = retention.map_err(|failure| failed(stream, failure, false))?;
-        check_retention(stream, &retention)?;
-        let is_replicated = retention.num_replicas > 1;
+        let config = jetstream.config(stream, REQUEST_TIMEOUT).await;
+        let config = config.map_err(|failure| failed(stream, failure, false))?;
+        check_retention(stream, &config)?;
+        let is_replicated = config.num_replicas > 1;
         let turns = if is_replicated { 1 } else { Semaphore::MAX_PERMITS };
         let mut fence = Self {
             term,
             jetstream,
             stream: stream.to_owned(),
             subject: subject.into(),
-            stated,
+            stream_header,
+            subject_header,
             sequence: 0,
             is_replicated,
             turns: Semaphore::new(turns),
         };
-        fence.sequence = fence.claim(retention.allow_msg_ttl).await?;
+        fence.sequence = fence.claim(config.allow_msg_ttl).await?;
         fence.check_conditions().await?;
         fence.term.check()?;
         Ok(fence)
@@ -380,7 +381,7 @@ impl Fence {
             }
             let mut headers = HeaderMap::new();
             headers.insert(EXPECTED, HeaderValue::from(found.sequence));
-            headers.insert(EXPECTED_STREAM, self.stated[0].clone());
+            headers.insert(EXPECTED_STREAM, self.stream_header.clone());
             if with_ttl {
                 headers.insert(TTL, "never");
             }
@@ -451,7 +452,7 @@ impl Fence {
             return Err(misconfigured(format!("{subject} is the subject of the fence")));
         }
         check_subject(subject)?;
-        let plain = self.conditions(&self.stated[1], headers)?;
+        let plain = self.conditions(&self.subject_header, headers)?;
         let deadline = Instant::now() + TIMEOUT;
         let _turn = timeout_at(deadline, self.turns.acquire()).await.map_err(|_| {
             let message = format!(
@@ -465,7 +466,7 @@ impl Fence {
             let headers = match revision {
                 Some(revision) => {
                     let last = self.unchanged(subject, revision).await?;
-                    self.conditions(&self.stated[1], &last)?
+                    self.conditions(&self.subject_header, &last)?
                 }
                 None => plain.clone(),
             };
@@ -598,7 +599,7 @@ impl Fence {
             let mut headers = HeaderMap::new();
             headers.insert(EXPECTED, HeaderValue::from(self.sequence));
             headers.insert(EXPECTED_OF, of.clone());
-            headers.insert(EXPECTED_STREAM, self.stated[0].clone());
+            headers.insert(EXPECTED_STREAM, self.stream_header.clone());
             for (name, values) in others.iter() {
                 values.iter().for_each(|value| headers.append(name.clone(), value.clone()));
             }
@@ -659,7 +660,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), FenceError> {
 /// Refuses a stream that removes the fence by itself, or has no place for the next one. A former
 /// leader whose fence was delayed until that of its successor is gone would find none; and where
 /// the sequences begin anew, a successor's fence may have the sequence of its own.
-fn check_retention(stream: &str, settings: &Retention) -> Result<(), FenceError> {
+fn check_retention(stream: &str, settings: &StreamConfig) -> Result<(), FenceError> {
     let problem = if settings.mirror.is_some() {
         "it is a mirror: fence the stream that it mirrors"
     } else if !matches!(settings.retention.as_str(), "" | "limits") {
@@ -676,10 +677,6 @@ fn check_retention(stream: &str, settings: &Retention) -> Result<(), FenceError>
         return Ok(());
     };
     Err(misconfigured(format!("stream {stream}: {problem}")))
-}
-
-fn misconfigured(message: String) -> FenceError {
-    FenceError::new(FenceErrorKind::Misconfigured, message)
 }
 
 /// The error of a request that failed. `writes`: whether it would have stored a message.

@@ -8,8 +8,8 @@ use object_store::path::Path;
 use tokio::time::{Instant, sleep};
 
 use super::term::FencedTerm;
-use super::{FenceError, FenceErrorKind};
-use crate::backends::object_storage::{Bucket, Store, no_such_version};
+use super::{FenceError, FenceErrorKind, misconfigured};
+use crate::backends::object_storage::{Bucket, Store};
 use crate::election::Leadership;
 use crate::lock::{LockError, LockErrorKind, Token};
 use crate::time::timer::deadline_after;
@@ -263,25 +263,18 @@ async fn find(store: &Store, path: &Path) -> Result<Option<Found>, FenceError> {
     }
 }
 
-/// Checks that the store respects conditions, unless that is known, by two writes that must be
-/// refused. They write what is there.
+/// Checks that the store respects conditions, unless that is known. The writes are of what is
+/// there.
 async fn check_conditions(store: &Store, path: &Path, body: &Bytes) -> Result<(), FenceError> {
     if store.is_known_to_check() {
         return Ok(());
     }
-    for (header, replaced) in [("If-None-Match", None), ("If-Match", Some(no_such_version()))] {
-        match store.put(path, replaced.as_ref(), body, deadline_after(REQUEST_TIMEOUT)).await {
-            Err(error) if error.kind() == LockErrorKind::Conflict => {}
-            Err(error) => return Err(failed(error).with_kind(FenceErrorKind::Unavailable)),
-            Ok(_) => {
-                return Err(misconfigured(format!(
-                    "{} can be written without its condition: the store ignores {header}; use one that respects it",
-                    store.describe(path)
-                )));
-            }
-        }
-    }
-    Ok(())
+    let by = deadline_after(REQUEST_TIMEOUT);
+    let checked = store.check_conditions(path, body, &Default::default(), by).await;
+    checked.map_err(|error| match error.kind() {
+        LockErrorKind::Misconfigured => failed(error),
+        _ => error.with_kind(FenceErrorKind::Unavailable),
+    })
 }
 
 fn body(term: &FencedTerm, number: u64, handle: u32, contents: &[u8]) -> Bytes {
@@ -301,10 +294,6 @@ fn parse(body: &[u8]) -> Option<(Head, usize)> {
         election: words.next()?.to_owned(),
     };
     Some((head, end + 1))
-}
-
-fn misconfigured(message: String) -> FenceError {
-    FenceError::new(FenceErrorKind::Misconfigured, message)
 }
 
 fn failed(error: LockError) -> FenceError {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use async_trait::async_trait;
 
-use super::{FenceError, FenceErrorKind, stale};
+use super::{FenceError, FenceErrorKind, check_valid, misconfigured, stale};
 use crate::election::Leadership;
 use crate::lock::{Token, check_not_empty};
 
@@ -85,13 +85,10 @@ impl Leadership {
     /// # Cancel safety
     /// Roll the transaction back if the returned future is dropped.
     pub async fn fence<T: FencedTransaction>(&self, transaction: &mut T) -> Result<(), FenceError> {
-        let over = || FenceError::new(FenceErrorKind::TermOver, "the term is over: write nothing");
-        if !self.is_valid() {
-            return Err(over());
-        }
+        check_valid(self, "write nothing")?;
         transaction.advance(self.election(), self.token()).await?;
         // It may have waited for the transactions of another term.
-        if self.is_valid() { Ok(()) } else { Err(over()) }
+        check_valid(self, "write nothing")
     }
 }
 
@@ -237,7 +234,7 @@ fn lacks_table(error: &sqlx::Error) -> bool {
 }
 
 fn check_name(election: &str) -> Result<(), FenceError> {
-    check_not_empty(election).map_err(|rule| FenceError::new(FenceErrorKind::Misconfigured, rule))
+    check_not_empty(election).map_err(misconfigured)
 }
 
 /// As the database stores it.
@@ -246,7 +243,7 @@ fn number(token: Token) -> Result<i64, FenceError> {
         Ok(number) if number > 0 => Ok(number),
         _ => {
             let what = format!("a database stores no token of {token}: it is from 1 to 2^63 - 1");
-            Err(FenceError::new(FenceErrorKind::Misconfigured, what))
+            Err(misconfigured(what))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{FenceError, FenceErrorKind, stale};
+use super::{FenceError, over, stale};
 use crate::election::Leadership;
 use crate::election::term::Term;
 use crate::lock::Token;
@@ -31,10 +31,7 @@ impl FencedTerm {
     /// Refuses a term that is over by its own clock.
     pub(super) fn check(&self) -> Result<(), FenceError> {
         match self.term.as_ref().and_then(|term| term.over()) {
-            Some(_) => Err(FenceError::new(
-                FenceErrorKind::TermOver,
-                format!("{}: the term is over: write nothing", self.election),
-            )),
+            Some(_) => Err(over(&self.election, "write nothing")),
             None => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use async_nats::{HeaderMap, Message};
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ impl Ack {
             {
                 Ok(seq)
             }
-            _ => decode_bytes::<Self>(payload)?.sequence_in(bucket),
+            _ => decode::<Self>(payload)?.sequence_in(bucket),
         }
     }
 
@@ -202,10 +202,6 @@ impl Api {
         get: &serde_json::Value,
         timeout: Duration,
     ) -> Result<StoredMessage, ApiFailure> {
-        #[derive(Deserialize)]
-        struct Got {
-            message: StoredMessage,
-        }
         self.call::<Got>("STREAM.MSG.GET", get, timeout).await.map(|got| got.message)
     }
 
@@ -236,9 +232,7 @@ impl Api {
         let subject = format!("{}.{verb}.KV_{}", self.prefix, self.bucket);
         let body = serde_json::to_vec(body).map_err(malformed)?;
         let (subject, payload) = (subject.into(), body.into());
-        let request = Box::new(Request { subject, headers: None, payload });
-        let message = self.connection.request(request, timeout).await;
-        decode(&message.map_err(ApiFailure::Request)?)
+        request(&self.connection, Request { subject, headers: None, payload }, timeout).await
     }
 
     /// Converts a failed request into the error of a bucket.
@@ -252,7 +246,7 @@ impl Api {
                     RequestFailure::Malformed(_) => Unusable,
                     _ => Unavailable,
                 };
-                let (reason, source) = self.reason(failure);
+                let (reason, source) = failure.reason(&self.connection, "the bucket is missing");
                 let message = format!("bucket {name}: {doing}: {reason}");
                 match source {
                     Some(source) => BucketError::with_source(kind, message, source),
@@ -293,7 +287,7 @@ impl Api {
                     | RequestFailure::TimedOut(_)
                     | RequestFailure::Broken(_) => no_response,
                 };
-                let (reason, source) = self.reason(failure);
+                let (reason, source) = failure.reason(&self.connection, "the bucket is missing");
                 let message = format!("{doing} in bucket {name}: {reason}");
                 match source {
                     Some(source) => LockError::with_source(kind, message, source),
@@ -330,50 +324,27 @@ impl Api {
             }
         }
     }
+}
 
-    fn reason(
-        &self,
-        failure: RequestFailure,
-    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
-        match failure {
-            RequestFailure::Disconnected => ("not connected to NATS".to_owned(), None),
-            RequestFailure::NoResponders => (
-                "no responders: the bucket is missing, or JetStream is off or has no leader"
-                    .to_owned(),
-                None,
-            ),
-            RequestFailure::Denied(subject) => (
-                format!("the server denies the permission to publish to {subject}; grant it"),
-                None,
-            ),
-            RequestFailure::Unanswerable(subject) => (
-                format!("the server denies the permission to subscribe to {subject}; grant it"),
-                None,
-            ),
-            RequestFailure::Malformed(error) => {
-                ("the client cannot send the request".to_owned(), Some(error.into()))
-            }
-            RequestFailure::TimedOut(timeout) if self.connection.sees_refusals() => {
-                (format!("no response within {timeout:?}"), None)
-            }
-            RequestFailure::TimedOut(timeout) => (
-                format!(
-                    "no response within {timeout:?} (a missing permission to publish looks the same)"
-                ),
-                None,
-            ),
-            RequestFailure::Broken(error) => ("the connection broke".to_owned(), Some(error)),
-        }
-    }
+/// The response to a request for a message.
+#[derive(Deserialize)]
+pub(super) struct Got {
+    pub(super) message: StoredMessage,
+}
+
+/// Sends a request to JetStream, and parses its response.
+pub(super) async fn request<T: DeserializeOwned>(
+    connection: &Connection,
+    request: Request,
+    timeout: Duration,
+) -> Result<T, ApiFailure> {
+    let message = connection.request(Box::new(request), timeout).await;
+    decode(&message.map_err(ApiFailure::Request)?.payload)
 }
 
 /// Parses a response. A refused publish has `"seq":0` beside its error, so the error is parsed
 /// first.
-fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, ApiFailure> {
-    decode_bytes(&message.payload)
-}
-
-pub(super) fn decode_bytes<T: DeserializeOwned>(payload: &[u8]) -> Result<T, ApiFailure> {
+pub(super) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, ApiFailure> {
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(default)]

@@ -25,7 +25,7 @@ fn error_10164_is_a_conflict() {
         let answer = format!(
             r#"{{"error":{{"code":400,"err_code":{err_code},"description":"no"}},"stream":"KV_B","seq":0}}"#
         );
-        let failure = decode_bytes::<Ack>(answer.as_bytes()).unwrap_err();
+        let failure = decode::<Ack>(answer.as_bytes()).unwrap_err();
         assert_eq!(api.lock_error(failure, "write of a", true).kind(), kind, "{err_code}");
     }
 }
@@ -33,10 +33,10 @@ fn error_10164_is_a_conflict() {
 #[test]
 fn malformed_response_leaves_the_outcome_unknown() {
     let api = api();
-    let ack = decode_bytes::<Ack>(br#"{"stream":"KV_B","seq":7,"later":{"words":[]}}"#).unwrap();
+    let ack = decode::<Ack>(br#"{"stream":"KV_B","seq":7,"later":{"words":[]}}"#).unwrap();
     assert_eq!(ack.sequence_in("B").unwrap(), 7);
     for answer in ["", "{", "[]", "7", "null", r#"{"seq":"x"}"#, r#"{"error":7}"#, "\u{0}"] {
-        let failure = decode_bytes::<Ack>(answer.as_bytes()).unwrap_err();
+        let failure = decode::<Ack>(answer.as_bytes()).unwrap_err();
         assert_eq!(
             api.lock_error(failure, "write of a", true).kind(),
             LockErrorKind::OutcomeUnknown
@@ -49,7 +49,7 @@ fn long_server_texts_are_truncated() {
     let junk = "\u{1b}\n".repeat(1 << 19);
     let error = serde_json::json!({ "error": { "description": junk } });
     for answer in [error, serde_json::json!({ "seq": junk })] {
-        let failure = decode_bytes::<Ack>(answer.to_string().as_bytes()).unwrap_err();
+        let failure = decode::<Ack>(answer.to_string().as_bytes()).unwrap_err();
         let error = api().lock_error(failure, "write of a", true);
         let source = std::error::Error::source(&error).map(ToString::to_string);
         let words = format!("{error}: {}", source.unwrap_or_default());

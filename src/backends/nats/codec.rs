@@ -24,10 +24,11 @@ use crate::lock::{
 };
 
 // As names, not as text, which the client would check and copy at each use.
-const EXPECTED: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
-const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
+pub(crate) const EXPECTED: HeaderName =
+    HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
+pub(crate) const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
 const MARKER: HeaderName = HeaderName::from_static("Nats-Marker-Reason");
-const OPERATION: HeaderName = HeaderName::from_static("KV-Operation");
+pub(crate) const OPERATION: HeaderName = HeaderName::from_static("KV-Operation");
 const WRITE: HeaderName = HeaderName::from_static("Incumbent-Write");
 const LEASE: HeaderName = HeaderName::from_static("Incumbent-Lease");
 const TOKEN: HeaderName = HeaderName::from_static("Incumbent-Token");

@@ -168,3 +168,41 @@ pub(super) enum RequestFailure {
     /// Possibly sent.
     Broken(Box<dyn std::error::Error + Send + Sync>),
 }
+
+impl RequestFailure {
+    /// Returns the reason in words, and its source. `unheard`: why a subject has no subscribers
+    /// where JetStream is on.
+    pub(super) fn reason(
+        self,
+        connection: &Connection,
+        unheard: &str,
+    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
+        match self {
+            Self::Disconnected => ("not connected to NATS".to_owned(), None),
+            Self::NoResponders => {
+                (format!("no responders: {unheard}, or JetStream is off or has no leader"), None)
+            }
+            Self::Denied(subject) => (
+                format!("the server denies the permission to publish to {subject}; grant it"),
+                None,
+            ),
+            Self::Unanswerable(subject) => (
+                format!("the server denies the permission to subscribe to {subject}; grant it"),
+                None,
+            ),
+            Self::Malformed(error) => {
+                ("the client cannot send the request".to_owned(), Some(error.into()))
+            }
+            Self::TimedOut(timeout) if connection.sees_refusals() => {
+                (format!("no response within {timeout:?}"), None)
+            }
+            Self::TimedOut(timeout) => (
+                format!(
+                    "no response within {timeout:?} (a missing permission to publish looks the same)"
+                ),
+                None,
+            ),
+            Self::Broken(error) => ("the connection broke".to_owned(), Some(error)),
+        }
+    }
+}

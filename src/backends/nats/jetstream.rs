@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_nats::{HeaderMap, Subject};
 use bytes::Bytes;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 
-use super::api::{ApiFailure, DEFAULT_PREFIX, code, decode_bytes};
+use super::api::{ApiFailure, DEFAULT_PREFIX, Got, code, request};
 use super::codec::{is_deletion, stored_value};
 use super::connection::{Connection, RequestFailure};
-use super::message::StoredMessage;
 use super::reply_inbox::Request;
+use super::stream::{StreamConfig, StreamInfo};
 
 /// Requests to streams on one connection.
 #[derive(Debug)]
@@ -56,24 +56,6 @@ pub(crate) struct LastMessage {
     pub(crate) is_deletion: bool,
 }
 
-/// The settings of a stream by which it removes messages, or changes what is published.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Retention {
-    pub(crate) retention: String,
-    pub(crate) discard: String,
-    pub(crate) discard_new_per_subject: bool,
-    /// `file`, or `memory`.
-    pub(crate) storage: String,
-    pub(crate) max_msgs: i64,
-    pub(crate) max_bytes: i64,
-    /// In nanoseconds; 0: forever.
-    pub(crate) max_age: u64,
-    pub(crate) allow_msg_ttl: bool,
-    pub(crate) num_replicas: u64,
-    pub(crate) mirror: Option<IgnoredAny>,
-}
-
 impl JetStream {
     pub(crate) fn new(connection: Connection) -> Self {
         Self { connection }
@@ -97,10 +79,6 @@ impl JetStream {
         subject: &str,
         timeout: Duration,
     ) -> Result<LastMessage, StreamFailure> {
-        #[derive(Deserialize)]
-        struct Got {
-            message: StoredMessage,
-        }
         let body = serde_json::json!({ "last_by_subj": subject }).to_string();
         let verb = format!("{DEFAULT_PREFIX}.STREAM.MSG.GET.{stream}");
         let Got { message } = self.request(verb.into(), None, body.into(), timeout).await?;
@@ -111,18 +89,13 @@ impl JetStream {
         })
     }
 
-    /// Returns how a stream removes messages.
-    pub(crate) async fn retention(
+    /// Returns the settings of a stream.
+    pub(crate) async fn config(
         &self,
         stream: &str,
         timeout: Duration,
-    ) -> Result<Retention, StreamFailure> {
-        #[derive(Deserialize)]
-        struct Info {
-            config: Retention,
-        }
-        let Info { config } = self.info(stream, timeout).await?;
-        Ok(config)
+    ) -> Result<StreamConfig, StreamFailure> {
+        Ok(self.info(stream, timeout).await?.config)
     }
 
     /// Returns the sequence of the last message of a stream.
@@ -131,23 +104,10 @@ impl JetStream {
         stream: &str,
         timeout: Duration,
     ) -> Result<u64, StreamFailure> {
-        #[derive(Deserialize)]
-        struct Info {
-            state: State,
-        }
-        #[derive(Deserialize)]
-        struct State {
-            last_seq: u64,
-        }
-        let Info { state } = self.info(stream, timeout).await?;
-        Ok(state.last_seq)
+        Ok(self.info(stream, timeout).await?.state.last_seq)
     }
 
-    async fn info<T: DeserializeOwned>(
-        &self,
-        stream: &str,
-        timeout: Duration,
-    ) -> Result<T, StreamFailure> {
+    async fn info(&self, stream: &str, timeout: Duration) -> Result<StreamInfo, StreamFailure> {
         let verb = format!("{DEFAULT_PREFIX}.STREAM.INFO.{stream}");
         self.request(verb.into(), None, Bytes::new(), timeout).await
     }
@@ -159,60 +119,44 @@ impl JetStream {
         payload: Bytes,
         timeout: Duration,
     ) -> Result<T, StreamFailure> {
-        let request = Box::new(Request { subject, headers, payload });
-        let message = self.connection.request(request, timeout).await?;
-        Ok(decode_bytes(&message.payload)?)
+        let sent = Request { subject, headers, payload };
+        request(&self.connection, sent, timeout).await.map_err(|failure| self.failure(failure))
     }
-}
 
-impl From<RequestFailure> for StreamFailure {
-    fn from(failure: RequestFailure) -> Self {
+    fn failure(&self, failure: ApiFailure) -> StreamFailure {
+        use StreamFailure::{InFlight, Mismatch, NoMessage, NotApplied, Refused, Unknown};
         match failure {
-            RequestFailure::Disconnected => Self::NotApplied("not connected to NATS".to_owned()),
-            RequestFailure::NoResponders => Self::NotApplied(
-                "no responders: no stream has the subject, or JetStream is off or has no leader"
-                    .to_owned(),
-            ),
-            RequestFailure::Denied(subject) => Self::Refused(format!(
-                "the server denies the permission to publish to {subject}; grant it"
-            )),
-            RequestFailure::Malformed(error) => {
-                Self::Refused(format!("the client cannot send the request: {error}"))
+            ApiFailure::Request(failure) => {
+                let kind = match failure {
+                    RequestFailure::Disconnected | RequestFailure::NoResponders => NotApplied,
+                    RequestFailure::Denied(_) | RequestFailure::Malformed(_) => Refused,
+                    RequestFailure::Unanswerable(_)
+                    | RequestFailure::TimedOut(_)
+                    | RequestFailure::Broken(_) => Unknown,
+                };
+                let unheard = "no stream has the subject";
+                kind(match failure.reason(&self.connection, unheard) {
+                    (reason, Some(source)) => format!("{reason}: {source}"),
+                    (reason, None) => reason,
+                })
             }
-            RequestFailure::Unanswerable(inbox) => Self::Unknown(format!(
-                "the server denies the permission to subscribe to {inbox}; grant it"
-            )),
-            RequestFailure::TimedOut(timeout) => {
-                Self::Unknown(format!("no response within {timeout:?}"))
-            }
-            RequestFailure::Broken(error) => {
-                Self::Unknown(format!("the connection broke: {error}"))
-            }
-        }
-    }
-}
-
-impl From<ApiFailure> for StreamFailure {
-    fn from(failure: ApiFailure) -> Self {
-        match failure {
-            ApiFailure::Request(failure) => failure.into(),
             ApiFailure::Malformed(error) => {
-                Self::Unknown(format!("the response is not one of JetStream: {error}"))
+                Unknown(format!("the response is not one of JetStream: {error}"))
             }
             ApiFailure::Server(error) => match error.err_code {
-                code::WRONG_LAST_SEQUENCE => Self::Mismatch,
+                code::WRONG_LAST_SEQUENCE => Mismatch,
                 code::WRONG_LAST_SEQUENCE_IN_FLIGHT | code::WRONG_LAST_SEQUENCE_NOT_READY => {
-                    Self::InFlight
+                    InFlight
                 }
-                code::NO_MESSAGE => Self::NoMessage,
+                code::NO_MESSAGE => NoMessage,
                 code::MESSAGE_TOO_LARGE
                 | code::STREAM_MISMATCH
                 | code::STREAM_NOT_FOUND
                 | code::STREAM_SEALED
                 | code::TTL_INVALID
-                | code::TTL_DISABLED => Self::Refused(error.to_string()),
+                | code::TTL_DISABLED => Refused(error.to_string()),
                 // No leader, no space, no quorum.
-                _ => Self::NotApplied(error.to_string()),
+                _ => NotApplied(error.to_string()),
             },
         }
     }

@@ -88,14 +88,16 @@ pub use crate::backends::health::{Finding, Severity};
 #[doc(no_inline)]
 pub use async_nats;
 pub use bucket::Bucket;
+pub(crate) use codec::{EXPECTED, OPERATION, TTL};
 #[cfg(feature = "url")]
 pub(crate) use config::MAX_QUEUE_GROUPS;
 pub use config::{BucketConfig, DEFAULT_BUCKET, DEFAULT_TTL, MAX_TTL, MIN_TTL, Storage};
 pub use connection::{Connection, connect};
 pub use error::{AdminFailure, BucketError, BucketErrorKind};
 pub use events::PermissionWatch;
-pub(crate) use jetstream::{JetStream, Published, Retention, StreamFailure};
+pub(crate) use jetstream::{JetStream, Published, StreamFailure};
 pub use lock::NatsLock;
 pub(crate) use lock::check_key;
 pub use options::{TlsFiles, connect_options, with_servers};
 pub use settings::{ConnectionSettings, Credentials};
+pub(crate) use stream::StreamConfig;

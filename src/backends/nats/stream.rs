@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::config::{
     BucketConfig, MAX_QUEUE_GROUPS, QUEUE_GROUPS_KEY, WITH_CHORIA_KEY, check_ttl, elapsed,
@@ -63,16 +64,23 @@ pub(super) struct StreamState {
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(super) struct StreamConfig {
+pub(crate) struct StreamConfig {
     pub(super) subjects: Option<Vec<String>>,
+    pub(crate) retention: String,
+    pub(crate) discard: String,
+    pub(crate) discard_new_per_subject: bool,
+    pub(crate) max_msgs: i64,
+    pub(crate) max_bytes: i64,
     /// In nanoseconds; 0: forever.
-    pub(super) max_age: u64,
+    pub(crate) max_age: u64,
     pub(super) max_msgs_per_subject: i64,
     pub(super) max_msg_size: i64,
-    pub(super) num_replicas: u64,
-    pub(super) storage: String,
+    pub(crate) num_replicas: u64,
+    /// `file`, or `memory`.
+    pub(crate) storage: String,
+    pub(crate) mirror: Option<IgnoredAny>,
     pub(super) mirror_direct: bool,
-    pub(super) allow_msg_ttl: bool,
+    pub(crate) allow_msg_ttl: bool,
     /// In nanoseconds.
     pub(super) subject_delete_marker_ttl: Option<u64>,
     pub(super) republish: Option<Republish>,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::codec;
 use super::race_entry::{RaceEntry, Timestamp};
-use super::store::Store;
+use super::store::{Store, no_such_version};
 use crate::backends::seen;
 use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::codec::mark::EncodedMark;
@@ -32,8 +32,6 @@ type Election = seen::SeenRevisions<UpdateVersion>;
 /// The folder of the checkpoints, below the prefix of the elections: a list of these leaves out
 /// what is in it, and no election is in it.
 pub(super) const CHECKPOINTS: &str = "incumbent-checkpoints/";
-/// An ETag that no object has.
-const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
 /// The greatest number of a write: Go's candidates count in an `int64`.
 const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
 
@@ -167,9 +165,7 @@ impl LockState {
     }
 
     /// Checks that the store respects conditions: a store that ignores them would elect every
-    /// candidate. Many stores implement the protocol of S3, and not all of them respect conditions.
-    /// The first write is therefore followed by two that must be refused. Each refusal is
-    /// remembered, in case there is no time for the other one.
+    /// candidate.
     ///
     /// The two writes name no holder. Should one of them arrive late, after another client has
     /// deleted the object, it must not restore an entry that others have seen, for the same content
@@ -184,41 +180,13 @@ impl LockState {
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
         let body = Bytes::from(entry.encode());
-        let no_such = no_such_version();
-        let trials = [("If-None-Match", None), ("If-Match", Some(&no_such))];
-        for (refused, (header, replaced)) in self.trials.refused.iter().zip(trials) {
-            if refused.load(Ordering::Relaxed) {
-                continue;
-            }
-            match self.store.put(path, replaced, &body, by).await {
-                Err(error) if error.kind() == LockErrorKind::Conflict => {
-                    refused.store(true, Ordering::Relaxed);
-                }
-                Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
-                Err(error) => {
-                    let message = format!("unknown whether the store checks conditions: {error}");
-                    return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
-                }
-                Ok(_) => {
-                    let what = format!(
-                        "can be written without its condition: the store ignores {header}; use one that respects it"
-                    );
-                    return Err(self.unusable(path, &what));
-                }
-            }
-        }
-        Ok(())
+        self.store.check_conditions(path, &body, &self.trials.refused, by).await
     }
 
     fn unusable(&self, path: &Path, what: &str) -> LockError {
         let message = format!("{} {what}", self.store.describe(path));
         LockError::new(LockErrorKind::Misconfigured, message)
     }
-}
-
-/// A version that no object has, as a store names it.
-pub(crate) fn no_such_version() -> UpdateVersion {
-    UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: Some("1".to_owned()) }
 }
 
 /// The wall clock in milliseconds.

@@ -49,6 +49,5 @@ mod transport;
 
 pub use bucket::{Bucket, BucketError};
 pub use lock::ObjectStorageLock;
-pub(crate) use lock::no_such_version;
 pub use probe::BucketFacts;
 pub(crate) use store::Store;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -21,6 +22,8 @@ use crate::util::text::escape_line;
 
 /// The maximum size of an election's object in bytes.
 const MAX_OBJECT_LEN: usize = 64 * 1024;
+/// An ETag that no object has.
+const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
 /// The maximum length of a store's message in an error.
 const MAX_MESSAGE_LEN: usize = 300;
 /// Codes of Azure's 409 and 412 that do not mean that another client wrote, but that no client can
@@ -58,6 +61,11 @@ struct StoreFailure {
     ambiguous: bool,
 }
 
+/// A version that no object has, as a store names it.
+pub(super) fn no_such_version() -> UpdateVersion {
+    UpdateVersion { e_tag: Some(NO_ETAG.to_owned()), version: Some("1".to_owned()) }
+}
+
 impl Store {
     pub(super) fn new(
         store: Arc<dyn ObjectStore>,
@@ -71,6 +79,46 @@ impl Store {
     /// and Azure Blob Storage do, and what others are is unknown.
     pub(crate) fn is_known_to_check(&self) -> bool {
         !self.place.starts_with("s3:") && !self.connector.reached_another_store()
+    }
+
+    /// Checks that the store respects conditions, by two writes of `body` over an object that is
+    /// there, which must be refused. Many stores implement the protocol of S3, and not all of them
+    /// respect conditions.
+    ///
+    /// Each refusal is remembered in `refused`, in case there is no time for the other one: of the
+    /// write that requires absence, and of the one that requires a version.
+    pub(crate) async fn check_conditions(
+        &self,
+        path: &Path,
+        body: &Bytes,
+        refused: &[AtomicBool; 2],
+        by: Instant,
+    ) -> Result<(), LockError> {
+        let no_such = no_such_version();
+        let trials = [("If-None-Match", None), ("If-Match", Some(&no_such))];
+        for (refused, (header, replaced)) in refused.iter().zip(trials) {
+            if refused.load(Ordering::Relaxed) {
+                continue;
+            }
+            match self.put(path, replaced, body, by).await {
+                Err(error) if error.kind() == LockErrorKind::Conflict => {
+                    refused.store(true, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == LockErrorKind::Misconfigured => return Err(error),
+                Err(error) => {
+                    let message = format!("unknown whether the store checks conditions: {error}");
+                    return Err(LockError::new(LockErrorKind::OutcomeUnknown, message));
+                }
+                Ok(_) => {
+                    let message = format!(
+                        "{} can be written without its condition: the store ignores {header}; use one that respects it",
+                        self.describe(path)
+                    );
+                    return Err(LockError::new(LockErrorKind::Misconfigured, message));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Describes an object, as in `the object gs://my-bucket/elections/my_app`.

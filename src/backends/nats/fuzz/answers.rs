@@ -6,7 +6,7 @@ use bolero::TypeGenerator;
 use serde::de::DeserializeOwned;
 
 use super::hostile::{FEW, Mutations, Text};
-use crate::backends::nats::api::{Ack, ApiFailure, decode_bytes};
+use crate::backends::nats::api::{Ack, ApiFailure, decode};
 use crate::backends::nats::config::BucketConfig;
 use crate::backends::nats::events::denied_subject;
 use crate::backends::nats::message::StoredMessage;
@@ -101,7 +101,7 @@ fn check_text(failure: &ApiFailure) {
 }
 
 fn read<T: DeserializeOwned>(answer: &[u8]) -> Option<T> {
-    match decode_bytes(answer) {
+    match decode(answer) {
         Ok(read) => Some(read),
         Err(failure) => {
             check_text(&failure);

@@ -11,7 +11,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "NATS: a fenced message is published without its condition",
         edits: &[edit(
             "src/fence/nats.rs",
-            "let plain = self.conditions(&self.stated[1], headers)?;",
+            "let plain = self.conditions(&self.subject_header, headers)?;",
             "let plain = headers.clone();",
         )],
         noticed_by: &[Locks],
