@@ -156,7 +156,7 @@ impl Job {
     /// minute unless stated, at most [`MAX_CATCH_UP`]. Zero skips them.
     ///
     /// A slot is missed while nobody leads, or while the run of an earlier slot of the same job
-    /// goes on.
+    /// continues.
     pub fn catch_up(mut self, span: Duration) -> Self {
         self.catch_up = span.min(MAX_CATCH_UP);
         self

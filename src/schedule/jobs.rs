@@ -37,6 +37,9 @@ pub struct JobRun {
     pub late: bool,
 }
 
+/// A wall clock.
+pub(super) type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
 /// What is known of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -58,8 +61,7 @@ pub struct JobStatus {
 #[derive(Clone)]
 pub struct Jobs {
     jobs: Arc<[Job]>,
-    /// The wall clock.
-    now: Arc<dyn Fn() -> SystemTime + Send + Sync>,
+    pub(super) now: WallClock,
 }
 
 partial_debug!(Jobs, self, jobs: self.jobs);
@@ -146,7 +148,7 @@ impl Jobs {
             // Recorded before it begins: what is not recorded is not run.
             let saved = term.save().await;
             if !matches!(saved, Ok(true)) || !leadership.is_valid() {
-                due.into_iter().for_each(|due| term.put_back(due.index, due.before));
+                due.iter().for_each(|due| term.put_back(due));
                 if let Err(error) = saved {
                     failure = Some(error);
                     leadership.resign();
@@ -202,7 +204,7 @@ struct Due {
 
 /// When a job may begin its next run.
 struct Lane {
-    /// Since when it could; `None` while a run goes on.
+    /// Since when it could; `None` while a run continues.
     ready_since: Option<Timestamp>,
     /// A pause after a run that was cut short, or did not begin.
     not_before: Option<Instant>,
@@ -282,11 +284,9 @@ impl<'j> JobTerm<'j> {
     }
 
     /// Takes the record of a run back that did not begin: another leader may do it.
-    fn put_back(&mut self, index: usize, before: JobRecord) {
-        if let Some(job) = self.jobs.jobs.get(index) {
-            self.records.set(job.name(), before);
-            self.changed = true;
-        }
+    fn put_back(&mut self, due: &Due) {
+        self.records.set(&due.run.job, due.before);
+        self.changed = true;
     }
 
     /// Saves the records if they changed. Returns whether the term continues.
@@ -316,12 +316,13 @@ impl<'j> JobTerm<'j> {
             Ok(ended) => ended,
             Err(error) => (error.id(), RunEnd::Ended(PANICKED)),
         };
-        let Some((Due { index, run, before }, began)) = self.running.remove(&id) else { return };
-        if let Some(lane) = self.lanes.get_mut(index) {
+        let Some((due, began)) = self.running.remove(&id) else { return };
+        if let Some(lane) = self.lanes.get_mut(due.index) {
             lane.ready_since = Some(self.jobs.now());
             let pauses = !matches!(end, RunEnd::Ended(_));
             lane.not_before = pauses.then(|| Instant::now() + PAUSE);
         }
+        let run = &due.run;
         match (end, self.records.get_mut(&run.job)) {
             (RunEnd::Ended(code), Some(record)) => {
                 let took = began.elapsed();
@@ -330,7 +331,7 @@ impl<'j> JobTerm<'j> {
                 self.changed = true;
                 crate::telemetry::slot_ended(self.leadership.election(), &run.job, code, took);
             }
-            (RunEnd::NotBegun, _) => self.put_back(index, before),
+            (RunEnd::NotBegun, _) => self.put_back(&due),
             _ => {}
         }
     }

@@ -10,14 +10,13 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 use super::job::Job;
-use super::jobs::{JobRun, Jobs, RunEnd};
+use super::jobs::{JobRun, Jobs, RunEnd, WallClock};
 use super::{ScheduleError, ScheduleErrorKind};
 use crate::builder::ElectionBuilder;
 use crate::election::handle::Election;
 use crate::election::leadership::Leadership;
 use crate::util::text::error_chain;
 
-type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 type Execute = Arc<dyn Fn(JobRun) -> BoxFuture<'static, u8> + Send + Sync>;
 
 /// Begins to describe a schedule whose leader this election elects. The election gets a
@@ -25,7 +24,12 @@ type Execute = Arc<dyn Fn(JobRun) -> BoxFuture<'static, u8> + Send + Sync>;
 ///
 /// See the [module](crate::schedule) for an example.
 pub fn new_schedule(election: ElectionBuilder) -> ScheduleBuilder {
-    ScheduleBuilder { election, jobs: Vec::new(), execute: HashMap::new(), now: None }
+    ScheduleBuilder {
+        election,
+        jobs: Vec::new(),
+        execute: HashMap::new(),
+        now: Arc::new(SystemTime::now),
+    }
 }
 
 /// The jobs of a schedule. All members of its election are to have the same.
@@ -34,7 +38,7 @@ pub struct ScheduleBuilder {
     election: ElectionBuilder,
     jobs: Vec<Job>,
     execute: HashMap<String, Execute>,
-    now: Option<WallClock>,
+    now: WallClock,
 }
 
 partial_debug!(ScheduleBuilder, self, jobs: self.jobs);
@@ -55,7 +59,7 @@ impl ScheduleBuilder {
 
     /// Uses another wall clock. For tests and simulations.
     pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        self.now = Some(Arc::new(now));
+        self.now = Arc::new(now);
         self
     }
 
@@ -68,14 +72,12 @@ impl ScheduleBuilder {
     /// Outside a tokio runtime.
     pub fn start(self) -> Result<Schedule, ScheduleError> {
         let mut jobs = Jobs::new(self.jobs)?;
-        if let Some(now) = self.now {
-            jobs = jobs.clock(move || now());
-        }
-        let election = Arc::new(self.election.checkpoint().start().map_err(|error| {
+        jobs.now = self.now;
+        let election = self.election.checkpoint().start().map_err(|error| {
             let what = "the election of the schedule cannot start";
             ScheduleError::with_source(ScheduleErrorKind::NotStarted, what, error)
-        })?);
-        let task = tokio::spawn(lead(Arc::clone(&election), jobs, Arc::new(self.execute)));
+        })?;
+        let task = tokio::spawn(lead(election.clone(), jobs, self.execute));
         Ok(Schedule { election, task })
     }
 }
@@ -83,7 +85,7 @@ impl ScheduleBuilder {
 /// A running schedule. Dropping it stops it without waiting.
 #[derive(Debug)]
 pub struct Schedule {
-    election: Arc<Election>,
+    election: Election,
     task: JoinHandle<()>,
 }
 
@@ -106,7 +108,7 @@ impl Drop for Schedule {
 }
 
 /// Runs the jobs of each term.
-async fn lead(election: Arc<Election>, jobs: Jobs, execute: Arc<HashMap<String, Execute>>) {
+async fn lead(election: Election, jobs: Jobs, execute: HashMap<String, Execute>) {
     while let Ok(leadership) = election.won().await {
         let leadership = Arc::new(leadership);
         let ended = jobs.run(&leadership, |run| within(&leadership, &execute, run)).await;
