@@ -159,7 +159,7 @@ async fn leadership_is_kept_until_all_runs_have_stopped() {
     let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("in time");
     let error = ended.expect_err("the records are lost");
     assert_eq!(error.kind(), ScheduleErrorKind::NoRecords);
-    assert!(stopped.load(Ordering::Relaxed), "a run goes on");
+    assert!(stopped.load(Ordering::Relaxed), "a run continues");
 }
 
 /// A new member that drains has nothing to wait for.

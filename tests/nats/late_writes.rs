@@ -129,15 +129,7 @@ async fn play(servers: impl Servers, replicas: usize, rounds: u64, fault_every: 
     let (mut acknowledged, mut faults, began) = (0, 0, Instant::now());
     for round in 0..rounds {
         let (former, token) = (2 * round + 1, 2 * round + 2);
-        let late = round % 2 == 0;
-        worker.order(&format!("{} {former}", if late { "late" } else { "storm" })).await;
-        assert_eq!(worker.next().await, "leads");
-        if late {
-            worker.stopped().await;
-        } else {
-            tokio::time::sleep(Duration::from_micros(fastrand::u64(..3_000))).await;
-            worker.pause().await;
-        }
+        worker.lead_and_suspend(former, round, Duration::from_millis(3)).await;
         let is_faulty = round % fault_every == fault_every - 1;
         // Before the successor comes, or while it writes.
         let fault = async {
@@ -200,7 +192,7 @@ async fn publish(stream: &FencedStream, token: u64, most: usize) -> usize {
     stored
 }
 
-/// A former leader that is not suspended at all, and goes on writing while its successor fences
+/// A former leader that is not suspended at all, and continues to write while its successor fences
 /// and the stream is given another leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moving_streams_store_no_late_write() {

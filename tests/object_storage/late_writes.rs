@@ -108,15 +108,7 @@ async fn play<K: Kind>(env: &TestEnv<K>, rounds: u64, fault_every: u64) {
     let (mut acknowledged, mut faults, began) = (BTreeSet::new(), 0, Instant::now());
     for round in 0..rounds {
         let (former, token) = (2 * round + 1, 2 * round + 2);
-        let late = round % 2 == 0;
-        worker.order(&format!("{} {former}", if late { "late" } else { "storm" })).await;
-        assert_eq!(worker.next().await, "leads");
-        if late {
-            worker.stopped().await;
-        } else {
-            tokio::time::sleep(Duration::from_micros(fastrand::u64(..10_000))).await;
-            worker.pause().await;
-        }
+        worker.lead_and_suspend(former, round, Duration::from_millis(10)).await;
         let fault = async {
             if round % fault_every != fault_every - 1 {
                 return;

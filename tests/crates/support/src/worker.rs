@@ -2,6 +2,7 @@
 
 use std::env;
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
@@ -61,6 +62,24 @@ impl Worker {
         }
     }
 
+    /// Orders it to lead with this token, and returns once it is suspended: in every other round by
+    /// itself, between its check and its write (`late`), else within `most` of its writes
+    /// (`storm`).
+    ///
+    /// # Panics
+    ///
+    /// If it does not say that it leads.
+    pub async fn lead_and_suspend(&mut self, token: u64, round: u64, most: Duration) {
+        let late = round.is_multiple_of(2);
+        self.order(&format!("{} {token}", if late { "late" } else { "storm" })).await;
+        assert_eq!(self.next().await, "leads");
+        if late {
+            return self.stopped().await;
+        }
+        tokio::time::sleep(most.mul_f64(fastrand::f64())).await;
+        self.pause().await;
+    }
+
     /// Stops its process (SIGSTOP), and returns once it is stopped.
     pub async fn pause(&self) {
         self.signal(Signal::STOP);
@@ -78,7 +97,7 @@ impl Worker {
         .await;
     }
 
-    /// Lets its process go on.
+    /// Lets its process continue.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
