@@ -147,7 +147,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Cli, CliError> {
     let cli = Cli::from_arg_matches(&line.parse()?).unwrap_or_else(|error| error.exit());
     #[cfg(target_os = "linux")]
     process::set_own_arguments(line.arguments);
-    lock::withhold(config::withheld(&Cli::command()));
+    lock::withhold(|| config::withheld(&Cli::command()));
     Ok(cli)
 }
 

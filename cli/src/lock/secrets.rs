@@ -2,7 +2,7 @@
 //! inherit.
 
 use std::env;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use super::{LockArgs, LockKind};
 
@@ -50,17 +50,20 @@ const OF_URLS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// The variables of options that no command inherits.
-static OF_OPTIONS: OnceLock<Vec<String>> = OnceLock::new();
+/// What finds the variables of options that no command inherits.
+static FIND: OnceLock<fn() -> Vec<String>> = OnceLock::new();
+/// Found once, when the first command is started: most uses of the program start none.
+static OF_OPTIONS: LazyLock<Vec<String>> =
+    LazyLock::new(|| FIND.get().map(|find| find()).unwrap_or_default());
 
-/// Sets the variables of options that no command inherits, once.
-pub fn withhold(variables: Vec<String>) {
-    let _ = OF_OPTIONS.set(variables);
+/// Sets what finds the variables of options that no command inherits, once.
+pub fn withhold(find: fn() -> Vec<String>) {
+    let _ = FIND.set(find);
 }
 
 /// The variables of options that no command inherits.
 pub fn withheld() -> Vec<String> {
-    OF_OPTIONS.get().cloned().unwrap_or_default()
+    OF_OPTIONS.clone()
 }
 
 impl LockArgs {
