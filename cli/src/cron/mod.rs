@@ -17,6 +17,7 @@ use crate::candidate::{CandidateArgs, MoveArgs};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::Format;
+use crate::output::time_format::parse_up_to_a_year;
 use crate::run::{SentinelArgs, parse_signal};
 
 /// Run COMMAND at the times of a schedule, each time on one host.
@@ -46,7 +47,7 @@ pub struct Cron {
     at_least_once: bool,
     /// Run each slot once that nobody ran in time, if it is not older than this.
     ///
-    /// A slot is missed while nobody leads, or while the run of an earlier slot goes on. 0s skips
+    /// A slot is missed while nobody leads, or while the run of an earlier slot continues. 0s skips
     /// them. At most 31d.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_catch_up)]
     catch_up: Duration,
@@ -88,10 +89,9 @@ pub struct Cron {
 }
 
 fn parse_catch_up(text: &str) -> Result<Duration, String> {
-    let span = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    match span <= MAX_CATCH_UP {
-        true => Ok(span),
-        false => Err("more than 31d".to_owned()),
+    match parse_up_to_a_year(text)? {
+        span if span <= MAX_CATCH_UP => Ok(span),
+        _ => Err("more than 31d".to_owned()),
     }
 }
 

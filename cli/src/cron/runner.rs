@@ -19,7 +19,7 @@ use crate::output;
 use crate::process::lookup;
 use crate::run::{
     CommandEnd, CommandFailure, Grace, GuardedCommand, Order, SignalAction, Signals, Terms,
-    Watchdog, channel_of_terms, check_uptime, exit_code, prepare_children, suspend_self,
+    Watchdog, channel_of_terms, check_uptime, exit_code, prepare_children, suspend_self, unstopped,
 };
 
 /// How many orders a slow command may lag behind.
@@ -209,11 +209,7 @@ impl Runner {
 
     /// Exits without a release: the lease must end before another host runs a job.
     fn exit_without_release(&mut self, left: &str) -> ! {
-        let message = format!(
-            "COMMAND could not be stopped: {left}; the lock is not released, and another candidate \
-             may lead after the lease: stop it now"
-        );
-        CliError::new(Code::Failed, message).report();
+        unstopped(left).report();
         self.candidate.abandon();
         std::process::exit(Code::Failed as i32)
     }

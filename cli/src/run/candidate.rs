@@ -7,6 +7,7 @@ use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::schedule::{ScheduleErrorKind, last_of_period, once_per};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
+use time::OffsetDateTime;
 
 use super::args::{OnExit, Run};
 use super::checkpoint::CheckpointFile;
@@ -14,7 +15,7 @@ use super::deadline::{DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
 use super::guard::GuardRequest;
 use super::guard::{CommandEvent, GuardHandle};
-use super::guard::{GuardConfig, WatchdogDevice, unguarded};
+use super::guard::{GuardConfig, WatchdogDevice, unguarded, unstopped};
 use super::restarts::Restarts;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::term::{Begun, TermActions};
@@ -100,8 +101,8 @@ impl CommandCandidate {
         let Some(period) = self.options.once_per else { return Ok(None) };
         let Some(last) = last_of_period(leadership, period)? else { return Ok(None) };
         let name = leadership.election();
-        let latest = since_epoch().saturating_add(period).as_secs();
-        let is_ahead = u64::try_from(last.unix_seconds()).is_ok_and(|last| last > latest);
+        let ahead = last.unix_seconds().saturating_sub(OffsetDateTime::now_utc().unix_timestamp());
+        let is_ahead = u64::try_from(ahead).is_ok_and(|ahead| ahead > period.as_secs());
         let why = match (self.took_period, is_ahead) {
             (false, false) => return Ok(Some(format!("{name} has run at {last}: nothing to do"))),
             (true, _) => "its run was cut short, and is not repeated in this period",
@@ -487,11 +488,7 @@ impl CommandCandidate {
     /// and no second command may run beside it.
     fn exit_if_processes_remain(&mut self, guard: &GuardHandle) {
         if let Some(left) = &guard.left {
-            let message = format!(
-                "COMMAND could not be stopped: {left}; the lock is not released, and another candidate may lead after the \
-                 lease: stop it now"
-            );
-            CliError::new(Code::Failed, message).report();
+            unstopped(left).report();
             self.exit_without_release(Code::Failed as u8)
         }
     }
@@ -514,9 +511,4 @@ impl CommandCandidate {
         self.candidate.abandon();
         std::process::exit(code.into())
     }
-}
-
-/// The wall clock since the Unix epoch; zero before it.
-fn since_epoch() -> Duration {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }

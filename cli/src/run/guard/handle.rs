@@ -93,6 +93,15 @@ pub fn unguarded() -> CliError {
     CliError::new(Code::Failed, message)
 }
 
+/// The error of processes that could not be stopped.
+pub fn unstopped(left: &str) -> CliError {
+    let message = format!(
+        "COMMAND could not be stopped: {left}; the lock is not released, and another candidate may \
+         lead after the lease: stop it now"
+    );
+    CliError::new(Code::Failed, message)
+}
+
 impl GuardHandle {
     /// Starts a guard, which starts the command. `is_alone`: a command beside others has no
     /// terminal and no standard input.
