@@ -48,7 +48,7 @@ pub struct CheckArgs {
     /// https://, is fetched: status 2xx passes; redirects are not followed. A check that takes
     /// longer than --check-interval fails, and is killed with its process group. While the check
     /// fails, this process leads only if no other candidate does. A leader whose check fails hands
-    /// over to a candidate that is ready; if there is none, it leads on.
+    /// over to a candidate that is ready; if there is none, it continues.
     #[arg(long, value_name = "COMMAND|URL", value_parser = Check::parse)]
     check: Option<Check>,
     /// The time between two checks, and the maximum duration of each: 10ms to 1h [default: 5s].
