@@ -334,11 +334,11 @@ async fn known_message_ids_hide_no_late_write(version: Version) {
     }
 }
 
+on_versions!(#[tokio::test] headers_of_messages_do_not_hide_the_condition: v2_11);
 /// A header with the name of the condition in its value, or many headers, do not put it out of
 /// force.
-#[tokio::test]
-async fn headers_of_messages_do_not_hide_the_condition() {
-    let (_server, client) = server(Version::V2_11, orders()).await;
+async fn headers_of_messages_do_not_hide_the_condition(version: Version) {
+    let (_server, client) = server(version, orders()).await;
     let former = open(&client, 7).await.unwrap();
     let _leader = open(&client, 9).await.unwrap();
     for attempt in 0..200 {
@@ -352,12 +352,12 @@ async fn headers_of_messages_do_not_hide_the_condition() {
     assert_eq!(history(&client).await.len(), 2);
 }
 
+on_versions!(#[tokio::test] servers_before_2_11_are_refused: v2_10);
 /// It knows no condition on another subject, and takes it for one on the subject of the message,
 /// which never has the fence's sequence: it would store nothing. What it does with the condition
 /// behind a longer header is why the order matters.
-#[tokio::test]
-async fn servers_before_2_11_are_refused() {
-    let (server, client) = server(Version::V2_10, orders()).await;
+async fn servers_before_2_11_are_refused(version: Version) {
+    let (server, client) = server(version, orders()).await;
     for token in [7, 9] {
         let error = refusal(&client, token).await;
         assert_eq!(error.kind(), FenceErrorKind::Misconfigured);
@@ -575,39 +575,40 @@ async fn updates_of_one_term_exclude_each_other() {
     }
 }
 
+on_versions!(
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    replicated_streams_take_writes_at_the_same_time: v2_11, v2_12, v2_14, v2_15
+);
 /// A replicated stream checks one condition on a subject at a time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn replicated_streams_take_writes_at_the_same_time() {
-    for version in [Version::V2_11, Version::V2_12, Version::V2_14, Version::V2_15] {
-        let cluster = Cluster::builder().version(version).start().await;
-        let client = cluster.connect().await;
-        create(&client, Config { num_replicas: 3, ..orders() }).await;
-        let leader = std::sync::Arc::new(open(&client, 7).await.unwrap());
-        let other = std::sync::Arc::new(open(&cluster.connect().await, 7).await.unwrap());
-        let mut writes = JoinSet::new();
-        for number in 0..100 {
-            let handle = std::sync::Arc::clone(if number % 4 == 0 { &other } else { &leader });
-            writes.spawn(async move { handle.publish("orders.new", "7").await });
-        }
-        let mut stored = std::collections::BTreeSet::new();
-        while let Some(written) = writes.join_next().await {
-            stored.insert(written.unwrap().unwrap());
-        }
-        assert_eq!(stored.len(), 100, "{version:?}");
-        let successor = open(&client, 9).await.unwrap();
-        assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
-        let before = history(&client).await.len();
-        let dead = cluster.await_stream_leader(STREAM).await;
-        cluster.server(dead).kill();
-        let client = cluster.connect().await;
-        crate::conformance::soon("another leader of the stream", async {
-            while successor.publish("orders.new", "9").await.is_err() {}
-        })
-        .await;
-        assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
-        assert_eq!(refusal(&client, 8).await.kind(), STALE_9);
-        assert!(history(&client).await.len() > before);
+async fn replicated_streams_take_writes_at_the_same_time(version: Version) {
+    let cluster = Cluster::builder().version(version).start().await;
+    let client = cluster.connect().await;
+    create(&client, Config { num_replicas: 3, ..orders() }).await;
+    let leader = std::sync::Arc::new(open(&client, 7).await.unwrap());
+    let other = std::sync::Arc::new(open(&cluster.connect().await, 7).await.unwrap());
+    let mut writes = JoinSet::new();
+    for number in 0..100 {
+        let handle = std::sync::Arc::clone(if number % 4 == 0 { &other } else { &leader });
+        writes.spawn(async move { handle.publish("orders.new", "7").await });
     }
+    let mut stored = std::collections::BTreeSet::new();
+    while let Some(written) = writes.join_next().await {
+        stored.insert(written.unwrap().unwrap());
+    }
+    assert_eq!(stored.len(), 100);
+    let successor = open(&client, 9).await.unwrap();
+    assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
+    let before = history(&client).await.len();
+    let dead = cluster.await_stream_leader(STREAM).await;
+    cluster.server(dead).kill();
+    let client = cluster.connect().await;
+    crate::conformance::soon("another leader of the stream", async {
+        while successor.publish("orders.new", "9").await.is_err() {}
+    })
+    .await;
+    assert_eq!(leader.publish("orders.new", "7").await.unwrap_err().kind(), STALE_9);
+    assert_eq!(refusal(&client, 8).await.kind(), STALE_9);
+    assert!(history(&client).await.len() > before);
 }
 
 /// Prints what a fence costs a write: the medians of 2,000 writes of 100 bytes with and without
