@@ -27,4 +27,6 @@ pub struct CheckContext<'a> {
     pub monitor: Option<&'a str>,
     /// Whether Choria's candidates are configured to take part.
     pub with_choria: bool,
+    /// Whether the election keeps a checkpoint.
+    pub checkpoint: bool,
 }

@@ -6,6 +6,7 @@ use incumbent::kubernetes::{Cluster, Finding, LifeLock, PodState, Right, ServerF
 use incumbent::lock::{Lock, LockError, LockErrorKind};
 use time::OffsetDateTime;
 
+use super::context::CheckContext;
 use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::{Level, Report};
 use super::rights::{self, MissingRights};
@@ -30,10 +31,10 @@ struct Need<'a> {
 pub async fn elections(
     objects: &ElectionObjects,
     name: Option<&str>,
-    role: Role,
-    lease: Option<Duration>,
+    context: CheckContext<'_>,
     report: &mut Report,
 ) -> Result<(), CliError> {
+    let CheckContext { role, lease, .. } = context;
     name.map_or(Ok(()), |name| objects.check_name(name))?;
     let (cluster, timeout) = (objects.cluster(), objects.timeout);
     let timing = timing(lease)?;
@@ -51,6 +52,15 @@ pub async fn elections(
     let mut needs = needs_of_elections(objects.kind(), name, absent);
     if objects.kind() == Kind::Lease {
         roll_calls(&mut needs, name, answers.as_deref());
+    }
+    let checkpoint = name.filter(|_| context.checkpoint).map(|name| format!("{name}-checkpoint"));
+    if let Some(checkpoint) = &checkpoint {
+        let (group, resource) = objects.kind().resource();
+        needs.extend(["get", "update"].map(|verb| Need {
+            right: Right::new(verb, group, resource).of(Some(checkpoint)),
+            needed_by: &[Candidate],
+            useful_to: &[],
+        }));
     }
     check_rights(cluster, &needs, name, role, timeout, report).await;
     match found {

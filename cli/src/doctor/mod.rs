@@ -89,6 +89,9 @@ pub struct Doctor {
     /// program is configured for it; in a URL, write `?with-choria` behind the bucket.
     #[arg(long)]
     with_choria: bool,
+    /// The election NAME keeps a checkpoint: check that it can be read, and may be written.
+    #[arg(long, requires = "name")]
+    checkpoint: bool,
     /// The format of findings.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -109,6 +112,7 @@ impl Doctor {
             timeout,
             monitor: self.monitor.as_deref(),
             with_choria: self.with_choria,
+            checkpoint: self.checkpoint,
         };
         match self.lock.at().await? {
             SelectedLock::Elections(lock) => {
@@ -120,6 +124,9 @@ impl Doctor {
             }
             SelectedLock::ForLife(_) if self.with_choria => {
                 return Err(misplaced("--with-choria", "nats"));
+            }
+            SelectedLock::ForLife(_) if self.checkpoint => {
+                return Err(not_for_life("--checkpoint"));
             }
             SelectedLock::ForLife(_) if self.monitor.is_some() => {
                 return Err(misplaced("--monitor", "nats"));

@@ -41,7 +41,7 @@ async fn of_session(
     asked.jetstream(report);
     asked.clock(report);
     asked.round_trip(context.lease, with_choria, report);
-    rights::check(session, bucket, context.name, context.role, &asked, report).await?;
+    rights::check(session, bucket, context, &asked, report).await?;
     if let Some(info) = &asked.info {
         bucket::health(session, bucket, report).await;
         bucket::identities(session, &bucket.bucket, info, report).await;

@@ -155,7 +155,9 @@ fn check_table_rights(found: &TableFacts, context: CheckContext<'_>, report: &mu
             Candidate => true,
             Administrator => right.verb != "INSERT", // evicts
         };
-        let lacking: Vec<_> = found.lacking.iter().filter(needed_by).collect();
+        let checkpoint = context.checkpoint.then_some(&found.lacking_for_checkpoints);
+        let lacking = found.lacking.iter().chain(checkpoint.into_iter().flatten());
+        let lacking: Vec<_> = lacking.filter(needed_by).collect();
         let named = lacking.iter().map(|right| format!("{} on {}", right.verb, right.table));
         let grants =
             lacking.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::context::Role;
+use super::context::{CheckContext, Role};
 use super::report::Report;
 use super::server::ServerSamples;
 use crate::error::CliError;
@@ -30,6 +30,8 @@ const SETTLING: Duration = Duration::from_millis(250);
 struct Right {
     subject: String,
     publish: bool,
+    /// Whether a message there is stored: it is tried with one that the bucket must refuse.
+    is_write: bool,
     /// The roles that cannot work without it, and those that lack a feature.
     needed_by: &'static [Role],
     useful_to: &'static [Role],
@@ -65,19 +67,18 @@ enum Written {
 pub async fn check(
     session: &Session,
     bucket: &NatsBucket,
-    name: Option<&str>,
-    role: Role,
+    context: CheckContext<'_>,
     asked: &ServerSamples,
     report: &mut Report,
 ) -> Result<(), CliError> {
-    let rights = rights(session, &bucket.bucket, name.unwrap_or(UNUSED_NAME), asked);
+    let name = context.name.unwrap_or(UNUSED_NAME);
+    let rights = rights(session, &bucket.bucket, name, context.checkpoint, asked);
     let mut refused = session.refusals();
     let client = session.client();
     let mut subscriptions = Vec::new();
     // The server checks permissions in order. These requests are harmless: the messages have no
     // meaning and ask for no response.
-    let (write, others) = rights.split_last().map_or((None, &[][..]), |(w, o)| (Some(w), o));
-    for right in others {
+    for right in rights.iter().filter(|right| !right.is_write) {
         let subject = right.subject.clone();
         if right.publish {
             client
@@ -93,10 +94,10 @@ pub async fn check(
             );
         }
     }
-    let written = match write {
-        Some(right) => send_refused_write(session, &right.subject).await,
-        None => Written::Silence,
-    };
+    let mut written = Written::Silence;
+    for right in rights.iter().filter(|right| right.is_write) {
+        written = send_refused_write(session, &right.subject).await;
+    }
     let refusals = settled(&mut refused).await;
     drop(subscriptions);
     match written {
@@ -108,13 +109,18 @@ pub async fn check(
         Written::Reached | Written::Refused | Written::Nowhere => {}
     }
     for of in [Role::Observer, Role::Candidate, Role::Administrator] {
-        check_facts(of, role, &rights, &refusals, report);
+        check_facts(of, context.role, &rights, &refusals, report);
     }
     Ok(())
 }
 
-/// All rights; the last one is the right to write.
-fn rights(session: &Session, bucket: &str, name: &str, asked: &ServerSamples) -> Vec<Right> {
+fn rights(
+    session: &Session,
+    bucket: &str,
+    name: &str,
+    checkpoint: bool,
+    asked: &ServerSamples,
+) -> Vec<Right> {
     use Role::{Administrator, Candidate, Observer};
     let info = asked.info.as_ref();
     // Candidates create a bucket that is missing.
@@ -126,21 +132,37 @@ fn rights(session: &Session, bucket: &str, name: &str, asked: &ServerSamples) ->
         info.and_then(|info| info.pointer("/config/republish/dest")).and_then(Value::as_str);
     let hints = repeated.and_then(|to| to.strip_suffix('>')).map(str::to_owned);
     let hints = hints.unwrap_or_else(|| format!("incumbent.{bucket}."));
-    let right =
-        |subject, publish, needed_by, useful_to| Right { subject, publish, needed_by, useful_to };
+    let right = |subject, publish, needed_by, useful_to| Right {
+        subject,
+        publish,
+        is_write: false,
+        needed_by,
+        useful_to,
+    };
+    let write = |key: String, needed_by| Right {
+        is_write: true,
+        ..right(format!("{below}$KV.{bucket}.{key}"), true, needed_by, &[])
+    };
     let api = |verb, needed_by, useful_to| {
         right(format!("{prefix}.{verb}.KV_{bucket}"), true, needed_by, useful_to)
     };
     let republished = |publish, useful_to| right(format!("{hints}{name}"), publish, &[], useful_to);
-    vec![
+    let mut rights = vec![
         api("STREAM.INFO", &[Observer, Candidate, Administrator], &[]),
-        api("STREAM.MSG.GET", &[Observer, Administrator], &[Candidate]),
+        match checkpoint {
+            true => api("STREAM.MSG.GET", &[Observer, Candidate, Administrator], &[]),
+            false => api("STREAM.MSG.GET", &[Observer, Administrator], &[Candidate]),
+        },
         republished(false, &[Observer, Candidate]),
         republished(true, &[Candidate]),
         api("STREAM.CREATE", creates, &[]),
         api("STREAM.UPDATE", &[], &[Administrator]),
-        right(format!("{below}$KV.{bucket}.{name}"), true, &[Candidate, Administrator], &[]),
-    ]
+        write(name.to_owned(), &[Candidate, Administrator]),
+    ];
+    if checkpoint {
+        rights.push(write(format!("$checkpoint.{name}"), &[Candidate]));
+    }
+    rights
 }
 
 /// Reports the missing rights of a role. They count if it is the checked role.

@@ -8,7 +8,7 @@ use super::report::Report;
 use super::{kubernetes, nats, objects, peers, postgres, sqlite};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
-use crate::lock::{ElectionLock, misplaced};
+use crate::lock::{ElectionLock, misplaced, open_within};
 
 /// Checks each lock of a URL.
 pub async fn check(
@@ -30,6 +30,39 @@ pub async fn check(
         match lock.named {
             Ok(named) => one(selected, named, context, report).await?,
             Err(error) => report.error("settings", one_line(&error)),
+        }
+    }
+    match context.name.filter(|_| context.checkpoint) {
+        Some(name) => checkpoint(selected, name, context, report).await,
+        None => Ok(()),
+    }
+}
+
+/// Reads the checkpoint of the election, and checks that its lock can keep one.
+async fn checkpoint(
+    selected: &ElectionLock,
+    name: &str,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    const CHECK: &str = "checkpoint";
+    let lock = match open_within(&selected.url.clone().without_create(), context.timeout).await {
+        Ok(lock) => lock,
+        Err(CliError::Message { message, .. }) => {
+            report.unknown(CHECK, message);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let found = lock.checkpoint(name, context.timeout).await;
+    // What a lock knows of its own settings, it knows after a request.
+    let fits = lock.checkpoints().map_or(Ok(()), |store| store.check(name));
+    match (fits, found) {
+        (Err(why), _) => report.error(CHECK, why),
+        (Ok(()), Err(error)) => report.error(CHECK, one_line(&error)),
+        (Ok(()), Ok(None)) => report.ok(CHECK, "none yet: the first leader creates it"),
+        (Ok(()), Ok(Some(stored))) => {
+            report.ok(CHECK, format!("{} bytes", stored.data.len()));
         }
     }
     Ok(())
@@ -57,7 +90,8 @@ async fn one(
             let name = object.as_deref().or(context.name);
             let lease = context.lease.or(named.timing.map(|timing| timing.lease()));
             let objects = selected.objects(named).await?;
-            kubernetes::elections(&objects, name, context.role, lease, report).await?;
+            kubernetes::elections(&objects, name, CheckContext { lease, ..context }, report)
+                .await?;
         }
         LockTarget::Postgres { probe, tables } => {
             postgres::check(&probe, tables, context, report).await

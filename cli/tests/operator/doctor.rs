@@ -158,6 +158,16 @@ async fn rights_are_checked_per_role() {
         "ok       rights ",
         "not the rights of an administrator: publishing to $JS.API.STREAM.CREATE.KV_B",
     );
+    let report = doctor("candidate", &["my_app", "--checkpoint"], 2);
+    expect_line(
+        &report,
+        "error    rights ",
+        "a candidate needs publishing to $KV.B.$checkpoint.my_app; grant it",
+    );
+    expect_line(&report, "ok       checkpoint ", "none yet: the first leader creates it");
+    let report = doctor("admin", &["my_app", "--checkpoint"], 0);
+    expect_line(&report, "ok       rights ", "all rights of a candidate");
+    expect_line(&report, "ok       checkpoint ", "none yet: the first leader creates it");
     let report = doctor("candidate", &["other"], 2);
     expect_line(
         &report,

@@ -11,6 +11,7 @@ const GRANTS: [&str; 2] = [
     "GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO candidate",
     "GRANT SELECT ON incumbent_settings TO candidate",
 ];
+const CHECKPOINT_GRANT: &str = "GRANT SELECT, INSERT, UPDATE ON incumbent_checkpoints TO candidate";
 
 #[tokio::test]
 async fn database_is_checked_for_the_needs_of_elections() {
@@ -53,6 +54,17 @@ async fn database_is_checked_for_the_needs_of_elections() {
     let report = doctor(&shell, &["--lock", &candidate, "my_app"], 0);
     expect_line(&report, "ok       tables ", "complete, in schema public");
     expect_line(&report, "ok       rights ", "all rights of a candidate");
+    let checkpoint = ["--lock", &candidate, "my_app", "--checkpoint"];
+    let report = doctor(&shell, &checkpoint, 2);
+    expect_line(
+        &report,
+        "error    rights ",
+        "a candidate needs SELECT on incumbent_checkpoints, INSERT on incumbent_checkpoints, UPDATE",
+    );
+    expect_line(&report, "error    checkpoint ", "permission denied");
+    server.sql("postgres", &[CHECKPOINT_GRANT]);
+    let report = doctor(&shell, &checkpoint, 0);
+    expect_line(&report, "ok       checkpoint ", "none yet: the first leader creates it");
     let history = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC";
     // The function reads the identity of the server with the rights of its owner.
     let owned_by = |role| format!("ALTER FUNCTION incumbent_incarnation() OWNER TO {role}");

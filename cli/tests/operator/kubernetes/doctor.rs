@@ -40,7 +40,7 @@ fn without(rules: &Value, rule: usize, verb: &str) -> Value {
 async fn each_missing_documented_right_is_named() {
     let operator = ["--role", "administrator"];
     for (manifest, args, kinds) in [
-        ("kubernetes.yaml", &["my-app"][..], &["leases"][..]),
+        ("kubernetes.yaml", &["my-app", "--checkpoint"][..], &["leases"][..]),
         ("kubernetes-life.yaml", &["my-app", "--kind", "for-life"], &["configmaps", "pods"]),
         ("kubernetes-operator.yaml", &operator, &["leases"]),
         (

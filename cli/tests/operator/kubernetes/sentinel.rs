@@ -21,6 +21,10 @@ fn rules() -> Value {
             "apiGroups": [group], "resources": ["leases"], "resourceNames": ["my-daemon-roll-call"],
             "verbs": ["get", "watch", "patch"],
         },
+        {
+            "apiGroups": [group], "resources": ["leases"], "resourceNames": ["my-daemon-checkpoint"],
+            "verbs": ["get", "update"],
+        },
         { "apiGroups": [""], "resources": ["events"], "verbs": ["create"] },
     ])
 }

@@ -44,8 +44,12 @@ const TABLES: &str = "SELECT n.nspname::text AS schema, current_schema()::text A
         has_table_privilege(c.oid, 'SELECT') AS may_select,
         has_table_privilege(c.oid, 'INSERT') AS may_insert,
         has_table_privilege(c.oid, 'UPDATE') AS may_update,
-        has_table_privilege(to_regclass('incumbent_settings')::oid, 'SELECT') AS may_know
-    FROM (SELECT to_regclass('incumbent_elections')::oid AS oid) found
+        has_table_privilege(to_regclass('incumbent_settings')::oid, 'SELECT') AS may_know,
+        has_table_privilege(checkpoints, 'SELECT') AS may_select_checkpoints,
+        has_table_privilege(checkpoints, 'INSERT') AS may_insert_checkpoints,
+        has_table_privilege(checkpoints, 'UPDATE') AS may_update_checkpoints
+    FROM (SELECT to_regclass('incumbent_checkpoints')::oid AS checkpoints,
+            to_regclass('incumbent_elections')::oid AS oid) found
         LEFT JOIN pg_class c ON c.oid = found.oid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace";
 
 const HISTORY: &str = "SELECT incumbent_incarnation() <> '' AS reports_history,
@@ -104,6 +108,8 @@ pub struct TableFacts {
     /// The missing rights of those that a candidate needs, as in `UPDATE` on
     /// `incumbent_elections`.
     pub lacking: Vec<TableRight>,
+    /// Those that a candidate of an election with a checkpoint needs besides.
+    pub lacking_for_checkpoints: Vec<TableRight>,
     /// The maximum lease; `None` if the tables do not exist, or cannot be read.
     pub max_lease: Option<Duration>,
     /// Whether the server reports its history, by which a failover is detected; `None` if unknown.
@@ -246,26 +252,35 @@ impl PostgresProbe {
 
 fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
     const ELECTIONS: &str = "incumbent_elections";
+    const CHECKPOINTS: &str = "incumbent_checkpoints";
     let schema: Option<String> = row.try_get("schema")?;
-    let mut lacking = Vec::new();
-    for (column, verb, table) in [
-        ("may_select", "SELECT", ELECTIONS),
-        ("may_insert", "INSERT", ELECTIONS),
-        ("may_update", "UPDATE", ELECTIONS),
-        ("may_know", "SELECT", "incumbent_settings"),
-    ] {
-        // Returns no facts about what does not exist.
-        if row.try_get::<Option<bool>, _>(column)? == Some(false) {
-            lacking.push(TableRight { verb, table });
+    let lacking = |columns: &[(&str, &'static str, &'static str)]| {
+        let mut lacking = Vec::new();
+        for &(column, verb, table) in columns {
+            // Returns no facts about what does not exist.
+            if row.try_get::<Option<bool>, _>(column)? == Some(false) {
+                lacking.push(TableRight { verb, table });
+            }
         }
-    }
+        Ok::<_, sqlx::Error>(lacking)
+    };
     let triggers: i64 = row.try_get("triggers")?;
     Ok(TableFacts {
         complete: row.try_get::<bool, _>("complete")? && triggers == TRIGGERS,
         schema,
         first_schema: row.try_get("first_schema")?,
         may_create: row.try_get("may_create")?,
-        lacking,
+        lacking: lacking(&[
+            ("may_select", "SELECT", ELECTIONS),
+            ("may_insert", "INSERT", ELECTIONS),
+            ("may_update", "UPDATE", ELECTIONS),
+            ("may_know", "SELECT", "incumbent_settings"),
+        ])?,
+        lacking_for_checkpoints: lacking(&[
+            ("may_select_checkpoints", "SELECT", CHECKPOINTS),
+            ("may_insert_checkpoints", "INSERT", CHECKPOINTS),
+            ("may_update_checkpoints", "UPDATE", CHECKPOINTS),
+        ])?,
         max_lease: None,
         reports_history: None,
         created_here: None,
