@@ -10,7 +10,9 @@ use incumbent::lock::{
     Capabilities, Content, Coverage, Entry, Hint, Mark, Nonce, Reading, Record, Request, Revision,
     Token, Tombstone, WriteId,
 };
-use incumbent::protocol::{Action, Elector, Event, Response, Settings, Timing, TimingOptions};
+use incumbent::protocol::{
+    Action, Elector, Event, MIN_LEASE, Response, Settings, Timing, TimingOptions,
+};
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -24,6 +26,7 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let lock = Capabilities {
+            min_lease: MIN_LEASE,
             max_lease: TTL,
             can_read: true,
             empty_is_proof: true,

@@ -28,7 +28,7 @@ pub(super) fn timing_on(lock: &Arc<dyn Lock>, given: TimingOptions) -> Result<Ti
             TimingOptions { with_choria: given.with_choria || lock.timing().with_choria, ..given }
         }
     };
-    Timing::new(options, lock.capabilities().max_lease)
+    lock.capabilities().timing(options)
 }
 
 /// The locks to campaign on, in the order in which they are taken.

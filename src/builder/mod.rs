@@ -159,8 +159,11 @@ impl ElectionBuilder {
     }
 
     /// How long one write to the lock entitles its writer to lead, counted from before it was sent:
-    /// 1 s to 1 h, at most what the lock allows. Default: what the lock allows (for a bucket,
-    /// its TTL).
+    /// 200 ms to 1 h, within what the lock allows. Default: the longest that the lock allows (for a
+    /// bucket, its TTL).
+    ///
+    /// Leases below a second are for a fast network, on NATS, databases, a quorum or memory: see
+    /// [`Capabilities::min_lease`](crate::lock::Capabilities::min_lease).
     ///
     /// It is how long a crashed leader may stay unreplaced, and how long a leader survives a lock
     /// out of reach.

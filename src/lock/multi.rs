@@ -120,6 +120,7 @@ impl Lock for MultiLock {
     /// What all of them can do.
     fn capabilities(&self) -> Capabilities {
         let none = Capabilities {
+            min_lease: Duration::ZERO,
             max_lease: Duration::MAX,
             can_read: true,
             empty_is_proof: true,
@@ -129,6 +130,7 @@ impl Lock for MultiLock {
         };
         self.members.iter().map(|member| member.lock.capabilities()).fold(none, |a, b| {
             Capabilities {
+                min_lease: a.min_lease.max(b.min_lease),
                 max_lease: a.max_lease.min(b.max_lease),
                 can_read: a.can_read && b.can_read,
                 empty_is_proof: a.empty_is_proof && b.empty_is_proof,

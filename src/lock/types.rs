@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Advertisement;
+use crate::time::timing::{COMMON_MIN_LEASE, Timing, TimingError, TimingOptions};
 
 /// The most bytes of an identity that are shown.
 pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
@@ -254,6 +255,12 @@ pub enum Reading {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
 pub struct Capabilities {
+    /// The shortest lease that anybody may hold here.
+    #[cfg_attr(
+        feature = "_history",
+        serde(default = "common_min_lease", skip_serializing_if = "is_common_min_lease")
+    )]
+    pub min_lease: Duration,
     /// The longest lease that anybody may hold here: how long to wait where nothing is known about
     /// the last holder.
     pub max_lease: Duration,
@@ -274,12 +281,37 @@ pub struct Capabilities {
     pub max_identity_len: usize,
 }
 
+/// What a history means that does not state it.
+#[cfg(feature = "_history")]
+fn common_min_lease() -> Duration {
+    COMMON_MIN_LEASE
+}
+
+#[cfg(feature = "_history")]
+fn is_common_min_lease(lease: &Duration) -> bool {
+    *lease == COMMON_MIN_LEASE
+}
+
 impl Capabilities {
+    /// The timing of a candidate on this lock.
+    ///
+    /// # Errors
+    /// The first inequality that does not hold.
+    pub fn timing(&self, options: TimingOptions) -> Result<Timing, TimingError> {
+        let timing = Timing::new(options, self.max_lease)?;
+        let (lease, least) = (timing.lease(), self.min_lease);
+        match lease < least {
+            true => Err(TimingError::LeaseBelowLock { lease, least }),
+            false => Ok(timing),
+        }
+    }
+
     /// Those of a lock that keeps records which do not expire, and of which nothing is left when
     /// they are deleted.
     #[allow(dead_code, reason = "most locks do")]
     pub(crate) fn of_records(max_lease: Duration) -> Self {
         Self {
+            min_lease: COMMON_MIN_LEASE,
             max_lease,
             can_read: true,
             empty_is_proof: false,

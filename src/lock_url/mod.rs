@@ -89,9 +89,9 @@ struct Member {
 }
 
 impl LockUrl {
-    /// Sets the lease for which [`open`](Self::open) creates a missing bucket or missing tables,
-    /// and the timing of a Kubernetes Lease. Existing buckets and tables stay as they are. The
-    /// election's [`lease`](crate::ElectionBuilder::lease) is a separate setting.
+    /// Sets the lease for which [`open`](Self::open) creates a missing bucket or missing tables, a
+    /// second or more, and the timing of a Kubernetes Lease. Existing buckets and tables stay as
+    /// they are. The election's [`lease`](crate::ElectionBuilder::lease) is a separate setting.
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.members.iter_mut().for_each(|one| one.target.with_lease(lease));
         self

@@ -13,6 +13,7 @@ use crate::backends::nats::{
     DEFAULT_BUCKET, MAX_QUEUE_GROUPS, TlsFiles,
 };
 use crate::lock::Lock;
+use crate::protocol::COMMON_MIN_LEASE;
 
 /// A bucket and the connection to it: what a `nats:` URL names. A [`LockUrl`](super::LockUrl) is
 /// made from one that no URL can name, as with a password that is not in an address.
@@ -58,7 +59,8 @@ impl NatsBucket {
         if let Some(groups) = self.queue_groups {
             config = config.queue_groups(groups);
         }
-        if let Some(ttl) = self.ttl.or(self.lease) {
+        let of_lease = self.lease.map(|lease| lease.max(COMMON_MIN_LEASE));
+        if let Some(ttl) = self.ttl.or(of_lease) {
             config = config.ttl(ttl);
         }
         match &self.connection.api_prefix {

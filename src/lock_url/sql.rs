@@ -12,6 +12,7 @@ use crate::backends::sql::Sqlite;
 use crate::backends::sql::{Postgres, PostgresProbe};
 use crate::backends::sql::{SqlError, SqlErrorKind, TableSetup};
 use crate::lock::Lock;
+use crate::protocol::COMMON_MIN_LEASE;
 
 #[derive(Clone)]
 pub(super) struct SqlTarget {
@@ -55,7 +56,7 @@ impl SqlTarget {
     }
 
     pub fn with_lease(&mut self, lease: Duration) {
-        self.tables = self.tables.max_lease(lease);
+        self.tables = self.tables.max_lease(lease.max(COMMON_MIN_LEASE));
     }
 
     pub fn without_create(&mut self) {

@@ -18,14 +18,13 @@ use crate::time::clock::Instant;
 /// How long, at most, a candidate that knows nothing of the last holder lets the others go first.
 const GIVE_WAY: Duration = Duration::from_millis(300);
 
-/// How long others hold back after a handover: a quarter of a lease, within these bounds. The
-/// successor needs one round trip, and may have gone meanwhile.
-const MIN_HOLD: Duration = Duration::from_millis(250);
+/// How long others hold back after a handover at most.
 const MAX_HOLD: Duration = Duration::from_secs(2);
 
-/// How long the others hold back after a handover.
+/// How long the others hold back after a handover: a quarter of a lease, within a bound. The
+/// successor needs one round trip, and may have gone meanwhile.
 pub(super) fn hold(lease: Duration) -> Duration {
-    (lease / 4).clamp(MIN_HOLD, MAX_HOLD)
+    (lease / 4).min(MAX_HOLD)
 }
 
 /// When a standby acquires a vacant entry, part by part. It decides in which order candidates send
@@ -100,13 +99,14 @@ impl Context {
             let draw = if few { delay_of_few } else { delay };
             // All find it at one instant, and locks without expiry do not state how old a hint is.
             let stale = vacancy.is_expired() && !self.capabilities.expires_entries;
-            let lease = if stale { lease } else { Duration::ZERO };
-            let window = self.latency.window().max((lease / 32).min(MAX_WINDOW));
+            let part = if stale { lease / 32 } else { Duration::ZERO };
+            let most = settings.timing.scaled(MAX_WINDOW);
+            let window = self.latency.window().max(part).min(most);
             spread = draw(window, settings.priority, uniform);
         }
         let mut give_way = Duration::ZERO;
         if vacancy.is_unknown(self.observed.last_seen()) {
-            let most = (self.capabilities.max_lease / 4).min(GIVE_WAY);
+            let most = (self.capabilities.max_lease / 4).min(settings.timing.scaled(GIVE_WAY));
             give_way = most.mul_f64(0.5 + uniform / 2.0);
         }
         let last_seen = self.observed.last_seen();
@@ -159,7 +159,7 @@ fn delay_in(window: Duration, priority: u8, draw: impl Fn(Duration) -> Duration)
 mod tests {
     use super::*;
     use crate::lock::{Capabilities, Nonce, Revision, Tombstone};
-    use crate::protocol::{Settings, Timing, TimingOptions};
+    use crate::protocol::{MIN_LEASE, Settings, Timing, TimingOptions};
 
     #[test]
     fn a_rank_decides_when_a_vacant_shard_is_acquired() {
@@ -168,6 +168,7 @@ mod tests {
         let others_first = |rank, to| {
             let settings = Settings { rank, ..Settings::new("m1", Nonce(1), timing) };
             let lock = Capabilities {
+                min_lease: MIN_LEASE,
                 max_lease: LEASE,
                 can_read: true,
                 empty_is_proof: true,

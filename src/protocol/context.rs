@@ -19,7 +19,7 @@ use crate::lock::{
     Write, WriteId,
 };
 use crate::time::clock::Instant;
-use crate::time::timing::{ceil_millis, with_drift};
+use crate::time::timing::{COMMON_MIN_LEASE, ceil_millis, with_drift};
 use crate::util::retry::ProtocolRetries;
 
 /// What all phases share.
@@ -114,10 +114,21 @@ impl Context {
         }
     }
 
-    /// On a lock without expiry: when the entry last seen counts as vacant, if it does not change.
+    /// When the entry last seen counts as vacant, if it does not change: where the lock does not
+    /// free it by itself, or later than its short lease.
     pub fn stale_at(&self) -> Option<Instant> {
-        let seen = self.observed.last_seen().filter(|_| !self.capabilities.expires_entries)?;
-        Some(seen.lease_ends(self.capabilities.max_lease, false))
+        let expires = self.capabilities.expires_entries;
+        let seen = self.observed.last_seen()?;
+        let is_stale_first = !expires || self.outlives_its_lease(&seen.entry);
+        is_stale_first.then(|| seen.lease_ends(self.capabilities.max_lease, expires))
+    }
+
+    /// Whether a lock that frees entries, by the second at best, frees this one too late. Not
+    /// beside Choria's candidates, whose work continues after their lease. Nor where a few of a
+    /// large fleet share the hints: all would read at the end of each lease.
+    fn outlives_its_lease(&self, entry: &Entry) -> bool {
+        let is_short = entry.mark.as_ref().is_some_and(|mark| mark.lease < COMMON_MIN_LEASE);
+        is_short && !self.settings.with_choria && self.coverage != Coverage::Sampled
     }
 
     /// Whether that is so.
@@ -311,7 +322,10 @@ impl Context {
         request: Request,
     ) {
         let seen_leases_end = self.observed.seen_leases_end();
-        let id = self.requests.send(now, kind, over, timeout, seen_leases_end);
+        // Later than the lock's own timeout, which gives the reason.
+        let slack = timeout / 2 + self.settings.timing.scaled(Duration::from_millis(100));
+        let times_out_at = now + timeout + slack;
+        let id = self.requests.send(now, kind, over, times_out_at, seen_leases_end);
         self.act(Action::Request { id, request });
     }
 

@@ -207,7 +207,7 @@ impl Holding {
         result: Result<Revision, LockFailure>,
     ) -> Transition {
         let RequestKind::Write { number } = request.kind else { return Transition::Stay };
-        let fresh = cx.retries();
+        let (fresh, timing) = (cx.retries(), cx.settings.timing);
         let reads = cx.capabilities.can_read;
         match result {
             Ok(revision) => {
@@ -222,7 +222,7 @@ impl Holding {
                 self.check_from = now;
                 // A cluster also refuses for another write that is still in flight: not again
                 // without a delay.
-                let delay = self.retries.get_or_insert(fresh).delay();
+                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());
                 self.renew_at = now + delay;
             }
             // It cannot be read. If a write of ours is in doubt, this may be the lease we hold:
@@ -236,7 +236,7 @@ impl Holding {
                     cx.requests.resolve(number, false);
                 }
                 self.last_failure = Some(failure);
-                let delay = self.retries.get_or_insert(fresh).delay();
+                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());
                 self.renew_at = now + delay;
             }
         }
@@ -266,13 +266,13 @@ impl Holding {
         now: Instant,
         result: Result<Reading, LockFailure>,
     ) -> Transition {
-        let fresh = cx.retries();
+        let (fresh, timing) = (cx.retries(), cx.settings.timing);
         let durable = cx.capabilities.reads_are_durable;
         match result {
             Err(failure) => {
                 self.last_failure = Some(failure);
                 self.check = true;
-                let delay = self.retries.get_or_insert(fresh).delay();
+                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());
                 self.check_from = now + delay;
             }
             Ok(Reading::Empty { proof }) => {

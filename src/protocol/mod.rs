@@ -14,6 +14,7 @@
 //! use incumbent::protocol::{Action, Response, Elector, Event, Settings, Timing, TimingOptions};
 //!
 //! let lock = Capabilities {
+//!     min_lease: Duration::from_secs(1),
 //!     max_lease: Duration::from_secs(5),
 //!     can_read: true,
 //!     empty_is_proof: false,
@@ -21,7 +22,7 @@
 //!     reads_are_durable: true,
 //!     max_identity_len: 100,
 //! };
-//! let timing = Timing::new(TimingOptions::default(), lock.max_lease)?;
+//! let timing = lock.timing(TimingOptions::default())?;
 //! let mut elector = Elector::new(Settings::new("c1", Nonce(1), timing), lock);
 //! let mut now = Instant::from_origin(Duration::from_secs(100));
 //!
@@ -77,7 +78,7 @@ mod types;
 #[cfg(feature = "kubernetes")]
 pub(crate) use crate::time::timing::DRIFT_DIVISOR;
 pub use crate::time::timing::{
-    MAX_LEASE, MIN_LEASE, MIN_RENEWAL, Timing, TimingError, TimingOptions,
+    COMMON_MIN_LEASE, MAX_LEASE, MIN_LEASE, MIN_RENEWAL, Timing, TimingError, TimingOptions,
 };
 #[cfg(feature = "_history")]
 pub(crate) use backoff::delay_of;

@@ -454,8 +454,9 @@ impl MultiElector {
         let mut turn = self.eligible && (holds_one || self.may_start(now));
         let mut lost_one = false;
         for index in 0..self.members.len() {
-            let spread = if index == 0 { SPREAD } else { Duration::ZERO };
             let member = &mut self.members[index];
+            let spread = member.elector.settings().timing.scaled(SPREAD);
+            let spread = if index == 0 { spread } else { Duration::ZERO };
             let holds = member.elector.holds();
             if holds && lost_one {
                 member.elector.handle(now, Event::Resign);

@@ -86,13 +86,11 @@ impl Requests {
         now: Instant,
         kind: RequestKind,
         over: Option<Revision>,
-        timeout: Duration,
+        times_out_at: Instant,
         seen_leases_end: Instant,
     ) -> u64 {
         self.last_request += 1;
         let id = self.last_request;
-        // Later than the lock's own timeout, which gives the reason.
-        let times_out_at = now + timeout + timeout / 2 + Duration::from_millis(100);
         let request = InFlightRequest { id, sent: now, kind, over, seen_leases_end, times_out_at };
         self.in_flight = Some(Box::new(request));
         id

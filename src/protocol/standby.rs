@@ -165,7 +165,8 @@ impl Standby {
         let stale_at = cx.stale_at();
         let max_lease = cx.capabilities.max_lease;
         let silence_ends = cx.observed.last_seen().map(|seen| {
-            let slack = (lease / 8).clamp(Duration::from_millis(300), Duration::from_secs(2));
+            let least = cx.settings.timing.scaled(Duration::from_millis(300));
+            let slack = (lease / 8).clamp(least, Duration::from_secs(2));
             // What lives longer may be a claim that the lock knows nothing of: then no sign shows
             // its end.
             let life = seen.entry.ttl.min(max_lease.saturating_mul(2));
@@ -276,7 +277,7 @@ impl Standby {
                 let at_once = resolves && !std::mem::replace(&mut self.resolved, true);
                 let wait = if at_once { 0.0 } else { 0.25 * (0.5 + random) };
                 self.plan = Plan::Read;
-                self.at = now + Duration::from_secs_f64(wait);
+                self.at = now + cx.settings.timing.scaled(Duration::from_secs_f64(wait));
             }
             // The same create again: if the first one was applied, the second one is refused, and a
             // read shows it.
@@ -300,7 +301,7 @@ impl Standby {
     fn try_again_later(&mut self, cx: &mut Context, now: Instant, plan: Option<Plan>) {
         let fresh = cx.retries();
         let retries = self.retries.get_or_insert(fresh);
-        let mut delay = retries.delay();
+        let mut delay = cx.settings.timing.scaled(retries.delay());
         if let Some(attempt) = retries.attempts_at_maximum().checked_sub(1) {
             let random = cx.random.f64();
             delay = delay.max(delay_of(&*cx.settings.backoff, attempt, random));

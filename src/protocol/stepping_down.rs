@@ -169,7 +169,7 @@ impl SteppingDown {
         sent: Instant,
         response: Response,
     ) {
-        let fresh = cx.retries();
+        let (fresh, timing) = (cx.retries(), cx.settings.timing);
         let reads = cx.capabilities.can_read;
         // A hint that came meanwhile may be newer than what was read.
         let learned_at = cx.observed.learned_at();
@@ -186,7 +186,7 @@ impl SteppingDown {
                 let delay = match self.retries.replace(fresh) {
                     None => Duration::ZERO,
                     Some(mut retries) => {
-                        let delay = retries.delay();
+                        let delay = timing.scaled(retries.delay());
                         self.retries = Some(retries);
                         delay
                     }
@@ -219,7 +219,7 @@ impl SteppingDown {
                 return;
             }
             Response::Released(Err(_)) | Response::Read(Err(_)) | Response::Written(_) => {
-                let delay = self.retries.get_or_insert(fresh).delay();
+                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());
                 self.at = now + delay;
                 self.at > self.tries_end
             }
@@ -292,8 +292,9 @@ fn tries_end(cx: &Context, now: Instant, cause: &Cause) -> Instant {
     match cause {
         Cause::Expired { .. } | Cause::Denied { .. } => now,
         _ => {
-            let third = cx.settings.timing.lease() / 3;
-            now + third.clamp(Duration::from_millis(500), Duration::from_secs(5))
+            let timing = cx.settings.timing;
+            let least = timing.scaled(Duration::from_millis(500));
+            now + (timing.lease() / 3).clamp(least, Duration::from_secs(5))
         }
     }
 }

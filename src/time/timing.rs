@@ -6,12 +6,15 @@ use thiserror::Error;
 
 use crate::time::clock::nanos;
 
-/// The least and the greatest lease: Choria's bounds on the TTL of an election bucket.
-pub const MIN_LEASE: Duration = Duration::from_secs(1);
-/// See [`MIN_LEASE`].
+/// The shortest lease of any lock: a renewal and its repetition fit into it on a fast network.
+pub const MIN_LEASE: Duration = Duration::from_millis(200);
+/// The shortest lease that every lock keeps, and the shortest beside Choria's candidates: what
+/// states or expires leases does so by the second.
+pub const COMMON_MIN_LEASE: Duration = Duration::from_secs(1);
+/// The longest lease: Choria's bound on the TTL of an election bucket.
 pub const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// The least time between two renewals: below it an election is a load test.
-pub const MIN_RENEWAL: Duration = Duration::from_millis(100);
+pub const MIN_RENEWAL: Duration = Duration::from_millis(50);
 
 /// A right to lead ends this part of a lease early, so that two clocks whose rates differ by up to
 /// one part in five hundred still agree on who may lead. (NTP slews a clock by at most one part in
@@ -60,6 +63,9 @@ impl Timing {
         let lease = options.lease.unwrap_or(max_lease.min(MAX_LEASE));
         if lease < MIN_LEASE {
             return Err(TimingError::LeaseTooShort { lease, least: MIN_LEASE });
+        }
+        if options.with_choria && lease < COMMON_MIN_LEASE {
+            return Err(TimingError::LeaseBesideChoria { lease, least: COMMON_MIN_LEASE });
         }
         if lease > MAX_LEASE {
             return Err(TimingError::LeaseTooLong { lease, greatest: MAX_LEASE });
@@ -113,9 +119,19 @@ impl Timing {
     }
 
     /// How long one request may take before it is tried again: an eighth of the lease, at least 250
-    /// ms and at most 5 s, so that several fit between a renewal and the deadline.
+    /// ms (of a lease below a second: a quarter of it) and at most 5 s, so that several fit between
+    /// a renewal and the deadline.
     pub fn request_timeout(&self) -> Duration {
-        (self.lease() / 8).clamp(Duration::from_millis(250), Duration::from_secs(5))
+        (self.lease() / 8).clamp(self.scaled(Duration::from_millis(250)), Duration::from_secs(5))
+    }
+
+    /// A span that suits leases of a second and more, which is shorter in proportion for a shorter
+    /// lease.
+    pub(crate) fn scaled(&self, span: Duration) -> Duration {
+        match u32::try_from(self.lease().as_millis()) {
+            Ok(lease_ms @ ..1_000) => span.saturating_mul(lease_ms) / 1_000,
+            _ => span,
+        }
     }
 
     /// How long a former leader that stepped down by itself, or was evicted, lets others go first:
@@ -159,6 +175,24 @@ pub enum TimingError {
         lease: Duration,
         /// The bound.
         greatest: Duration,
+    },
+    /// A lease shorter than the lock can keep.
+    #[error("a lease of {lease:?} is too short for this lock: give it {least:?} or more")]
+    LeaseBelowLock {
+        /// As given.
+        lease: Duration,
+        /// The shortest of the lock.
+        least: Duration,
+    },
+    /// A lease shorter than Choria's candidates have.
+    #[error(
+        "a lease of {lease:?} is too short beside Choria's candidates: give it {least:?} or more"
+    )]
+    LeaseBesideChoria {
+        /// As given.
+        lease: Duration,
+        /// The bound.
+        least: Duration,
     },
     /// A lease that the lock does not keep that long.
     #[error("a lease of {lease:?} is longer than the lock keeps an entry, {longest:?}")]
@@ -225,8 +259,8 @@ mod tests {
     fn each_refusal_names_both_numbers() {
         let refused = |options, longest| Timing::new(options, longest).unwrap_err().to_string();
         assert_eq!(
-            refused(lease(Duration::from_millis(500)), MINUTE),
-            "a lease of 500ms is shorter than the least, 1s"
+            refused(lease(Duration::from_millis(199)), MINUTE),
+            "a lease of 199ms is shorter than the least, 200ms"
         );
         assert_eq!(
             refused(lease(MINUTE * 61), MINUTE * 90),
@@ -248,7 +282,7 @@ mod tests {
         let often = TimingOptions { renewal: Some(Duration::from_millis(10)), ..lease(MINUTE) };
         assert_eq!(
             refused(often, MINUTE),
-            "a renewal every 10ms is more often than the least interval, 100ms"
+            "a renewal every 10ms is more often than the least interval, 50ms"
         );
         let late = TimingOptions { renewal: Some(Duration::from_secs(50)), ..lease(MINUTE) };
         assert_eq!(
@@ -258,9 +292,26 @@ mod tests {
     }
 
     #[test]
+    fn spans_shrink_with_a_lease_below_a_second_only() {
+        let spans = |ms| {
+            let timing = Timing::new(lease(Duration::from_millis(ms)), MINUTE).unwrap();
+            [timing.request_timeout(), timing.scaled(Duration::from_millis(40))]
+        };
+        assert_eq!(spans(200), [50, 8].map(Duration::from_millis));
+        assert_eq!(spans(250), [Duration::from_micros(62_500), Duration::from_millis(10)]);
+        assert_eq!(spans(1_000), [250, 40].map(Duration::from_millis));
+        assert_eq!(spans(60_000), [5_000, 40].map(Duration::from_millis));
+    }
+
+    #[test]
     fn beside_choria_the_right_ends_before_theirs_can_begin() {
         let options = TimingOptions { with_choria: true, ..lease(MINUTE) };
         let timing = Timing::new(options, MINUTE).unwrap();
         assert!(timing.validity() < Duration::from_secs(45));
+        let short = TimingOptions { lease: Some(Duration::from_millis(250)), ..options };
+        assert_eq!(
+            Timing::new(short, MINUTE).unwrap_err().to_string(),
+            "a lease of 250ms is too short beside Choria's candidates: give it 1s or more"
+        );
     }
 }

@@ -8,7 +8,7 @@ use incumbent::lock::{
     Capabilities, Coverage, Hint, LockErrorKind, Need, Nonce, Record, Request, Revision,
 };
 use incumbent::protocol::{
-    Action, Elector, Event, MultiElector, Response, Settings, Timing, TimingOptions,
+    Action, Elector, Event, MIN_LEASE, MultiElector, Response, Settings, Timing, TimingOptions,
 };
 use incumbent_sim::{Drifting, Retention, Server, Time, Timeline, failed, failure};
 
@@ -70,6 +70,7 @@ struct World {
 /// `retention`: what each lock does with an entry.
 fn machine(kind: Kind, retention: [Retention; 2], who: u64, seed: u64) -> MultiElector {
     let lock = |index: usize| Capabilities {
+        min_lease: MIN_LEASE,
         max_lease: LEASE,
         can_read: true,
         empty_is_proof: false,

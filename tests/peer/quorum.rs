@@ -214,8 +214,8 @@ async fn an_invalid_quorum_is_refused_with_the_reason() {
         "a quorum of 1: must be 2 to 31 voters, preferably an odd number"
     );
     assert_eq!(
-        refused(member().quorum(3).lease(LEASE / 2)),
-        "a lease of 500ms is not between 1s and 3600s"
+        refused(member().quorum(3).lease(Duration::from_millis(199))),
+        "a lease of 199ms is not between 200ms and 3600s"
     );
     assert_eq!(
         refused(member().quorum(3).voters(["a", "b"])),

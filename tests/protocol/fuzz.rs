@@ -9,7 +9,7 @@ use incumbent::lock::{
     Capabilities, Content, Coverage, Entry, Hint, LockErrorKind, Mark, MoveInfo, Nonce, Reading,
     Record, Request, Revision, StepDownNotice, Token, Tombstone, WriteId,
 };
-use incumbent::protocol::{Action, Event, Response};
+use incumbent::protocol::{Action, Event, MIN_LEASE, Response};
 
 use super::harness::{Harness, LEASE, ME, OTHER, capabilities, released, settings};
 
@@ -239,6 +239,7 @@ fn take(harness: &mut Harness, step: &Step) {
         }
         Step::Capabilities { longest, reads, proof } => {
             harness.event(Event::Capabilities(Capabilities {
+                min_lease: MIN_LEASE,
                 max_lease: longest.get(),
                 can_read: *reads,
                 empty_is_proof: *proof,

@@ -10,7 +10,7 @@ use incumbent::lock::{
     Revision, Token, Tombstone, Write, WriteId,
 };
 use incumbent::protocol::{
-    Action, Cause, Elector, Event, Response, Settings, Timing, TimingOptions,
+    Action, Cause, Elector, Event, MIN_LEASE, Response, Settings, Timing, TimingOptions,
 };
 
 use incumbent_sim::{Retention, Server, Time, failed, failure};
@@ -58,6 +58,7 @@ impl Termination for Harness {
 
 pub fn capabilities() -> Capabilities {
     Capabilities {
+        min_lease: MIN_LEASE,
         max_lease: LEASE,
         can_read: true,
         empty_is_proof: false,

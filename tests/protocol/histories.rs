@@ -12,8 +12,8 @@ use incumbent::protocol::CoolDown;
 use super::cool_down::Vacancy;
 use super::harness::Harness;
 use super::{
-    cool_down, handover, incidents, no_expiry, refused, regressions, sampling, standby, stated,
-    stepping_down, tampering,
+    cool_down, handover, incidents, no_expiry, refused, regressions, sampling, short_lease,
+    standby, stated, stepping_down, tampering,
 };
 
 /// Set to `write` by `make histories`.
@@ -98,6 +98,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => incidents::an_expiry_marker_is_a_vacancy_and_is_created_over,
     "Rule 7, on a lock without expiry and without hints: an entry is outlived, and then written over."
         => no_expiry::an_entry_unchanged_for_its_holders_lease_is_overwritten,
+    "Rule 7, with a lease below a second (250 ms) on a lock that frees entries later: the same."
+        => short_lease::a_silent_entry_is_overwritten_after_its_short_lease,
     "Rule 7, without the right to read: a create over nothing, and a full lease until it leads."
         => standby::a_candidate_without_the_right_to_read_leads_in_the_end,
     "Rule 7. The entry is deleted before the response to the create arrives."

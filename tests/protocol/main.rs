@@ -16,6 +16,7 @@ mod regressions;
 #[cfg(feature = "_history")]
 mod replay;
 mod sampling;
+mod short_lease;
 mod standby;
 mod stated;
 mod stepping_down;

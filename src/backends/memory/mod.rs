@@ -43,6 +43,7 @@ use crate::lock::{
     Reading, Release, Revision, RollCall, StepDownNotice, Subscription, Tombstone, Write,
     check_not_empty,
 };
+use crate::protocol::MIN_LEASE;
 use crate::time::clock::{BootClock, Clock, Instant};
 use calls::Calls;
 use delivery::Hints;
@@ -168,6 +169,7 @@ partial_debug!(MemoryLock, self, max_lease: self.0.max_lease);
 impl Lock for MemoryLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            min_lease: MIN_LEASE,
             max_lease: self.0.max_lease,
             can_read: true,
             empty_is_proof: true,

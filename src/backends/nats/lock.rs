@@ -22,7 +22,7 @@ use crate::lock::{
     LockError, LockErrorKind, Messages, Reading, Record, Release, Revision, RollCall,
     StepDownNotice, Subscription, Write,
 };
-use crate::protocol::TimingOptions;
+use crate::protocol::{MIN_LEASE, TimingOptions};
 
 /// The maximum length of an election's name in bytes.
 const MAX_NAME_LEN: usize = 256;
@@ -177,6 +177,7 @@ impl Lock for NatsLock {
         let inner = self.state();
         let facts = inner.known_facts();
         Capabilities {
+            min_lease: MIN_LEASE,
             max_lease: facts.as_ref().map_or(inner.config.ttl, |facts| facts.lease),
             can_read: inner.can_read(),
             empty_is_proof: facts.as_ref().is_some_and(|facts| facts.empty_is_proof),

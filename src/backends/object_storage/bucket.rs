@@ -12,7 +12,7 @@ use super::store::Store;
 use super::transport::Connector;
 use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::{LockError, LockErrorKind};
-use crate::protocol::{MAX_LEASE, MIN_LEASE};
+use crate::protocol::{COMMON_MIN_LEASE, MAX_LEASE};
 
 /// The default maximum lease. Two renewals must be a second apart: Google Cloud Storage accepts no
 /// more writes of one object.
@@ -193,7 +193,7 @@ impl Bucket {
     /// term, and after its object was deleted. The leader writes every third of its lease; Google
     /// Cloud Storage accepts one write per second of one object.
     pub fn max_lease(mut self, lease: Duration) -> Self {
-        self.terms.longest = lease.clamp(MIN_LEASE, MAX_LEASE);
+        self.terms.longest = lease.clamp(COMMON_MIN_LEASE, MAX_LEASE);
         self
     }
 

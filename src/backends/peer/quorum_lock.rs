@@ -14,6 +14,7 @@ use crate::lock::{
     Capabilities, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages,
     Reading, Release, Revision, StepDownNotice, Subscription, Write,
 };
+use crate::protocol::MIN_LEASE;
 
 /// The lock of a quorum, for any number of elections. Cheap to clone; it keeps its member in the
 /// group.
@@ -57,6 +58,7 @@ impl QuorumLock {
 impl Lock for QuorumLock {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            min_lease: MIN_LEASE,
             max_lease: self.lease,
             can_read: true,
             empty_is_proof: true,

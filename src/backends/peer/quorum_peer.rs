@@ -47,9 +47,9 @@ impl QuorumBuilder {
         Self { member, size, lease: DEFAULT_LEASE, voters: None, votes: true }
     }
 
-    /// Sets the maximum lease of candidates, which is also their default: 1 s to 1 h, the same for
-    /// all members. A member does not vote for one and a half leases after its start. Default: 15
-    /// s.
+    /// Sets the maximum lease of candidates, which is also their default: 200 ms to 1 h, the same
+    /// for all members. A member does not vote for one and a half leases after its start. Default:
+    /// 15 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -205,7 +205,7 @@ pub enum QuorumStartError {
         size: u32,
     },
     /// The lease.
-    #[error("a lease of {lease:?} is not between 1s and 3600s")]
+    #[error("a lease of {lease:?} is not between 200ms and 3600s")]
     Lease {
         /// As given.
         lease: Duration,

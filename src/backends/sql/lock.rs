@@ -18,6 +18,7 @@ use crate::lock::{
     ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages, Reading, Release,
     Revision, RollCall, StepDownNotice, StoredContent, Subscription, Write,
 };
+use crate::protocol::MIN_LEASE;
 use crate::util::per_key::PerKey;
 
 /// A lock in a database.
@@ -155,7 +156,12 @@ async fn put<D: Database>(
 impl<D: Database> Lock for SqlLock<D> {
     fn capabilities(&self) -> Capabilities {
         let reads_are_durable = self.database.reads_are_durable();
-        Capabilities { reads_are_durable, ..Capabilities::of_records(self.database.max_lease()) }
+        let min_lease = MIN_LEASE;
+        Capabilities {
+            min_lease,
+            reads_are_durable,
+            ..Capabilities::of_records(self.database.max_lease())
+        }
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {

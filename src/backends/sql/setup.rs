@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::{SqlError, SqlErrorKind};
-use crate::protocol::{MAX_LEASE, MIN_LEASE};
+use crate::protocol::{COMMON_MIN_LEASE, MAX_LEASE};
 
 /// The default maximum lease of created tables.
 const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(60);
@@ -45,11 +45,11 @@ impl TableSetup {
 
     pub(super) fn check(&self) -> Result<(), SqlError> {
         let longest = self.max_lease;
-        if (MIN_LEASE..=MAX_LEASE).contains(&longest) {
+        if (COMMON_MIN_LEASE..=MAX_LEASE).contains(&longest) {
             return Ok(());
         }
         let what = format!(
-            "a maximum lease of {longest:?} is not between {MIN_LEASE:?} and {MAX_LEASE:?}"
+            "a maximum lease of {longest:?} is not between {COMMON_MIN_LEASE:?} and {MAX_LEASE:?}"
         );
         Err(SqlError::new(SqlErrorKind::Misconfigured, what))
     }

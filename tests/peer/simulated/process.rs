@@ -7,7 +7,7 @@ use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, LockErrorKind, Nonce, Revision};
 use incumbent::peer::quorum::{Outcome, QuorumError, Voter, VoterSettings};
 use incumbent::protocol::{
-    CoolDown, Elector, LockFailure, Response, Settings, Timing, TimingOptions,
+    CoolDown, Elector, LockFailure, MIN_LEASE, Response, Settings, Timing, TimingOptions,
 };
 
 use incumbent_sim::{Drifting, Time};
@@ -65,6 +65,7 @@ impl Process {
         let options = TimingOptions { lease: Some(LEASE), ..TimingOptions::default() };
         let timing = Timing::new(options, LEASE).expect("valid");
         let capabilities = Capabilities {
+            min_lease: MIN_LEASE,
             max_lease: LEASE,
             can_read: true,
             empty_is_proof: true,

@@ -26,9 +26,16 @@ pub async fn invalid_settings_are_refused_under_the_names_the_user_knows<S: Serv
     let refused = |builder: incumbent::ElectionBuilder| builder.start().unwrap_err().to_string();
     let new = || new_election("my_app", Arc::clone(&lock)).identity("only").lease(LEASE);
     assert_eq!(
-        refused(new().lease(Duration::from_millis(500))),
-        "a lease of 500ms is shorter than the least, 1s"
+        refused(new().lease(Duration::from_millis(199))),
+        "a lease of 199ms is shorter than the least, 200ms"
     );
+    let least = lock.capabilities().min_lease;
+    if least > Duration::from_millis(250) {
+        assert_eq!(
+            refused(new().lease(Duration::from_millis(250))),
+            format!("a lease of 250ms is too short for this lock: give it {least:?} or more")
+        );
+    }
     assert_eq!(
         refused(new().renewal(Duration::from_millis(900))),
         "a renewal every 900ms comes too late: the lease less drift and grace is 829.333334ms"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Capabilities, Nonce};
-use incumbent::protocol::{Elector, Settings, Timing, TimingOptions};
+use incumbent::protocol::{Elector, MIN_LEASE, Settings, Timing, TimingOptions};
 
 /// What may go wrong. Each costs one of the faults that a run may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +132,7 @@ impl Config {
 
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities {
+            min_lease: MIN_LEASE,
             expires_entries: true,
             reads_are_durable: true,
             max_lease: self.ttl,

@@ -57,6 +57,24 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Simulation, Model],
     },
     Mutation {
+        name: "a short entry that was read counts as vacant before its lease is over",
+        edits: &[edit(
+            "src/protocol/context.rs",
+            "is_stale_first.then(|| seen.lease_ends(self.capabilities.max_lease, expires))",
+            "is_stale_first.then(|| match seen.entry.mark {\n            Some(_) if expires => seen.at,\n            _ => seen.lease_ends(self.capabilities.max_lease, expires),\n        })",
+        )],
+        noticed_by: &[Scenarios, Simulation],
+    },
+    Mutation {
+        name: "a short entry beside Choria's candidates counts as vacant after its lease",
+        edits: &[edit(
+            "src/protocol/context.rs",
+            "is_short && !self.settings.with_choria",
+            "is_short",
+        )],
+        noticed_by: &[Scenarios],
+    },
+    Mutation {
         name: "a renewal found by a read counts from the read, not from its send",
         edits: &[edit(
             "src/protocol/holding.rs",
@@ -157,8 +175,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[
             edit(
                 "src/protocol/context.rs",
-                "Some(seen.lease_ends(self.capabilities.max_lease, false))",
-                "Some(seen.at + seen.entry.ttl / 2)",
+                "is_stale_first.then(|| seen.lease_ends(self.capabilities.max_lease, expires))",
+                "is_stale_first.then(|| seen.at + seen.entry.ttl / 2)",
             ),
             edit(
                 "src/protocol/cool_down.rs",
@@ -209,8 +227,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a lost reply to a renewal is taken for a loss",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "                self.last_failure = Some(failure);\n                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at",
-            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Superseded { by: None }, false);\n                }\n                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at",
+            "                self.last_failure = Some(failure);\n                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());\n                self.renew_at",
+            "                if failure.kind == LockErrorKind::OutcomeUnknown {\n                    return self.ends(Cause::Superseded { by: None }, false);\n                }\n                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());\n                self.renew_at",
         )],
         noticed_by: &[Scenarios, Elections],
     },
@@ -218,7 +236,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "requests that fail are repeated without a delay",
         edits: &[edit(
             "src/protocol/holding.rs",
-            "                let delay = self.retries.get_or_insert(fresh).delay();\n                self.renew_at = now + delay;\n            }\n        }\n        Transition::Stay\n    }\n\n    /// A write of the holder's",
+            "                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());\n                self.renew_at = now + delay;\n            }\n        }\n        Transition::Stay\n    }\n\n    /// A write of the holder's",
             "                self.renew_at = now;\n            }\n        }\n        Transition::Stay\n    }\n\n    /// A write of the holder's",
         )],
         noticed_by: &[Simulation, Scenarios],

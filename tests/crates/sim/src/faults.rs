@@ -179,7 +179,7 @@ pub(super) fn any_fault(fleet: Fleet) -> BoxedStrategy<Fault> {
     let remade = span().prop_map(|after_ms| Fault::Remade { after_ms });
     match fleet {
         Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
-        Fleet::Mixed | Fleet::Judged => {
+        Fleet::Mixed | Fleet::Short | Fleet::Judged => {
             one(prop_oneof![1 => Just(Fault::Evict), 9 => common_fault()].boxed())
         }
         Fleet::ChangedTtl => {

@@ -22,6 +22,8 @@ pub enum Fleet {
     Plain,
     /// Leases, policies, rights and hearing of all kinds.
     Mixed,
+    /// Leases below a second beside others, on locks of all kinds.
+    Short,
     /// An operator changes the bucket's TTL.
     ChangedTtl,
     /// Two of Choria's candidates among ours.
@@ -73,9 +75,10 @@ pub enum Fleet {
 impl Fleet {
     /// The name of each, and its terms in a storm at the least, on the average: fewer would show
     /// little.
-    const TABLE: [(Self, &str, u64); 22] = [
+    const TABLE: [(Self, &str, u64); 23] = [
         (Self::Plain, "plain", 5),
         (Self::Mixed, "mixed", 5),
+        (Self::Short, "short", 10),
         (Self::ChangedTtl, "changed-ttl", 5),
         (Self::Choria, "choria", 1),
         (Self::ChoriaBackOff, "choria-back-off", 1),
@@ -127,7 +130,7 @@ impl Fleet {
     }
 
     /// Beside every candidate of one fleet, and in every other scenario of those whose lock frees
-    /// nothing or loses writes, or whose terms drain.
+    /// nothing or loses writes, whose terms drain, or whose leases are short.
     fn has_sentinels(self, seed: u64) -> bool {
         match self {
             Self::Sentinel => true,
@@ -136,6 +139,7 @@ impl Fleet {
             | Self::Synchronous
             | Self::Forgetful
             | Self::Drains
+            | Self::Short
             | Self::Moves => (seed / 2).is_multiple_of(2),
             _ => false,
         }
@@ -198,7 +202,11 @@ fn ppm(fleet: Fleet) -> BoxedStrategy<i16> {
 
 fn candidate_setup(fleet: Fleet) -> impl Strategy<Value = CandidateSetup> {
     let mixed = fleet == Fleet::Mixed;
-    let leases = if mixed { vec![1000u16, 2000, 3000] } else { vec![u16::MAX] };
+    let leases = match fleet {
+        Fleet::Mixed => vec![1000u16, 2000, 3000],
+        Fleet::Short => vec![200, 250, 250, 500, 999, u16::MAX],
+        _ => vec![u16::MAX],
+    };
     (
         proptest::sample::select(leases),
         coverage(fleet),
@@ -287,15 +295,18 @@ fn retention(fleet: Fleet) -> BoxedStrategy<Retention> {
         }
         Fleet::Objects => any::<bool>().prop_map(|hashed| Retention::Objects { hashed }).boxed(),
         Fleet::Vimeo => Just(Retention::Objects { hashed: false }).boxed(),
-        Fleet::Sentinel | Fleet::Drains | Fleet::Moves | Fleet::Refused | Fleet::Sets => {
-            prop_oneof![
-                Just(Retention::Expires),
-                Just(Retention::LeavesMarkers),
-                Just(Retention::Forever),
-                Just(Retention::Rows),
-            ]
-            .boxed()
-        }
+        Fleet::Short
+        | Fleet::Sentinel
+        | Fleet::Drains
+        | Fleet::Moves
+        | Fleet::Refused
+        | Fleet::Sets => prop_oneof![
+            Just(Retention::Expires),
+            Just(Retention::LeavesMarkers),
+            Just(Retention::Forever),
+            Just(Retention::Rows),
+        ]
+        .boxed(),
         _ => prop_oneof![Just(Retention::Expires), Just(Retention::LeavesMarkers)].boxed(),
     }
 }

@@ -47,6 +47,9 @@ impl Retention {
     }
 }
 
+/// The shortest life of a message.
+const MIN_LIFE: Duration = Duration::from_secs(1);
+
 /// Time of the simulated world, since its beginning.
 pub type Time = Duration;
 
@@ -285,7 +288,7 @@ impl Server {
     fn kept_for(&self, life: Duration) -> Duration {
         match self.retention {
             Retention::Expires if !self.per_write_ttl => self.bucket_ttl,
-            retention if retention.frees() => life.min(self.bucket_ttl),
+            retention if retention.frees() => life.max(MIN_LIFE).min(self.bucket_ttl),
             _ => life,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading, Request};
-use incumbent::protocol::{Event, Response};
+use incumbent::protocol::{Event, MIN_LEASE, Response};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
@@ -230,6 +230,7 @@ impl World {
         let server = &self.servers[self.candidates[who].key];
         let frees = self.scenario.retention.frees();
         Capabilities {
+            min_lease: MIN_LEASE,
             max_lease: server.bucket_ttl,
             can_read: self.candidates[who].setup.reads,
             empty_is_proof: server.vouches() && frees && self.scenario.old_bucket,

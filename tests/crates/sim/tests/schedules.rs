@@ -68,6 +68,11 @@ fn a_mixed_fleet_has_at_most_one_leader() {
 }
 
 #[test]
+fn at_most_one_leads_by_leases_below_a_second() {
+    check(Fleet::Short);
+}
+
+#[test]
 fn at_most_one_leads_while_the_ttl_is_changed() {
     check(Fleet::ChangedTtl);
 }

@@ -139,8 +139,8 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         name: "the model: an entry outlives the bucket's max_age",
         edits: &[edit(
             "tests/crates/sim/src/server.rs",
-            "retention if retention.frees() => life.min(self.bucket_ttl),",
-            "retention if retention.frees() => life,",
+            "retention if retention.frees() => life.max(MIN_LIFE).min(self.bucket_ttl),",
+            "retention if retention.frees() => life.max(MIN_LIFE),",
         )],
         noticed_by: &[Differential],
     },
