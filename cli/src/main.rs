@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::{CliError, Code};
@@ -144,7 +144,7 @@ fn command() -> clap::Command {
 /// Parses the command line, completed by variables and by the file with options.
 fn parse(arguments: Vec<OsString>) -> Result<Cli, CliError> {
     let mut line = config::CommandLine::complete(command(), arguments)?;
-    let cli = Cli::from_arg_matches(&line.parse()?).unwrap_or_else(|error| error.exit());
+    let cli = line.parse::<Cli>()?;
     #[cfg(target_os = "linux")]
     process::set_own_arguments(line.arguments);
     lock::withhold(|| config::withheld(&Cli::command()));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use super::file::OptionsFile;
 use super::names::{
@@ -94,11 +94,11 @@ impl CommandLine {
         Ok(line)
     }
 
-    /// Parses the completed arguments. Fails with one line if the fault is in a variable or in the
-    /// file; prints another error, or help, and exits.
-    pub fn parse(&mut self) -> Result<ArgMatches, CliError> {
+    /// Parses the completed arguments. Fails with one line; prints help and exits.
+    pub fn parse<C: FromArgMatches>(&mut self) -> Result<C, CliError> {
         let parsed = self.command.try_get_matches_from_mut(&self.arguments);
-        parsed.map_err(|error| self.explain(&error).unwrap_or_else(|| error.exit()))
+        let parsed = parsed.and_then(|matches| C::from_arg_matches(&matches));
+        parsed.map_err(|error| self.refusal(error))
     }
 
     /// What is parsed, also if the name or the command is missing, and unless `is_whole` also if
@@ -118,8 +118,24 @@ impl CommandLine {
                     Ok(lenient.try_get_matches_from(&self.arguments).ok())
                 }
             },
-            Err(error) => Err(self.explain(&error).unwrap_or_else(|| error.exit())),
+            Err(error) => Err(self.refusal(error)),
         }
+    }
+
+    /// The line that says what is wrong with the arguments. Prints help, and exits.
+    fn refusal(&mut self, error: clap::Error) -> CliError {
+        let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        if is_help || !error.use_stderr() {
+            error.exit();
+        }
+        if let Some(refused) = self.explain(&error) {
+            return refused;
+        }
+        let program = [self.command.get_name()];
+        let words = program.into_iter().chain(self.path.iter().map(String::as_str));
+        let command = words.collect::<Vec<_>>().join(" ");
+        let reason = reason(&error.to_string());
+        CliError::new(Code::Usage, format!("{reason}; see `{command} --help`"))
     }
 
     /// The error of options that were added; `None` for any other error.
@@ -145,9 +161,7 @@ impl CommandLine {
         {
             text = text.replace(value, "***");
         }
-        let reason = text.split("\n\n").next().unwrap_or_default();
-        let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-        let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
+        let reason = reason(&text);
         Some(CliError::new(Code::Usage, format!("{}: {reason}", sources.join(", "))))
     }
 
@@ -185,6 +199,19 @@ impl CommandLine {
         };
         added.iter().filter(requires).collect()
     }
+}
+
+/// What an error says, and its tip, without the usage.
+fn reason(text: &str) -> String {
+    let mut parts = text.split("\n\n").map(str::trim);
+    let reason = parts.next().unwrap_or_default();
+    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+    let tips = parts.flat_map(str::lines).filter_map(|line| line.trim().strip_prefix("tip: "));
+    let said = [reason]
+        .into_iter()
+        .chain(tips)
+        .map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    said.collect::<Vec<_>>().join("; ")
 }
 
 /// Whether something that the command requires is missing.

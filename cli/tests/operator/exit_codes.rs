@@ -31,6 +31,23 @@ async fn each_kind_of_failure_has_its_own_exit_code() {
     assert_eq!(shell.refusal(&["kv", "ls", "-s", "127.0.0.1:1"]).1, 4);
 }
 
+#[test]
+fn wrong_usage_is_one_line_with_the_help_to_read() {
+    for (args, line) in [
+        (
+            &["campaign", "a", "--bukcet", "B"][..],
+            "unexpected argument '--bukcet' found; a similar argument exists: '--bucket'; see `incumbent campaign --help`",
+        ),
+        (
+            &["election", "inof"],
+            "a similar subcommand exists: 'info'; see `incumbent election --help`",
+        ),
+        (&["kv", "get"], "not provided: <BUCKET> <KEY>; see `incumbent kv get --help`"),
+    ] {
+        Shell::bare().expect_refusal(args, line, 2);
+    }
+}
+
 /// A filter that is ignored in part would suppress logs that the user needs.
 #[test]
 fn invalid_log_filter_is_a_usage_error() {
