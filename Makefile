@@ -23,15 +23,18 @@ demo: rust ## Ten workers elect a leader, it is killed, another takes over and a
 	$(CARGO) build --package incumbent-demo $(if $(filter sqlite,$(LOCK)),--features sqlite)
 	@LOCK=$(LOCK) SVG="$(SVG)" scripts/demo.sh "$(CARGO_TARGET_DIR)/debug/ten_workers"
 
+# By another name, as `make -n` runs the lines that have the usual one.
+SUBMAKE = $(MAKE) --no-print-directory
+
 # Each step runs even if another fails: one run shows all that is wrong.
 test: rust ## What everybody runs: lint, and every test that needs no server but the newest nats-server
 	@scripts/install-nats.sh 2.15.1
-	@$(DEFAULT_SIGNALS) scripts/parts.sh "$(MAKE) --no-print-directory lint" "scripts/run-tests.sh quick"
+	@$(DEFAULT_SIGNALS) scripts/parts.sh "$(SUBMAKE) lint" "scripts/run-tests.sh quick"
 
 verify: rust tools ## All the rest: every other test and server, a part of the mutations (ALL=1: each), dependencies, the oldest Rust, Windows and macOS, the alerts, the dashboard, the chart and the workflows
 	@$(DEFAULT_SIGNALS) scripts/parts.sh "scripts/run-tests.sh rest" \
-		"$(MAKE) --no-print-directory mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
-		"$(MAKE) --no-print-directory deps" scripts/check-features.sh scripts/check-msrv.sh \
+		"$(SUBMAKE) mutations $(if $(ALL),ALL=1,PART=$(PART_OF_COMMIT))" \
+		"$(SUBMAKE) deps" scripts/check-features.sh scripts/check-msrv.sh \
 		scripts/check-dashboards.sh scripts/check-targets.sh scripts/check-chart.sh scripts/check-workflows.sh \
 		scripts/check-dockerfiles.sh scripts/check-balancers.sh
 
