@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cool_down::CoolDownWait;
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use super::lock_health::LockHealth;
 use super::observations::{Observations, PreviousTerm};
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
@@ -437,36 +435,6 @@ impl Context {
     pub fn refusal(&self) -> Option<&LockFailure> {
         let lasting = [LockErrorKind::Denied, LockErrorKind::Misconfigured];
         self.health.failure().filter(|failure| lasting.contains(&failure.kind))
-    }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self {
-            settings,        // what else changes of them is for people
-            capabilities: _, // known to the writer
-            coverage,
-            hint_rate: _,   // the model's locks report all or nothing
-            sent_notice: _, // likewise
-            latency,
-            random: _,
-            stopping,
-            heard_from_lock,
-            leader: _,        // only reported
-            pause: _,         // only stated
-            previous_term: _, // likewise
-            health,
-            observed,
-            requests,
-            actions: _, // drained after each event
-        } = self;
-        writer.flags(&[*stopping, *heard_from_lock]);
-        writer.to.word(settings.standing as u64);
-        writer.to.word(settings.rank as u64);
-        writer.to.word(*coverage as u64);
-        writer.to.word(FingerprintWriter::nanos(latency.window()));
-        health.fingerprint(writer);
-        observed.fingerprint(writer, requests.in_flight_since());
-        requests.fingerprint(writer);
     }
 }
 

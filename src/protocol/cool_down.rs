@@ -27,8 +27,6 @@
 use std::fmt;
 use std::time::Duration;
 
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use crate::lock::{Entry, Nonce, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
 use crate::time::timing::{three_quarters, with_drift};
@@ -108,12 +106,6 @@ impl NotBefore {
     pub fn max(self, other: Self) -> Self {
         if other.at > self.at { other } else { self }
     }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { at, reason: _ } = self;
-        writer.until(*at);
-    }
 }
 
 /// How long a winner has to wait: reckoned when its create is sent, and again when the lock has
@@ -127,7 +119,7 @@ pub(super) struct CoolDownWait {
     /// before it.
     pub from_create: Duration,
     /// Whose step-down ends the wait.
-    predecessor: Option<Predecessor>,
+    pub predecessor: Option<Predecessor>,
     /// Whether the holder that is waited for may be of another program and write over the entry
     /// until its work has ended: client-go's release does not check whose record it empties. Then
     /// only a write that was sent after the wait shows that the entry still stands.
@@ -170,16 +162,6 @@ impl CoolDownWait {
         if self.not_before.at <= created {
             self.not_before.reason = WaitReason::NothingToWaitFor;
         }
-    }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { not_before, minimum, from_create, predecessor, confirm, max_lease: _ } = self; // it stays
-        writer.flags(&[*confirm]);
-        not_before.fingerprint(writer);
-        minimum.fingerprint(writer);
-        writer.to.word(FingerprintWriter::nanos(*from_create));
-        writer.each(predecessor, |writer, predecessor| predecessor.fingerprint(writer));
     }
 }
 
@@ -380,24 +362,6 @@ impl SeenEntry {
     pub fn lease_ends(&self, max_lease: Duration, lock_expires: bool) -> Instant {
         self.at + self.lease(max_lease, lock_expires)
     }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { revision, entry, at, from_hint, max_lease_ms: _ } = self; // it stays
-        writer.revision(revision);
-        // What the machine compares: whose it is, when its lease ends, and when silence means
-        // something.
-        writer.each(&entry.mark, |writer, mark| {
-            writer.to.nonce(mark.write.nonce);
-            writer.each(&mark.token, |writer, token| writer.token(*token));
-            writer.since(*at, mark.lease);
-            let longer = mark.lease.saturating_sub(writer.longest);
-            writer.to.word(FingerprintWriter::nanos(longer));
-        });
-        let silence = writer.timing.lease() / 4 + Duration::from_millis(500);
-        writer.since(*at, entry.ttl + silence);
-        writer.flags(&[*from_hint]);
-    }
 }
 
 /// A vacancy as this candidate knows it.
@@ -463,29 +427,6 @@ impl Vacancy {
     pub fn is_expired(&self) -> bool {
         matches!(self.tombstone, Some((_, Tombstone::Expired)))
     }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { tombstone, previous, first_seen, empty_is_proof } = self;
-        let mut reach = with_drift(writer.longest);
-        writer.each(tombstone, |writer, (revision, kind)| {
-            writer.revision(revision);
-            writer.to.word(match kind {
-                Tombstone::Released { by, left, cause: _, to: _, pause: _ } => {
-                    FingerprintWriter::nanos(*left) << 1 | u64::from(*by == Nonce::NOBODY)
-                }
-                Tombstone::Expired => u64::MAX,
-                Tombstone::Deleted => u64::MAX - 1,
-            });
-        });
-        if let Some((_, Tombstone::Released { left, .. })) = tombstone {
-            reach = reach.max(with_drift(*left));
-        }
-        writer.each(&self.successor(), |writer, to| writer.to.nonce(*to));
-        writer.each(previous, FingerprintWriter::revision);
-        writer.since(*first_seen, reach);
-        writer.flags(&[*empty_is_proof]);
-    }
 }
 
 /// The step-down of a holder that lost its entry: from its notice, or this candidate's own.
@@ -496,17 +437,6 @@ pub(super) struct KnownStepDown {
     pub revision: Revision,
     /// When no holder before that one can be leading any more.
     pub clear_at: Instant,
-}
-
-impl KnownStepDown {
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { by, token, revision, clear_at } = self;
-        writer.to.nonce(*by);
-        writer.token(*token);
-        writer.to.revision(*revision);
-        writer.until(*clear_at);
-    }
 }
 
 /// The holder whose entry was deleted.
@@ -522,16 +452,6 @@ impl Predecessor {
     pub fn is(&self, step_down: &KnownStepDown) -> bool {
         let of_term = |term| term == (step_down.by, step_down.token);
         self.term.map_or(self.revision == step_down.revision, of_term)
-    }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { revision, term } = self;
-        writer.revision(revision);
-        writer.each(term, |writer, (nonce, token)| {
-            writer.to.nonce(*nonce);
-            writer.token(*token);
-        });
     }
 }
 

@@ -6,8 +6,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintSink;
 use super::types::Response;
 use crate::lock::{
     Content, LockErrorKind, Nonce, Pause, Reading, Record, Release, Request, Revision, Token,
@@ -70,18 +68,18 @@ pub enum CrashStep {
 /// Requests are sent one at a time.
 #[derive(Debug, Clone)]
 pub struct CrashRelease {
-    term: RegisteredTerm,
-    timeout: Duration,
+    pub(super) term: RegisteredTerm,
+    pub(super) timeout: Duration,
     /// When to stop trying.
-    until: Instant,
-    at: Instant,
+    pub(super) until: Instant,
+    pub(super) at: Instant,
     /// The entry, once a read has shown it.
-    held: Option<Revision>,
+    pub(super) held: Option<Revision>,
     /// The pause that it states.
-    pause: Option<Pause>,
-    retries: ProtocolRetries,
-    refused: bool,
-    outcome: Option<CrashOutcome>,
+    pub(super) pause: Option<Pause>,
+    pub(super) retries: ProtocolRetries,
+    pub(super) refused: bool,
+    pub(super) outcome: Option<CrashOutcome>,
 }
 
 impl CrashRelease {
@@ -164,22 +162,6 @@ impl CrashRelease {
                 }
             }
             Response::Written(_) | Response::Notified(_) => {} // not requested
-        }
-    }
-
-    /// Takes down all that decides what it does from `now` on.
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, now: Instant, to: &mut dyn FingerprintSink) {
-        let Self { term, timeout: _, until, at, held, pause: _, retries, refused, outcome } = self;
-        to.nonce(term.nonce);
-        to.revision(Revision(term.token.0));
-        for instant in [until, at] {
-            to.word(instant.saturating_since(now).as_nanos() as u64);
-        }
-        to.word(retries.clone().delay().as_nanos() as u64);
-        to.word(u64::from(*refused) << 1 | u64::from(outcome.is_some()));
-        if let Some(held) = held {
-            to.revision(*held);
         }
     }
 

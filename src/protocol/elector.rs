@@ -7,8 +7,6 @@ use std::time::Duration;
 use super::context::{Context, Source, Transition};
 use super::cool_down::{KnownStepDown, WaitReason};
 use super::crash_release::RegisteredTerm;
-#[cfg(feature = "_model")]
-use super::fingerprint::{FingerprintSink, FingerprintWriter};
 use super::holding::Holding;
 use super::observations::PreviousTerm;
 use super::sampling::HintRate;
@@ -25,7 +23,7 @@ use crate::time::timing::with_drift;
 /// What a candidate is doing. Each phase owns its data. Most candidates stand by: what others need
 /// takes no room in them.
 #[derive(Debug, Clone)]
-enum Phase {
+pub(super) enum Phase {
     Idle,
     Standby(Standby),
     Holding(Box<Holding>),
@@ -37,8 +35,8 @@ enum Phase {
 // A copy would be a twin: only the model check makes one.
 #[cfg_attr(feature = "_model", derive(Clone))]
 pub struct Elector {
-    cx: Context,
-    phase: Phase,
+    pub(super) cx: Context,
+    pub(super) phase: Phase,
 }
 
 partial_debug!(
@@ -517,31 +515,5 @@ impl Elector {
     /// What keeps it from acquiring the entry that another try soon will not fix.
     pub(super) fn refusal(&self) -> Option<&LockFailure> {
         self.cx.refusal()
-    }
-}
-
-/// What a model checker needs of an elector.
-#[cfg(feature = "_model")]
-impl Elector {
-    /// Draws its randomness from `seed` from here on.
-    pub fn reseed(&mut self, seed: u64) {
-        self.cx.random = fastrand::Rng::with_seed(seed);
-    }
-
-    /// Takes down all that decides what this candidate does from `now` on, as long as its policy
-    /// ignores how often it polled, none of Choria's candidates takes part, and it is copied
-    /// with one and the same seed before each event.
-    pub fn fingerprint(&self, now: Instant, to: &mut dyn FingerprintSink) {
-        let Self { cx, phase } = self;
-        let longest = cx.capabilities.max_lease;
-        let mut writer = FingerprintWriter { now, timing: &cx.settings.timing, longest, to };
-        cx.fingerprint(&mut writer);
-        match phase {
-            Phase::Idle => writer.to.word(0),
-            Phase::Finished => writer.to.word(1),
-            Phase::Standby(standby) => standby.fingerprint(&mut writer),
-            Phase::Holding(holding) => holding.fingerprint(&mut writer),
-            Phase::SteppingDown(stepping_down) => stepping_down.fingerprint(&mut writer),
-        }
     }
 }

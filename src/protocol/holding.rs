@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use super::context::{AcquiredEntry, Context, EndedTerm, Source, Transition};
 use super::cool_down::{CoolDownWait, KnownStepDown, NotBefore, WaitReason};
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::types::{Action, Cause, Leader, LockFailure};
 use crate::lock::{Content, LockErrorKind, Nonce, Reading, Record, Revision, Token, Tombstone};
@@ -15,25 +13,25 @@ use crate::util::retry::ProtocolRetries;
 
 #[derive(Debug, Clone)]
 pub(super) struct Holding {
-    token: Token,
-    revision: Revision,
-    since: Instant,
+    pub token: Token,
+    pub revision: Revision,
+    pub since: Instant,
     /// When the right to lead ends: from before the sending of the last write that succeeded.
-    deadline: Instant,
-    wait: CoolDownWait,
+    pub deadline: Instant,
+    pub wait: CoolDownWait,
     /// When the last write was sent.
-    sent: Instant,
+    pub sent: Instant,
     /// Whether [`Action::Begin`] has been returned.
-    began: bool,
-    renew_at: Instant,
-    retries: Option<ProtocolRetries>,
-    last_failure: Option<LockFailure>,
+    pub began: bool,
+    pub renew_at: Instant,
+    pub retries: Option<ProtocolRetries>,
+    pub last_failure: Option<LockFailure>,
     /// Read the entry.
-    check: bool,
+    pub check: bool,
     /// No earlier than this.
-    check_from: Instant,
+    pub check_from: Instant,
     /// Whether its work comes to its end, so that nobody need ask it to hand over.
-    drains: bool,
+    pub drains: bool,
 }
 
 /// A holder states a new pause within this time.
@@ -328,36 +326,5 @@ impl Holding {
             Content::Vacant(Tombstone::Expired) => self.expired(),
             Content::Vacant(_) => Cause::Evicted,
         }
-    }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self {
-            token,
-            revision,
-            since: _, // for people
-            deadline,
-            wait,
-            sent,
-            began,
-            renew_at,
-            retries,
-            last_failure: _, // for people: an expiry and a denial are left alike
-            check,
-            check_from,
-            drains: _, // only stated
-        } = self;
-        writer.to.word(3);
-        writer.token(*token);
-        writer.revision(revision);
-        writer.until(*deadline);
-        writer.flags(&[*began, *check]);
-        if !began {
-            writer.flags(&[*sent < wait.not_before.at]);
-            wait.fingerprint(writer);
-        }
-        writer.until(*renew_at);
-        writer.each(retries, FingerprintWriter::retries);
-        writer.until(*check_from);
     }
 }

@@ -1,7 +1,5 @@
 //! Whether requests to the lock succeed, and what is reported of it.
 
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use super::types::{Action, LockFailure};
 use crate::lock::{LockErrorKind, Revision};
 use crate::time::clock::Instant;
@@ -9,10 +7,10 @@ use crate::time::clock::Instant;
 /// What the responses of the lock show of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LockHealth {
-    failure: Option<Box<LockFailure>>,
-    only_reads_fail: bool,
+    pub failure: Option<Box<LockFailure>>,
+    pub only_reads_fail: bool,
     /// Almost always none.
-    refusals: Option<Box<Refusals>>,
+    pub refusals: Option<Box<Refusals>>,
 }
 
 impl LockHealth {
@@ -119,33 +117,17 @@ impl LockHealth {
             refusals.count = 0;
         }
     }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self {
-            failure: _,         // only reported
-            only_reads_fail: _, // only reported
-            refusals,
-        } = self;
-        writer.each(refusals.as_deref(), |writer, refusals| {
-            let Refusals { over, count, for_good, check_at } = refusals;
-            writer.to.word((*count).into());
-            writer.each(over, FingerprintWriter::revision);
-            writer.flags(&[*for_good]);
-            writer.each(check_at, |writer, at| writer.until(*at));
-        });
-    }
 }
 
 /// Writes that were refused one after the other, as conflicts all over the same revision.
 #[derive(Debug, Clone, Default)]
-struct Refusals {
-    over: Option<Revision>,
-    count: u8,
+pub(super) struct Refusals {
+    pub over: Option<Revision>,
+    pub count: u8,
     /// The last write was refused, and another one would be.
-    for_good: bool,
+    pub for_good: bool,
     /// When to ask the lock whether that is still so.
-    check_at: Option<Instant>,
+    pub check_at: Option<Instant>,
 }
 
 impl Refusals {

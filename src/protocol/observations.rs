@@ -9,8 +9,6 @@ use super::cool_down::{
     max_tenure_of_choria,
 };
 use super::crash_release::CRASHED;
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use super::requests::InFlightRequest;
 use super::types::{Leader, Settings};
 use crate::lock::{
@@ -22,25 +20,25 @@ use crate::time::timing::with_drift;
 /// What a candidate knows of the entry. Knows no phase.
 #[derive(Debug, Clone)]
 pub(super) struct Observations {
-    last_seen: Option<SeenEntry>,
+    pub last_seen: Option<SeenEntry>,
     /// When the leases of all entries of others that were seen are over.
-    seen_leases_end: Instant,
+    pub seen_leases_end: Instant,
     /// No create of ours leads before this, whatever a vacancy shows.
-    barrier: NotBefore,
-    vacancy: Option<Box<Vacancy>>,
+    pub barrier: NotBefore,
+    pub vacancy: Option<Box<Vacancy>>,
     /// When what is known about the entry was last learned.
-    learned_at: Instant,
-    step_downs: Box<[KnownStepDown]>,
+    pub learned_at: Instant,
+    pub step_downs: Box<[KnownStepDown]>,
     /// When no holder before us can be leading any more, by what our last entry had to wait.
-    own_cool_down_ends: Instant,
+    pub own_cool_down_ends: Instant,
     /// What a create that was refused had to wait for, should it turn out to be in the lock.
-    refused_from_create: Duration,
+    pub refused_from_create: Duration,
     /// The number of our last create over nothing: no create over something before it is under way.
-    last_over_nothing: u64,
+    pub last_over_nothing: u64,
     /// Where a create of ours is known to have landed; the two above are what it had to wait for.
-    known_create: Option<Revision>,
+    pub known_create: Option<Revision>,
     /// Until when an entry of ours may be in the lock, whether we know of it or not.
-    entry_may_stand_until: Instant,
+    pub entry_may_stand_until: Instant,
 }
 
 impl Observations {
@@ -384,41 +382,6 @@ impl Observations {
         let released = Tombstone::Released { by, left, cause: None, to: None, pause: None };
         let tombstone = Some((revision, released));
         self.vacancy = Some(Box::new(Vacancy { tombstone, ..Vacancy::empty(now, false) }));
-    }
-
-    /// `in_flight`: when the request in flight was sent, and when the leases seen by then are over.
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(
-        &self,
-        writer: &mut FingerprintWriter<'_>,
-        in_flight: Option<(Instant, Instant)>,
-    ) {
-        let Self {
-            last_seen,
-            seen_leases_end,
-            barrier,
-            vacancy,
-            learned_at,
-            step_downs,
-            own_cool_down_ends,
-            refused_from_create,
-            last_over_nothing,
-            known_create,
-            entry_may_stand_until,
-        } = self;
-        let saw_others = in_flight.is_some_and(|(_, seen)| *seen_leases_end > seen);
-        writer.flags(&[*learned_at == writer.now, saw_others]);
-        writer.to.word(in_flight.map_or(9, |(sent, _)| learned_at.cmp(&sent) as i8 as u64));
-        let instants = [seen_leases_end, &barrier.at, own_cool_down_ends, entry_may_stand_until];
-        for at in instants {
-            writer.until(*at);
-        }
-        writer.to.word(FingerprintWriter::nanos(*refused_from_create));
-        writer.to.write(*last_over_nothing);
-        writer.each(known_create, FingerprintWriter::revision);
-        writer.each(last_seen, |writer, seen| seen.fingerprint(writer));
-        writer.each(vacancy, |writer, vacancy| vacancy.fingerprint(writer));
-        writer.each(step_downs, |writer, step_down| step_down.fingerprint(writer));
     }
 }
 

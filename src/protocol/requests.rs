@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::cool_down::CoolDownWait;
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use super::types::{Event, LockFailure, Response};
 use crate::lock::{LockErrorKind, Revision, Token};
 use crate::time::clock::Instant;
@@ -13,7 +11,7 @@ use crate::time::clock::Instant;
 /// The request in flight.
 #[derive(Debug, Clone)]
 pub(super) struct InFlightRequest {
-    id: u64,
+    pub id: u64,
     pub sent: Instant,
     pub kind: RequestKind,
     /// What a write is to replace.
@@ -21,7 +19,7 @@ pub(super) struct InFlightRequest {
     /// Until when those candidates might lead whose entries had been seen by then.
     pub seen_leases_end: Instant,
     /// When it times out, whatever the lock promised.
-    times_out_at: Instant,
+    pub times_out_at: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,17 +61,17 @@ pub(super) struct WriteDraft {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Requests {
     /// Boxed, as there is none almost always.
-    in_flight: Option<Box<InFlightRequest>>,
-    in_doubt: VecDeque<WriteInDoubt>,
-    last_request: u64,
-    last_write: u64,
+    pub in_flight: Option<Box<InFlightRequest>>,
+    pub in_doubt: VecDeque<WriteInDoubt>,
+    pub last_request: u64,
+    pub last_write: u64,
     /// The last ones that were stored, or may have been: a stale read may show them. Not all up to
     /// one, as a twin whose clock is behind draws numbers in between.
-    stored: Option<Box<[u64; 8]>>,
+    pub stored: Option<Box<[u64; 8]>>,
     /// The last write that was refused: a server may have stored it all the same.
-    refused: u64,
+    pub refused: u64,
     /// The write that began the last term.
-    create: u64,
+    pub create: u64,
 }
 
 impl Requests {
@@ -220,43 +218,5 @@ impl Requests {
             stored.rotate_right(1);
             stored[0] = number;
         }
-    }
-
-    /// When the request in flight was sent, and until when those might lead whose entries had been
-    /// seen by then.
-    #[cfg(feature = "_model")]
-    pub fn in_flight_since(&self) -> Option<(Instant, Instant)> {
-        self.in_flight.as_ref().map(|request| (request.sent, request.seen_leases_end))
-    }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self {
-            in_flight,
-            in_doubt,
-            last_request: _, // greater than all
-            last_write: _,   // greater than all
-            stored: _,       // no other process writes by this nonce
-            refused: _,      // likewise
-            create: _,       // of the token's write
-        } = self;
-        writer.each(in_flight, |writer, request| {
-            let InFlightRequest { id: _, sent, kind, over: _, seen_leases_end: _, times_out_at } =
-                &**request;
-            writer.since(*sent, writer.timing.lease());
-            writer.until(*times_out_at);
-            match kind {
-                RequestKind::Read => writer.to.word(0),
-                RequestKind::Write { number } => writer.to.write(*number),
-                RequestKind::Release => writer.to.word(1),
-                RequestKind::Notify => writer.to.word(2),
-                RequestKind::Check => writer.to.word(3),
-            }
-        });
-        writer.each(in_doubt, |writer, WriteInDoubt { number, sent, wait }| {
-            writer.to.write(*number);
-            writer.since(*sent, writer.timing.lease());
-            writer.each(wait.as_deref(), |writer, wait| wait.fingerprint(writer));
-        });
     }
 }

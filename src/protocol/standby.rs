@@ -6,8 +6,6 @@ use super::MIN_LEASE;
 use super::acquire;
 use super::backoff::delay_of;
 use super::context::{AcquiredEntry, Context, Source, Transition};
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::types::{LockFailure, Rank};
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
@@ -35,7 +33,7 @@ fn handover_poll(lease: Duration) -> Duration {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Plan {
+pub(super) enum Plan {
     /// See who holds the election.
     Read,
     /// Create the entry.
@@ -44,20 +42,20 @@ enum Plan {
 
 #[derive(Debug, Clone)]
 pub(super) struct Standby {
-    at: Instant,
-    plan: Plan,
+    pub at: Instant,
+    pub plan: Plan,
     /// Acquires no earlier than this: a holder that has stepped down lets others go first.
-    not_before: Instant,
+    pub not_before: Instant,
     /// Since when it has known of no holder, and lets others go first. A tombstone may expire
     /// meanwhile, which is no reason to begin anew.
-    deferring_since: Option<Instant>,
+    pub deferring_since: Option<Instant>,
     /// Polls that found the same holder.
-    polls: u32,
-    retries: Option<ProtocolRetries>,
+    pub polls: u32,
+    pub retries: Option<ProtocolRetries>,
     /// A create in doubt has been looked up at once, since another holder was last seen.
-    resolved: bool,
+    pub resolved: bool,
     /// Hints began while a read was in flight: what it saw may be old.
-    read_again: bool,
+    pub read_again: bool,
 }
 
 impl Standby {
@@ -381,25 +379,6 @@ impl Standby {
         cx.observed.adopt_own_entry(now, revision, cx.settings.nonce, left);
         self.at = now.max(self.not_before);
         self.plan = Plan::Acquire { expected: Some(revision) };
-    }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { at, plan, not_before, deferring_since, polls: _, retries, resolved, read_again } =
-            self;
-        writer.to.word(2);
-        writer.until(*at);
-        writer.until(*not_before);
-        writer.each(deferring_since, |writer, since| writer.since(*since, writer.longest));
-        writer.flags(&[*resolved, *read_again]);
-        writer.each(retries, FingerprintWriter::retries);
-        match plan {
-            Plan::Read => writer.to.word(0),
-            Plan::Acquire { expected } => {
-                writer.to.word(1);
-                writer.each(expected, FingerprintWriter::revision);
-            }
-        }
     }
 }
 

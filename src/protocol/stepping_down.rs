@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use super::context::{Context, EndedTerm, Source, Transition};
 use super::cool_down::KnownStepDown;
-#[cfg(feature = "_model")]
-use super::fingerprint::FingerprintWriter;
 use super::types::{Action, Cause, Response};
 use crate::lock::{LockErrorKind, Nonce, Reading, Release, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
@@ -15,30 +13,30 @@ use crate::util::retry::ProtocolRetries;
 
 #[derive(Debug, Clone)]
 pub(super) struct SteppingDown {
-    cause: Cause,
-    step: Step,
+    pub cause: Cause,
+    pub step: Step,
     /// The entry as last known: `None` before a read has shown whether there is one of ours at
     /// all.
-    revision: Option<Revision>,
-    token: Option<Token>,
-    began: bool,
-    notify: bool,
-    release: bool,
+    pub revision: Option<Revision>,
+    pub token: Option<Token>,
+    pub began: bool,
+    pub notify: bool,
+    pub release: bool,
     /// The candidate that the entry is handed over to.
-    to: Option<Nonce>,
+    pub to: Option<Nonce>,
     /// Whether no work of the term is running any more.
-    work_stopped: bool,
+    pub work_stopped: bool,
     /// When the right to lead of this term ends, whatever its work does.
-    deadline: Instant,
+    pub deadline: Instant,
     /// Not before this.
-    at: Instant,
+    pub at: Instant,
     /// When to stop trying: the entry then expires by itself.
-    tries_end: Instant,
-    retries: Option<ProtocolRetries>,
+    pub tries_end: Instant,
+    pub retries: Option<ProtocolRetries>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     /// Waiting for the work to stop.
     StopWork,
     Notify,
@@ -250,40 +248,6 @@ impl SteppingDown {
             cx.set_leader(None);
         }
         Transition::StandBy { at: now + others_first }
-    }
-
-    #[cfg(feature = "_model")]
-    pub fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self {
-            cause,
-            step,
-            revision,
-            token,
-            began: _, // decides nothing in here
-            notify,
-            release,
-            to,
-            work_stopped,
-            deadline,
-            at,
-            tries_end,
-            retries,
-        } = self;
-        writer.to.word(4);
-        writer.to.word(match cause {
-            Cause::Superseded { .. } => 0,
-            Cause::Expired { .. } | Cause::Denied { .. } => 1,
-            _ => 2, // are left alike
-        });
-        writer.to.word(*step as u64);
-        writer.each(revision, FingerprintWriter::revision);
-        writer.each(token, |writer, token| writer.token(*token));
-        writer.each(to, |writer, to| writer.to.nonce(*to));
-        writer.flags(&[*notify, *release, *work_stopped]);
-        for instant in [deadline, at, tries_end] {
-            writer.until(*instant);
-        }
-        writer.each(retries, FingerprintWriter::retries);
     }
 }
 
