@@ -1,7 +1,5 @@
 //! The locks: one folder per store, and what they share.
 
-#[cfg(any(feature = "kubernetes", feature = "nats"))]
-mod health;
 #[cfg(any(feature = "kubernetes", feature = "nats", feature = "postgres", feature = "sqlite"))]
 #[allow(dead_code, reason = "each lock uses some of it")]
 mod hint_hub;

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{
-    Capabilities, ElectionRecord, HintSink, Lock, LockError, LockErrorKind, Reading, Release,
-    Revision, Vacancy,
+    Capabilities, ElectionRecord, Finding, HintSink, Lock, LockError, LockErrorKind, Reading,
+    Release, Revision, Vacancy,
 };
 use crate::time::timer::deadline_after;
 
@@ -60,6 +60,17 @@ pub trait LockAdmin: fmt::Debug + Send + Sync {
         expected: Revision,
         timeout: Duration,
     ) -> Result<(), LockError>;
+
+    /// What is wrong with the lock, or with the entry of the election `name`, most severe first;
+    /// `None` if it has no check of that.
+    async fn diagnose(
+        &self,
+        name: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Option<Vec<Finding>>, LockError> {
+        let _ = (name, timeout);
+        Ok(None)
+    }
 
     /// How far the lock has been written, if one request shows it.
     async fn position(&self, timeout: Duration) -> Result<Option<Position>, LockError> {
@@ -171,7 +182,7 @@ pub trait ElectionNames: fmt::Debug + Send + Sync {
 #[async_trait]
 impl<L: ElectionNames> LockAdmin for L {
     async fn facts(&self, _timeout: Duration) -> Result<LockFacts, LockError> {
-        Ok(LockFacts::new(Some(self.lock().capabilities().max_lease), Vacancy::Gone))
+        Ok(LockFacts::new(None, Vacancy::Gone)) // records state the lease
     }
 
     async fn record(

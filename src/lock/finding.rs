@@ -1,4 +1,4 @@
-//! Findings about what a lock stores.
+//! What is wrong with a lock.
 
 use std::fmt;
 
@@ -24,19 +24,20 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A finding about a bucket, or about the object of an election. `Display` is one line, with what
-/// to do.
+/// What is wrong with a lock, or with the entry of an election. `Display` is one line, with what to
+/// do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     severity: Severity,
     code: &'static str,
-    /// Ends with the punctuation before the fix.
     message: String,
     fix: String,
 }
 
 impl Finding {
-    pub(crate) fn new(
+    /// Creates a finding. `message` ends with the punctuation before `fix`, which is empty if there
+    /// is nothing to do.
+    pub fn new(
         severity: Severity,
         code: &'static str,
         message: impl Into<String>,

@@ -16,6 +16,7 @@ mod admin;
 mod advertisement;
 pub(crate) mod checkpoint;
 mod error;
+mod finding;
 mod forward;
 mod hint;
 mod member;
@@ -41,6 +42,7 @@ pub use checkpoint::{
     CheckpointStore, CheckpointVersion, MAX_CHECKPOINT_LEN, StoredCheckpoint, StoredContent,
 };
 pub use error::{Error, LockError, LockErrorKind};
+pub use finding::{Finding, Severity};
 pub use hint::{Coverage, Hint, HintSink, Subscription};
 pub use member::{LockMember, Need};
 pub use member_load::{MemberLoad, TakeRequest};

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Lock, Mark, Nonce, Reading, Release, Tombstone, Write, WriteId};
+use incumbent::lock::{
+    Content, ElectionUpdate, Lock, Mark, Nonce, Reading, Release, Tombstone, Write, WriteId,
+};
 use incumbent_test_support::eventually;
 use serde_json::{Value, json};
 
 use crate::conformance::{Service, leads};
-use crate::env::{InConfigMap, InLease, Kind, TestEnv};
+use crate::env::{InConfigMap, InLease, Kind, OBJECT, TestEnv};
 
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -119,20 +121,31 @@ async fn an_existing_object_is_used_and_keeps_its_other_fields() {
     assert_eq!(object["metadata"]["annotations"]["theirs"], "stays");
 }
 
-/// Those of a lock with a fixed object, too.
+/// As candidates do, who use the object whatever the election is called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn requests_of_an_operator_name_objects() {
+async fn operators_see_one_election_of_a_fixed_object() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", env.namespace);
     let time = "2026-01-01T00:00:00.000001Z";
-    let spec = json!({
-        "holderIdentity": "theirs", "leaseDurationSeconds": 5, "acquireTime": time, "renewTime": time,
-    });
-    env.post(&path, &json!({ "metadata": { "name": "other" }, "spec": spec })).await;
+    for name in ["other", OBJECT] {
+        let spec = json!({
+            "holderIdentity": name, "leaseDurationSeconds": 5, "acquireTime": time, "renewTime": time,
+        });
+        env.post(&path, &json!({ "metadata": { "name": name }, "spec": spec })).await;
+    }
     let lock = env.operators_lock().await;
     let admin = lock.admin().expect("an operator's lock");
-    let record = async || admin.record("other", LEASE).await.unwrap().expect("a record");
-    admin.evict("other", record().await.revision, LEASE).await.unwrap();
+    assert_eq!(admin.names(LEASE).await.unwrap(), [OBJECT]);
+    let record = async || admin.record("my_app", LEASE).await.unwrap().expect("a record");
+    let held = record().await;
+    assert_eq!(held.election, "my_app");
+    assert_eq!(held.holder().map(|holder| &*holder.identity), Some(OBJECT));
+    let mut watch = admin.watch(&["my_app".to_owned()], LEASE).await.unwrap();
+    match watch.next().await {
+        Some(Ok(ElectionUpdate::Written(record))) => assert_eq!(record.election, "my_app"),
+        other => panic!("{other:?}"),
+    }
+    admin.evict("my_app", held.revision, LEASE).await.unwrap();
     assert!(record().await.vacancy().is_some());
 }
 

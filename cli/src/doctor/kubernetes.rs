@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use incumbent::kubernetes::{Cluster, Finding, LifeLock, PodState, Right, ServerFacts, Severity};
-use incumbent::lock::{Lock, LockError, LockErrorKind};
+use incumbent::kubernetes::{Cluster, LifeLock, PodState, Right, ServerFacts};
+use incumbent::lock::{Finding, LockError, LockErrorKind, Severity};
 use time::OffsetDateTime;
 
 use super::context::CheckContext;
@@ -39,11 +39,11 @@ pub async fn elections(
     let (cluster, timeout) = (objects.cluster(), objects.timeout);
     let timing = timing(lease)?;
     let Some(spans) = server(cluster, timeout, report).await else { return Ok(()) };
-    let lock = cluster.lease_lock().timing(timing);
-    server::round_trip(&spans, Lock::timing(&lock), timing.lease(), report);
+    let lock = objects.lock_with(timing);
+    server::round_trip(&spans, lock.timing(), timing.lease(), report);
     namespace(cluster, timeout, report).await;
-    let found = match name {
-        Some(name) => Some(objects.records.health(name, timing, timeout).await),
+    let found = match lock.admin() {
+        Some(admin) => admin.diagnose(name, timeout).await.transpose(),
         None => None,
     };
     let absent =

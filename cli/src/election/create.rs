@@ -59,7 +59,7 @@ impl Create {
 async fn object(objects: &ElectionObjects, name: &str) -> Result<(), CliError> {
     objects.check_name(name)?;
     let kind = objects.kind().name();
-    match objects.records.create(name, objects.timeout).await {
+    match objects.create(name).await {
         Ok(_) => output::line(format!("created the {kind} {}/{name}", objects.namespace())),
         Err(error) if error.kind() == incumbent::lock::LockErrorKind::Conflict => {
             let message = format!("the {kind} {}/{name} already exists", objects.namespace());

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use backon::{ConstantBuilder, Retryable};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use incumbent::CandidateInfo;
 use incumbent::lock::{
-    CandidateRequest, ElectionNames, ElectionRecord, Holder, Lock, LockAdmin, LockError,
-    LockErrorKind, LockFacts, Position, StoredCheckpoint,
+    CandidateRequest, ElectionRecord, Finding, Holder, Lock, LockAdmin, LockError, LockErrorKind,
+    LockFacts, Position, StoredCheckpoint,
 };
 use incumbent::lock_url::{LockTarget, NatsBucket};
-use incumbent::nats::{Bucket, Finding, NatsLock};
+use incumbent::nats::{Bucket, NatsLock};
 use serde_json::{Map, Value, json};
 
 use super::watcher::Watcher;
@@ -48,47 +47,43 @@ enum OpenLock {
     Kubernetes(ElectionObjects),
     ForLife(LifeObjects),
     /// The lock of a URL, and its name.
-    Url(UrlLock, String),
-}
-
-/// The lock of a URL, whose elections are read entry by entry, whatever it is.
-#[derive(Debug)]
-struct UrlLock(Arc<dyn Lock>);
-
-#[async_trait]
-impl ElectionNames for UrlLock {
-    fn lock(&self) -> &dyn Lock {
-        &*self.0
-    }
-
-    async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
-        match self.0.admin() {
-            Some(admin) => admin.names(timeout).await,
-            None => {
-                let message = "this lock cannot list its elections: name one";
-                Err(LockError::new(LockErrorKind::Misconfigured, message))
-            }
-        }
-    }
+    Url(Arc<dyn Lock>, String),
 }
 
 impl OpenLock {
     fn lock(&self) -> Option<&dyn Lock> {
         match self {
             Self::Nats(lock) => Some(lock),
-            Self::Kubernetes(objects) => Some(objects.lock()),
+            Self::Kubernetes(objects) => Some(&*objects.lock),
             Self::ForLife(_) => None,
-            Self::Url(lock, _) => Some(lock.lock()),
+            Self::Url(lock, _) => Some(&**lock),
         }
     }
 
-    fn admin(&self) -> &dyn LockAdmin {
-        match self {
-            Self::Nats(lock) => lock,
-            Self::Kubernetes(objects) => objects.admin(),
-            Self::ForLife(objects) => &*objects.locks,
-            Self::Url(lock, _) => lock,
-        }
+    fn admin(&self) -> Result<&dyn LockAdmin, CliError> {
+        let admin = match self {
+            Self::ForLife(objects) => Some(&*objects.locks as &dyn LockAdmin),
+            of_leases => of_leases.lock().and_then(Lock::admin),
+        };
+        let message = "this lock does not support requests of operators";
+        admin.ok_or_else(|| CliError::new(Code::Usage, message))
+    }
+
+    /// Sends a request, and repeats it while the lock of a URL is unavailable, as during the
+    /// connection.
+    async fn request<'a, T>(
+        &'a self,
+        timeout: Duration,
+        request: impl Fn() -> BoxFuture<'a, Result<T, LockError>>,
+    ) -> Result<T, CliError> {
+        let times = match self {
+            Self::Url(..) => timeout.div_duration_f32(RETRY_PAUSE) as usize,
+            _ => 0,
+        };
+        let retried = request
+            .retry(ConstantBuilder::new().with_delay(RETRY_PAUSE).with_max_times(times))
+            .when(|error: &LockError| error.kind() == LockErrorKind::Unavailable);
+        Ok(retried.await?)
     }
 }
 
@@ -132,7 +127,7 @@ impl Elections {
             let message = "several locks have a leader each: select one of them";
             return Err(CliError::new(Code::Usage, message));
         }
-        Self::of_lock(OpenLock::Url(UrlLock(lock), title), timeout).await
+        Self::of_lock(OpenLock::Url(lock, title), timeout).await
     }
 
     /// The checkpoint of an election, if it has one and this program may read it.
@@ -141,10 +136,8 @@ impl Elections {
     }
 
     async fn of_lock(at: OpenLock, timeout: Duration) -> Result<Self, CliError> {
-        let mut facts = at.admin().facts(timeout).await?;
-        if let OpenLock::Url(..) = at {
-            facts.max_lease = None; // a holder's record states its lease there, or none is known
-        }
+        let admin = at.admin()?;
+        let facts = at.request(timeout, || admin.facts(timeout)).await?;
         Ok(Self { at, facts, timeout })
     }
 
@@ -166,31 +159,15 @@ impl Elections {
             OpenLock::Kubernetes(objects) => objects.check_name(name),
             OpenLock::ForLife(locks) => locks.check_name(name),
             OpenLock::Url(lock, _) => {
-                lock.0.check_name(name).map_err(|rule| CliError::new(Code::Usage, rule))
+                lock.check_name(name).map_err(|rule| CliError::new(Code::Usage, rule))
             }
         }
     }
 
-    /// Sends a request, and repeats it while the lock of a URL is unavailable, as during the
-    /// connection.
-    async fn request<'a, T>(
-        &'a self,
-        request: impl Fn() -> BoxFuture<'a, Result<T, LockError>>,
-    ) -> Result<T, CliError> {
-        let times = match self.at {
-            OpenLock::Url(..) => self.timeout.div_duration_f32(RETRY_PAUSE) as usize,
-            _ => 0,
-        };
-        let retried = request
-            .retry(ConstantBuilder::new().with_delay(RETRY_PAUSE).with_max_times(times))
-            .when(|error: &LockError| error.kind() == LockErrorKind::Unavailable);
-        Ok(retried.await?)
-    }
-
     /// The last write to an election; `None` if there is none.
     pub async fn read(&self, name: &str) -> Result<Option<ElectionRecord>, CliError> {
-        let admin = self.at.admin();
-        let record = self.request(|| admin.record(name, self.timeout)).await?;
+        let admin = self.at.admin()?;
+        let record = self.at.request(self.timeout, || admin.record(name, self.timeout)).await?;
         if record.is_none() {
             self.check_place().await?;
         }
@@ -199,8 +176,8 @@ impl Elections {
 
     /// All elections, sorted by name.
     pub async fn list(&self) -> Result<Vec<ElectionRecord>, CliError> {
-        let admin = self.at.admin();
-        let all = self.request(|| admin.list(self.timeout)).await?;
+        let admin = self.at.admin()?;
+        let all = self.at.request(self.timeout, || admin.list(self.timeout)).await?;
         if all.is_empty() {
             self.check_place().await?;
         }
@@ -209,12 +186,12 @@ impl Elections {
 
     /// How far the lock has been written, if one request shows it.
     pub async fn position(&self) -> Result<Option<Position>, CliError> {
-        Ok(self.at.admin().position(self.timeout).await?)
+        Ok(self.at.admin()?.position(self.timeout).await?)
     }
 
     /// All writes to an election that the lock still stores; `None` if that is only the last one.
     pub async fn stored(&self, name: &str) -> Result<Option<Vec<ElectionRecord>>, CliError> {
-        Ok(self.at.admin().stored(name, self.timeout).await?)
+        Ok(self.at.admin()?.stored(name, self.timeout).await?)
     }
 
     /// Refuses a missing namespace: an empty result does not show it.
@@ -228,7 +205,7 @@ impl Elections {
 
     /// Watches the named elections, or all if none is named. Others may be reported too.
     pub async fn watch<'a>(&'a self, names: &'a [String]) -> Result<Watcher<'a>, CliError> {
-        Watcher::begin(self.at.admin(), names, self.timeout).await
+        Watcher::begin(self.at.admin()?, names, self.timeout).await
     }
 
     /// Sends a request to the candidates, and returns what they answer.
@@ -249,7 +226,8 @@ impl Elections {
             let message = "a lock for life carries no roll calls: its candidates are unknown";
             return Err(CliError::new(Code::Usage, message));
         };
-        let found = self.request(|| lock.call_roll(name, request.clone(), within)).await?;
+        let found =
+            self.at.request(self.timeout, || lock.call_roll(name, request.clone(), within)).await?;
         if found.is_empty() {
             self.check_place().await?;
         }
@@ -259,7 +237,7 @@ impl Elections {
     /// Ends the holder's term. Returns whether it was evicted: not if the entry was written
     /// meanwhile. Later terms have higher revisions than the record.
     pub async fn evict(&self, record: &ElectionRecord) -> Result<bool, CliError> {
-        let (name, admin) = (&record.election, self.at.admin());
+        let (name, admin) = (&record.election, self.at.admin()?);
         match admin.evict(name, record.revision, self.timeout).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == LockErrorKind::Conflict => Ok(false),
@@ -283,7 +261,7 @@ impl Elections {
     /// The longest wait of a successor of this holder; `None` if it is unknown.
     pub fn max_wait(&self, holder: &Holder) -> Option<Duration> {
         let of_url = match &self.at {
-            OpenLock::Url(lock, _) => Some(lock.0.capabilities().max_lease),
+            OpenLock::Url(lock, _) => Some(lock.capabilities().max_lease),
             _ => None,
         };
         holder.lease.or(self.facts.max_lease).or(of_url)
@@ -296,10 +274,7 @@ impl Elections {
 
     /// The problems of the lock; `None` if it has no check.
     pub async fn findings(&self) -> Result<Option<Vec<Finding>>, CliError> {
-        match &self.at {
-            OpenLock::Nats(lock) => Ok(Some(lock.bucket().health().await?)),
-            OpenLock::Kubernetes(_) | OpenLock::ForLife(_) | OpenLock::Url(..) => Ok(None),
-        }
+        Ok(self.at.admin()?.diagnose(None, self.timeout).await?)
     }
 
     /// The name of the bucket, the namespace or the lock.
@@ -364,7 +339,7 @@ impl Elections {
 /// The elections whose holder has no mark of this library, among the first ones of a bucket.
 pub async fn unmarked(session: &Session, bucket: &NatsBucket) -> Result<Vec<String>, CliError> {
     let elections = Elections::of_bucket(session, bucket).await?;
-    let mut names = elections.at.admin().names(elections.timeout).await?;
+    let mut names = elections.at.admin()?.names(elections.timeout).await?;
     names.sort_unstable();
     names.truncate(SAMPLE);
     let reads: Vec<_> = names.iter().map(|name| elections.read(name)).collect();

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use clap::Args;
-use incumbent::kubernetes::{Cluster, Finding, LeaseTiming, LifeLocks, ResourceKind, ResourceLock};
-use incumbent::lock::{Lock, LockAdmin, LockError, Reading};
+use incumbent::kubernetes::{Cluster, LeaseTiming, LifeLocks};
+use incumbent::lock::{Lock, LockError, Reading};
 use incumbent::lock_url::{KubernetesObjects, ObjectKind};
 
 use super::kind::{Kind, LifeKind};
@@ -66,37 +65,9 @@ pub struct LifeObjects {
 pub struct ElectionObjects {
     named: KubernetesObjects,
     cluster: Cluster,
-    pub records: Arc<dyn Records>,
+    /// The lock, which knows no object yet.
+    pub lock: Arc<dyn Lock>,
     pub timeout: Duration,
-}
-
-/// Operations on the objects of any kind.
-#[async_trait]
-pub trait Records: Lock + LockAdmin {
-    async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError>;
-
-    async fn health(
-        &self,
-        name: &str,
-        timing: LeaseTiming,
-        timeout: Duration,
-    ) -> Result<Vec<Finding>, LockError>;
-}
-
-#[async_trait]
-impl<C: ResourceKind> Records for ResourceLock<C> {
-    async fn create(&self, name: &str, timeout: Duration) -> Result<u64, LockError> {
-        self.create(name, timeout).await
-    }
-
-    async fn health(
-        &self,
-        name: &str,
-        timing: LeaseTiming,
-        timeout: Duration,
-    ) -> Result<Vec<Finding>, LockError> {
-        self.clone().timing(timing).health(name, timeout).await
-    }
 }
 
 impl NamespaceArgs {
@@ -182,25 +153,29 @@ pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<
 
 impl ElectionObjects {
     pub fn new(named: KubernetesObjects, cluster: Cluster, timeout: Duration) -> Self {
-        let records: Arc<dyn Records> = match named.kind {
-            ObjectKind::Lease => Arc::new(cluster.lease_lock()),
-            ObjectKind::ConfigMap => Arc::new(cluster.config_map_lock()),
-            ObjectKind::Endpoints => Arc::new(cluster.endpoints_lock()),
-        };
-        Self { named, cluster, records, timeout }
+        let lock = named.lock(&cluster);
+        Self { named, cluster, lock, timeout }
     }
 
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The lock, which knows no object yet.
-    pub fn lock(&self) -> &dyn Lock {
-        &*self.records
+    /// The lock with this timing.
+    pub fn lock_with(&self, timing: LeaseTiming) -> Arc<dyn Lock> {
+        let mut named = self.named.clone();
+        named.timing = Some(timing);
+        named.lock(&self.cluster)
     }
 
-    pub fn admin(&self) -> &dyn LockAdmin {
-        &*self.records
+    /// Creates the object of a new election.
+    pub async fn create(&self, name: &str) -> Result<u64, LockError> {
+        let (cluster, timeout) = (&self.cluster, self.timeout);
+        match self.named.kind {
+            ObjectKind::Lease => cluster.lease_lock().create(name, timeout).await,
+            ObjectKind::ConfigMap => cluster.config_map_lock().create(name, timeout).await,
+            ObjectKind::Endpoints => cluster.endpoints_lock().create(name, timeout).await,
+        }
     }
 
     pub fn kind(&self) -> Kind {

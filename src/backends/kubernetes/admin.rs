@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use kube::core::WatchEvent;
 use serde_json::Value;
 
@@ -14,13 +14,14 @@ use super::record::{self, RecordLocation, annotation, resource_version};
 use super::resource::{ResourceKind, check_object};
 use super::resource_lock::ResourceLock;
 use crate::lock::{
-    Content, ElectionRecord, ElectionState, ElectionUpdate, ElectionWatch, LockAdmin, LockError,
-    LockFacts, Revision, Tombstone, Vacancy, evict,
+    Content, ElectionRecord, ElectionState, ElectionUpdate, ElectionWatch, Finding, LockAdmin,
+    LockError, LockFacts, Revision, Tombstone, Vacancy, evict,
 };
 use crate::time::timer::deadline_after;
 
-/// Elections have the names of their objects, also where [`object`](ResourceLock::object) is set.
-/// Times are by the wall clock of the candidate that wrote the record.
+/// Elections have the names of their objects. Where [`object`](ResourceLock::object) is set there
+/// is one election, under any name. Times are by the wall clock of the candidate that wrote the
+/// record.
 #[async_trait]
 impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
     async fn facts(&self, _timeout: Duration) -> Result<LockFacts, LockError> {
@@ -33,14 +34,13 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
         name: &str,
         timeout: Duration,
     ) -> Result<Option<ElectionRecord>, LockError> {
-        let objects = self.objects();
-        check_object(name)?;
-        match objects.get(name, deadline_after(timeout)).await {
-            Ok(object) => {
-                Ok(object.and_then(|object| read(C::PLACE, &object, self.default_lease())))
-            }
-            Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
-        }
+        let (objects, own) = (self.objects(), self.inner.object_of(name));
+        check_object(own)?;
+        let object = objects.get(own, deadline_after(timeout)).await;
+        let object =
+            object.map_err(|failure| objects.lock_error(failure, own, "read", "get", false))?;
+        let record = object.and_then(|object| read(C::PLACE, &object, self.default_lease()));
+        Ok(record.map(|record| ElectionRecord { election: name.to_owned(), ..record }))
     }
 
     async fn names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
@@ -50,6 +50,9 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
     /// Of all objects of the namespace that have a record. Requires the right to `list`. Of
     /// ConfigMaps and Endpoints, only the metadata is requested.
     async fn list(&self, timeout: Duration) -> Result<Vec<ElectionRecord>, LockError> {
+        if let Some(object) = &self.inner.object {
+            return Ok(self.record(object, timeout).await?.into_iter().collect());
+        }
         let objects = self.objects();
         let listed = objects.list(C::PLACE, deadline_after(timeout)).await;
         let listed =
@@ -65,9 +68,10 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
     /// after minutes.
     async fn watch(&self, names: &[String], timeout: Duration) -> Result<ElectionWatch, LockError> {
         let objects = self.objects();
+        let fixed = self.inner.object.as_deref();
         let only = match names {
-            [name] => Some(name.as_str()),
-            _ => None,
+            [name] => Some(self.inner.object_of(name)),
+            _ => fixed,
         };
         only.map_or(Ok(()), check_object)?;
         let events = objects.watch_one_or_all(only, C::PLACE, deadline_after(timeout)).await?;
@@ -76,7 +80,14 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
             let update = next(&mut events, &objects, C::PLACE, lease).await?;
             Some((update, (events, objects)))
         });
-        Ok(ElectionWatch::new(updates, true))
+        let name = names.first().filter(|_| fixed.is_some()).cloned();
+        let named = move |update| match (update, &name) {
+            (ElectionUpdate::Written(record), Some(name)) => {
+                ElectionUpdate::Written(ElectionRecord { election: name.clone(), ..record })
+            }
+            (update, _) => update,
+        };
+        Ok(ElectionWatch::new(updates.map_ok(named), true))
     }
 
     async fn evict(
@@ -85,11 +96,18 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
         expected: Revision,
         timeout: Duration,
     ) -> Result<(), LockError> {
-        match &self.inner.object {
-            Some(object) if object != name => {
-                evict(&self.clone().of_each_object(), name, expected, timeout).await
-            }
-            _ => evict(self, name, expected, timeout).await,
+        evict(self, name, expected, timeout).await
+    }
+
+    /// Of the object of an election: see [`health`](ResourceLock::health).
+    async fn diagnose(
+        &self,
+        name: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Option<Vec<Finding>>, LockError> {
+        match name {
+            Some(name) => self.health(name, timeout).await.map(Some),
+            None => Ok(None),
         }
     }
 }

@@ -8,11 +8,8 @@ use super::codec;
 use super::record::{self, ElectionRecord, RecordLocation, resource_version};
 use super::resource::{ResourceKind, check_object};
 use super::resource_lock::ResourceLock;
-use crate::backends::health::{
-    Finding,
-    Severity::{self, Critical, Notice, Warning},
-};
-use crate::lock::{Content, LockError};
+use crate::lock::Severity::{self, Critical, Notice, Warning};
+use crate::lock::{Content, Finding, LockError};
 use crate::time::timer::deadline_after;
 
 /// The fields of a Lease's `spec` that client-go and this library know.
@@ -32,8 +29,7 @@ const SHORT: Duration = Duration::from_secs(5);
 impl<C: ResourceKind> ResourceLock<C> {
     /// Examines the object `name`, and compares it with the timing of this lock.
     ///
-    /// Requires the right to `get`. `name` is the object's own name, regardless of
-    /// [`object`](Self::object).
+    /// Requires the right to `get`. With [`object`](Self::object), that one is examined.
     ///
     /// # Errors
     /// As [`LockAdmin::record`](crate::lock::LockAdmin::record).
@@ -41,7 +37,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn health(&self, name: &str, timeout: Duration) -> Result<Vec<Finding>, LockError> {
-        let objects = self.objects();
+        let (objects, name) = (self.objects(), self.inner.object_of(name));
         check_object(name)?;
         match objects.get(name, deadline_after(timeout)).await {
             Ok(None) => Ok(vec![Finding::new(

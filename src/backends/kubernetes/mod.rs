@@ -75,7 +75,7 @@ mod timing;
 mod traffic;
 mod watch;
 
-pub use crate::backends::health::{Finding, Severity};
+pub use crate::lock::{Finding, Severity};
 pub use cluster::{Cluster, ClusterError};
 /// The client library that [`Cluster`] takes its types from.
 #[doc(no_inline)]

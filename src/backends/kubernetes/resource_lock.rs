@@ -78,11 +78,6 @@ impl<C: ResourceKind> ResourceLock<C> {
         self.change(|inner| inner.object = Some(name.into()))
     }
 
-    /// Elections have the names of their objects again.
-    pub(super) fn of_each_object(self) -> Self {
-        self.change(|inner| inner.object = None)
-    }
-
     /// Writes no Events, so the right to create them is not needed.
     pub fn without_events(self) -> Self {
         self.change(|inner| inner.recorder = None)

@@ -14,6 +14,7 @@ use super::checkpoints;
 use super::codec;
 use super::connection::RequestFailure;
 use super::error::AdminFailure;
+use super::health;
 use super::lock::{NatsLock, check_key};
 use super::message::{Expiry, StoredMessage};
 use super::state::BucketState;
@@ -21,8 +22,8 @@ use super::stream::StreamInfo;
 use super::time::since_epoch;
 use crate::lock::record::from_unix;
 use crate::lock::{
-    ElectionRecord, ElectionUpdate, ElectionWatch, LockAdmin, LockError, LockErrorKind, LockFacts,
-    Position, Record, Revision, Vacancy, evict,
+    ElectionRecord, ElectionUpdate, ElectionWatch, Finding, LockAdmin, LockError, LockErrorKind,
+    LockFacts, Position, Record, Revision, Vacancy, evict,
 };
 
 /// The most stored writes of one election that are read; a key-value bucket has 64 at most.
@@ -174,6 +175,16 @@ impl LockAdmin for NatsLock {
             timeout,
         )
         .await
+    }
+
+    /// Of the bucket.
+    async fn diagnose(
+        &self,
+        _name: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Option<Vec<Finding>>, LockError> {
+        let found = health::check(self.state(), timeout).await;
+        found.map(Some).map_err(|failure| self.failure(failure, "check"))
     }
 
     async fn position(&self, timeout: Duration) -> Result<Option<Position>, LockError> {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::config::BucketConfig;
 use super::connection::Connection;
 use super::error::{BucketError, BucketErrorKind};
+use super::health;
 use super::lock::NatsLock;
 use super::state::BucketState;
-use crate::backends::health::Finding;
+use crate::lock::Finding;
 
 /// The timeout of opening and creating a bucket.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -167,7 +168,8 @@ impl Bucket {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn health(&self) -> Result<Vec<Finding>, BucketError> {
-        super::health::check(&self.0).await
+        let found = health::check(&self.0, health::TIMEOUT).await;
+        found.map_err(|failure| self.0.api.bucket_error(failure, "cannot be read"))
     }
 
     fn unopened(

@@ -9,11 +9,11 @@ use super::config;
 use super::message::Expiry;
 use super::state::BucketState;
 use super::stream::{Cluster, StreamInfo};
-use crate::backends::health::{Finding, Severity};
 use crate::lock::codec::ceil_seconds;
+use crate::lock::{Finding, Severity};
 
-/// The timeout of each request.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout of each request, unless an operator sets one.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of keys to read.
 const MAX_KEYS: usize = 100;
@@ -29,14 +29,13 @@ const SAFE_CLUSTER_TTL: Duration = Duration::from_secs(25);
 const ROOMY_MESSAGE_SIZE: i64 = 1_024;
 
 /// Runs all checks, and returns the findings, most severe first.
-pub(super) async fn check(bucket: &BucketState) -> Result<Vec<Finding>, super::BucketError> {
-    let info = bucket
-        .api
-        .info_with_keys(TIMEOUT)
-        .await
-        .map_err(|e| bucket.api.bucket_error(e, "cannot be read"))?;
+pub(super) async fn check(
+    bucket: &BucketState,
+    timeout: Duration,
+) -> Result<Vec<Finding>, ApiFailure> {
+    let info = bucket.api.info_with_keys(timeout).await?;
     let mut findings = settings(&info, bucket);
-    findings.extend(values(&info, bucket).await);
+    findings.extend(values(&info, bucket, timeout).await);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
     Ok(findings)
 }
@@ -119,7 +118,7 @@ fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
     findings
 }
 
-async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
+async fn values(info: &StreamInfo, bucket: &BucketState, timeout: Duration) -> Option<Finding> {
     let expiry = Expiry { max_age: info.config.max_age(), slack: Duration::ZERO, own: true };
     let prefix = format!("$KV.{}.", bucket.api.bucket());
     let mut names: Vec<&str> = (info.state.subjects.iter().flatten())
@@ -129,7 +128,7 @@ async fn values(info: &StreamInfo, bucket: &BucketState) -> Option<Finding> {
     names.sort_unstable();
     let mut keys = Vec::new();
     for name in names.into_iter().take(MAX_KEYS) {
-        match bucket.api.last_message(name, TIMEOUT).await {
+        match bucket.api.last_message(name, timeout).await {
             Ok(message) if !codec::is_ours(&codec::stored_content(&message, expiry)) => {
                 keys.push(name.to_owned());
             }

@@ -83,7 +83,7 @@ mod stream;
 mod subscription_plan;
 mod time;
 
-pub use crate::backends::health::{Finding, Severity};
+pub use crate::lock::{Finding, Severity};
 /// The client library that [`connect`] and [`Connection`] take their types from.
 #[doc(no_inline)]
 pub use async_nats;
