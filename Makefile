@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations mutants histories fuzz differential soak lint deps layers api bench bench-scale bench-proxy traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
+.PHONY: help demo test verify protocol sim model chaos mutations mutants histories fuzz differential soak lint deps layers api bench bench-scale bench-proxy bench-takeover traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,14 @@ chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and 
 	@tests/programs/nats-with-clock/build.sh .tools/clocknats-2.15.1/nats-server
 	$(CARGO) build --release --package incumbent-attack --package incumbent-cli
 	"$(CARGO_TARGET_DIR)/release/incumbent-attack" chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+
+bench-takeover: rust ## Measure how soon a leader is replaced whose host is gone (as root; TIMES=30 LEASES=250,500,1000,5000), and lost terms (CALM=600, in seconds, instead)
+	@scripts/install-nats.sh 2.15.1
+	$(CARGO) build --release --package incumbent-attack
+	@for lock in "--servers 1" "--servers 3" --quorum; do \
+		"$(CARGO_TARGET_DIR)/release/incumbent-attack" takeover $$lock $(if $(TIMES),--times $(TIMES)) \
+			$(if $(LEASES),--leases $(LEASES)) $(if $(CALM),--calm $(CALM)) || exit; \
+	done
 
 doc: rust ## Build the documentation and print its path
 	$(CARGO) doc --package incumbent --all-features --no-deps

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::load::{candidate, choria_like, many};
-use crate::plans::{chaos, sets, soak};
+use crate::plans::{chaos, sets, soak, takeover};
 use crate::record::history::{self, Difference, Replayed};
 
 /// Attacks elections and sets on real servers, and checks that at most one candidate leads at any
@@ -37,6 +37,9 @@ enum Command {
     Soak(soak::Options),
     /// The members of a set are killed, stopped, paused, partitioned and added.
     Sets(sets::Options),
+    /// The leader's host is cut off or frozen, at each of several leases, and its replacement is
+    /// measured.
+    Takeover(takeover::Options),
     /// Says by its exit code whether a host answers, be it with a refusal.
     #[command(hide = true)]
     Reach { host: SocketAddr },
@@ -92,6 +95,7 @@ async fn attack(plan: &Command) -> std::io::Result<ExitCode> {
             Command::Chaos(options) => chaos::run(options, &program).await,
             Command::Soak(options) => soak::run(options, &program).await,
             Command::Sets(options) => sets::run(options, &program).await,
+            Command::Takeover(options) => takeover::run(options, &program).await,
             _ => Ok(ExitCode::SUCCESS),
         }
     };

@@ -276,6 +276,12 @@ impl Judge {
         self.latest.as_ref().map(|sign| (sign.who.as_str(), sign.t))
     }
 
+    /// When another one than `who` first worked in a term that began at `t` or later.
+    pub fn first_sign_since(&self, t: u64, who: &str) -> Option<u64> {
+        let others = self.terms.iter().filter(|(key, _)| key.process.0 != who);
+        others.filter_map(|(_, term)| Some(term.signs?.0)).filter(|first| *first >= t).min()
+    }
+
     /// In how many elections each process gave the newest sign of life, at `since` or later.
     pub fn loads(&self, since: u64) -> BTreeMap<&str, usize> {
         let mut loads = BTreeMap::new();

@@ -5,6 +5,7 @@ pub mod env;
 
 pub mod sets;
 pub mod soak;
+pub mod takeover;
 
 use std::process::ExitCode;
 use std::time::Duration;

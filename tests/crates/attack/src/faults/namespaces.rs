@@ -168,7 +168,7 @@ impl Namespaces {
         format!("{}{node}", self.bridge())
     }
 
-    fn address(&self, node: Node) -> Ipv4Addr {
+    pub(super) fn address(&self, node: Node) -> Ipv4Addr {
         let last = match node {
             Node::Server(index) => 11 + index,
             Node::Candidate(index) => 101 + index,

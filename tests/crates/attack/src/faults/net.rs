@@ -83,6 +83,14 @@ impl Net {
         }
     }
 
+    /// The address of a node of its own.
+    pub fn address(&self, node: Node) -> Option<Ipv4Addr> {
+        match self {
+            Self::Namespaces(net) => Some(net.address(node)),
+            Self::Loopback(_) => None,
+        }
+    }
+
     /// Why something cannot be done here.
     pub fn lacks(&self, need: Need) -> Option<String> {
         match (self, need) {

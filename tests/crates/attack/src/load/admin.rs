@@ -22,11 +22,14 @@ pub struct Admin {
     client: Client,
     bucket: String,
     ttl: Duration,
+    /// How many servers store it.
+    replicas: usize,
 }
 
 impl Admin {
     /// Connects to servers that may just have been started.
     pub async fn connect(urls: Vec<String>, bucket: &str, ttl: Duration) -> io::Result<Self> {
+        let replicas = urls.len();
         let client = insist("a connection to the servers", async || {
             let options = async_nats::ConnectOptions::new()
                 .ping_interval(Duration::from_secs(1))
@@ -34,12 +37,12 @@ impl Admin {
             options.connect(urls.clone()).await.ok()
         })
         .await?;
-        Ok(Self { client, bucket: bucket.to_owned(), ttl })
+        Ok(Self { client, bucket: bucket.to_owned(), ttl, replicas })
     }
 
     pub async fn make_bucket(&self) -> io::Result<()> {
         insist("a bucket", async || {
-            let config = BucketConfig::new(&self.bucket).ttl(self.ttl).replicas(3);
+            let config = BucketConfig::new(&self.bucket).ttl(self.ttl).replicas(self.replicas);
             timeout(REQUEST, Bucket::create(&self.client, config)).await.ok()?.ok().map(drop)
         })
         .await
@@ -96,9 +99,35 @@ impl Admin {
     pub async fn is_replicated(&self) -> bool {
         let Some(info) = self.api("STREAM.INFO", "").await else { return false };
         let replicas = info["cluster"]["replicas"].as_array();
-        replicas.is_some_and(|all| {
-            all.len() == 2 && all.iter().all(|one| one["current"] == true && one["offline"] != true)
+        replicas.map_or(self.replicas == 1, |all| {
+            all.len() + 1 == self.replicas
+                && all.iter().all(|one| one["current"] == true && one["offline"] != true)
         })
+    }
+
+    /// Has the servers store large messages without end, in a stream that keeps the last ones.
+    pub async fn store_garbage(&self) {
+        const IN_FLIGHT: usize = 8;
+        let context = jetstream::new(self.client.clone());
+        let config = jetstream::stream::Config {
+            name: "GARBAGE".to_owned(),
+            max_bytes: 128 << 20,
+            num_replicas: self.replicas,
+            ..Default::default()
+        };
+        while context.get_or_create_stream(config.clone()).await.is_err() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        let message = vec![7; 64 << 10];
+        let mut acks = std::collections::VecDeque::new();
+        loop {
+            acks.extend(context.publish("GARBAGE", message.clone().into()).await.ok());
+            if acks.len() > IN_FLIGHT
+                && let Some(ack) = acks.pop_front()
+            {
+                let _ = timeout(REQUEST, ack.into_future()).await;
+            }
+        }
     }
 
     /// Asks the stream to be led by this server.

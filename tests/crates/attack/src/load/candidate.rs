@@ -1,12 +1,15 @@
 //! A process that campaigns with this library, and logs all that it does.
 
 use std::convert::Infallible;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use incumbent::clock::{BootClock, Clock};
+use incumbent::lock::Lock;
+use incumbent::peer::Peer;
 use incumbent::{CoolDown, Election, Leadership, nats, new_election};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -18,6 +21,9 @@ use crate::record::journal::{Event, Writer, now};
 
 /// How often a leader does a piece of work.
 const WORK: Duration = Duration::from_millis(5);
+/// Where a voter of a quorum listens, and how many there are.
+const PORT: u16 = 12345;
+const VOTERS: u32 = 3;
 /// How often another thread checks whether it leads.
 const CLAIM: Duration = Duration::from_millis(2);
 /// One piece of work of so many is a write to the fenced store.
@@ -47,7 +53,10 @@ pub struct Options {
     /// The socket of the fenced store.
     #[arg(long)]
     pub fenced_store: PathBuf,
-    /// The bucket's TTL and the lease, in milliseconds.
+    /// The addresses of a quorum's voters, its own first; none: the bucket is the lock.
+    #[arg(long = "voter")]
+    pub voters: Vec<Ipv4Addr>,
+    /// The lease, and the TTL of a bucket that it makes, in milliseconds.
     #[arg(long)]
     pub lease: u64,
     /// Choria's candidates take part in this election.
@@ -124,8 +133,15 @@ pub async fn run(options: Options) {
 }
 
 /// Opens the bucket, or makes it, as soon as that can be done.
-async fn open(options: &Options) -> nats::NatsLock {
-    let config = nats::BucketConfig::new(&options.bucket).ttl(Duration::from_millis(options.lease));
+async fn open(options: &Options) -> Arc<dyn Lock> {
+    let lease = Duration::from_millis(options.lease);
+    if let [me, others @ ..] = &options.voters[..] {
+        let member = Peer::builder().bind((*me, PORT));
+        let member = others.iter().fold(member, |member, other| member.peer((*other, PORT)));
+        let member = member.quorum(VOTERS).lease(lease).start().expect("a voter");
+        return Arc::new(member.lock());
+    }
+    let config = nats::BucketConfig::new(&options.bucket).ttl(lease.max(nats::MIN_TTL));
     loop {
         let mut connecting = connect_options();
         if options.ping > 0 {
@@ -134,7 +150,7 @@ async fn open(options: &Options) -> nats::NatsLock {
         match nats::connect(options.urls.clone(), connecting).await {
             Ok(connection) => loop {
                 match nats::Bucket::create_or_open(&connection, config.clone()).await {
-                    Ok(bucket) => return bucket.lock(),
+                    Ok(bucket) => return Arc::new(bucket.lock()),
                     Err(error) => eprintln!("cannot open the bucket yet: {error}"),
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -145,7 +161,7 @@ async fn open(options: &Options) -> nats::NatsLock {
     }
 }
 
-fn campaign(options: &Options, lock: nats::NatsLock, work: Work) -> Election {
+fn campaign(options: &Options, lock: Arc<dyn Lock>, work: Work) -> Election {
     let told = work.journal.clone();
     told.write(Event::Started { ours: true });
     let mut builder = new_election(&options.election, lock)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use incumbent_test_support::Process;
@@ -45,6 +46,8 @@ pub struct Orders {
     pub bucket: String,
     pub election: String,
     pub lease: u64,
+    /// The addresses of the candidates, if they are the voters of a quorum.
+    pub quorum: Vec<Ipv4Addr>,
     pub kind: Kind,
 }
 
@@ -116,6 +119,9 @@ impl Candidate {
             Kind::Choria => Some("--with-choria".to_owned()),
         };
         let mut arguments: Vec<_> = words.into_iter().chain(flag).collect();
+        let is_me = |(index, _): &(usize, _)| *index == self.index;
+        let (me, others): (Vec<_>, Vec<_>) = orders.quorum.iter().enumerate().partition(is_me);
+        arguments.extend(me.into_iter().chain(others).map(|(_, one)| format!("--voter={one}")));
         let output = orders.directory.join(format!("{}.err", self.name()));
         self.guarded = self.ours && orders.kind == Kind::Sentinel;
         let mut program = &orders.program;

@@ -37,33 +37,45 @@ pub struct Server {
 }
 
 impl Server {
-    /// Describes a server, and gives it its disk. The first one has a clock that can be stepped,
-    /// where its program is built.
-    pub fn new(index: usize, directory: PathBuf, net: &Net, servers: usize) -> io::Result<Self> {
+    /// Describes a server, and gives it a `disk` of its own, where that is allowed. The first one
+    /// has a clock that can be stepped, where its program is built.
+    pub fn new(
+        index: usize,
+        directory: PathBuf,
+        net: &Net,
+        servers: usize,
+        disk: bool,
+    ) -> io::Result<Self> {
         let stepped = checkout().join(STEPPED);
         let clock = index == 0 && stepped.is_file();
         let program = if clock { stepped } else { find(Version::default()) };
         let store = directory.join("store");
         fs::create_dir_all(&store)?;
-        let disk = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", DISK, "incumbent-attack"])
-            .arg(&store)
-            .output()
-            .is_ok_and(|output| output.status.success());
+        let disk = disk
+            && Command::new("mount")
+                .args(["-t", "tmpfs", "-o", DISK, "incumbent-attack"])
+                .arg(&store)
+                .output()
+                .is_ok_and(|output| output.status.success());
         let listeners = net.listeners(index);
         let routes: Vec<_> = (0..servers)
             .map(|server| format!("\"nats://{}\"", net.listeners(server).cluster))
             .collect();
+        let cluster = if servers == 1 {
+            String::new() // a cluster of one would wait for others
+        } else {
+            format!(
+                "cluster {{\n  name: chaos\n  listen: \"{}\"\n  no_advertise: true\n  routes: [{}]\n}}\n",
+                listeners.cluster,
+                routes.join(", ")
+            )
+        };
         fs::write(
             directory.join("nats.conf"),
             format!(
                 "server_name: s{index}\nlisten: \"{}\"\nhttp: \"{}\"\n\
-                 jetstream {{\n  store_dir: {store:?}\n}}\n\
-                 cluster {{\n  name: chaos\n  listen: \"{}\"\n  no_advertise: true\n  routes: [{}]\n}}\n",
-                listeners.client,
-                listeners.monitor,
-                listeners.cluster,
-                routes.join(", ")
+                 jetstream {{\n  store_dir: {store:?}\n}}\n{cluster}",
+                listeners.client, listeners.monitor,
             ),
         )?;
         let file = directory.join("clock");

@@ -10,7 +10,7 @@ use std::{fs, io};
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::env::{SERVERS, TestEnv};
+use super::env::{OURS, SERVERS, Setup, TestEnv};
 use crate::faults::namespaces;
 use crate::faults::strike;
 use crate::faults::table::{Entry, TABLE, named};
@@ -43,10 +43,10 @@ pub struct Options {
     times: usize,
     /// The lease and the bucket's TTL in milliseconds.
     #[arg(long, default_value_t = 3000)]
-    pub lease: u64,
+    lease: u64,
     /// On the loopback interface, even where network namespaces can be had.
     #[arg(long)]
-    pub loopback: bool,
+    loopback: bool,
     /// Continue after a broken promise.
     #[arg(long)]
     keep_going: bool,
@@ -100,7 +100,14 @@ async fn within(
     directory: &Path,
     seed: u64,
 ) -> io::Result<ExitCode> {
-    let mut env = TestEnv::start(options, program, directory, seed).await?;
+    let setup = Setup {
+        servers: SERVERS,
+        candidates: OURS,
+        ttl: options.lease,
+        loopback: options.loopback,
+        disks: true,
+    };
+    let mut env = TestEnv::start(&setup, program, directory, seed).await?;
     let mut not_run = BTreeMap::new();
     for entry in TABLE {
         if let Some(why) = entry.need.and_then(|need| env.lacks(need)) {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 
-use super::chaos::Options;
 use crate::faults::net::{Net, Node};
 use crate::faults::table::Need;
 use crate::judge::Judge;
@@ -18,9 +17,9 @@ use crate::load::server::{NO_CLOCK, Server};
 use crate::record::fenced_store;
 use crate::record::journal::{Tail, Writer, now};
 
-/// How many servers there are.
+/// How many servers the faults of `chaos` strike.
 pub const SERVERS: usize = 3;
-/// How many candidates of ours; the one like Choria's comes after them.
+/// How many candidates of ours there are then; the one like Choria's comes after them.
 pub const OURS: usize = 5;
 /// The bucket of all elections.
 const BUCKET: &str = "CHAOS";
@@ -28,6 +27,20 @@ const BUCKET: &str = "CHAOS";
 const FRESH: Duration = Duration::from_millis(300);
 /// How often the journal is read.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// How large the environment is.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub servers: usize,
+    /// Candidates of ours; the one like Choria's comes after them.
+    pub candidates: usize,
+    /// The bucket's TTL, and the lease unless another is ordered, in milliseconds.
+    pub ttl: u64,
+    /// On the loopback interface, even where network namespaces can be had.
+    pub loopback: bool,
+    /// Whether each server gets a small disk of its own, in memory.
+    pub disks: bool,
+}
 
 /// Everything that runs. Fields are dropped in this order: processes before their network.
 #[derive(Debug)]
@@ -51,15 +64,17 @@ impl TestEnv {
     /// Starts the network and the servers, and creates the bucket; prints what it found on this
     /// machine.
     pub async fn start(
-        options: &Options,
+        setup: &Setup,
         program: &Path,
         directory: &Path,
         seed: u64,
     ) -> io::Result<Self> {
-        let net = Net::new(SERVERS, OURS + 1, options.loopback, program);
+        let &Setup { servers: count, candidates, ttl, loopback, disks } = setup;
+        let net = Net::new(count, candidates + 1, loopback, program);
         let mut servers = Vec::new();
-        for index in 0..SERVERS {
-            servers.push(Server::new(index, directory.join(format!("s{index}")), &net, SERVERS)?);
+        for index in 0..count {
+            let directory = directory.join(format!("s{index}"));
+            servers.push(Server::new(index, directory, &net, count, disks)?);
         }
         for server in &mut servers {
             server.start(&net)?;
@@ -67,10 +82,10 @@ impl TestEnv {
         let urls = servers.iter().map(Server::url).collect();
         let journal = directory.join("journal");
         fenced_store::serve(&directory.join("fenced-store"))?;
-        let admin = Admin::connect(urls, BUCKET, Duration::from_millis(options.lease)).await?;
+        let admin = Admin::connect(urls, BUCKET, Duration::from_millis(ttl)).await?;
         admin.make_bucket().await?;
         Ok(Self {
-            fleet: (0..=OURS).map(|index| Candidate::new(index, index < OURS)).collect(),
+            fleet: (0..=candidates).map(|it| Candidate::new(it, it < candidates)).collect(),
             servers,
             net,
             orders: Orders {
@@ -79,7 +94,8 @@ impl TestEnv {
                 directory: directory.to_owned(),
                 bucket: BUCKET.to_owned(),
                 election: String::new(),
-                lease: options.lease,
+                lease: ttl,
+                quorum: Vec::new(),
                 kind: Kind::Proven,
             },
             journal: Writer::open(&journal, "harness", 1)?,
@@ -252,7 +268,7 @@ impl TestEnv {
 
     /// Cuts a candidate off from every server.
     pub fn isolate(&mut self, candidate: usize) -> io::Result<()> {
-        (0..SERVERS)
+        (0..self.servers.len())
             .try_for_each(|server| self.net.part(Node::Candidate(candidate), Node::Server(server)))
     }
 
