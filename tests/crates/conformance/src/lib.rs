@@ -240,6 +240,7 @@ macro_rules! suite {
         $crate::suite!($service:
             one_leader_of_ten,
             a_crashed_leader_is_replaced,
+            a_crashed_leader_with_a_short_lease_is_replaced,
             a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced,
             a_stopped_leader_is_replaced,
             a_leader_that_resigned_is_replaced_and_campaigns_again,

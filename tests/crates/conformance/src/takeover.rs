@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::{LockErrorKind, Reading, Revision};
 use incumbent::{Cause, Change, State, Stopped, new_election, observe};
 use tokio::sync::mpsc;
@@ -63,6 +64,24 @@ pub async fn a_crashed_leader_is_replaced<S: Service>() {
     assert!(leadership.token() > lost.token());
     assert!(!lost.is_valid());
     assert!(leadership.remaining() <= S::LEASE);
+}
+
+/// The same with a lease below a second, by a standby that has a longer one.
+pub async fn a_crashed_leader_with_a_short_lease_is_replaced<S: Service>() {
+    const SHORT: Duration = Duration::from_millis(500);
+    let service = Arc::new(S::start().await);
+    if service.lock().await.capabilities().min_lease > SHORT {
+        return; // it refuses such a lease, as another test shows
+    }
+    let first = Process::start_with(&service, "first", |builder| builder.lease(SHORT)).await;
+    let lost = leads(&first.election).await;
+    assert!(lost.remaining() <= SHORT);
+    let second = service.candidate("second").await.start().unwrap();
+    sees(&second, "first").await;
+    first.crash();
+    let leadership = leads(&second).await;
+    assert!(leadership.token() > lost.token());
+    assert!(BootClock.now() >= lost.deadline());
 }
 
 /// Leading is a comparison with the clock: no task of the leader has to run for it to become false.
