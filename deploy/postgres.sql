@@ -1,10 +1,10 @@
 -- The tables in which `incumbent` keeps elections on PostgreSQL 12 or later.
 --
--- A candidate with the right to create them does so itself. For others run this once, as the role that shall own them:
+-- A candidate with the permission to create them does so itself. For others run this once, as the role that shall own them:
 --
 --     psql --single-transaction --file postgres.sql DATABASE
 --
--- and grant the role of the candidates the least rights:
+-- and grant the role of the candidates the fewest permissions:
 --
 --     GRANT SELECT, INSERT, UPDATE ON incumbent_elections TO candidates;
 --     GRANT SELECT ON incumbent_settings TO candidates;
@@ -74,7 +74,7 @@ CREATE TABLE IF NOT EXISTS incumbent_checkpoints (
     written_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- With the rights of the tables' owner, so that it answers all roles alike: those that differ would take each other's rows for
+-- With the permissions of the tables' owner, so that it answers all roles alike: those that differ would take each other's rows for
 -- those of another server.
 CREATE OR REPLACE FUNCTION incumbent_incarnation() RETURNS text LANGUAGE plpgsql STABLE
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -93,7 +93,7 @@ END $$;
 -- Makes a change by hand a write as well: it gets a revision of its own, and loses the candidate's mark, which belongs to
 -- another write. Numbers a write above all that may have been lost.
 -- No trigger finds functions by the search_path of the session: whoever may create one in a schema there, as everybody may in
--- `public` before PostgreSQL 15, would have it run with the rights of candidates.
+-- `public` before PostgreSQL 15, would have it run with the permissions of candidates.
 CREATE OR REPLACE FUNCTION incumbent_guard() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     history  text;

@@ -230,7 +230,7 @@ def take_part(cluster):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT) as response:
             expect("incumbent_leader{" in response.read().decode(), "/metrics does not have incumbent_leader")
         report = incumbent(env, "doctor", *election, "--role", "candidate")
-        expect("all rights of a candidate" in report, f"a right is missing:\n{report}")
+        expect("all rights of a candidate" in report, f"a permission is missing:\n{report}")
         print("`incumbent run` of the Deployment leads at once with the chart's service account, and answers its probes")
 
         # As `helm test` would.
@@ -262,7 +262,7 @@ def take_part(cluster):
             expect(holder(cluster)[0] == "pod-2", f"after the roll call and the move another one leads:\n{members}{moved}")
         events = cluster.kubectl("get", "events", "--field-selector", "reason=LeaderElection", "--output", "name").split()
         expect(events, "there are no Events")
-        print("a roll call, a handover and Events work with the rights of the chart")
+        print("a roll call, a handover and Events work with the permissions of the chart")
 
 
 def both(members):
@@ -304,7 +304,7 @@ def follow(cluster):
         expect(directed() == ([["10.9.0.1"]], "leader", "100"), f"requests do not follow the leader: {directed()}")
     expect(directed() == ([], None, None), f"requests are still directed: {directed()}")
     cluster.helm("uninstall", "follows")
-    print("a Service and the marks of a pod follow the leader of the Deployment with the rights of the chart")
+    print("a Service and the marks of a pod follow the leader of the Deployment with the permissions of the chart")
 
 
 def live(cluster):
@@ -317,13 +317,13 @@ def live(cluster):
     with Candidate(cluster.deployed("for-life"), "pod-1", env) as leader:
         leader.says("works")
         report = incumbent(env, "doctor", "for-life", "--lock", "kubernetes", "--kind", "for-life", "--role", "candidate")
-        expect("all rights of a candidate" in report, f"a right is missing:\n{report}")
+        expect("all rights of a candidate" in report, f"a permission is missing:\n{report}")
     cluster.helm("uninstall", "for-life")
     print("`incumbent life` of the Deployment leads with the chart's service account")
 
 
 def take_part_on_nats(cluster):
-    """The same with a bucket as the lock, and without rights on the API server."""
+    """The same with a bucket as the lock, and without permissions on the API server."""
     port = free_port()
     store = cluster.directory / "nats"
     command = [os.environ["NATS_SERVER"], "--jetstream", "--store_dir", store, "--addr", "127.0.0.1", "--port", str(port)]
@@ -343,7 +343,7 @@ def take_part_on_nats(cluster):
     finally:
         server.terminate()
         server.wait(TIMEOUT)
-    print("`incumbent run` of the Deployment leads with a NATS bucket, and no rights in the cluster")
+    print("`incumbent run` of the Deployment leads with a NATS bucket, and no permissions in the cluster")
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the Helm chart deploy/helm/incumbent and the kustomize base: lint, schema, what they render, and what a real API server says to
-# it. Then `incumbent` takes part with the rights that the chart gives. No kubelet runs: the images and the pods are not tested.
+# it. Then `incumbent` takes part with the permissions that the chart gives. No kubelet runs: the images and the pods are not tested.
 #
 # INCUMBENT names a built program; else it is built. HELM names a program; else scripts/install-helm.sh builds it. NATS_SERVER as in
 # scripts/install-nats.sh.

@@ -14,7 +14,7 @@ haproxy, nginx, caddy and envoy run the configuration of docs/leader-discovery.m
 10.0.0.1, 10.0.0.2 and so on, unless --in names others.
 
 It fails if a write was accepted after one with a higher token, if the log lacks a write that was
-confirmed, or if the writes do not go on. INCUMBENT and NATS_SERVER name the programs.
+confirmed, or if the writes do not continue. INCUMBENT and NATS_SERVER name the programs.
 """
 
 import argparse
@@ -356,7 +356,7 @@ class Client:
         while not self.is_steady(since, other_than):
             if time.monotonic() > since + LIMIT:
                 statuses = {write.status for write in self.writes[-100:]}
-                raise Failure(f"writes do not go on within {LIMIT} s {what}: {statuses}")
+                raise Failure(f"writes do not continue within {LIMIT} s {what}: {statuses}")
             await asyncio.sleep(0.05)
 
 

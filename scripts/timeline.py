@@ -33,7 +33,7 @@ class Term:
     def __init__(self, leader, token, start):
         self.leader, self.token, self.start = leader, token, start
         self.end = None  # when it stopped its work
-        self.how = "leads on"
+        self.how = "continues"
 
 
 def terms_of(lines):

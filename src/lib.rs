@@ -58,7 +58,7 @@
 #![cfg_attr(feature = "url", doc = "- [`lock_url`]: locks by their URLs.")]
 //! - [`discovery`]: the leader for those who send it requests, as a stream.
 //! - [`lock`]: the trait that a lock implements. [`protocol`]: the rules, as a pure state machine.
-//!   [`clock`]: time that goes on through suspension.
+//!   [`clock`]: time that continues through suspension.
 //!
 //! # What it does not do
 //! It elects a leader; it replicates nothing and keeps no membership. It cannot stop work that

@@ -20,9 +20,9 @@ impl ElectionBuilder {
     /// Checks whether this candidate can do the work of a leader. Default: it always can.
     ///
     /// While the check fails, the candidate acquires the entry only if nobody else does within a
-    /// lease; until the first check has passed, likewise. A leader whose check fails hands over,
-    /// at most once per lease, to a candidate that is ready. If none is, it leads on, and logs
-    /// so.
+    /// lease; until the first check has passed, likewise. A leader whose check fails hands over, at
+    /// most once per lease, to a candidate that is ready. If none is, it continues to lead, and
+    /// logs so.
     pub fn check(mut self, check: HealthCheck) -> Self {
         self.moves.check = Some(check);
         self

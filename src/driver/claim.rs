@@ -1,4 +1,4 @@
-//! The claim of the checkpoint: between the begin of a term for the machine, and for everybody
+//! The claim of the checkpoint: between the start of a term for the machine, and for everybody
 //! else.
 
 use std::future::Future;

@@ -21,7 +21,7 @@ const MAX_FAILURE_LEN: usize = 256;
 /// A check of whether a candidate can do the work of a leader.
 ///
 /// One that fails stands behind all others; a leader that fails hands over to one that is ready. If
-/// there is none, the leader leads on: a leader that is sick is better than none.
+/// there is none, the leader continues to lead: a leader that is sick is better than none.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -67,7 +67,7 @@ impl HealthCheck {
         }
     }
 
-    /// How often to check, from the end of one check to the begin of the next: 10 ms to an hour.
+    /// How often to check, from the end of one check to the start of the next: 10 ms to an hour.
     pub fn every(self, interval: Duration) -> Self {
         let interval = interval.clamp(Duration::from_millis(10), Duration::from_secs(3600));
         Self { interval, ..self }

@@ -186,7 +186,7 @@ impl Driver {
             }
             // Excluding everyone is worse than a leader that is not ready.
             Err(why) if matches!(reply, ReplyTo::None) => {
-                warn!(standing = self.standing().as_str(), "leading on: {why}");
+                warn!(standing = self.standing().as_str(), "still leading: {why}");
             }
             Err(why) => debug!("not handing over: {why}"),
         }
@@ -235,7 +235,7 @@ impl Driver {
         self.moves().moves.take(now, request.clone()).inspect_err(|_| self.keep_shard())
     }
 
-    /// The leader leads on, unless it drains already.
+    /// The leader continues to lead, unless it drains already.
     fn keep_shard(&mut self) {
         if self.machine.drain.until().is_none()
             && let Some(part) = &mut self.set_part

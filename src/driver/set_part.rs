@@ -65,7 +65,7 @@ impl SetPart {
         Ok(())
     }
 
-    /// The leader leads on.
+    /// The leader continues to lead.
     pub fn keep(&mut self) {
         if std::mem::take(&mut self.gives) {
             locked(&self.share.0).given();

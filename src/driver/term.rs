@@ -277,14 +277,14 @@ impl TermEnd {
             warn!(cause = %self.loss.cause, "the work did not stop within its grace: it is dropped");
             work.abort();
             if !self.until_stopping(Self::joined).await {
-                error!("the work blocks its thread and goes on without the right to lead");
+                error!("the work blocks its thread and continues without the right to lead");
                 return false;
             }
         }
         let deadline = self.term.deadline();
         if !self.until(deadline, Self::work_done).await {
             error!(
-                "a Leadership is still held at its deadline: work may go on without the right to lead"
+                "a Leadership is still held at its deadline: work may continue without the right to lead"
             );
             return false;
         }

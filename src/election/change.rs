@@ -32,7 +32,8 @@ pub enum Change {
         /// The term's fencing token.
         token: Token,
     },
-    /// This candidate is to stop or has resigned, and leads on while its work comes to its end.
+    /// This candidate is to stop or has resigned, and continues to lead while its work comes to its
+    /// end.
     Draining {
         /// The term's fencing token.
         token: Token,

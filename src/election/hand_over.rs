@@ -5,7 +5,8 @@ use thiserror::Error;
 use crate::lock::LockError;
 use crate::protocol::Refusal;
 
-/// Why [`Leadership::hand_over`](crate::Leadership::hand_over) did nothing: the leader leads on.
+/// Why [`Leadership::hand_over`](crate::Leadership::hand_over) did nothing: the leader continues to
+/// lead.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum HandOverError {

@@ -72,7 +72,7 @@ impl Election {
     /// It holds for the moment of the call, and promises nothing for the next one: no candidate
     /// waits for what is done upon its result, so a resignation, a stop or an eviction may let
     /// another candidate lead beside it. Hold a [`step`](Self::step) meanwhile, or a
-    /// [`Leadership`]. Neither can stop what goes on beyond the deadline: give it the token.
+    /// [`Leadership`]. Neither can stop what continues beyond the deadline: give it the token.
     pub fn is_leader(&self) -> bool {
         self.shared().leads()
     }
@@ -281,7 +281,7 @@ impl Election {
     /// [`Leadership::hand_over`].
     ///
     /// # Errors
-    /// [`HandOverError`]. This candidate leads on then.
+    /// [`HandOverError`]. This candidate then continues to lead.
     pub async fn hand_over(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
         let (reply, outcome) = oneshot::channel();
         self.shared().inbox.send(Input::HandOver { term: None, to: Box::new(to.into()), reply });
@@ -292,7 +292,7 @@ impl Election {
     /// the identity of the one that it hands over to, before it does so.
     ///
     /// # Errors
-    /// [`HandOverError`]: the leader leads on, or does not understand requests.
+    /// [`HandOverError`]: the leader continues to lead, or does not understand requests.
     pub async fn move_leader(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
         let request = CandidateRequest::HandOver(to.into());
         let answers = self.call(request, MOVE_WITHIN).await.map_err(HandOverError::Lock)?;

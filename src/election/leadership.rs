@@ -115,8 +115,8 @@ impl Leadership {
     /// Waits until the work is to come to its end, and returns by when: a drain has begun
     /// ([`ElectionBuilder::drain`](crate::ElectionBuilder::drain)), or the term is over.
     ///
-    /// In a drain this term leads on, with its full right to lead, until each of its guards is
-    /// dropped: finish what is begun, begin nothing new, and drop the guard.
+    /// In a drain this term continues to lead, with its full right to lead, until each of its
+    /// guards is dropped: finish what is begun, begin nothing new, and drop the guard.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -131,7 +131,7 @@ impl Leadership {
     /// loop {
     ///     tokio::select! {
     ///         _ = leadership.draining() => break,
-    ///         job = next_job() => { /* do the job: the term goes on meanwhile */ }
+    ///         job = next_job() => { /* do the job: the term continues meanwhile */ }
     ///     }
     /// }
     /// drop(leadership); // others may lead
@@ -218,8 +218,8 @@ impl Leadership {
     /// ```
     ///
     /// # Errors
-    /// [`HandOverError`]: the leader leads on. The lock carries no roll calls, or no candidate that
-    /// may lead next answered that it is ready.
+    /// [`HandOverError`]: the leader continues. The lock carries no roll calls, or no candidate
+    /// that may lead next answered that it is ready.
     ///
     /// # Cancel safety
     /// Dropping the returned future does not take the handover back.

@@ -11,7 +11,7 @@ use crate::time::clock::Instant;
 ///
 /// While it is held the entry is not released, so that no other candidate leads beside the step,
 /// before the deadline. It is no sign that work is being done, as a
-/// [`Leadership`](crate::Leadership) is: when it is dropped the term goes on.
+/// [`Leadership`](crate::Leadership) is: when it is dropped the term continues.
 #[must_use = "a step is covered for as long as this is held"]
 pub struct Step {
     term: Arc<Term>,

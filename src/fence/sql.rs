@@ -16,7 +16,7 @@ const SCRIPT: &str = include_str!("../../deploy/postgres-fence.sql");
 #[cfg(feature = "postgres")]
 const STALE: &str = "IN001";
 
-/// The SQLSTATE of a right that the role does not have.
+/// The SQLSTATE of a permission that the role does not have.
 #[cfg(feature = "postgres")]
 const DENIED: &str = "42501";
 

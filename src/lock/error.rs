@@ -15,7 +15,7 @@ pub enum LockErrorKind {
     OutcomeUnknown,
     /// The request was not applied; try again.
     Unavailable,
-    /// The server refuses us the right.
+    /// The server refuses us the permission.
     Denied,
     /// The lock is misconfigured; retrying does not help.
     Misconfigured,

@@ -16,7 +16,7 @@ pub struct Write {
     pub identity: Arc<str>,
     /// The rest of the entry.
     pub mark: Mark,
-    /// How long the entry must live at the least, from this write.
+    /// How long the entry must live at least, from this write.
     pub ttl: Duration,
     /// Where the writer can be reached, for readers of the entry. A lock that has no room for it
     /// leaves it out.

@@ -1,10 +1,10 @@
 //! Every interleaving of three terms and a store that loses responses.
 //!
-//! Terms begin one after the other, go on beside later ones, and stop at any point, as by a crash:
-//! then nothing more is done for them. Requests are stored in any order, at any later
-//! time or never; responses are lost; saves are given up. In every state
-//! that can be reached: what was acknowledged is never lost, never replaced by what is older, and
-//! all that is stored follows from what was stored before.
+//! Terms begin one after the other, continue beside later ones, and stop at any point, as by a
+//! crash: then nothing more is done for them. Requests are stored in any order, at any later time
+//! or never; responses are lost; saves are given up. In every state that can be reached: what was
+//! acknowledged is never lost, never replaced by what is older, and all that is stored follows from
+//! what was stored before.
 
 use std::collections::HashSet;
 use std::sync::Arc;

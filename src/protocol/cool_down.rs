@@ -344,7 +344,7 @@ impl SeenEntry {
         (identity, mark, life) == (&self.entry.identity, &self.entry.mark, &self.entry.ttl)
     }
 
-    /// For how long after its write its writer, and everyone its writer waited for, may lead at the
+    /// For how long after its write its writer, and everyone its writer waited for, may lead at
     /// most.
     pub fn lease(&self, max_lease: Duration, lock_expires: bool) -> Duration {
         let lease = self.entry.lease(max_lease, lock_expires);

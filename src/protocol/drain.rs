@@ -1,4 +1,4 @@
-//! Draining: a leader that is to stop leads on while its work comes to its end.
+//! Draining: a leader that is to stop continues to lead while its work comes to its end.
 
 use std::time::Duration;
 

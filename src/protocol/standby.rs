@@ -269,8 +269,7 @@ impl Standby {
             }
             LockErrorKind::Conflict => {
                 // The winner's create is on its way to us as a hint; else read. A create of ours in
-                // doubt is resolved at once, but only once: what refuses us may go
-                // on refusing.
+                // doubt is resolved at once, but only once: what refuses us may continue refusing.
                 let resolves = cx.requests.has_in_doubt();
                 let at_once = resolves && !std::mem::replace(&mut self.resolved, true);
                 let wait = if at_once { 0.0 } else { 0.25 * (0.5 + random) };

@@ -180,7 +180,7 @@ impl SteppingDown {
             }
             Response::Released(Err(failure)) if failure.kind == LockErrorKind::Conflict => {
                 self.step = if reads { Step::Verify } else { Step::Done };
-                // At once, but only once: what refuses us may go on refusing.
+                // At once, but only once: what refuses us may continue refusing.
                 let delay = match self.retries.replace(fresh) {
                     None => Duration::ZERO,
                     Some(mut retries) => {

@@ -270,7 +270,7 @@ pub enum Cause {
         /// The last failure to renew it.
         last_error: Option<Arc<str>>,
     },
-    /// The lock denies this candidate the right to renew.
+    /// The lock denies this candidate the permission to renew.
     Denied {
         /// The lock's error.
         error: Arc<str>,

@@ -14,7 +14,7 @@ pub enum ShardChange {
         /// The term's fencing token.
         token: Token,
     },
-    /// This member is to give up the shard, and leads on while its work comes to its end.
+    /// This member is to give up the shard, and continues to lead while its work comes to its end.
     Draining {
         /// The shard.
         shard: u32,

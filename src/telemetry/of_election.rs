@@ -190,8 +190,8 @@ impl Telemetry {
         counter!("incumbent_roll_calls_total", self.0.labels.all()).increment(1);
     }
 
-    /// The candidate is gone, and its process may go on: nothing is left to show, and no alert is
-    /// to fire for what was shown last. A term that went on was lost before.
+    /// The candidate is gone, and its process may continue: nothing is left to show, and no alert
+    /// is to fire for what was shown last. A term that continued was lost before.
     pub fn finished(&self) {
         self.lock_up(true); // nothing fails
         if let Some(leased) = &self.0.leased {

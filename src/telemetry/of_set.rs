@@ -58,7 +58,8 @@ impl SetTelemetry {
         }
     }
 
-    /// The member is gone, and its process may go on. A weight of 0 takes it out of the imbalance.
+    /// The member is gone, and its process may continue. A weight of 0 takes it out of the
+    /// imbalance.
     pub fn finished(&self) {
         for gauge in [&self.load, &self.members, &self.shards, &self.weight] {
             gauge.set(0.0);

@@ -24,7 +24,7 @@ fn permissions() -> String {
     format!("{OPERATORS}{NATS_PERMISSIONS}")
 }
 
-/// The right to write entries.
+/// The permission to write entries.
 const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
 
 /// One of the two locks.
@@ -122,7 +122,7 @@ impl Both {
         }
     }
 
-    /// Takes the right to write away. Answers what to give back.
+    /// Takes the permission to write away. Answers what to give back.
     pub async fn revoke(&self, which: Which) -> Value {
         if which == Which::Nats {
             self.nats.server.reload(permissions().replace(WRITE, "")).await;
@@ -324,8 +324,8 @@ async fn a_required_bucket_that_fails_ends_the_term_and_gives_the_lease_back() {
     is_required(Which::Nats).await;
 }
 
-/// A lock on best effort that is away or refuses is reported, and the term goes on without it, for
-/// as long as that lasts; it is taken again in the midst of the term. One that is deleted or
+/// A lock on best effort that is away or refuses is reported, and the term continues without it,
+/// for as long as that lasts; it is taken again in the midst of the term. One that is deleted or
 /// foreign ends the term all the same.
 async fn is_best_effort(struck: Which) {
     let both = Both::new(LEASE).await;

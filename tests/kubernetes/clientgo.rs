@@ -44,8 +44,8 @@ async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
     }
 }
 
-/// A release of client-go's may come while its work goes on, so it is waited for as long as its own
-/// lease lasts, and no longer.
+/// A release of client-go's may come while its work continues, so it is waited for as long as its
+/// own lease lasts, and no longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
     let env = TestEnv::<InLease>::new(Duration::from_secs(3600)).await;
@@ -59,7 +59,7 @@ async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
 }
 
 /// client-go's candidates know no successors: one of them may be first, which is an ordinary
-/// takeover. A leader of client-go's answers no request, and leads on.
+/// takeover. A leader of client-go's answers no request, and continues to lead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handover_beside_client_go_is_a_takeover_at_worst() {
     let env = TestEnv::<InLease>::new(LEASE).await;

@@ -1,4 +1,4 @@
-//! A leader of client-go that is cut off alone: its work goes on until it has given up, and tried
+//! A leader of client-go that is cut off alone: its work continues until it has given up, and tried
 //! to release.
 //!
 //! All have a lease of 6 s, and client-go's a renew deadline of 2 s and a retry period of 1 s: so
@@ -95,8 +95,8 @@ async fn a_client_go_leader_that_is_cut_off_alone_has_stopped_when_ours_leads() 
     cut.ours_takes_over().await;
 }
 
-/// client-go gives up its record when it could not renew, and its work goes on until the answer has
-/// come, or has not.
+/// client-go gives up its record when it could not renew, and its work continues until the answer
+/// has come, or has not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_of_client_go_after_failed_renewals_does_not_end_its_lease() {
     let cut = Cut::new().await;

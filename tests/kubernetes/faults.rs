@@ -355,8 +355,8 @@ async fn a_lease_of_coordinated_elections_is_left_alone() {
     assert_eq!(server.left(), 0, "and nothing was written");
 }
 
-/// Rights that are taken away while it leads end the term, with the reason, and leading goes on
-/// once they are back.
+/// Permissions that are taken away while it leads end the term, with the reason, and leading goes
+/// on once they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_stops_and_reports_the_cause() {
     let env = TestEnv::<InLease>::new(SECOND * 2).await;

@@ -19,7 +19,7 @@ use crate::env::{ForLife, OBJECT, TestEnv};
 /// So long that only a watch can have reported the change.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// A namespace with an account that has the documented rights of a leader for life.
+/// A namespace with an account that has the documented permissions of a leader for life.
 pub struct Life {
     pub env: TestEnv<ForLife>,
 }

@@ -44,7 +44,7 @@ pub async fn lacks(life: &Life, resource: &str, verb: &str) {
     .await;
 }
 
-/// Each right that cannot be done without is named when it is missing.
+/// Each permission that cannot be done without is named when it is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_missing_right_is_one_clear_error() {
     let rights = [("configmaps", "get"), ("configmaps", "create"), ("pods", "get")];
@@ -58,8 +58,8 @@ async fn a_missing_right_is_one_clear_error() {
     futures_util::future::join_all(cases).await;
 }
 
-/// Without the right to delete the garbage collector frees the lock, and knows only of pods that
-/// are gone.
+/// Without the permission to delete the garbage collector frees the lock, and knows only of pods
+/// that are gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn without_the_right_to_delete_the_garbage_collector_frees_the_lock() {
     let life = Life::new().await;
@@ -88,7 +88,7 @@ async fn without_the_right_to_watch_it_polls() {
     assert!(second.leads().await.token() > first.token());
 }
 
-/// Without the nodes' rights it waits until the pod of a node that is gone is gone.
+/// Without the nodes' permissions it waits until the pod of a node that is gone is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn without_the_right_to_nodes_the_pod_decides() {
     let life = Life::new().await;

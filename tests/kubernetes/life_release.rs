@@ -87,7 +87,7 @@ async fn a_release_deletes_conditionally_and_retries() {
     assert_eq!(conditions.collect::<Vec<_>>(), [on("7"), on("8")]);
 }
 
-/// Dropped half-way, it can be called again; and a missing right is reported.
+/// Dropped half-way, it can be called again; and a missing permission is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_release_that_is_cancelled_can_be_repeated() {
     let life = Life::alone().await;

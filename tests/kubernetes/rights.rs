@@ -1,4 +1,4 @@
-//! The Role of the documentation is the least: each of its rights is needed for its documented
+//! The Role of the documentation is the least: each of its permissions is needed for its documented
 //! purpose.
 
 use std::time::Duration;
@@ -58,8 +58,8 @@ async fn coverage(lock: &dyn Lock) -> Coverage {
     asked.ok().flatten().unwrap_or(Coverage::None)
 }
 
-/// Each right that the documentation lists is missed when it is taken away, with the documented
-/// effect.
+/// Each permission that the documentation lists is missed when it is taken away, with the
+/// documented effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_documented_role_has_no_unneeded_right() {
     let (_, role) = rules(&TestEnv::<InLease>::new(LEASE).await).await;
@@ -177,7 +177,7 @@ async fn a_checkpoint_leaves_objects_of_another_use() {
     assert_eq!(env.send("GET", &path, "application/json", vec![]).await.unwrap(), theirs);
 }
 
-/// A candidate without any right reports that, and nothing else happens.
+/// A candidate without any permission reports that, and nothing else happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_candidate_without_rights_names_the_missing_one() {
     let env = TestEnv::<InLease>::new(LEASE).await;

@@ -1,4 +1,4 @@
-//! Roll calls on a Lease: old calls, the leader's record, rights, and what anybody may write.
+//! Roll calls on a Lease: old calls, the leader's record, permissions, and what anybody may write.
 
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ async fn forged_calls_and_answers_do_no_harm() {
     assert_eq!(leader.lock_failure(), None);
 }
 
-/// Without the rights an election is what it was, and a call says which right it lacks.
+/// Without the permissions an election is what it was, and a call says which permission it lacks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_without_rights_names_the_missing_one() {
     let env = TestEnv::<InLease>::new(LEASE).await;

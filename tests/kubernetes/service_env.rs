@@ -51,7 +51,7 @@ impl ServiceEnv {
         format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", self.env.namespace)
     }
 
-    /// Waits until the server knows whether the account has a right.
+    /// Waits until the server knows whether the account has a permission.
     async fn allowed(&self, group: &str, resource: &str, verb: &str, name: &str, is: bool) {
         let namespace = &self.env.namespace;
         let review = json!({ "spec": {

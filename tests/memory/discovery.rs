@@ -78,7 +78,7 @@ async fn requests_of_hyper_reach_the_leader_through_kept_connections_that_end_wi
     }
     let second = Server::start(&lock, "second").await;
     drop(leadership);
-    first.election.stop().await; // its server goes on
+    first.election.stop().await; // its server continues
     let _leadership = leads(&second.election).await;
     soon("the next leader answers", async { while ask().await.as_deref() != Some(b"second") {} })
         .await;

@@ -1,4 +1,4 @@
-//! Drains: a leader that is to stop leads on while its work comes to its end.
+//! Drains: a leader that is to stop continues to lead while its work comes to its end.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -127,7 +127,7 @@ async fn renewals_go_on(leadership: &Leadership, longer: Duration, check: impl F
     let mut deadline = leadership.deadline();
     let until = deadline + longer;
     while deadline < until {
-        deadline = soon("a renewal", leadership.renewed(deadline)).await.expect("it leads on");
+        deadline = soon("a renewal", leadership.renewed(deadline)).await.expect("it still leads");
         check();
     }
 }

@@ -250,7 +250,7 @@ async fn a_move_waits_for_the_drain() {
             draining.insert(shard);
         }
     }
-    assert_eq!((first.shards().len(), second.shards().len()), (12, 0), "they lead on");
+    assert_eq!((first.shards().len(), second.shards().len()), (12, 0), "they still lead");
     finish.notify_one();
     lead(&[(&first, 11), (&second, 1)]).await;
     let moved = second.shards().first().map(|led| led.shard);

@@ -1,4 +1,4 @@
-//! What an exporter sees of a candidate or a member that has ended, while its process goes on.
+//! What an exporter sees of a candidate or a member that has ended, while its process continues.
 //!
 //! Each test looks once, as the recorder sets what it has reported to 0.
 

@@ -38,7 +38,7 @@ async fn a_renewal_that_succeeds_after_two_thirds_of_the_lease_is_late() {
         lock.set_reachable(false);
         tokio::time::sleep(LEASE.mul_f64(part_of_lease)).await;
         lock.set_reachable(true);
-        deadline = leadership.renewed(deadline).await.expect("it leads on");
+        deadline = leadership.renewed(deadline).await.expect("it still leads");
     }
     assert_eq!(seen(&snapshotter, "app", "c1")[LATE], DebugValue::Counter(1));
 }

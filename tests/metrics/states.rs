@@ -54,7 +54,7 @@ pub fn record() -> (Snapshotter, LocalRecorderGuard<'static>) {
 
 pub async fn until(changes: &mut Changes<Change>, is_it: impl Fn(&Change) -> bool) {
     loop {
-        let change = changes.next().await.expect("the election goes on");
+        let change = changes.next().await.expect("the election continues");
         if is_it(&change) {
             return;
         }
@@ -63,7 +63,7 @@ pub async fn until(changes: &mut Changes<Change>, is_it: impl Fn(&Change) -> boo
 
 pub async fn sees_a_leader(election: &Election) {
     let mut watch = election.watch();
-    while watch.next().await.expect("the election goes on").leader.is_none() {}
+    while watch.next().await.expect("the election continues").leader.is_none() {}
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::env::{Diary, Failing, NAME, SwitchableLock, candidate, memory};
 async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {
     soon(&format!("{identity:?} leads"), async {
         loop {
-            let leader: Option<Leader> = leaders.next().await.expect("it goes on");
+            let leader: Option<Leader> = leaders.next().await.expect("it continues");
             if leader.as_ref().map(|leader| &*leader.identity) == identity {
                 return leader.and_then(|leader| leader.token);
             }
@@ -35,7 +35,7 @@ async fn a_leader_that_was_not_seen_to_renew_is_none_until_it_is_seen_again() {
 
     switchable.fail(Failing::All(LockErrorKind::Unavailable));
     next(&mut leaders, None).await;
-    assert!(first.is_leader(), "it leads on, unseen");
+    assert!(first.is_leader(), "it still leads, unseen");
     switchable.fail(Failing::Nothing);
     assert_eq!(next(&mut leaders, Some("first")).await, token);
 

@@ -38,7 +38,7 @@ impl Floor {
             .expect("a start")
     }
 
-    /// Waits for a term that begins from now on, or goes on.
+    /// Waits for a term that begins from now on, or continues.
     async fn is_led(&self, fleet: &[Election]) {
         let mut terms = self.terms.subscribe();
         soon("there is a leader", async {

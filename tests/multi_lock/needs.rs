@@ -162,7 +162,7 @@ async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
     drop(leads(&other).await);
     sees(&election, "other").await;
     other.stop().await;
-    // It is tried again after a rest, and once the right is there it leads.
+    // It is tried again after a rest, and once the permission is there it leads.
     to_b.fail(Failing::Nothing);
     drop(leads(&election).await);
     assert_eq!(&diary.take()[..2], ["a took", "a released"]);

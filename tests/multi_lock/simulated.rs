@@ -1,6 +1,6 @@
 //! Random schedules of faults around the machine, in virtual time: candidates of many kinds on two
 //! buckets, or on a bucket and a Lease. Processes crash, their clocks run at rates of their own,
-//! and work may go on until its deadline.
+//! and work may continue until its deadline.
 
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ impl World {
             }
             Happens::Heard { part, hint } => self.deliver(who, part, Event::Hint(hint)),
             Happens::Ended { work_stopped } => {
-                // Work that would not stop goes on until its deadline, which it knows.
+                // Work that would not stop continues until its deadline, which it knows.
                 if work_stopped {
                     self.fleet[who].works_until = None;
                 }

@@ -46,7 +46,7 @@ async fn the_death_of_the_stream_leader_costs_no_term() {
     assert_ne!(moved, dead);
     let before = leadership.deadline();
     eventually("a renewal", async || (leadership.deadline() > before).then_some(())).await;
-    assert_eq!(first.token(), Some(leadership.token()), "the term goes on");
+    assert_eq!(first.token(), Some(leadership.token()), "the term continues");
     drop(leadership);
 
     first.stop().await;

@@ -119,7 +119,7 @@ async fn hostile_headers_are_survived() {
 }
 
 /// A bucket that is deleted under a leader ends its term by its own deadline at the latest; when
-/// the bucket is made again, the campaigns go on by themselves, and tokens go on growing.
+/// the bucket is made again, the campaigns continue by themselves, and tokens continue growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_and_recreated_bucket_is_found_again() {
     let mut pair = Pair::open().await;

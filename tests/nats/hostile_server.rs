@@ -131,7 +131,7 @@ async fn a_server_that_is_not_nats_costs_a_connection_but_no_campaign() {
 }
 
 /// Two lies end the client's own task with a panic (of async-nats 0.51): it never responds again.
-/// The campaign reports that, and neither leads on nor hangs.
+/// The campaign reports that, and neither leads nor hangs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_client_is_a_lock_failure_and_not_a_hang() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -184,7 +184,7 @@ async fn an_invalid_greeting_refuses_the_connection() {
     futures_util::future::join_all(cases).await;
 }
 
-/// Answers that are JSON, and not those of JetStream: each is refused, and a campaign goes on
+/// Answers that are JSON, and not those of JetStream: each is refused, and a campaign continues
 /// asking.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_of_the_wrong_kind_are_refused() {

@@ -150,14 +150,14 @@ async fn a_create_waits_for_the_subscription_of_its_candidate() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let hints = hints_of(&listening, "my_app").await;
-            begun.send(()).expect("the test goes on");
+            begun.send(()).expect("the test continues");
             eventually("it joins a group", async || {
                 (hints.covered.load(Ordering::SeqCst) > 1).then_some(())
             })
             .await;
             hints.subscription.want_all(true);
-            ready.send(()).expect("the test goes on");
-            resumed.recv().expect("the test goes on");
+            ready.send(()).expect("the test continues");
+            resumed.recv().expect("the test continues");
             let _ = ended.await;
         });
     });

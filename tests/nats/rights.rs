@@ -15,7 +15,7 @@ use crate::log::Log;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// The right to write entries.
+/// The permission to write entries.
 const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
 
 /// Exactly what a Choria broker gives its clients, and an inbox.
@@ -27,7 +27,7 @@ const CHORIA: &str = r#"authorization { users = [
     } }
 ] }"#;
 
-/// A server with these rights, and a bucket made by `admin`.
+/// A server with these permissions, and a bucket made by `admin`.
 async fn server_with(rights: ServerBuilder) -> Server {
     let server = rights.start().await;
     let admin = connect_as(&server, "admin").await;
@@ -136,7 +136,7 @@ async fn a_candidate_with_a_choria_clients_rights_leads_and_is_replaced() {
     assert!(next.is_valid());
 }
 
-/// A candidate without rights reports that, and never leads (kubernetes/kubernetes#23731: the
+/// A candidate without permissions reports that, and never leads (kubernetes/kubernetes#23731: the
 /// holder got "forbidden" and still reported that it was leader).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {

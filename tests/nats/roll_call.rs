@@ -1,4 +1,4 @@
-//! Roll calls on NATS: rights, and answers that anybody may send.
+//! Roll calls on NATS: permissions, and answers that anybody may send.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn a_call_has_candidates_write_nowhere_but_to_its_own_answers() {
     assert!(leadership.is_valid());
 }
 
-/// An election goes on without the right, with all its hints.
+/// An election continues without the permission, with all its hints.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_without_the_right_leads_and_is_not_found() {
     let server = documented_server().await;

@@ -11,8 +11,8 @@ use incumbent_test_support::{HttpFault, HttpMessage, http_request, s3_error};
 use crate::conformance::{leads, working};
 use crate::env::{Azure, LEASE, TIMEOUT, TestEnv, azure, write};
 
-/// An account SAS with the rights that `docs/object-storage.md` lists: to read, create and write
-/// objects.
+/// An account SAS with the permissions that `docs/object-storage.md` lists: to read, create and
+/// write objects.
 const MIN_SAS: &str = "sv=2020-12-06&ss=b&srt=o&sp=rcw&se=2999-01-01T00%3A00%3A00Z&sig=vEZ6i6rXjH1mpEB5pxsvYSyN5oZL%2FbByqN1vCiLgmek%3D";
 
 /// Of the kind, in one line, with these words, and without what signs.

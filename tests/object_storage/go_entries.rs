@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::conformance::{change, leads, sees};
 use crate::env::{Fields, Gcs, LEASE, TIMEOUT, TestEnv, of_go, unix_ms};
 
-/// A Go leader is believed for two terms: its work may go on until a renewal that hangs has timed
-/// out.
+/// A Go leader is believed for two terms: its work may continue until a renewal that hangs has
+/// timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_go_leader_is_waited_for() {
     let env = TestEnv::<Gcs>::new(LEASE).await;

@@ -115,7 +115,7 @@ async fn leadership_moves_both_ways() {
         assert!(won >= released);
         let entry = Fields::of(&env.object().await.unwrap());
         assert_eq!(entry.text(2).as_deref(), Some("go-again"));
-        assert!(entry.number(1) > number, "the numbers go on");
+        assert!(entry.number(1) > number, "the numbers continue");
         number = entry.number(1);
         drop(go);
         eventually("its term is over", async || {

@@ -64,7 +64,7 @@ pub async fn sees(peer: &Peer, members: usize) {
     let mut changes = peer.changes();
     soon(&format!("{} sees {members} members", peer.id()), async {
         while peer.members().len() != members {
-            changes.next().await.expect("it goes on");
+            changes.next().await.expect("it continues");
         }
     })
     .await;

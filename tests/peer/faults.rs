@@ -29,7 +29,7 @@ async fn two_partitions_have_two_leaders_until_they_meet() {
     let members = addresses(&Net::new(), 4);
     let network = LossyNetwork::between(&members, 1).await;
     let first = member(&network, &members, 0, 4.0).start().unwrap();
-    follows(&first, first.id()).await; // whoever comes later lets it go on
+    follows(&first, first.id()).await; // whoever comes later lets it continue
     let later = |index: u8| {
         member(&network, &members, index.into(), f64::from(4 - index)).start().expect("a start")
     };

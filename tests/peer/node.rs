@@ -72,7 +72,7 @@ impl Node {
 
     /// The next event, whatever it is.
     pub async fn next(&mut self) -> Value {
-        let line = self.events.next_line().await.expect("its output").expect("it goes on");
+        let line = self.events.next_line().await.expect("its output").expect("it continues");
         println!("{}: {line}", self.id);
         serde_json::from_str(&line).expect("a JSON line")
     }

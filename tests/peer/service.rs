@@ -56,7 +56,7 @@ async fn pods_of_a_service_are_peers_while_they_do_not_end() {
     let odd = KubernetesService::new(&cluster, "app%2Cx", 12345).addresses().await.unwrap_err();
     assert_eq!(odd.to_string(), "the pods of the Service default/app%2Cx cannot be listed");
 
-    // A member goes on without its source.
+    // A member continues without its source.
     server.kill();
     let failing =
         KubernetesService::new(&cluster, "app", 12345).refresh(Duration::from_millis(100));

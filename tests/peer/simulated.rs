@@ -23,7 +23,7 @@ use serde_json::Value;
 use process::{Kind, Process, answer_of};
 
 const LEASE: Duration = Duration::from_secs(1);
-/// The true time for which faults go on.
+/// The true time for which faults continue.
 const LENGTH: Duration = Duration::from_secs(40);
 /// How long after the last fault there is a leader at the latest.
 const RECOVERY: Duration = Duration::from_secs(15);

@@ -220,8 +220,8 @@ fn beside_choria_an_unknown_holder_is_taken_for_a_choria_candidate() {
     beside(Vacancy::Foreign, SECOND * 14);
 }
 
-/// No lock keeps an entry for longer than its longest lease: its expiry proves the end of no right
-/// that is longer.
+/// No lock keeps an entry for longer than its longest lease: its expiry proves the end of no
+/// right that is longer.
 #[test]
 fn a_wait_that_outlasts_an_expired_entry_is_kept() {
     let longer = |by| Vacancy::ReadExpiry { right: LEASE + by };

@@ -137,7 +137,7 @@ pub fn a_term_begins_after_the_create_has_succeeded() -> Harness {
     harness
 }
 
-/// kubernetes-client/python#2670: the guarded task had died, and renewals went on.
+/// kubernetes-client/python#2670: the guarded task had died, and renewals continued.
 #[test]
 pub fn a_holder_whose_work_has_ended_releases_its_entry() -> Harness {
     let ends = [(false, Cause::WorkEnded), (true, Cause::WorkPanicked)];

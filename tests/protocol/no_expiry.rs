@@ -224,7 +224,7 @@ fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap
             harness.run(LEASE * 10);
             let asked =
                 harness.requests().iter().filter(|r| matches!(r, Request::Write(_))).count();
-            assert!(asked > 10, "{kind:?}, {coverage:?}: it goes on trying: {asked}");
+            assert!(asked > 10, "{kind:?}, {coverage:?}: it keeps trying: {asked}");
             let said: Vec<_> = (harness.log.iter())
                 .filter_map(|(_, action)| match action {
                     Action::Leader(leader) => {

@@ -21,7 +21,7 @@ pub fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() -> 
     harness.event(Event::Resign);
     harness.run(SECOND * 2);
     harness.event(Event::TermEnded { work_stopped: false });
-    assert!(harness.holds_entry(), "an entry whose work goes on is left to expire");
+    assert!(harness.holds_entry(), "an entry whose work continues is left to expire");
     harness.run(LEASE * 3);
     assert_eq!(harness.begins().len(), 2);
     assert!(harness.begins()[1] >= deadline, "{:?} before {deadline:?}", harness.begins()[1]);
@@ -154,8 +154,8 @@ fn refuse(
     }
 }
 
-/// A cluster refuses a write while another one is in flight: looked at and tried again at once, for
-/// ever, it was a storm.
+/// A cluster refuses a write while another one is in flight: looked at and tried again at once,
+/// forever, it was a storm.
 #[test]
 fn an_unconfirmed_conflict_is_retried_after_a_delay() {
     let mut harness = Harness::leading();

@@ -277,8 +277,8 @@ fn a_holder_seen_at_the_instant_of_a_create_is_waited_for() {
     assert!(!began.is_empty());
 }
 
-/// A leader finds it: what it held is gone, and it must not lead on by what it did not write in
-/// this term.
+/// A leader finds it: what it held is gone, and it must not continue to lead by what it did not
+/// write in this term.
 #[test]
 fn a_leader_does_not_continue_by_a_late_create() {
     let (mut harness, hangs) = leading_with_a_create_under_way();

@@ -71,7 +71,7 @@ async fn lost(changes: &mut Changes<Change>) {
 /// Does a step of work in a span of its own.
 async fn step(leadership: Leadership) {
     let work = async { async {}.instrument(info_span!("step")).await };
-    leadership.run(work).await.expect("the term goes on");
+    leadership.run(work).await.expect("the term continues");
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn each_term_is_a_span_that_ends_with_its_cause() {
 
     let leadership = election.won().await.unwrap();
     let first = leadership.token();
-    assert!(exported.spans().is_empty(), "the term goes on");
+    assert!(exported.spans().is_empty(), "the term continues");
     lock.evict("app");
     leadership.ended().await;
     drop(leadership);

@@ -17,7 +17,7 @@ struct Gate {
     asked: AtomicU32,
 }
 
-/// Asks whether the term goes on whenever one of its spans is cloned.
+/// Asks whether the term continues whenever one of its spans is cloned.
 struct Gated {
     spans: Registry,
     gate: Arc<Gate>,

@@ -60,12 +60,12 @@ impl TestEnv {
         self.open().await.lock()
     }
 
-    /// A role that the documentation's rights are given to.
+    /// A role that the documentation's permissions are given to.
     pub fn candidate(&self) -> String {
         format!("candidate_{}", self.database)
     }
 
-    /// The lock with the least rights, on tables that an administrator has made.
+    /// The lock with the least permissions, on tables that an administrator has made.
     pub async fn lock_of_candidate(&self) -> PostgresLock {
         let role = self.candidate();
         self.open().await;

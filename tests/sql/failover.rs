@@ -71,7 +71,7 @@ impl Pair {
 }
 
 /// A replica that lacks acknowledged writes takes over: the leader is superseded, all wait until
-/// that leader's term has ended, and tokens go on.
+/// that leader's term has ended, and tokens continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token() {
     let pair = Pair::start(LEASE).await;
@@ -177,7 +177,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
     drop(crate::conformance::leads(&standby).await);
 }
 
-/// The old primary goes on beside the new one. Without a replica that confirms, it confirms no
+/// The old primary continues beside the new one. Without a replica that confirms, it confirms no
 /// renewal either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_surviving_old_primary_keeps_no_leader_with_synchronous_replicas() {

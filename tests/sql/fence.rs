@@ -220,7 +220,8 @@ async fn names_and_tokens_that_cannot_be_stored_are_refused() {
     work!(sqlite, most, Duration::ZERO).unwrap();
 }
 
-/// With the rights of the file, and with the table that the file made, not another of its name.
+/// With the permissions of the file, and with the table that the file made, not another of its
+/// name.
 #[tokio::test]
 async fn writer_needs_the_rights_that_the_file_names() {
     let env = TestEnv::new(Duration::from_secs(3)).await;

@@ -57,7 +57,7 @@ async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_oth
     eventually("the first leads", async || (Candidate::wins(&env).len() == 1).then_some(())).await;
     let _second = start(1);
     // A candidate that took the lease for over would acquire it within the first of these renewals.
-    eventually("it leads on", async || {
+    eventually("it still leads", async || {
         let row = env.row().await.expect("a row");
         assert_eq!(row.get::<&str, _>("boot"), "00000000-0000-0000-0000-000000000000");
         (row.get::<i64, _>("revision") > row.get::<i64, _>("token") + 12).then_some(())

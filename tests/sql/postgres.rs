@@ -155,7 +155,8 @@ async fn a_third_writer_supersedes_and_revisions_still_grow() {
     }
 }
 
-/// Revoked rights are reported as such, and when they are granted again the election continues.
+/// Revoked permissions are reported as such, and when they are granted again the election
+/// continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     let env = TestEnv::new(LEASE).await;
@@ -173,8 +174,8 @@ async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
     won(&mut changes).await;
 }
 
-/// Candidates that may not create tables report what to do, and campaign with the documented rights
-/// once it is done.
+/// Candidates that may not create tables report what to do, and campaign with the documented
+/// permissions once it is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_least_rights_are_enough() {
     let env = TestEnv::new(LEASE).await;

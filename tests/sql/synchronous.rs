@@ -51,7 +51,7 @@ async fn a_renewal_that_no_replica_has_extends_no_term() {
     };
     let loss = tokio::select! {
         loss = soon("the end", leadership.ended()) => loss,
-        () = end_them => unreachable!("it goes on"),
+        () = end_them => unreachable!("it continues"),
     };
     assert!(matches!(loss.cause, Cause::Expired { .. }), "{:?}", loss.cause);
     assert!(revision(&pair).await > acknowledged, "a renewal showed");

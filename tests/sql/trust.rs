@@ -68,7 +68,7 @@ async fn a_forged_notification_ends_no_term() {
     lock.notify_step_down("my_app", notice).await.expect("it is written down");
     let mut told = Vec::new();
     loop {
-        match soon("the notice", hints.recv()).await.expect("hints go on") {
+        match soon("the notice", hints.recv()).await.expect("hints continue") {
             Hint::SteppedDown(said) => {
                 assert_eq!(said, notice);
                 break;
@@ -90,7 +90,7 @@ async fn a_forged_notification_ends_no_term() {
     };
     lock.release("my_app", release).await.expect("the row is as it was");
     loop {
-        let hint = soon("the release", hints.recv()).await.expect("hints go on");
+        let hint = soon("the release", hints.recv()).await.expect("hints continue");
         if let Hint::Stored { record, previous, .. } = hint
             && record.revision.0 == next
         {
@@ -122,8 +122,8 @@ async fn roles_with_different_server_views_see_the_same_row() {
     assert!(matches!(found(&told).await, Content::Held(_)));
 }
 
-/// Nobody else's function runs with the rights of a candidate, also where others may create one in
-/// a schema of its `search_path`, as everybody may in `public` before PostgreSQL 15.
+/// Nobody else's function runs with the permissions of a candidate, also where others may create
+/// one in a schema of its `search_path`, as everybody may in `public` before PostgreSQL 15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_function_of_a_stranger_runs_in_no_write() {
     let env = TestEnv::new(LEASE).await;
@@ -142,7 +142,7 @@ async fn a_function_of_a_stranger_runs_in_no_write() {
     lock.write("my_app", write(LEASE, 1, None, None)).await.expect("none of them ran");
 }
 
-/// An observer needs no right to write, after a failover neither.
+/// An observer needs no permission to write, after a failover neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_observer_needs_no_right_to_write_after_a_failover() {
     let pair = Pair::start(LEASE).await;

@@ -30,8 +30,8 @@ const MAX_SERVERS: usize = 16;
 const FIRST: Duration = Duration::from_secs(1);
 const NEXT: Duration = Duration::from_millis(250);
 
-/// Suggests queue groups where hundreds of connections receive every write. Without the right to
-/// list connections it reports nothing.
+/// Suggests queue groups where hundreds of connections receive every write. Without the permission
+/// to list connections it reports nothing.
 pub async fn check(session: &Session, bucket: &str, info: &Value, report: &mut Report) {
     let republished = info.pointer("/config/republish/dest").and_then(Value::as_str);
     let Some(hints) = republished.filter(|to| to.ends_with('>')) else { return };

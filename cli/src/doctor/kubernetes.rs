@@ -1,4 +1,4 @@
-//! Checks on Kubernetes: the API server, the rights, and the object of an election.
+//! Checks on Kubernetes: the API server, the permissions, and the object of an election.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,7 +20,7 @@ use crate::output::time_format;
 const SERVER: &str = "server";
 const OBJECT: &str = "object";
 
-/// A right, the roles that need it, and the roles that lack a feature without it.
+/// A permission, the roles that need it, and the roles that lack a feature without it.
 struct Need<'a> {
     right: Right<'a>,
     needed_by: &'static [Role],
@@ -257,7 +257,7 @@ fn events() -> Right<'static> {
     Right::new("create", "", "events")
 }
 
-/// Checks each right, and reports the missing rights of each role.
+/// Checks each permission, and reports the missing permissions of each role.
 async fn check_rights(
     cluster: &Cluster,
     needs: &[Need<'_>],

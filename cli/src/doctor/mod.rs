@@ -50,26 +50,26 @@ Exit codes:
 
 /// Check whether elections can work here, and suggest a fix for each problem.
 ///
-/// Checks the server, its JetStream and its clock, the round trip against the lease, the rights,
-/// and the bucket, with a line per finding, and whether hundreds of connections receive each write;
-/// on Linux, also how far this machine's clock is slewed, and the sentinel of INCUMBENT_SENTINEL or
-/// --sentinel.
-/// Nothing is stored: the right to write is tried with a write that the bucket must refuse.
+/// Checks the server, its JetStream and its clock, the round trip against the lease, the
+/// permissions, and the bucket, with a line per finding, and whether hundreds of connections
+/// receive each write; on Linux, also how far this machine's clock is slewed, and the sentinel of
+/// INCUMBENT_SENTINEL or --sentinel. Nothing is stored: the permission to write is tried with a
+/// write that the bucket must refuse.
 ///
-/// With Kubernetes: the API server, its clock, the round trip, the rights with the missing rule of
-/// a Role, the namespace, and the object of NAME.
+/// With Kubernetes: the API server, its clock, the round trip, the permissions with the missing
+/// rule of a Role, the namespace, and the object of NAME.
 ///
 /// With a URL, each of several locks separately. A database: its version, whether it is the
-/// primary, its clock, the tables and the rights on them, what a failover may lose, and whether
-/// notifications arrive. A file: whether it can be written, its journal, its file system, and the
-/// free space. A bucket of object storage: whether it refuses conditional writes when it must,
-/// tried on the object incumbent-doctor, which is removed again. Peers: the address, the names, and
-/// how many of the quorum respond.
+/// primary, its clock, the tables and the permissions on them, what a failover may lose, and
+/// whether notifications arrive. A file: whether it can be written, its journal, its file system,
+/// and the free space. A bucket of object storage: whether it refuses conditional writes when it
+/// must, tried on the object incumbent-doctor, which is removed again. Peers: the address, the
+/// names, and how many of the quorum respond.
 #[derive(Args)]
 #[command(after_help = LEVELS)]
 pub struct Doctor {
-    /// The election whose rights are tried, if they differ from those of others; with Kubernetes
-    /// its object, which is checked.
+    /// The election whose permissions are tried, if they differ from those of others; with
+    /// Kubernetes its object, which is checked.
     name: Option<String>,
     /// The role of the user that connects.
     #[arg(long, value_enum, default_value_t)]

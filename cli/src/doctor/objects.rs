@@ -77,7 +77,7 @@ pub async fn check(
     Ok(())
 }
 
-/// A missing right, with the message of the store.
+/// A missing permission, with the message of the store.
 enum Right {
     Get(String),
     List(String),

@@ -1,4 +1,4 @@
-//! The rights on a NATS server, by role.
+//! The permissions on a NATS server, by role.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub const UNUSED_NAME: &str = "incumbent-doctor";
 /// How long a permission error may take within this process.
 const SETTLING: Duration = Duration::from_millis(250);
 
-/// A right that a role needs.
+/// A permission that a role needs.
 struct Right {
     subject: String,
     publish: bool,
@@ -165,7 +165,7 @@ fn rights(
     rights
 }
 
-/// Reports the missing rights of a role. They count if it is the checked role.
+/// Reports the missing permissions of a role. They count if it is the checked role.
 fn check_facts(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &mut Report) {
     let lacking = |roles: fn(&Right) -> &'static [Role]| {
         let refused =
@@ -179,7 +179,7 @@ fn check_facts(of: Role, ours: Role, rights: &[Right], refusals: &[String], repo
     missing.report(of, ours, report);
 }
 
-/// The missing rights of a role, with fixes.
+/// The missing permissions of a role, with fixes.
 pub struct MissingRights {
     pub needed: String,
     pub useful: String,

@@ -18,7 +18,7 @@ use crate::output::{self, Format, Printing};
 ///
 /// With --from it reads a file of `incumbent record`, and needs no server. Without it, it reads
 /// the writes that a NATS bucket still stores: as many as its history has, renewals included, and
-/// none older than its TTL. Other locks know the current term only. Needs the rights of an
+/// none older than its TTL. Other locks know the current term only. Needs the permissions of an
 /// observer.
 #[derive(Args)]
 pub struct ShowHistory {

@@ -13,10 +13,11 @@ use crate::output::{self, Format, Printing};
 
 /// Print the leader of the election NAME, and exit with 0 if it is this host, with 3 if not.
 ///
-/// It needs the rights of an observer only, takes no part in the election and creates nothing. A
-/// leader whose lease is over is none. Where the lock shows no time of a write (databases, objects,
-/// peers), this waits for the leader's next renewal, so for a third of the lease or less, and for a
-/// lease if the leader is gone. With Kubernetes the time of the last renewal is the leader's.
+/// It needs the permissions of an observer only, takes no part in the election and creates nothing.
+/// A leader whose lease is over is none. Where the lock shows no time of a write (databases,
+/// objects, peers), this waits for the leader's next renewal, so for a third of the lease or less,
+/// and for a lease if the leader is gone. With Kubernetes the time of the last renewal is the
+/// leader's.
 ///
 /// The answer is of a moment, and no right to act: a holder that still cools down is printed too,
 /// and another one may lead right after. A command that must not run twice belongs below

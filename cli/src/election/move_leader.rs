@@ -23,8 +23,8 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 ///
 /// The leader hands over to a candidate that is ready, with the highest priority among several: its
 /// work drains, if it has a drain, and stops; then the successor leads within milliseconds, and all
-/// others wait for it. The leader refuses if no candidate is ready, and leads on: exit code 1. A
-/// leader of another program, or of an older version, does not answer: evict it.
+/// others wait for it. The leader refuses if no candidate is ready, and continues to lead: exit
+/// code 1. A leader of another program, or of an older version, does not answer: evict it.
 #[derive(Args)]
 pub struct Move {
     /// The election.

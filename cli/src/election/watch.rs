@@ -26,10 +26,10 @@ use crate::run::{HOOK, prepare_children, run_hook};
 
 /// Print each change of leadership with its cause, as it happens, until interrupted.
 ///
-/// Needs the rights of an observer only, and creates no consumer. With Kubernetes, a leader whose
-/// record has not changed for its lease, on this host's clock, has expired; without the right to
-/// `watch`, it polls every second. Of one election it also prints how long a new holder cools down
-/// before it leads, which it asks the holder, on locks that carry roll calls.
+/// Needs the permissions of an observer only, and creates no consumer. With Kubernetes, a leader
+/// whose record has not changed for its lease, on this host's clock, has expired; without the
+/// permission to `watch`, it polls every second. Of one election it also prints how long a new
+/// holder cools down before it leads, which it asks the holder, on locks that carry roll calls.
 #[derive(Args)]
 pub struct Watch {
     /// The election; with Kubernetes its object [default: all].
@@ -90,7 +90,7 @@ impl Watch {
                     #[cfg(target_os = "linux")]
                     self.execute(&transition, lock).await;
                 }
-                // An unreachable server may come back; a missing bucket or right does not.
+                // An unreachable server may come back; a missing bucket or permission does not.
                 Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
                     if !std::mem::replace(&mut failing, true) {
                         output::note(format!("lock failing: {failure}"));

@@ -66,7 +66,7 @@ impl Elections {
                 return Ok(Handover { from, to: to.to_string() });
             }
             Some((Some(HandoverAnswer::Refused(why)), from)) => {
-                format!("{} leads on: {why}", from.identity)
+                format!("{} continues to lead: {why}", from.identity)
             }
             _ => format!(
                 "{}, who leads, does not answer: it is of another program or version, or cut off; \

@@ -142,7 +142,7 @@ pub fn check_life_name(cluster: &Cluster, kind: LifeKind, name: &str) -> Result<
     Err(CliError::new(Code::Usage, message))
 }
 
-/// Refuses a missing namespace. Without the right to get it, nothing is refused.
+/// Refuses a missing namespace. Without the permission to get it, nothing is refused.
 pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<(), CliError> {
     if !matches!(cluster.has_namespace(timeout).await, Ok(false)) {
         return Ok(());

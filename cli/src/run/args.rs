@@ -50,7 +50,7 @@ pub struct Run {
     pub grace: Option<Duration>,
     /// When a signal ends this process, let COMMAND end its work for so long.
     ///
-    /// COMMAND gets its signal at once. The term goes on, with its renewals, until COMMAND has
+    /// COMMAND gets its signal at once. The term continues, with its renewals, until COMMAND has
     /// ended, but at most for this time: COMMAND then has the grace before it is killed. A second
     /// signal ends the drain. Without this flag COMMAND has the grace only.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]

@@ -383,7 +383,7 @@ impl CommandCandidate {
         }
     }
 
-    /// Has the command end its work, while the term goes on.
+    /// Has the command end its work, while the term continues.
     fn drain(&mut self, guard: &mut GuardHandle, until: Instant) {
         guard.request(GuardRequest::Drain);
         let left = until.saturating_since(BootClock.now());

@@ -84,7 +84,7 @@ What COMMAND sees:
   the guard process (`run-guard`) are as with `incumbent run`.
 
 Rights:
-  See docs/kubernetes.md for the required Role. Without the right to watch it polls at the \
+  See docs/kubernetes.md for the required Role. Without the permission to watch it polls at the \
   interval --poll.
 
 Exit codes:

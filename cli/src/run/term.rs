@@ -236,7 +236,7 @@ impl TermActions {
         }
     }
 
-    /// Waits until requests no longer come here although the term goes on: why. Cancel safe.
+    /// Waits until requests no longer come here although the term continues: why. Cancel safe.
     pub async fn failed(&mut self) -> String {
         match (&mut self.traffic, &mut self.term) {
             (Some(traffic), Some(term)) if !term.failed && !term.closed => {

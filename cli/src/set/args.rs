@@ -39,9 +39,9 @@ pub struct SetRun {
     pub grace: Option<Duration>,
     /// When a shard moves, or a signal ends this process, let COMMAND end its work for so long.
     ///
-    /// COMMAND gets its signal at once. The term of the shard goes on until COMMAND has ended, but
-    /// at most for this time: COMMAND then has the grace before it is killed. A second signal ends
-    /// the drain. Without this flag COMMAND has the grace only.
+    /// COMMAND gets its signal at once. The term of the shard continues until COMMAND has ended,
+    /// but at most for this time: COMMAND then has the grace before it is killed. A second signal
+    /// ends the drain. Without this flag COMMAND has the grace only.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub drain: Option<Duration>,
     /// If this process is killed, leave its shards to their leases.

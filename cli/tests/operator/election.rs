@@ -284,7 +284,8 @@ async fn refusal_is_one_line_and_the_leader_leads_on() {
     let command = ["election", "move", "my_app"];
     shell.expect_refusal(&["election", "move", "other"], "election other: no leader", 3);
     for flags in [&["--to", "third"][..], &["--to", "first"], &["--to-site", "c"]] {
-        let line = shell.expect_refusal(&[&command[..], flags].concat(), "first leads on: ", 1);
+        let line =
+            shell.expect_refusal(&[&command[..], flags].concat(), "first continues to lead: ", 1);
         assert!(line.contains("no candidate that may lead next is ready"), "{line}");
     }
     let both = shell.run(&[&command[..], &["--to", "second", "--to-site", "b"]].concat());

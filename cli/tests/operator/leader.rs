@@ -55,7 +55,7 @@ async fn leader_whose_lease_is_over_is_none() {
     assert_eq!(parts(&output), ("", line, Some(3)));
 }
 
-/// The rights of `deploy/nats-permissions.conf`, without those to write.
+/// The permissions of `deploy/nats-permissions.conf`, without those to write.
 #[tokio::test]
 async fn rights_of_an_observer_suffice() {
     let observer = "{ user: observer, password: o, permissions: { \

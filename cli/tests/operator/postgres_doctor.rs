@@ -37,7 +37,7 @@ async fn database_is_checked_for_the_needs_of_elections() {
     let none = "SELECT 1 / (to_regclass('incumbent_elections') IS NULL)::integer";
     server.sql("postgres", &[none, "CREATE ROLE candidate LOGIN"]);
 
-    // A user without the right to create tables is referred to the file that creates them.
+    // A user without the permission to create tables is referred to the file that creates them.
     let candidate = server.url_as("candidate", "postgres");
     let report = doctor(&shell, &["--lock", &candidate], 2);
     expect_line(
@@ -66,7 +66,7 @@ async fn database_is_checked_for_the_needs_of_elections() {
     let report = doctor(&shell, &checkpoint, 0);
     expect_line(&report, "ok       checkpoint ", "none yet: the first leader creates it");
     let history = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC";
-    // The function reads the identity of the server with the rights of its owner.
+    // The function reads the identity of the server with the permissions of its owner.
     let owned_by = |role| format!("ALTER FUNCTION incumbent_incarnation() OWNER TO {role}");
     server.sql("postgres", &[history, &owned_by("candidate")]);
     let report = doctor(&shell, &["--lock", &candidate], 1);

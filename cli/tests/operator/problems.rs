@@ -4,7 +4,7 @@ use incumbent_test_support::PostgresServer;
 
 use crate::shell::Shell;
 
-/// The tables and the rights of deploy/postgres.sql.
+/// The tables and the permissions of deploy/postgres.sql.
 const FILE: &str = include_str!("../../../deploy/postgres.sql");
 const WORK: [&str; 6] =
     ["--", "/bin/sh", "-c", "echo up $1; exec /bin/sleep 1000", "sh", "{shard}"];

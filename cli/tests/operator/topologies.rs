@@ -90,7 +90,7 @@ async fn queue_groups_are_advised_for_hundreds_of_standbys() {
     expect_line(&report, "ok       standbys ", advice);
     let edit = format!("nats stream edit KV_{BUCKET} --metadata incumbent.queue-groups=8)");
     expect_line(&report, "ok       standbys ", &edit);
-    // Listing connections is a right that nothing else needs.
+    // Listing connections is a permission that nothing else needs.
     let report = doctor(&user("candidate"), &[], 0);
     assert!(!report.stdout.contains("connections"), "{report:?}");
     standbys.truncate(398);

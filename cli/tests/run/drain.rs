@@ -1,4 +1,4 @@
-//! `--drain`: the term goes on while the command ends its work.
+//! `--drain`: the term continues while the command ends its work.
 
 use std::time::Duration;
 

@@ -78,7 +78,7 @@ impl TestEnv {
     /// As `run`, but no control group can be created, so the guard walks the process tree. Most
     /// users run so.
     pub fn run_without_cgroup(&self, name: &str, flags: &[&str], script: &str) -> Candidate {
-        // A user without the right to mount has no right to create control groups either.
+        // A user without the permission to mount has no permission to create control groups either.
         const HIDE: &str = r#"hide='mount -t tmpfs none /sys/fs/cgroup; exec "$@"'
             if unshare --mount true 2>/dev/null; then exec unshare --mount sh -c "$hide" sh "$@"; fi
             exec "$@""#;

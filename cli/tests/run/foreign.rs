@@ -44,7 +44,7 @@ async fn foreign_command_of_a_killed_guard_ends_the_program() {
     assert!(env.holder("my_app").await.is_some(), "not released: the command still runs");
 }
 
-/// Killing the group needs no right to signal its processes.
+/// Killing the group needs no permission to signal its processes.
 #[tokio::test]
 async fn control_group_kills_a_command_of_another_user() {
     let Some(become_root) = is_root().then(BecomeRoot::create).flatten() else { return };

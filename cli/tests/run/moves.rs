@@ -45,7 +45,7 @@ async fn command_drains_before_the_successor_leads() {
 
     let file = std::fs::read_to_string(&file).expect("the path of the deadline file");
     let (from, token) = read_deadline(file.trim());
-    eventually("the term goes on", async || {
+    eventually("the term continues", async || {
         let (deadline, of) = read_deadline(file.trim());
         assert_eq!(of, token);
         (deadline > from + crate::env::LEASE.as_secs_f64()).then_some(())

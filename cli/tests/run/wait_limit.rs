@@ -1,4 +1,4 @@
-//! `--try` and `--wait`: a command that does not wait for ever for its term.
+//! `--try` and `--wait`: a command that does not wait forever for its term.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn conflict_has_its_own_exit_code() {
         let (exit, text) = without_command(env.run("my_app", flags, "echo ran")).await;
         assert_eq!((exit, &*text), (Some(code), line), "{flags:?}");
     }
-    assert_eq!(env.holder("my_app").await.as_deref(), Some("c1"), "it leads on");
+    assert_eq!(env.holder("my_app").await.as_deref(), Some("c1"), "it still leads");
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::env::{Candidate, TestEnv};
 use crate::setup::{INTRODUCE, LONG_LEASE, campaign, registered, standby, won, wrapped};
 
-/// The same command as process 1 of its own namespaces; `None` without the right to create them.
+/// The same command as process 1 of its own namespaces; `None` without the permission to create
+/// them.
 fn contained(command: &Command) -> Option<Command> {
     let flags = ["--pid", "--fork", "--mount-proc", "--kill-child=KILL"];
     let mut test = Command::new("unshare");

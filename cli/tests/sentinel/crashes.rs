@@ -103,7 +103,7 @@ async fn thousand_elections_of_a_killed_process_are_led_again() {
     assert_eq!(first.exit_code().await, Some(128 + 9));
 }
 
-/// The leader of a killed sentinel goes on; after its death the lease decides.
+/// The leader of a killed sentinel continues; after its death the lease decides.
 #[tokio::test]
 async fn leader_outlives_its_sentinel() {
     let env = TestEnv::start().await;
@@ -121,7 +121,7 @@ async fn leader_outlives_its_sentinel() {
     won(&mut second).await;
 }
 
-/// A sentinel that goes on after another leader took over.
+/// A sentinel that continues after another leader took over.
 #[tokio::test]
 async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
     let env = TestEnv::start().await;
@@ -136,7 +136,7 @@ async fn paused_sentinel_does_not_touch_the_entry_of_the_next_leader() {
     listening.sentinel.signal(Signal::CONT);
     listening.logs("the entry was gone before the release").await;
     assert_eq!(env.holder("my_app").await.as_deref(), Some("standby"));
-    assert!(second.is_silent(), "it goes on leading");
+    assert!(second.is_silent(), "it still leads");
 }
 
 /// A sentinel whose server is another one cannot release.

@@ -1,5 +1,5 @@
 //! `incumbent sentinel`, and the sentinel of `incumbent run`: a crashed leader is replaced long
-//! before its lease is over, and never while its work goes on.
+//! before its lease is over, and never while its work continues.
 #![cfg(target_os = "linux")]
 
 mod container;

@@ -107,7 +107,7 @@ async fn orphans_are_reaped() {
     assert_eq!(program.exit_code().await, Some(0));
 }
 
-/// It ignores signals, has a session of its own, and goes on with the work of the leader.
+/// It ignores signals, has a session of its own, and continues with the work of the leader.
 #[tokio::test]
 async fn process_left_behind_is_killed_before_the_next_leads() {
     let env = TestEnv::with_ttl(LONG_LEASE).await;
@@ -132,7 +132,7 @@ async fn process_left_behind_is_killed_before_the_next_leads() {
     assert!(is_alive(worker));
     first.kill_program(Signal::KILL);
     won(&mut second).await;
-    assert!(!is_alive(worker), "the work of the dead leader goes on");
+    assert!(!is_alive(worker), "the work of the dead leader continues");
     assert_eq!(first.candidate.exit_code().await, Some(128 + 9));
 }
 

@@ -135,7 +135,7 @@ impl Member {
         serde_json::from_str(body).ok()
     }
 
-    /// Lets nothing of it go on, and returns what it said.
+    /// Lets nothing of it continue, and returns what it said.
     async fn said(mut self) -> String {
         self.candidate.signal(Signal::KILL);
         self.candidate.exit().await;

@@ -28,7 +28,7 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
         Ok(LockFacts::new(None, Vacancy::Evicted))
     }
 
-    /// `None` if there is no such object, or no record in it. Requires the right to `get`.
+    /// `None` if there is no such object, or no record in it. Requires the permission to `get`.
     async fn record(
         &self,
         name: &str,
@@ -47,7 +47,7 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
         Ok(self.list(timeout).await?.into_iter().map(|record| record.election).collect())
     }
 
-    /// Of all objects of the namespace that have a record. Requires the right to `list`. Of
+    /// Of all objects of the namespace that have a record. Requires the permission to `list`. Of
     /// ConfigMaps and Endpoints, only the metadata is requested.
     async fn list(&self, timeout: Duration) -> Result<Vec<ElectionRecord>, LockError> {
         if let Some(object) = &self.inner.object {
@@ -64,8 +64,8 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
         Ok(records)
     }
 
-    /// Reports the existing objects first. Requires the right to `watch`. The server ends the watch
-    /// after minutes.
+    /// Reports the existing objects first. Requires the permission to `watch`. The server ends the
+    /// watch after minutes.
     async fn watch(&self, names: &[String], timeout: Duration) -> Result<ElectionWatch, LockError> {
         let objects = self.objects();
         let fixed = self.inner.object.as_deref();

@@ -333,7 +333,8 @@ impl Objects {
         }
     }
 
-    /// Converts a failure for the protocol. `doing`: as in `write`; `verb`: the required right.
+    /// Converts a failure for the protocol. `doing`: as in `write`; `verb`: the required
+    /// permission.
     pub(super) fn lock_error(
         &self,
         failure: ApiFailure,

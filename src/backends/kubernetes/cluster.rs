@@ -159,11 +159,11 @@ impl Cluster {
         &self.namespace
     }
 
-    /// Returns whether the namespace exists. Requires the right to `get` it, which few callers need
-    /// otherwise.
+    /// Returns whether the namespace exists. Requires the permission to `get` it, which few callers
+    /// need otherwise.
     ///
     /// # Errors
-    /// [`Denied`](crate::lock::LockErrorKind::Denied) if that right is missing, and
+    /// [`Denied`](crate::lock::LockErrorKind::Denied) if that permission is missing, and
     /// [`Unavailable`](crate::lock::LockErrorKind::Unavailable) if no response arrived within
     /// `timeout`.
     ///

@@ -29,7 +29,7 @@ const SHORT: Duration = Duration::from_secs(5);
 impl<C: ResourceKind> ResourceLock<C> {
     /// Examines the object `name`, and compares it with the timing of this lock.
     ///
-    /// Requires the right to `get`. With [`object`](Self::object), that one is examined.
+    /// Requires the permission to `get`. With [`object`](Self::object), that one is examined.
     ///
     /// # Errors
     /// As [`LockAdmin::record`](crate::lock::LockAdmin::record).

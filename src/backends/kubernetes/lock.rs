@@ -78,7 +78,8 @@ impl<C: ResourceKind> Messages for ResourceLock<C> {
         self.inner.carries_calls()
     }
 
-    /// Requires the rights to `get` and `patch`, and at the first call of an election to `create`.
+    /// Requires the permissions to `get` and `patch`, and at the first call of an election to
+    /// `create`.
     async fn call_roll(
         &self,
         name: &str,

@@ -46,9 +46,9 @@
 //! [`ServiceFollowsLeader`] directs the requests of a Service to the leader's pod, of an election
 //! on any lock, and [`LeaderPod`] marks that pod by a label.
 //!
-//! # Rights
+//! # Permissions
 //! `docs/kubernetes.md` in the repository lists the minimal Role. Without `watch`, a candidate
-//! polls. Without the right to create Events, none are written.
+//! polls. Without the permission to create Events, none are written.
 
 mod admin;
 mod answers;

@@ -1,4 +1,4 @@
-//! Facts about the API server, and about the rights of the present credentials.
+//! Facts about the API server, and about the permissions of the present credentials.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,13 +16,13 @@ use crate::time::timer::deadline_after;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// Its version, as in `v1.36.2`. `None` if the right to read it is missing.
+    /// Its version, as in `v1.36.2`. `None` if the permission to read it is missing.
     pub version: Option<String>,
     /// Its clock, in whole seconds, at the time of its response.
     pub date: Option<SystemTime>,
 }
 
-/// A right that a Role grants.
+/// A permission that a Role grants.
 ///
 /// ```
 /// use incumbent::kubernetes::Right;
@@ -46,7 +46,7 @@ pub struct Right<'a> {
 }
 
 impl<'a> Right<'a> {
-    /// A right to any object of a resource of the namespace.
+    /// A permission to any object of a resource of the namespace.
     pub fn new(verb: &'a str, group: &'a str, resource: &'a str) -> Self {
         Self { verb, group, resource, name: None, cluster_wide: false }
     }
@@ -88,7 +88,7 @@ impl Cluster {
         Ok(ServerFacts { version, date: date.map(SystemTime::from) })
     }
 
-    /// Returns whether the present credentials have a right. The right is not used.
+    /// Returns whether the present credentials have a permission. The permission is not used.
     ///
     /// # Errors
     /// As [`server`](Self::server); also [`Denied`](LockErrorKind::Denied) if the request for a

@@ -78,7 +78,7 @@ impl<C: ResourceKind> ResourceLock<C> {
         self.change(|inner| inner.object = Some(name.into()))
     }
 
-    /// Writes no Events, so the right to create them is not needed.
+    /// Writes no Events, so the permission to create them is not needed.
     pub fn without_events(self) -> Self {
         self.change(|inner| inner.recorder = None)
     }
@@ -89,7 +89,7 @@ impl<C: ResourceKind> ResourceLock<C> {
     /// The caller asserts that no process leads by an earlier object of this name: a candidate
     /// believes it unless it has seen such an object itself.
     ///
-    /// Requires the right to `create`. `name` is the object's own name, regardless of
+    /// Requires the permission to `create`. `name` is the object's own name, regardless of
     /// [`object`](Self::object).
     ///
     /// # Errors

@@ -198,7 +198,7 @@ impl ResourceLockState {
                 }
             }
         }
-        sleep_until(end).await; // without the right to watch, or with a watch that ended
+        sleep_until(end).await; // without the permission to watch, or with a watch that ended
     }
 
     /// Removes the answers to this call, and those that others left over. An answer that comes even

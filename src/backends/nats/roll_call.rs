@@ -22,7 +22,7 @@ pub(super) fn call_prefix(bucket: &str) -> String {
 }
 
 /// The prefix of the subjects of requests that a leader or a candidate acts upon, ending with a
-/// dot: a right of its own.
+/// dot: a permission of its own.
 pub(super) fn control_prefix(bucket: &str) -> String {
     format!("incumbent-control.{bucket}.")
 }

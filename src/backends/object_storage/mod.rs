@@ -34,9 +34,9 @@
 //! There are none: candidates poll by their [`Backoff`](crate::Backoff), and the next poll notices
 //! a release.
 //!
-//! # Rights and costs
-//! `docs/object-storage.md` in the repository lists the minimal rights and the daily cost of the
-//! requests.
+//! # Permissions and costs
+//! `docs/object-storage.md` in the repository lists the minimal permissions and the daily cost of
+//! the requests.
 
 mod bucket;
 mod checkpoints;

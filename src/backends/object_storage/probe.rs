@@ -32,7 +32,7 @@ pub struct BucketFacts {
     /// The duration of each request.
     pub spans: Vec<Duration>,
     /// Why the probe's object still exists; `None`: it was removed. Elections do not need the
-    /// right to delete.
+    /// permission to delete.
     pub left: Option<LockError>,
 }
 

@@ -39,7 +39,8 @@ const LASTING: [&str; 9] = [
     "LeaseIdMissing",
     "PublicAccessNotPermitted",
 ];
-/// Codes or messages of a 403 that concern the credentials, rather than the rights that they have.
+/// Codes or messages of a 403 that concern the credentials, rather than the permissions that they
+/// have.
 const UNRECOGNIZED: [&str; 3] =
     ["SignatureDoesNotMatch", "InvalidAccessKeyId", "failed to authenticate"];
 

@@ -8,7 +8,7 @@ use crate::lock::{Error, LockError, LockErrorKind};
 pub enum SqlErrorKind {
     /// The database cannot be reached now; retry.
     Unavailable,
-    /// The database refuses the credentials, or a required right is missing.
+    /// The database refuses the credentials, or a required permission is missing.
     Denied,
     /// The database is not in the required state, or its URL or path is wrong: retrying does not
     /// help.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// How long what a name resolves to counts.
 const LIFETIME: Duration = Duration::from_secs(1);
 
-/// What the name of a leader resolves to. All connections to it share one lookup, which goes on
+/// What the name of a leader resolves to. All connections to it share one lookup, which continues
 /// when they are given up.
 #[derive(Debug, Default)]
 pub(super) struct Addresses(Mutex<Option<Lookup>>);

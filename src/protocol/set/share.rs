@@ -52,7 +52,7 @@ impl Share {
         Ok(())
     }
 
-    /// What was on its way is no longer: its term has ended, or leads on.
+    /// What was on its way is no longer: its term has ended, or continues to lead.
     pub fn given(&mut self) {
         self.giving = self.giving.saturating_sub(1);
     }
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(share.give(&request(6, 1)), Ok(()));
         assert_eq!(share.give(&request(7, 1)), Ok(())); // 9 here, 7 there
         assert_eq!(share.give(&request(8, 1)), Err(Refusal::Balanced)); // 8 here
-        share.given(); // the first one leads on
+        share.given(); // the first one continues
         assert_eq!(share.give(&request(7, 1)), Ok(()));
     }
 

@@ -97,7 +97,7 @@ pub enum SetAction {
 pub enum TakeOutcome {
     /// The leader hands over.
     Accepted,
-    /// The leader leads on.
+    /// The leader continues to lead.
     Refused,
     /// No leader answered.
     NoAnswer,

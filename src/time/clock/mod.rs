@@ -97,7 +97,7 @@ impl fmt::Debug for Instant {
 /// The clock of a candidate.
 ///
 /// It must never run backwards, must run at the rate of real time (to one part in a thousand), and
-/// must go on while the machine is suspended.
+/// must continue while the machine is suspended.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Instant;

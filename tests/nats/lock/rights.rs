@@ -1,4 +1,4 @@
-//! Missing rights, reported by the server or not.
+//! Missing permissions, reported by the server or not.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::env::{BUCKET, TestEnv};
 
 const BRIEF: Duration = Duration::from_millis(600);
 
-/// `admin`, who may do anything, and `a`, with the given rights.
+/// `admin`, who may do anything, and `a`, with the given permissions.
 fn server(publish: &str, subscribe: &str) -> ServerBuilder {
     Server::builder().config(users(publish, subscribe))
 }

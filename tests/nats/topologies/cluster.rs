@@ -58,7 +58,7 @@ async fn the_death_of_the_stream_leader_costs_no_term_of_the_advised_lease() {
     cluster.server(dead).kill();
     let before = leadership.deadline();
     eventually("a renewal", async || (leadership.deadline() > before).then_some(())).await;
-    assert!(leadership.is_valid(), "the term goes on");
+    assert!(leadership.is_valid(), "the term continues");
     assert!(standbys.iter().all(|standby| !standby.election.is_leader()));
     soon("the leader stops", first.election.stop()).await;
     let mut losses = 0;
@@ -95,5 +95,5 @@ async fn a_refusal_for_a_write_in_flight_costs_no_term() {
     others.iter().for_each(|server| server.resume());
     let before = leadership.deadline();
     eventually("a renewal", async || (leadership.deadline() > before).then_some(())).await;
-    assert_eq!(election.token(), Some(leadership.token()), "the term goes on");
+    assert_eq!(election.token(), Some(leadership.token()), "the term continues");
 }

@@ -89,7 +89,7 @@ async fn a_short_cut_costs_no_term() {
     servers.link().restore();
     let before = leadership.deadline();
     eventually("a renewal", async || (leadership.deadline() > before).then_some(())).await;
-    assert_eq!(election.token(), Some(leadership.token()), "the term goes on");
+    assert_eq!(election.token(), Some(leadership.token()), "the term continues");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,7 +26,7 @@ pub struct Statistics {
     pub led: Duration,
     /// The known time without one.
     pub leaderless: Duration,
-    /// The rest, from the begin of the history to its end.
+    /// The rest, from the start of the history to its end.
     pub unknown: Duration,
     /// How many terms ended, by cause.
     pub changes: BTreeMap<String, u64>,

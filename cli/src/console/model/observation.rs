@@ -44,7 +44,7 @@ pub struct Origin {
     pub lease: Option<Duration>,
     /// Whether elections were selected by name: then one without a leader is reported at first.
     pub is_named: bool,
-    /// For how long after the begin of a read every write is known as well. Zero where writes are
+    /// For how long after the start of a read every write is known as well. Zero where writes are
     /// only read.
     pub watched_for: Duration,
 }

@@ -29,7 +29,7 @@ const MAX_SIZE: u64 = 1 << 40;
 /// `election history --from FILE` and `top --recording FILE` read it, also meanwhile. The file
 /// states in which times it was recorded; an unreachable lock is noted, and awaited. Recording
 /// again continues the file. A file has one recorder, and the elections of one lock. Needs the
-/// rights of an observer only, and sends as many requests as `election watch`.
+/// permissions of an observer only, and sends as many requests as `election watch`.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Record {
@@ -99,7 +99,7 @@ async fn follow(
         while let Some(found) = next {
             match found {
                 Ok(transition) => recorder.add(transition),
-                // An unreachable server may come back; a missing bucket or right does not.
+                // An unreachable server may come back; a missing bucket or permission does not.
                 Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
                     recorder.interrupt(feed.last_read());
                     is_paused = true;

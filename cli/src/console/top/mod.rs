@@ -29,9 +29,9 @@ const WIDTHS: (u16, u16) = (20, 1000);
 /// Watch the elections of a lock live, in a full-screen view: who leads each, and how much time is
 /// left until the deadline of its term.
 ///
-/// The view needs the rights of an observer only. It takes no part in the elections, and sends no
-/// request to candidates but the roll call of the election whose details are shown. Press ? for the
-/// keys.
+/// The view needs the permissions of an observer only. It takes no part in the elections, and sends
+/// no request to candidates but the roll call of the election whose details are shown. Press ? for
+/// the keys.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Top {

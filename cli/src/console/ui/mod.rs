@@ -28,10 +28,10 @@ const FLAGS: Flags = Flags { address: "--listen", token_file: "--token-file" };
 /// Serve a web page that shows the elections of a lock live: who leads each, and how much time is
 /// left until the deadline of its term.
 ///
-/// The page needs the rights of an observer only, and reads the lock only while a browser shows
-/// it. It takes no part in the elections, and sends no request to candidates but the roll call of
-/// the election whose details are shown. The page is of this program alone: it loads nothing from
-/// elsewhere.
+/// The page needs the permissions of an observer only, and reads the lock only while a browser
+/// shows it. It takes no part in the elections, and sends no request to candidates but the roll
+/// call of the election whose details are shown. The page is of this program alone: it loads
+/// nothing from elsewhere.
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Ui {

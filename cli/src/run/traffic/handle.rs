@@ -186,7 +186,7 @@ impl TrafficHandle {
         }
     }
 
-    /// Waits until requests no longer come here although the term goes on: why. Cancel safe.
+    /// Waits until requests no longer come here although the term continues: why. Cancel safe.
     pub async fn failed(&mut self) -> String {
         loop {
             let Some(term) = self.term else { return pending().await };

@@ -1,4 +1,4 @@
-//! `incumbent doctor --lock kubernetes`, and the documented rights.
+//! `incumbent doctor --lock kubernetes`, and the documented permissions.
 
 use incumbent_test_support::{eventually, roles_in_deploy};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn without(rules: &Value, rule: usize, verb: &str) -> Value {
     rules
 }
 
-/// The doctor requires exactly the rights of the documented Roles.
+/// The doctor requires exactly the permissions of the documented Roles.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_documented_right_is_named() {
     let operator = ["--role", "administrator"];

@@ -1,4 +1,4 @@
-//! A namespace of a Kubernetes API server, its pods, and the rights of its users.
+//! A namespace of a Kubernetes API server, its pods, and the permissions of its users.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,9 +10,9 @@ use tokio::sync::OnceCell;
 
 use crate::shell::{Running, Shell};
 
-/// A user without rights.
+/// A user without permissions.
 pub const NO_RIGHTS: &str = "no-rights";
-/// A user whose rights a test chooses.
+/// A user whose permissions a test chooses.
 pub const OBSERVER: &str = "observer";
 
 const FOR_LIFE: [&str; 2] = ["--kind", "for-life"];

@@ -119,8 +119,8 @@ async fn each_failure_is_reported_in_one_line() {
         );
     }
 
-    // The program retries after a missing right, because a server that has just started knows no
-    // rights.
+    // The program retries after a missing permission, because a server that has just started knows
+    // no permissions.
     let no_rights = env.config_of(NO_RIGHTS);
     let args = env.life_args("first", &["--kubeconfig", &no_rights], "true");
     let output = env.shell.run(&args);

@@ -1,4 +1,4 @@
-//! Commands of users who lack a right.
+//! Commands of users who lack a permission.
 
 use incumbent_test_support::eventually;
 use serde_json::json;
@@ -33,8 +33,8 @@ async fn missing_right_is_reported() {
     assert!(!line.contains("s3cret"), "{line}");
 }
 
-/// Without the right to watch, the command polls every second. Without the right to update, it
-/// evicts no leader.
+/// Without the permission to watch, the command polls every second. Without the permission to
+/// update, it evicts no leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn observer_needs_the_right_to_list_only() {
     let env = TestEnv::new().await;
@@ -64,7 +64,7 @@ async fn observer_needs_the_right_to_list_only() {
     second.line_with("lost: evicted"); // a deletion evicts as well
 }
 
-/// Each right of a leader for life, as documented.
+/// Each permission of a leader for life, as documented.
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_to_read_and_to_evict_match_the_documentation() {
     let env = TestEnv::new().await;
@@ -103,7 +103,7 @@ async fn rights_to_read_and_to_evict_match_the_documentation() {
     .await;
     let output = run(&["election", "info", "my-app"]);
     assert_eq!(cells(output.stdout.lines().last().unwrap())[..3], ["my-app", "first", "Pending"]);
-    // Without the right to create Events, the eviction writes none.
+    // Without the permission to create Events, the eviction writes none.
     let output = run(&evict);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(first.wait(), Some(3));

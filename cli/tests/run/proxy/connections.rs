@@ -157,7 +157,7 @@ async fn what_is_not_read_is_not_buffered_without_end() {
         let mut read = vec![0; sent];
         to.read_exact(&mut read).expect("all of it");
     }
-    // The other direction goes on meanwhile.
+    // The other direction continues meanwhile.
     let (mut client, mut leader) = (client, leader);
     passes(&mut client, &mut leader);
     passes(&mut leader, &mut client);

@@ -31,7 +31,7 @@ async fn members_share_the_shards_and_the_survivor_runs_all() {
         assert!(is_gone(&before), "one command at a time for shard {shard}");
         of_second.insert(shard, pid);
     }
-    assert!(of_first.values().all(|pid| !is_gone(pid)), "the others go on");
+    assert!(of_first.values().all(|pid| !is_gone(pid)), "the others continue");
 
     first.signal(Signal::KILL);
     for _ in 0..2 {
@@ -75,7 +75,7 @@ async fn second_signal_ends_the_drains() {
     run.signal(Signal::TERM);
     run.wait_for_line("draining").await;
     run.wait_for_line("draining").await;
-    assert!(env.holder("shop.0").await.is_some(), "the terms go on");
+    assert!(env.holder("shop.0").await.is_some(), "the terms continue");
     run.signal(Signal::INT);
     assert_eq!(run.exit_code().await, Some(128 + 2));
     assert_eq!(run.descendants(), [""; 0]);

@@ -30,7 +30,7 @@ enum Fault {
     Move,
     /// The network of the address.
     Unplug,
-    /// The network of the lock: the host goes on to answer until the address is removed.
+    /// The network of the lock: the host continues to answer until the address is removed.
     Partition,
     Suspend,
     SuspendAll,

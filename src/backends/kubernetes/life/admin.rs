@@ -76,7 +76,7 @@ pub enum PodState {
     Terminating,
     /// The pod no longer exists.
     Gone,
-    /// The right to get pods is missing.
+    /// The permission to get pods is missing.
     Unknown,
 }
 
@@ -103,7 +103,7 @@ impl Cluster {
 }
 
 impl LifeLocks {
-    /// Writes no Event upon an eviction, so the right to create them is not needed.
+    /// Writes no Event upon an eviction, so the permission to create them is not needed.
     pub fn without_events(mut self) -> Self {
         self.recorder = None;
         self
@@ -111,7 +111,7 @@ impl LifeLocks {
 
     /// Reads a lock. Returns `None` if there is none.
     ///
-    /// Requires the right to `get` it, and to `get` pods for their state.
+    /// Requires the permission to `get` it, and to `get` pods for their state.
     ///
     /// # Errors
     /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) if no
@@ -131,8 +131,8 @@ impl LifeLocks {
     /// Reads all locks of the namespace that have an owner or were created by this library, sorted
     /// by name.
     ///
-    /// Requires the right to `list`, to `get` the locks that another program created, and to `get`
-    /// pods for their state. Of all other objects, only the metadata is requested.
+    /// Requires the permission to `list`, to `get` the locks that another program created, and to
+    /// `get` pods for their state. Of all other objects, only the metadata is requested.
     ///
     /// # Errors
     /// As [`lock`](Self::lock), but objects that are not locks are omitted.
@@ -166,7 +166,7 @@ impl LifeLocks {
 
     /// Watches a lock, or all locks of the namespace.
     ///
-    /// Requires the right to `watch`.
+    /// Requires the permission to `watch`.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -190,7 +190,8 @@ impl LifeLocks {
     /// its successor does not wait until it has stopped: fence what is written with the token. A
     /// leader that campaigns again may be its own successor.
     ///
-    /// Requires the rights to `get` and `delete`. With the right to create Events, writes an Event.
+    /// Requires the permissions to `get` and `delete`. With the permission to create Events, writes
+    /// an Event.
     ///
     /// # Errors
     /// [`Conflict`](LockErrorKind::Conflict) if the lock was written meanwhile or is gone: nothing

@@ -254,7 +254,7 @@ impl LifeCandidate {
             Ok(node) => node,
             Err(failure) if failure.code() == 403 => {
                 if !std::mem::replace(&mut self.cannot_read_nodes, true) {
-                    info!(election = %self.name, "no right to get nodes: waiting for pods of lost nodes");
+                    info!(election = %self.name, "no permission to get nodes: waiting for pods of lost nodes");
                 }
                 return Ok(OwnerState::Lives { targets, within: Duration::MAX });
             }

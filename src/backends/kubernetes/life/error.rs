@@ -6,7 +6,7 @@ use crate::lock::{Error, LockError, LockErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LifeErrorKind {
-    /// A right is missing, or the credentials are not accepted.
+    /// A permission is missing, or the credentials are not accepted.
     Denied,
     /// The configuration is unusable: a name, a pod that does not exist, an object that is not a
     /// lock.

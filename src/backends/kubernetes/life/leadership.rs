@@ -102,10 +102,10 @@ impl LifeLeadership {
     /// Deletes the lock as it was just read, by its UID and resourceVersion: a lock that another
     /// client has created meanwhile stays. Returns once this pod no longer owns the lock, whatever
     /// the cause. While the API server does not respond, the method keeps retrying; set a timeout
-    /// if needed. Requires the right to `delete`.
+    /// if needed. Requires the permission to `delete`.
     ///
     /// # Errors
-    /// [`LifeErrorKind::Denied`](super::LifeErrorKind::Denied) if a right is missing. This pod
+    /// [`LifeErrorKind::Denied`](super::LifeErrorKind::Denied) if a permission is missing. This pod
     /// still leads.
     ///
     /// # Cancel safety

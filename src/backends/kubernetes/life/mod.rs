@@ -116,8 +116,8 @@ pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForL
 ///
 /// # Errors
 /// Server failures, outages and lost races are retried without limit. A [`LifeError`] ends the
-/// candidate: a right that is missing (and stays missing for 5 s: a server that has just started
-/// knows no rules yet), a name or object that cannot be used, or the end of this pod.
+/// candidate: a permission that is missing (and stays missing for 5 s: a server that has just
+/// started knows no rules yet), a name or object that cannot be used, or the end of this pod.
 ///
 /// # Cancel safety
 /// The future may be dropped at any time, and leaves no task behind. If it is dropped in the
@@ -163,9 +163,9 @@ impl LeaderForLife {
         self
     }
 
-    /// Sets the interval at which the lock is read where the right to watch is missing, or a watch
-    /// cannot begin. A watch that delivers nothing for six intervals is started anew, after a read:
-    /// the API server sends a bookmark once a minute. Default: 15 s; minimum: 100 ms.
+    /// Sets the interval at which the lock is read where the permission to watch is missing, or a
+    /// watch cannot begin. A watch that delivers nothing for six intervals is started anew, after a
+    /// read: the API server sends a bookmark once a minute. Default: 15 s; minimum: 100 ms.
     pub fn poll(mut self, every: Duration) -> Self {
         self.poll = every;
         self
@@ -191,7 +191,7 @@ impl LeaderForLife {
         self
     }
 
-    /// Writes no Event on becoming leader, so the right to create them is not needed.
+    /// Writes no Event on becoming leader, so the permission to create them is not needed.
     pub fn without_events(mut self) -> Self {
         self.events = false;
         self

@@ -146,7 +146,7 @@ impl ServiceFollowsLeader {
             let slice = slice.map_err(read_error(&self.slices, &name))?;
             let token = slice.as_ref().and_then(token_of).unwrap_or(Token(0));
             self.directing(slice.as_ref(), *family, token, &destination)?;
-            // Both are needed sooner or later. The server looks at the rights first, and then
+            // Both are needed sooner or later. The server looks at the permissions first, and then
             // whether there is a slice.
             let wanted = destination.slice(*family, token);
             let created = self.slices.create_unless(true, &wanted, by).await;
@@ -410,8 +410,8 @@ impl ServiceFollowsLeader {
         }
     }
 
-    /// Refuses slices of others that send requests of the Service elsewhere. Without the right to
-    /// list them, nothing is refused.
+    /// Refuses slices of others that send requests of the Service elsewhere. Without the permission
+    /// to list them, nothing is refused.
     async fn check_other_slices(&self) -> Result<(), LockError> {
         let own = Family::ALL.map(|family| family.slice(&self.service));
         let by = deadline_after(REQUEST_TIMEOUT);

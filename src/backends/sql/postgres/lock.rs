@@ -95,7 +95,7 @@ impl Database for LockState {
             let statement = statements::forget(name, row.revision, seen);
             match self.connections.execute(&statement, Effect::Write, left()).await {
                 Ok(_) => {}
-                // An observer needs no right to write. To it the row shows only that another
+                // An observer needs no permission to write. To it the row shows only that another
                 // process may lead.
                 Err(failed) if failed.kind() == LockErrorKind::Denied => {
                     let content = Content::Vacant(Tombstone::Deleted);

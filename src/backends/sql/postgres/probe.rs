@@ -61,7 +61,7 @@ const TRIGGERS: i64 = 3;
 
 /// Reads the facts that elections depend on from a PostgreSQL server. It writes and creates
 /// nothing, so it works where [`Postgres::connect`](super::Postgres::connect) does not: on a
-/// replica, without tables, without rights.
+/// replica, without tables, without permissions.
 pub struct PostgresProbe {
     connections: Connections,
 }
@@ -92,7 +92,7 @@ pub struct PostgresFacts {
     pub notification_queue_percent: u32,
 }
 
-/// Facts about the tables, and the rights on them.
+/// Facts about the tables, and the permissions on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableFacts {
@@ -105,7 +105,7 @@ pub struct TableFacts {
     pub may_create: bool,
     /// Whether tables, function and triggers all exist. If not, `deploy/postgres.sql` fixes it.
     pub complete: bool,
-    /// The missing rights of those that a candidate needs, as in `UPDATE` on
+    /// The missing permissions of those that a candidate needs, as in `UPDATE` on
     /// `incumbent_elections`.
     pub lacking: Vec<TableRight>,
     /// Those that a candidate of an election with a checkpoint needs besides.
@@ -123,7 +123,7 @@ pub struct TableFacts {
     pub older_than_start: Option<u64>,
 }
 
-/// A right on a table.
+/// A permission on a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableRight {

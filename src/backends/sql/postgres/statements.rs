@@ -198,8 +198,8 @@ fn on_same_history(sure: bool) -> &'static str {
     if sure { " AND incarnation IS NOT DISTINCT FROM incumbent_incarnation()" } else { "" }
 }
 
-/// Writes the notice into the row, so that only a role with the right to update the row can send
-/// it.
+/// Writes the notice into the row, so that only a role with the permission to update the row can
+/// send it.
 pub(super) fn notify_step_down(name: &str, notice: &StepDownNotice) -> String {
     let payload = serde_json::json!({
         "by": notice.by.to_string(),

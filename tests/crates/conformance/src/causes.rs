@@ -67,7 +67,7 @@ pub async fn a_leader_whose_entry_is_overwritten_is_superseded<S: Service>() {
 }
 
 /// Work that has ended releases the leadership (kubernetes-client/python#2670: the task had died,
-/// renewals went on).
+/// renewals continued).
 pub async fn work_that_ends_ends_the_term<S: Service>() {
     let service = S::start().await;
     let election = service.candidate("only").await.on_won(|_leadership| async {}).start().unwrap();

@@ -14,7 +14,7 @@ struct Args {
     /// s3, azure; kubernetes.
     #[arg(long)]
     store: String,
-    /// How many operations at the least.
+    /// How many operations at least.
     #[arg(long, default_value_t = 10_000)]
     operations: u64,
     /// What they are drawn from.

@@ -84,7 +84,7 @@ impl Model {
     }
 
     /// Whether the server, while it comes and goes, executes nothing and reports that; one of
-    /// Kubernetes knows of no rights at first.
+    /// Kubernetes knows of no permissions at first.
     fn is_refused_while_away(&self, outcome: &Outcome) -> bool {
         let (Outcome::Read(Err(kind)) | Outcome::Stored(Err(kind))) = outcome else { return false };
         let denies = self.rules.retention == Retention::Forever;

@@ -15,7 +15,7 @@ const STEPS_OF_CRASH: u64 = 4;
 /// How much is played.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many operations at the least.
+    /// How many operations at least.
     pub operations: u64,
     /// What they are drawn from.
     pub seed: u64,
@@ -100,7 +100,7 @@ pub async fn run(store: Arc<dyn Store>, options: Options) -> Report {
 }
 
 impl Report {
-    /// The elections that go on.
+    /// The elections that continue.
     fn take(&mut self, played: Vec<(Key, Result<(), Difference>)>) -> Vec<Key> {
         let mut keys = Vec::new();
         for (key, result) in played {

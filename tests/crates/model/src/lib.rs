@@ -17,7 +17,7 @@
 //!   tick rather than each few seconds, which is the more eager.
 //! - **Faults** are bounded in number ([`Config::faults`]), not in time: unless there is a bound on
 //!   the depth or the horizon the exploration ends because nothing new can happen, however long the
-//!   election goes on.
+//!   election continues.
 //! - **States** that differ in names and dates only are one: instants count from now and are cut
 //!   off where the machine does not distinguish them any more; revisions, tokens, the numbers of
 //!   writes and the nonces of processes are replaced by their rank (the machine only compares

@@ -62,7 +62,7 @@ pub struct Process {
     /// `None` while it is down.
     pub machine: Option<Elector>,
     pub term: Term,
-    /// Work that would not stop may go on until here.
+    /// Work that would not stop may continue until here.
     pub zombie_until: Time,
     pub paused: bool,
     /// The request whose answer is awaited, and when it times out.

@@ -194,7 +194,7 @@ fn ends(child: &mut Child, by: Instant) -> std::io::Result<Option<bool>> {
             return Ok(Some(status.success()));
         }
         if Instant::now() >= by {
-            // With the tests that it runs: they would go on, and keep its output open.
+            // With the tests that it runs: they would continue, and keep its output open.
             Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status()?;
             child.wait()?;
             return Ok(None);

@@ -29,7 +29,7 @@ struct Seat {
     /// Of which election it is.
     key: usize,
     term: Term,
-    /// Work that would not stop may go on until here.
+    /// Work that would not stop may continue until here.
     zombie_until: Time,
     requests: VecDeque<Time>,
     wakes: VecDeque<Time>,

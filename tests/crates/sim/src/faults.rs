@@ -28,7 +28,7 @@ pub enum Fault {
     CrashLeader { back_ms: u16, writing: bool },
     /// The same of the next one that waits before it leads; `stopping`: it has begun to stop.
     CrashWinner { back_ms: u16, stopping: bool },
-    /// The process is stopped, and goes on later.
+    /// The process is stopped, and continues later.
     Pause { who: usize, for_ms: u16 },
     /// The same, and its clock is stopped meanwhile.
     Freeze { who: usize, for_ms: u16 },
@@ -98,7 +98,7 @@ pub enum Fault {
     PeerCut { which: usize, for_ms: u16 },
     /// A sentinel is killed, and forgets everything; another one starts later.
     SentinelDown { who: usize, for_ms: u16 },
-    /// It is stopped, and goes on later.
+    /// It is stopped, and continues later.
     SentinelPause { who: usize, for_ms: u16 },
     /// What it sends and what it should receive is lost.
     SentinelCut { who: usize, for_ms: u16 },

@@ -103,7 +103,7 @@ pub struct Report {
     pub moved: Moved,
     pub sets: SetFigures,
     pub releases: Releases,
-    /// How long the world went on.
+    /// How long the world continued.
     pub simulated: Duration,
     /// How long after the last fault there was a leader.
     pub recovered: Option<Duration>,

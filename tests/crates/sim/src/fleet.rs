@@ -20,7 +20,7 @@ use crate::sets::{MemberSetup, SetSetup};
 pub enum Fleet {
     /// Equal leases and defaults, and many faults.
     Plain,
-    /// Leases, policies, rights and hearing of all kinds.
+    /// Leases, policies, permissions and hearing of all kinds.
     Mixed,
     /// Leases below a second beside others, on locks of all kinds.
     Short,
@@ -73,7 +73,7 @@ pub enum Fleet {
 }
 
 impl Fleet {
-    /// The name of each, and its terms in a storm at the least, on the average: fewer would show
+    /// The name of each, and its terms in a storm at least, on the average: fewer would show
     /// little.
     const TABLE: [(Self, &str, u64); 23] = [
         (Self::Plain, "plain", 5),

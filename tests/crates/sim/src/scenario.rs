@@ -100,5 +100,5 @@ impl Scenario {
     }
 }
 
-/// How long faults go on.
+/// How long faults continue.
 pub const STORM: Duration = Duration::from_secs(60);

@@ -88,7 +88,7 @@ pub fn action(action: &Action, clock: Drifting) -> String {
         Action::Begin { token, deadline } => {
             format!("LEADS with token {token}, until {}", seconds(*deadline))
         }
-        Action::Extend { deadline } => format!("leads on, until {}", seconds(*deadline)),
+        Action::Extend { deadline } => format!("leads until {}", seconds(*deadline)),
         Action::End { cause, by } => {
             format!("must stop by {}: {} ({cause})", seconds(*by), cause.as_str())
         }

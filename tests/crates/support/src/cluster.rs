@@ -50,7 +50,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// The user, with the rights to make a stream, as which to find out whether the cluster is
+    /// The user, with the permissions to make a stream, as which to find out whether the cluster is
     /// ready: where [`config`](Self::config) has users.
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));

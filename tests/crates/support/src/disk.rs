@@ -14,7 +14,7 @@ use crate::notices::not_run;
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts one. Without the right to, reports that `what` is not run.
+    /// Mounts one. Without the permission to, reports that `what` is not run.
     pub fn mount(what: &str) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("disk-").tempdir().expect("a directory");
         let mut mount = Command::new("mount");

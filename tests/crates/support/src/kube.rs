@@ -45,7 +45,7 @@ pub struct KubeServer {
 }
 
 impl KubeServer {
-    /// Starts a server. `users` have no right until a role is bound to them, and each has a
+    /// Starts a server. `users` have no permission until a role is bound to them, and each has a
     /// kubeconfig.
     pub async fn start(users: &[&str]) -> Self {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -99,7 +99,7 @@ impl KubeServer {
         }
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub fn resume(&self) {
         if let Some(process) = &*self.state() {
             process.resume();

@@ -21,7 +21,7 @@ pub const SECRET_KEY: &str = "the-secret-of-the-tests";
 pub const ACCOUNT_KEY: &str = "dGhlLXNlY3JldC1vZi10aGUtdGVzdHM=";
 /// The one bucket of each store.
 pub const BUCKET: &str = "bucket";
-/// An account SAS: every right of the account of [`ACCESS_KEY`], signed with [`ACCOUNT_KEY`].
+/// An account SAS: every permission of the account of [`ACCESS_KEY`], signed with [`ACCOUNT_KEY`].
 pub const ACCOUNT_SAS: &str = "sv=2020-12-06&ss=b&srt=sco&sp=rwdlac&se=2999-01-01T00%3A00%3A00Z&sig=Uj%2FdVXwexbJpxALIBw0K5K85i9s3a3RkOASapStoinc%3D";
 
 const HEALTH: &str = "/health";

@@ -198,7 +198,7 @@ impl PostgresServer {
         }
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub fn resume(&self) {
         if let Some(process) = &*self.state() {
             for child in children(process.id()) {

@@ -55,7 +55,7 @@ impl Process {
         let _ = waitid(WaitId::Pid(Pid::from_child(&self.0)), events);
     }
 
-    /// Lets it go on after [`pause`](Self::pause).
+    /// Lets it continue after [`pause`](Self::pause).
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -93,7 +93,7 @@ fn tied_to_us(program: &Path) -> Command {
 type Order = (Command, Sender<io::Result<Child>>);
 
 /// Starts a command from a thread that lasts as long as the process: the kernel means the *thread*
-/// by "parent", and the thread of one test may end while a server that several share goes on.
+/// by "parent", and the thread of one test may end while a server that several share continues.
 fn launch(command: Command) -> io::Result<Child> {
     static LAUNCHER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let launcher = LAUNCHER.get_or_init(|| {

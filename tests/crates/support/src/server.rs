@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Lets its process go on.
+    /// Lets its process continue.
     pub fn resume(&self) {
         let mut state = self.state();
         if let Some(process) = &state.process {

@@ -54,7 +54,7 @@ export function spans(transitions, current, history, now) {
   return found;
 }
 
-/** The last term or gap: one that goes on may have begun before a time in which nobody recorded. */
+/** The last term or gap: one that continues may have begun before a time in which nobody recorded. */
 function latest(found) {
   return found.findLast((each) => each.kind !== "unknown");
 }

@@ -143,7 +143,7 @@ pub struct Entry {
     /// The fleets in which the promise covers it; the first is the one to show it in.
     pub fleets: &'static [Kind],
     pub need: Option<Need>,
-    /// How long it lasts at the least and at most, in tenths of a lease.
+    /// How long it lasts at least and at most, in tenths of a lease.
     pub tenths: (u32, u32),
 }
 

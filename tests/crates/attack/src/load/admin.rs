@@ -72,7 +72,7 @@ impl Admin {
     }
 
     /// Requests the leader of an election to hand over, as `incumbent election move` does. Returns
-    /// the identity of its successor; `None` if it leads on.
+    /// the identity of its successor; `None` if it continues to lead.
     pub async fn move_leader(&self, election: &str) -> io::Result<Option<String>> {
         insist("the answer of the leader", async || {
             let bucket = Bucket::open(&self.client, &self.bucket).await.ok()?;

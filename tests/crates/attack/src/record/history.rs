@@ -57,7 +57,7 @@ pub struct Replayed {
 pub enum End {
     /// With the end of the campaign.
     Finished,
-    /// While the campaign went on.
+    /// While the campaign continued.
     #[default]
     Open,
     /// In the middle of a line.

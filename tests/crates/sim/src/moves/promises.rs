@@ -266,7 +266,7 @@ impl World {
         let own = mover.moves.standing();
         let better = self.movers().find(|(_, other)| other.moves.standing() < own);
         better.map_or(Ok(()), |(who, _)| {
-            Err(format!("candidate {leader} leads on and is {}, beside {who}", own.as_str()))
+            Err(format!("candidate {leader} still leads and is {}, beside {who}", own.as_str()))
         })
     }
 
@@ -284,7 +284,7 @@ impl World {
             .find(|who| setup(*who).priority > setup(leader).priority);
         match higher {
             Some(who) if setup(leader).coverage != Coverage::None => {
-                Err(format!("candidate {leader} leads on, though {who} would rather"))
+                Err(format!("candidate {leader} still leads, though {who} would rather"))
             }
             _ => Ok(()),
         }

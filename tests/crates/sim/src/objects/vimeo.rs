@@ -62,7 +62,7 @@ impl Vimeo {
         Store::wall(now, self.wall_ms)
     }
 
-    /// How long its term goes on, as far as it knows.
+    /// How long its term continues, as far as it knows.
     fn left(&self, now: Time) -> Duration {
         let expiry = self.last.as_ref().map_or(Duration::ZERO, |last| last.body.expiry);
         expiry.saturating_sub(self.wall(now))

@@ -93,7 +93,7 @@ async fn pump(
     tokio::join!(reading, write(queue, target));
 }
 
-/// Waits while the flow is held; whether what was read then goes on.
+/// Waits while the flow is held; whether what was read then continues.
 async fn passes(way: Way, state: &mut watch::Receiver<State>) -> bool {
     match state.wait_for(|state| state.flow(way) != Flow::Hold).await {
         Ok(state) => state.flow(way) == Flow::Pass,
