@@ -16,7 +16,7 @@ use self::checks::{
     unix_ms_at_origin,
 };
 use crate::driver::callbacks::Callbacks;
-use crate::driver::machine::Machine;
+use crate::driver::machine::StateMachine;
 use crate::driver::move_state::MoveOptions;
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Sink};
@@ -305,8 +305,8 @@ impl ElectionBuilder {
         self.start_after(|_| ()).map(|(election, ())| election)
     }
 
-    /// The same, with every change from the first on: [`Election::changes`], called later, may have
-    /// missed some.
+    /// Starts as [`start`](Self::start) does, and returns every change from the first on:
+    /// [`Election::changes`], called later, may have missed some.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -373,7 +373,7 @@ impl ElectionBuilder {
         #[cfg(feature = "_history")]
         let (parts, history) = HistoryWriter::begin(&self.name, parts, self.history);
         let machine =
-            Machine::new(parts, Drain::new(self.drain)).ok_or(StartError::NothingRequired)?;
+            StateMachine::new(parts, Drain::new(self.drain)).ok_or(StartError::NothingRequired)?;
         #[cfg(feature = "_history")]
         let machine = machine.recorded(history);
         let nonce = machine.settings().nonce;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ElectionBuilder;
 use crate::driver::health::HealthCheck;
-use crate::driver::set_part::SharedShare;
+use crate::driver::set_part::SharedLedger;
 use crate::lock::Standing;
 use crate::protocol::Rank;
 
@@ -39,7 +39,7 @@ impl ElectionBuilder {
     }
 
     /// Makes the election a shard of a set, whose member begins with this standing and rank.
-    pub(crate) fn shard(mut self, share: SharedShare, standing: Standing, rank: Rank) -> Self {
+    pub(crate) fn shard(mut self, share: SharedLedger, standing: Standing, rank: Rank) -> Self {
         let moves = &mut self.moves;
         (moves.share, moves.of_member, moves.rank) = (Some(share), standing, rank);
         self

@@ -11,7 +11,7 @@ use crate::protocol::{
 };
 use crate::time::clock::Instant;
 
-pub(crate) struct Machine {
+pub(crate) struct StateMachine {
     electors: Electors,
     pub drain: Drain,
     #[cfg(feature = "_history")]
@@ -24,7 +24,7 @@ enum Electors {
     Multi(Box<MultiElector>),
 }
 
-impl Machine {
+impl StateMachine {
     /// `None` if no lock is required.
     pub fn new(mut parts: Vec<MemberSettings>, drain: Drain) -> Option<Self> {
         let elector =

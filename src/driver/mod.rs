@@ -31,7 +31,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::driver::callbacks::{Callbacks, report_leaders};
 use crate::driver::claim::{Claim, ClaimOutcome};
-use crate::driver::machine::Machine;
+use crate::driver::machine::StateMachine;
 use crate::driver::move_state::{DriverMoves, MoveOptions, ReplyTo};
 use crate::driver::requests::{LockRequests, Settled, poll_response};
 #[cfg(all(feature = "sentinel", unix))]
@@ -52,7 +52,7 @@ const MAX_IDENTITY_SHOWN: usize = 128;
 /// What a candidate is made of.
 pub(crate) struct CandidateParts {
     pub locks: Vec<Arc<dyn Lock>>,
-    pub machine: Machine,
+    pub machine: StateMachine,
     pub callbacks: Callbacks,
     pub options: MoveOptions,
     /// Whether a term begins with the claim of the election's checkpoint.
@@ -109,7 +109,7 @@ pub(crate) fn spawn(runtime: &Handle, shared: Arc<Shared>, parts: CandidateParts
 struct Driver {
     /// Almost always one.
     locks: Box<[LockRequests]>,
-    machine: Machine,
+    machine: StateMachine,
     callbacks: Option<Box<Callbacks>>,
     /// The number of the current term, or of the last one.
     term: Option<NonZeroU64>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::health::HealthCheck;
-use super::set_part::SharedShare;
+use super::set_part::SharedLedger;
 use crate::election::inbox::HandOverReply;
 use crate::lock::{CandidateInfo, LockError, RollCall, Standing};
 use crate::protocol::{Health, Moves, Rank};
@@ -45,7 +45,7 @@ pub(crate) struct MoveOptions {
     pub aside: bool,
     pub check: Option<HealthCheck>,
     /// Of the set that the election is a shard of.
-    pub share: Option<SharedShare>,
+    pub share: Option<SharedLedger>,
     /// How ready the member of that set is.
     pub of_member: Standing,
     pub rank: Rank,

@@ -99,7 +99,7 @@ impl Driver {
     }
 
     fn call_ready(&mut self, reply: ReplyTo) {
-        let request = CandidateRequest::Succeed(self.moves().moves.wanted());
+        let request = CandidateRequest::WhoCanSucceed(self.moves().moves.wanted());
         self.call(request, ROLL_WITHIN, reply);
     }
 
@@ -127,7 +127,7 @@ impl Driver {
         let leads = matches!(self.move_role(), MoveRole::Leads(_));
         match &call.request {
             CandidateRequest::Identify => return true,
-            CandidateRequest::Succeed(to) => {
+            CandidateRequest::WhoCanSucceed(to) => {
                 // One that acquires nothing would only interrupt the term.
                 let settings = self.machine.settings();
                 let site = settings.site.as_ref();

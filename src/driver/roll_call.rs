@@ -68,7 +68,7 @@ impl Driver {
 fn room_for(request: &CandidateRequest) -> usize {
     match request {
         CandidateRequest::Identify => MAX_PENDING / 3,
-        CandidateRequest::Succeed(_) => MAX_PENDING / 3 * 2,
+        CandidateRequest::WhoCanSucceed(_) => MAX_PENDING / 3 * 2,
         _ => MAX_PENDING,
     }
 }

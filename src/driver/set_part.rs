@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock::{MemberLoad, TakeRequest};
 use crate::protocol::Refusal;
-use crate::protocol::set::Share;
+use crate::protocol::set::LoadLedger;
 use crate::util::locked;
 
 /// The share of a member, which its candidates have in common.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedShare(Arc<Mutex<Share>>);
+pub(crate) struct SharedLedger(Arc<Mutex<LoadLedger>>);
 
-impl SharedShare {
-    pub fn new(share: Share) -> Self {
+impl SharedLedger {
+    pub fn new(share: LoadLedger) -> Self {
         Self(Arc::new(Mutex::new(share)))
     }
 
@@ -23,14 +23,14 @@ impl SharedShare {
 
 /// One candidate's part of it.
 pub(super) struct SetPart {
-    share: SharedShare,
+    share: SharedLedger,
     leads: bool,
     /// Its shard is on its way to a member that asked for it.
     gives: bool,
 }
 
 impl SetPart {
-    pub fn new(share: SharedShare) -> Self {
+    pub fn new(share: SharedLedger) -> Self {
         Self { share, leads: false, gives: false }
     }
 
@@ -51,7 +51,7 @@ impl SetPart {
             share.end();
         }
         if std::mem::take(&mut self.gives) {
-            share.given();
+            share.settled();
         }
     }
 
@@ -68,7 +68,7 @@ impl SetPart {
     /// The leader continues to lead.
     pub fn keep(&mut self) {
         if std::mem::take(&mut self.gives) {
-            locked(&self.share.0).given();
+            locked(&self.share.0).settled();
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::driver::machine::Machine;
+use crate::driver::machine::StateMachine;
 use crate::driver::record::{Header, Input, Poll, Polls, Step};
 use crate::protocol::{Action, BackoffPolicy, Drain, Event};
 use crate::time::clock::Instant;
@@ -16,7 +16,7 @@ use crate::util::locked;
 
 /// The protocol of a recorded candidate, made once more.
 pub struct Replay {
-    machine: Machine,
+    machine: StateMachine,
     election: String,
     /// What the back-off policy is to return.
     recorded_polls: Arc<Mutex<VecDeque<Poll>>>,
@@ -37,8 +37,8 @@ impl Replay {
         let recorded =
             |_| RecordedPolicy { recorded: Arc::clone(&recorded_polls), polls: polls.clone() };
         let parts = header.locks.into_iter().map(|lock| lock.into_member(recorded)).collect();
-        let machine =
-            Machine::new(parts, Drain::new(Duration::ZERO)).ok_or(ReplayError::NothingRequired)?;
+        let machine = StateMachine::new(parts, Drain::new(Duration::ZERO))
+            .ok_or(ReplayError::NothingRequired)?;
         let (now, in_flight) = (Instant::ORIGIN, BTreeMap::new());
         Ok(Self { machine, election: header.election, recorded_polls, polls, now, in_flight })
     }

@@ -98,8 +98,8 @@ impl Subscription {
         Self::sampled(guard, |_, _| {})
     }
 
-    /// The same of a lock whose coverage may be [`Coverage::Sampled`]. It calls `want_all`, which
-    /// must not block, when a candidate begins or ceases to want all hints.
+    /// A subscription to a lock whose coverage may be [`Coverage::Sampled`]. It calls `want_all`,
+    /// which must not block, when a candidate begins or ceases to want all hints.
     pub fn sampled<G: Any + Send + Sync>(
         guard: G,
         want_all: impl Fn(&G, bool) + Send + Sync + 'static,

@@ -48,8 +48,8 @@ pub enum CoolDown {
     /// Until no earlier holder can still be leading, by what the winner can prove. The default.
     #[default]
     Proven,
-    /// The same without trusting the lock's clock: an expiry that the winner has not watched earns
-    /// a full lease.
+    /// As `Proven`, without trusting the lock's clock: an expiry that the winner has not watched
+    /// earns a full lease.
     Strict,
     /// At least this long.
     For(Duration),

@@ -434,7 +434,7 @@ impl Elector {
     fn on_call(&mut self, now: Instant, call: &RollCall) {
         let names = Successor::Candidate(self.cx.settings.nonce);
         if self.cx.coverage != Coverage::Full
-            && call.request == CandidateRequest::Succeed(names)
+            && call.request == CandidateRequest::WhoCanSucceed(names)
             && let Phase::Standby(standby) = &mut self.phase
         {
             standby.read_soon(&self.cx, now, Duration::ZERO, now);

@@ -138,20 +138,10 @@ impl Moves {
         self.call(Reason::Preferred)
     }
 
-    /// A member of the set that leads less asks for this shard. `Ok`: likewise.
+    /// A member of the set that leads less asks for this shard. `Ok`: a roll call is to be made.
     pub fn take(&mut self, now: Instant, request: TakeRequest) -> Result<(), Refusal> {
         self.check_voluntary(now)?;
         self.call(Reason::Taken(request))
-    }
-
-    /// The same where the request itself shows that the member is ready: no roll call is made.
-    pub fn take_at_once(&mut self, now: Instant, request: &TakeRequest) -> Result<Chosen, Refusal> {
-        self.check_voluntary(now)?;
-        if self.calling.is_some() {
-            return Err(Refusal::Busy);
-        }
-        let identity = Arc::clone(&request.identity);
-        Ok(Chosen { nonce: request.by, identity })
     }
 
     /// Who may answer to [`MoveCall::Ready`].

@@ -422,7 +422,7 @@ impl MultiElector {
                 member.elector.handle(now, Event::TermEnded { work_stopped: true });
             }
         }
-        self.open_gates(now);
+        self.update_eligibility(now);
         if let Some(deadline) = self.required_until().filter(|_| self.may_begin(now)) {
             return self.begin(deadline);
         }
@@ -449,7 +449,7 @@ impl MultiElector {
 
     /// Each is eligible once every earlier one is held, or absent. What is held out of order is
     /// given back.
-    fn open_gates(&mut self, now: Instant) {
+    fn update_eligibility(&mut self, now: Instant) {
         let holds_one = self.members.iter().any(|member| member.elector.holds());
         let mut turn = self.eligible && (holds_one || self.may_start(now));
         let mut lost_one = false;

@@ -391,7 +391,7 @@ impl Observations {
 pub(crate) enum PreviousTerm {
     /// Its holder released the entry, after its work had stopped.
     Released,
-    /// The same, in favour of a successor that it named.
+    /// Its holder released the entry in favour of a successor that it named.
     HandedOver,
     /// A sentinel released the entry of a crashed holder.
     Crashed,

@@ -15,7 +15,7 @@ use crate::util::retry::ProtocolRetries;
 /// Over how long standbys that receive hints, but do not see each other's creates, spread their
 /// reads.
 const PARTIAL_SPREAD: Duration = Duration::from_millis(250);
-/// The same where they see each other's creates.
+/// Over how long they spread their reads where they see each other's creates.
 const FULL_SPREAD: Duration = Duration::from_millis(20);
 
 /// Over how long standbys spread the reads that a hint suggests.

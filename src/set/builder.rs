@@ -16,14 +16,14 @@ use super::shared::SetShared;
 use crate::builder::{ElectionBuilder, StartError, default_identity, new_election};
 use crate::driver::health::HealthCheck;
 use crate::driver::move_state::standing;
-use crate::driver::set_part::SharedShare;
+use crate::driver::set_part::SharedLedger;
 use crate::election::drain_notice::DrainNotice;
 use crate::election::handle::Election;
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
 use crate::lock::{Lock, MemberLoad};
 use crate::protocol::Rank;
-use crate::protocol::set::{SetMember, SetSettings, Share};
+use crate::protocol::set::{LoadLedger, SetMember, SetSettings};
 use crate::time::clock::{BootClock, Clock};
 use crate::util::changes::Changes;
 
@@ -295,7 +295,7 @@ impl SetBuilder {
         self.start_with_changes().map(|(set, _)| set)
     }
 
-    /// The same, with every change from the first on.
+    /// Starts as [`start`](Self::start) does, and returns every change from the first on.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -324,7 +324,7 @@ impl SetBuilder {
             resizing: self.resizing,
             ..MemberLoad::new(self.shards, self.weight)
         };
-        let share = SharedShare::new(Share::new(load, moves_at_once));
+        let share = SharedLedger::new(LoadLedger::new(load, moves_at_once));
         let (shared, inputs) =
             SetShared::new(self.name.into(), Arc::clone(&identity), self.max_load, standing);
         let changes = changes_of(&shared);

@@ -16,7 +16,7 @@ use super::change::ShardChange;
 use super::shared::{SetInput, SetShared};
 use crate::driver::health::{HealthCheck, record};
 use crate::driver::move_state::standing;
-use crate::driver::set_part::SharedShare;
+use crate::driver::set_part::SharedLedger;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
@@ -37,7 +37,7 @@ pub(super) struct SetParts {
     pub member: SetMember,
     pub elections: Arc<[Election]>,
     pub shared: Arc<SetShared>,
-    pub share: SharedShare,
+    pub share: SharedLedger,
     pub clock: Arc<dyn Clock>,
     pub check: Option<HealthCheck>,
     pub aside: bool,
@@ -83,7 +83,7 @@ struct Driver {
     member: SetMember,
     elections: Arc<[Election]>,
     shared: Arc<SetShared>,
-    share: SharedShare,
+    share: SharedLedger,
     clock: Arc<dyn Clock>,
     health: Option<Health>,
     aside: bool,

@@ -90,7 +90,7 @@ fn a_candidate_wants_all_hints_from_its_create_to_the_end_of_its_term() {
 #[test]
 fn named_successor_reads_and_wants_no_more_hints() {
     let named = |nonce| {
-        let request = CandidateRequest::Succeed(Successor::Candidate(nonce));
+        let request = CandidateRequest::WhoCanSucceed(Successor::Candidate(nonce));
         let call = RollCall { id: CallId(1), within: Duration::ZERO, request };
         Event::Hint(Hint::RollCall(call))
     };

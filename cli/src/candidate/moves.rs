@@ -30,7 +30,7 @@ pub struct MoveArgs {
     /// Without this flag the priority counts only when the leadership is vacant or moved.
     #[arg(long, requires = "priority")]
     prefer: bool,
-    /// The same after this time.
+    /// Ask a leader of lower priority to hand over, once this process has been ready for this long.
     #[arg(long, value_name = "DURATION", requires = "priority", value_parser = parse_up_to_a_year)]
     prefer_after: Option<Duration>,
     /// Begin by standing aside: lead only if no candidate that is ready does.

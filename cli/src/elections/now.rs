@@ -43,7 +43,7 @@ impl Elections {
         }
         // A question to the standbys of this identity, and to a holder that does not lead yet.
         let request =
-            CandidateRequest::Succeed(Successor::Identity(holder.identity.as_str().into()));
+            CandidateRequest::WhoCanSucceed(Successor::Identity(holder.identity.as_str().into()));
         let call = self.call_roll(&status.election, request, ANSWER_WITHIN);
         let answers = timeout(CALL_WITHIN, call).await.ok()?.ok()?;
         let holds = |info: &CandidateInfo| {

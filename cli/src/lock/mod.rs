@@ -257,8 +257,8 @@ impl LockArgs {
             .await
     }
 
-    /// The same for an election that others have created: nothing is created. `object`: as with
-    /// `--object`.
+    /// Opens the lock of an election that others have created: nothing is created. `object`: as
+    /// with `--object`.
     pub async fn open_existing(
         &self,
         name: &str,
@@ -355,7 +355,7 @@ impl ElectionLock {
 }
 
 impl LeaseArgs {
-    /// The same for the elections of a set. Flags that do not apply to them are refused.
+    /// These arguments for the elections of a set. Flags that do not apply to them are refused.
     pub fn of_set(mut self) -> Result<Self, CliError> {
         let flags = [
             ("--object", self.object.is_some()),

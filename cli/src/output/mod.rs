@@ -115,7 +115,7 @@ pub fn table<const N: usize>(
     columns(&heads, rows.into_iter().map(Vec::from))
 }
 
-/// The same with as many columns as there are headings.
+/// Prints as many columns as there are headings.
 pub fn columns(
     heads: &[&str],
     rows: impl IntoIterator<Item = Vec<String>>,

@@ -63,7 +63,7 @@ where
 
 impl ApiClient {
     /// Uses this client permanently.
-    pub(super) fn by(client: Client) -> Self {
+    pub(super) fn from_client(client: Client) -> Self {
         Self::new(client, None, None)
     }
 

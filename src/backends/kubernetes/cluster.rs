@@ -17,7 +17,7 @@ use crate::time::timer::deadline_after;
 /// The environment variable in which a pod's manifest passes the pod its name, from the field
 /// `metadata.name`.
 const POD_NAME: &str = "POD_NAME";
-/// The same for `metadata.namespace`.
+/// The variable for `metadata.namespace`.
 const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
 /// An API server, and a namespace of it.
@@ -119,10 +119,10 @@ impl Cluster {
     /// A client that retries by itself, as kube's does by default, hides the waiting time from the
     /// election: turn that off (`Config::default_retry`).
     pub fn new(client: Client) -> Self {
-        Self::by(ApiClient::by(client))
+        Self::from_access(ApiClient::from_client(client))
     }
 
-    fn by(access: ApiClient) -> Self {
+    fn from_access(access: ApiClient) -> Self {
         let client = access.client().client;
         let namespace = client.default_namespace().to_owned();
         let identity = env::var(POD_NAME).ok().filter(|name| !name.is_empty());
@@ -141,7 +141,7 @@ impl Cluster {
         let access = ApiClient::with(config, reload).map_err(|error| {
             ClusterError::new("the API server's settings cannot be used", without_password(error))
         })?;
-        let cluster = Self::by(access);
+        let cluster = Self::from_access(access);
         Ok(match env::var(POD_NAMESPACE) {
             Ok(namespace) if !namespace.is_empty() => cluster.in_namespace(namespace),
             _ => cluster,

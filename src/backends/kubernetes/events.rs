@@ -51,7 +51,7 @@ impl Recorder {
         Self { access, namespace: namespace.to_owned(), in_progress: Mutex::default() }
     }
 
-    pub(super) fn another(&self) -> Self {
+    pub(super) fn clone_config(&self) -> Self {
         Self::new(self.access.clone(), &self.namespace)
     }
 

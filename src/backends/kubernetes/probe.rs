@@ -51,13 +51,13 @@ impl<'a> Right<'a> {
         Self { verb, group, resource, name: None, cluster_wide: false }
     }
 
-    /// The same to the object of this name; `None`: to any object.
+    /// The permission to the object of this name; `None`: to any object.
     #[must_use]
     pub fn of(self, name: Option<&'a str>) -> Self {
         Self { name, ..self }
     }
 
-    /// The same to a resource outside of namespaces.
+    /// The permission to a resource outside of namespaces.
     #[must_use]
     pub fn cluster_wide(self) -> Self {
         Self { cluster_wide: true, ..self }

@@ -124,7 +124,7 @@ impl<C: ResourceKind> ResourceLock<C> {
 
     /// Returns the same lock with another configuration. The two share nothing.
     fn change(self, change: impl FnOnce(&mut ResourceLockState)) -> Self {
-        let mut inner = self.inner.another();
+        let mut inner = self.inner.clone_config();
         change(&mut inner);
         Self { inner: Arc::new(inner), kind: PhantomData }
     }

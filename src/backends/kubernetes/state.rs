@@ -27,7 +27,7 @@ impl ResourceLockState {
     }
 
     /// Returns the same configuration without any known object.
-    pub(super) fn another(&self) -> Self {
+    pub(super) fn clone_config(&self) -> Self {
         Self {
             objects: self.objects.clone(),
             place: self.place,
@@ -36,7 +36,7 @@ impl ResourceLockState {
             object: self.object.clone(),
             identity: self.identity.clone(),
             elections: PerKey::default(),
-            recorder: self.recorder.as_ref().map(Recorder::another),
+            recorder: self.recorder.as_ref().map(Recorder::clone_config),
         }
     }
 }

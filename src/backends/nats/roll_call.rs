@@ -97,7 +97,7 @@ pub(super) async fn answer(
 /// the hints of standbys may be sampled. Nothing waits for its answer.
 pub(super) async fn notify_successor(bucket: &BucketState, name: &str, to: Nonce) {
     let Ok(connection) = connected(bucket) else { return };
-    let request = CandidateRequest::Succeed(Successor::Candidate(to));
+    let request = CandidateRequest::WhoCanSucceed(Successor::Candidate(to));
     let call = RollCall { id: CallId::random(), within: Duration::ZERO, request };
     let subject = format!("{}{name}", call_prefix(bucket.api.bucket()));
     let client = connection.client();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, watch};
 use tracing::{Instrument, info, info_span};
 
-use super::driver::{Driver, Finish};
+use super::driver::{Driver, ShutdownGuard};
 use super::handle::Peer;
 use super::protocol::{Group, Settings, check_event};
 use super::quorum::VoterHost;
@@ -263,7 +263,7 @@ impl PeerBuilder {
         let with = with(&sources, multicast);
         span.in_scope(|| info!(address = %bound, with, signed = guard.is_some(), "listening"));
         let driver = Driver {
-            finish: Finish(Arc::clone(&shared)),
+            shutdown: ShutdownGuard(Arc::clone(&shared)),
             sockets,
             group,
             sources,

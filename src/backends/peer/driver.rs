@@ -31,7 +31,7 @@ const MAX_ERROR_LEN: usize = 1024;
 type Found = (usize, Result<Vec<SocketAddr>, String>);
 
 pub(super) struct Driver {
-    pub finish: Finish,
+    pub shutdown: ShutdownGuard,
     pub sockets: Sockets,
     pub group: Group,
     pub sources: Vec<Box<dyn PeerSource>>,
@@ -49,9 +49,9 @@ pub(super) struct Driver {
 }
 
 /// Publishes that the member has left, however its task ends.
-pub(super) struct Finish(pub Arc<Shared>);
+pub(super) struct ShutdownGuard(pub Arc<Shared>);
 
-impl Drop for Finish {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         self.0.leads_until_ns.store(0, Ordering::Release);
         self.0.votes.store(false, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Driver {
     }
 
     fn shared(&self) -> &Arc<Shared> {
-        &self.finish.0
+        &self.shutdown.0
     }
 
     fn now(&self) -> Instant {

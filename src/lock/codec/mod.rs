@@ -18,7 +18,7 @@ use crate::util::text::truncate;
 /// that no single write keeps an election without a leader for longer.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);
 
-/// Whole seconds, rounded up likewise, and one at least: no server takes a zero.
+/// Whole seconds, rounded up, and one at least: no server takes a zero.
 pub(crate) fn ceil_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0)).max(1)
 }
@@ -43,7 +43,7 @@ pub(crate) fn cause_label(cause: &str) -> String {
     cause.chars().filter(char::is_ascii_graphic).take(32).collect()
 }
 
-/// The same as anybody may have written it; `None` where no word is left.
+/// A cause as anybody may have written it; `None` where no word is left.
 pub(crate) fn read_cause(text: &str) -> Option<Arc<str>> {
     Some(cause_label(text)).filter(|cause| !cause.is_empty()).map(Arc::from)
 }

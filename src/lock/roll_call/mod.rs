@@ -67,7 +67,7 @@ pub enum CandidateRequest {
     Identify,
     /// State who they are, if they may be this successor of the leader. The others are silent, so
     /// that the answer of one does not get lost among those of thousands.
-    Succeed(Successor),
+    WhoCanSucceed(Successor),
     /// Hand over, as an operator wants it. The leader answers.
     HandOver(Successor),
     /// Hand over to a candidate that is to be preferred to the present leader. The leader answers.
@@ -89,7 +89,7 @@ impl CandidateRequest {
     /// Whether candidates do nothing but answer it: a lesser right.
     #[cfg(feature = "nats")]
     pub(crate) fn is_question(&self) -> bool {
-        matches!(self, Self::Identify | Self::Succeed(_))
+        matches!(self, Self::Identify | Self::WhoCanSucceed(_))
     }
 
     /// Whether the leader alone answers it.
@@ -100,7 +100,7 @@ impl CandidateRequest {
     /// Whether no further answer is awaited after this one.
     pub(crate) fn is_answered_by(&self, info: &CandidateInfo) -> bool {
         match self {
-            Self::Succeed(Successor::Candidate(wanted)) => info.nonce == *wanted,
+            Self::WhoCanSucceed(Successor::Candidate(wanted)) => info.nonce == *wanted,
             Self::Pause(_) => info.role != Role::Standby,
             _ => self.is_for_leader() && info.handover.is_some(),
         }
@@ -108,13 +108,13 @@ impl CandidateRequest {
 
     /// Whether one candidate alone answers it: it does so at once.
     pub(crate) fn has_one_answer(&self) -> bool {
-        self.is_for_leader() || matches!(self, Self::Succeed(Successor::Candidate(_)))
+        self.is_for_leader() || matches!(self, Self::WhoCanSucceed(Successor::Candidate(_)))
     }
 
     /// Restricts what anybody may have sent to what a candidate may send.
     fn bounded(self) -> Self {
         match self {
-            Self::Succeed(to) => Self::Succeed(to.bounded()),
+            Self::WhoCanSucceed(to) => Self::WhoCanSucceed(to.bounded()),
             Self::HandOver(to) => Self::HandOver(to.bounded()),
             Self::Take(TakeRequest { by, identity, load }) => {
                 use crate::lock::codec::{MAX_IDENTITY_LEN, display_identity};

@@ -5,18 +5,18 @@
 //! vacant shard ([`Rank`](super::Rank)), and which shard it asks of a member that leads more than
 //! it does. Who leads a shard is decided by the shard's own election alone.
 
+mod load_ledger;
 mod moving;
 mod plan;
 mod ranks;
-mod share;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::load_ledger::LoadLedger;
 pub(crate) use self::plan::member_hash;
-pub use self::share::Share;
 pub use self::view::{Holder, SetAction, SetSettings, TakeOutcome};
 use self::view::{MAX_RETRY, Member, ShardState};
 use crate::lock::{CandidateInfo, MemberLoad, Standing};

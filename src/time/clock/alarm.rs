@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::BootClock;
 use super::Clock;
 use super::Instant;
-use super::bell::Bell;
+use super::wake_timer::WakeTimer;
 
 static ALARM: Alarm = Alarm::new();
 
@@ -29,7 +29,7 @@ const MAX_LATE: Duration = Duration::from_millis(5);
 
 pub(super) struct Alarm {
     state: Mutex<State>,
-    /// Where there is no better bell: notifies the thread of an earlier deadline.
+    /// Where there is no better timer: notifies the thread of an earlier deadline.
     sooner: Condvar,
 }
 
@@ -38,17 +38,17 @@ struct State {
     sleepers: BTreeMap<Key, Sleeper>,
     next_id: u64,
     /// Of the thread, while it runs.
-    bell: Option<Bell>,
+    timer: Option<WakeTimer>,
     /// When it rings next.
     rings: Instant,
 }
 
 /// Whether a sleeper may be woken late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Late {
-    No,
+pub(super) enum Slack {
+    None,
     /// By [`LATE_PART`] of its wait, and [`MAX_LATE`] at most.
-    Little,
+    Coalesce,
 }
 
 /// The latest instant to wake a sleeper, in nanoseconds, and the sleeper's number.
@@ -71,8 +71,8 @@ pub(super) struct Ticket {
 
 impl Ticket {
     /// A sleeper who is woken at `at`; `None` where the system has no thread to spare.
-    pub fn new(at: Instant, late: Late, cx: &Context<'_>) -> Option<Self> {
-        ALARM.ticket(at, late, cx)
+    pub fn new(at: Instant, slack: Slack, cx: &Context<'_>) -> Option<Self> {
+        ALARM.ticket(at, slack, cx)
     }
 
     /// When it wakes.
@@ -97,36 +97,36 @@ impl Drop for Ticket {
 impl Alarm {
     const fn new() -> Self {
         let state =
-            State { sleepers: BTreeMap::new(), next_id: 0, bell: None, rings: Instant::ORIGIN };
+            State { sleepers: BTreeMap::new(), next_id: 0, timer: None, rings: Instant::ORIGIN };
         Self { state: Mutex::new(state), sooner: Condvar::new() }
     }
 
-    fn ticket(&'static self, at: Instant, late: Late, cx: &Context<'_>) -> Option<Ticket> {
+    fn ticket(&'static self, at: Instant, slack: Slack, cx: &Context<'_>) -> Option<Ticket> {
         let waker = cx.waker().clone();
         let kept = waker.clone();
-        let late = match late {
-            Late::No => Duration::ZERO,
-            Late::Little => at.saturating_since(BootClock.now()) / LATE_PART,
+        let late = match slack {
+            Slack::None => Duration::ZERO,
+            Slack::Coalesce => at.saturating_since(BootClock.now()) / LATE_PART,
         };
         let rings = at + late.min(MAX_LATE);
         let at = at.as_nanos();
         let mut state = self.state();
         let key = (rings.as_nanos(), state.next_id);
         state.next_id = state.next_id.wrapping_add(1);
-        match &state.bell {
+        match &state.timer {
             Some(_) if state.rings <= rings => {}
-            Some(bell) => {
-                bell.ring_at(rings);
+            Some(timer) => {
+                timer.ring_at(rings);
                 state.rings = rings;
                 self.sooner.notify_one();
             }
             None => {
-                let bell = Bell::new();
-                let own = bell.clone();
+                let timer = WakeTimer::new();
+                let own = timer.clone();
                 let thread = thread::Builder::new().name("incumbent-clock".into());
                 let thread = thread.stack_size(256 * 1024).spawn(move || self.run(&own));
                 thread.ok()?;
-                (state.bell, state.rings) = (Some(bell), Instant::ORIGIN);
+                (state.timer, state.rings) = (Some(timer), Instant::ORIGIN);
             }
         }
         state.sleepers.insert(key, Sleeper { at, waker });
@@ -134,7 +134,7 @@ impl Alarm {
         Some(Ticket { alarm: self, key, at, waker: kept })
     }
 
-    fn run(&self, bell: &Bell) {
+    fn run(&self, timer: &WakeTimer) {
         let mut state = self.state();
         loop {
             let due = state.take_due(BootClock.now());
@@ -148,18 +148,18 @@ impl Alarm {
                 continue;
             }
             let Some((&(latest, _), _)) = state.sleepers.first_key_value() else {
-                state.bell = None;
+                state.timer = None;
                 return;
             };
             let at = Instant::from_nanos(latest);
             state.rings = at;
-            bell.ring_at(at);
-            state = if bell.is_heard() {
+            timer.ring_at(at);
+            state = if timer.is_supported() {
                 drop(state);
-                bell.wait();
+                timer.wait();
                 self.state()
             } else {
-                let left = at.saturating_since(BootClock.now()).min(Bell::MAX_WAIT);
+                let left = at.saturating_since(BootClock.now()).min(WakeTimer::MAX_WAIT);
                 let waited = self.sooner.wait_timeout(state, left);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             };
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn sleep(alarm: &'static Alarm, at: Instant, waker: &Waker) -> Ticket {
-        alarm.ticket(at, Late::No, &Context::from_waker(waker)).expect("a thread")
+        alarm.ticket(at, Slack::None, &Context::from_waker(waker)).expect("a thread")
     }
 
     #[test]
@@ -237,14 +237,14 @@ mod tests {
         let (alarm, cx) = (alarm(), Context::from_waker(Waker::noop()));
         let at = BootClock.now() + Duration::from_secs(60);
         let latest = |late| alarm.ticket(at, late, &cx).expect("a thread").key.0;
-        assert_eq!(latest(Late::No), at.as_nanos());
-        assert_eq!(latest(Late::Little), (at + MAX_LATE).as_nanos());
+        assert_eq!(latest(Slack::None), at.as_nanos());
+        assert_eq!(latest(Slack::Coalesce), (at + MAX_LATE).as_nanos());
     }
 
     #[test]
     fn those_who_are_close_to_each_other_are_woken_together_and_never_early() {
         let mut state =
-            State { sleepers: BTreeMap::new(), next_id: 0, bell: None, rings: Instant::ORIGIN };
+            State { sleepers: BTreeMap::new(), next_id: 0, timer: None, rings: Instant::ORIGIN };
         for (latest, at) in [(10, 9), (12, 8), (13, 11), (20, 10), (14, 7)] {
             let sleeper = Sleeper { at, waker: Waker::noop().clone() };
             state.sleepers.insert((latest, latest), sleeper);
@@ -276,8 +276,8 @@ mod tests {
         let alarm = alarm();
         for _ in 0..2 {
             let ticket = sleep(alarm, BootClock.now() + Duration::from_millis(5), Waker::noop());
-            assert!(alarm.state().bell.is_some());
-            while alarm.state().bell.is_some() {
+            assert!(alarm.state().timer.is_some());
+            while alarm.state().timer.is_some() {
                 thread::yield_now();
             }
             drop(ticket);

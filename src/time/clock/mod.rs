@@ -5,10 +5,10 @@
 //! [`Instant`] does not.
 
 mod alarm;
-mod bell;
 #[cfg(feature = "_history")]
 pub(crate) mod nanos_as_duration;
 mod sleep;
+mod wake_timer;
 
 use std::fmt;
 use std::ops::{Add, Sub};

@@ -11,7 +11,7 @@ use super::BootClock;
 use super::Clock;
 use super::Instant;
 use super::Timers;
-use super::alarm::{Late, Ticket};
+use super::alarm::{Slack, Ticket};
 
 /// How long a piece of a sleep is on a clock whose timers are not known.
 const PIECE: Duration = Duration::from_millis(500);
@@ -38,13 +38,13 @@ const PIECE: Duration = Duration::from_millis(500);
 /// # Cancel safety
 /// Dropping the returned future ends the wait.
 pub fn sleep_until<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
-    Sleep { clock, at, late: Late::No, timer: Timer::None }
+    Sleep { clock, at, late: Slack::None, timer: Timer::None }
 }
 
-/// The same, but it may wake late by a hundredth of the wait, and 5 ms at most: it wakes
-/// together with others that are close. For thousands of sleepers that end no right.
+/// Sleeps until about `at`: it may wake late by a hundredth of the wait, and 5 ms at most, together
+/// with others that are close. For thousands of sleepers that end no right.
 pub(crate) fn sleep_until_about<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
-    Sleep { late: Late::Little, ..sleep_until(clock, at) }
+    Sleep { late: Slack::Coalesce, ..sleep_until(clock, at) }
 }
 
 /// What [`sleep_until`] returns.
@@ -52,7 +52,7 @@ pub(crate) fn sleep_until_about<C: Clock>(clock: C, at: Instant) -> Sleep<C> {
 pub struct Sleep<C> {
     clock: C,
     at: Instant,
-    late: Late,
+    late: Slack,
     timer: Timer,
 }
 

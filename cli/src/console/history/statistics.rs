@@ -50,7 +50,7 @@ pub fn availability(led: Duration, leaderless: Duration) -> Option<f64> {
     (!known.is_zero()).then(|| led.as_secs_f64() / known.as_secs_f64() * 100.0)
 }
 
-/// The same in words, rounded down: only time without any gap is 100%.
+/// [`availability`] in words, rounded down: only time without any gap is 100%.
 pub fn percent(led: Duration, leaderless: Duration) -> String {
     match availability(led, leaderless) {
         Some(_) if leaderless.is_zero() => "100%".to_owned(),

@@ -327,7 +327,7 @@ impl<'a> Feed<'a> {
         Ok(Self { source, model, waiting: VecDeque::new(), last_read: None })
     }
 
-    /// The same, and the current statuses include all that have no leader.
+    /// As [`open`](Self::open), and the current statuses include all that have no leader.
     pub async fn open_complete(
         elections: &'a Elections,
         names: &'a [String],

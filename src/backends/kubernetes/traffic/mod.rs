@@ -64,8 +64,8 @@ enum Edit {
     Create(Value),
     /// Fields to merge into the object that was read.
     Merge(Value),
-    /// The same, and a new `resourceVersion` in any case: an earlier write that is still under way
-    /// is then refused.
+    /// Fields to merge, and a new `resourceVersion` in any case: an earlier write that is still
+    /// under way is then refused.
     Settle(Value),
 }
 

@@ -33,7 +33,7 @@ impl PostgresLock {
     /// delivers none. The lock detects such a pooler in any case; this setting saves the connection
     /// for the attempt.
     pub fn polling(self) -> Self {
-        Self::new(LockState { listens: false, ..self.database.another() })
+        Self::new(LockState { listens: false, ..self.database.clone_config() })
     }
 
     /// Asserts that a replica never takes over without every acknowledged write:
@@ -41,7 +41,7 @@ impl PostgresLock {
     /// Elections then continue through a failover. Otherwise the leader loses its leadership in a
     /// failover, and its successor waits for the maximum lease, since a renewal may be lost.
     pub fn synchronous_replicas(self) -> Self {
-        Self::new(LockState { synchronous: true, ..self.database.another() })
+        Self::new(LockState { synchronous: true, ..self.database.clone_config() })
     }
 }
 

@@ -69,7 +69,7 @@ impl LockState {
     }
 
     /// Returns the same configuration without any known state.
-    pub(super) fn another(&self) -> Self {
+    pub(super) fn clone_config(&self) -> Self {
         Self {
             longest_lease_ms: self.longest_lease_ms.load(Ordering::Relaxed).into(),
             listens: self.listens,

@@ -24,7 +24,7 @@ use crate::lock::{Coverage, Hint, Revision};
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval between reads when no write is reported.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// The same if the system reports no writes.
+/// The interval if the system reports no writes.
 const POLL_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_millis(40);
 /// The first and the longest pause between reads for a write that has begun, and how long to
 /// continue. The log is written to before the disk has it, and the write is visible only after

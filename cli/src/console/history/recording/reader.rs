@@ -60,7 +60,7 @@ impl Recording {
         self.history_of_rows(election, since, MAX_ROWS).await
     }
 
-    /// The same of at most so many transitions, the latest ones. What is before them is unknown.
+    /// The latest transitions of an election, at most `limit`. What is before them is unknown.
     pub(super) async fn history_of_rows(
         &self,
         election: &str,

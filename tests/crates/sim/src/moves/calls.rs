@@ -107,7 +107,7 @@ impl World {
         let call = RollCall {
             id: CallId(self.next_call()),
             within: Duration::ZERO,
-            request: CandidateRequest::Succeed(Successor::Candidate(to)),
+            request: CandidateRequest::WhoCanSucceed(Successor::Candidate(to)),
         };
         let Some(who) = self.of_nonce(to).filter(|who| self.hears_calls(*who)) else { return };
         for after in self.time.passages(LOSS) {
@@ -148,7 +148,7 @@ impl World {
         let leads = mover.began.is_some();
         match &call.request {
             CandidateRequest::Identify => {}
-            CandidateRequest::Succeed(to) if !leads && self.is_meant(who, to) => {}
+            CandidateRequest::WhoCanSucceed(to) if !leads && self.is_meant(who, to) => {}
             CandidateRequest::Pause(pause) => {
                 let machine = self.candidates[who].machine.as_ref();
                 if machine.and_then(|it| it.leader()).is_some_and(|leader| leader.is_me) {

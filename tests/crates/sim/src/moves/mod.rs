@@ -99,7 +99,7 @@ impl World {
             Why::Requested(_) | Why::Alone | Why::Preferred(_) if self.scenario.set.is_none() => {
                 CandidateRequest::Identify
             }
-            _ => CandidateRequest::Succeed(mover.moves.wanted()),
+            _ => CandidateRequest::WhoCanSucceed(mover.moves.wanted()),
         };
         self.call(who, request, ROLL_WITHIN, why);
         self.move_comes_to(MoveStep::Calls, who, None);

@@ -9,7 +9,9 @@ use incumbent::clock::Instant;
 use incumbent::lock::{
     CandidateInfo, CandidateRequest, HandoverAnswer, Standing, Successor, TakeRequest,
 };
-use incumbent::protocol::set::{Holder, SetAction, SetMember, SetSettings, Share, TakeOutcome};
+use incumbent::protocol::set::{
+    Holder, LoadLedger, SetAction, SetMember, SetSettings, TakeOutcome,
+};
 use incumbent::protocol::{Elector, Event, Refusal, State};
 
 use super::{MemberSetup, SetSetup};
@@ -29,7 +31,7 @@ pub struct Member {
     wake: u64,
     /// Something has changed that it is to take in.
     poked: bool,
-    pub share: Share,
+    pub share: LoadLedger,
     /// The shards on which it works, within the most that it may lead.
     admitted: BTreeSet<usize>,
     /// The shards that are on their way to it: from whom, and until when at the latest.
@@ -114,7 +116,7 @@ impl World {
         };
         let clock = self.processes[process].clock;
         self.processes[process].member = Some(Box::new(Member {
-            share: Share::new(settings.load(), set.moves_at_once),
+            share: LoadLedger::new(settings.load(), set.moves_at_once),
             set: SetMember::new(settings, clock.local(self.time.now)),
             wake: 0,
             poked: false,
@@ -276,7 +278,7 @@ impl World {
         if let Some((member, shard)) = self.member(who)
             && std::mem::take(&mut member.shards[shard].gives)
         {
-            member.share.given();
+            member.share.settled();
         }
     }
 

@@ -219,11 +219,6 @@ impl Proxy {
         self.traps.set(Effect::LoseReply, false, matches)
     }
 
-    /// Swallows the reply to every request that matches.
-    pub fn lose_replies(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
-        self.traps.set(Effect::LoseReply, true, matches)
-    }
-
     /// Holds the next request that matches until [`Trap::release`].
     pub fn hold_request(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
         self.traps.set(Effect::HoldRequest, false, matches)

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use self::timerfd::Bell;
+pub(super) use self::timerfd::WakeTimer;
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) use self::deaf::Bell;
+pub(super) use self::fallback::WakeTimer;
 
-impl Bell {
+impl WakeTimer {
     /// Without a timer that counts time in suspension: how late the end of one is noticed.
     pub const MAX_WAIT: Duration = Duration::from_millis(500);
 }
@@ -30,16 +30,16 @@ mod timerfd {
 
     /// A `timerfd`; none where the system refuses one (too many files are open, a sandbox).
     #[derive(Clone)]
-    pub struct Bell(Option<Arc<OwnedFd>>);
+    pub struct WakeTimer(Option<Arc<OwnedFd>>);
 
-    impl Bell {
+    impl WakeTimer {
         pub fn new() -> Self {
             let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC);
             Self(timer.ok().map(Arc::new))
         }
 
         /// Whether it wakes who waits for it.
-        pub fn is_heard(&self) -> bool {
+        pub fn is_supported(&self) -> bool {
             self.0.is_some()
         }
 
@@ -66,18 +66,18 @@ mod timerfd {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod deaf {
+mod fallback {
     use crate::time::clock::Instant;
 
     #[derive(Clone)]
-    pub struct Bell;
+    pub struct WakeTimer;
 
-    impl Bell {
+    impl WakeTimer {
         pub fn new() -> Self {
             Self
         }
 
-        pub fn is_heard(&self) -> bool {
+        pub fn is_supported(&self) -> bool {
             false
         }
 

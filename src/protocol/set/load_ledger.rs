@@ -5,17 +5,17 @@ use crate::protocol::moves::Refusal;
 
 /// The load of a member, as each of its shards' leaders sees it when another member asks for it.
 #[derive(Debug, Clone)]
-pub struct Share {
+pub struct LoadLedger {
     load: MemberLoad,
     /// Terms that are being handed over at the request of others.
-    giving: u32,
+    outgoing: u32,
     moves_at_once: u32,
 }
 
-impl Share {
+impl LoadLedger {
     /// A member that leads so much.
     pub fn new(load: MemberLoad, moves_at_once: u32) -> Self {
-        Self { load, giving: 0, moves_at_once }
+        Self { load, outgoing: 0, moves_at_once }
     }
 
     /// What it leads now.
@@ -33,7 +33,8 @@ impl Share {
         self.load.load = self.load.load.saturating_sub(1);
     }
 
-    /// Another member asks for a shard. `Ok`: it is on its way to it, until [`given`](Self::given).
+    /// Another member asks for a shard. `Ok`: it is on its way to it, until
+    /// [`settled`](Self::settled).
     ///
     /// # Errors
     /// [`Refusal`]: the load would be no more even, or enough shards are on their way.
@@ -41,20 +42,20 @@ impl Share {
         if request.load.shards != self.load.shards {
             return Err(Refusal::OtherSet);
         }
-        if self.giving >= self.moves_at_once {
+        if self.outgoing >= self.moves_at_once {
             return Err(Refusal::Busy);
         }
-        let left = MemberLoad { load: self.load.load.saturating_sub(self.giving), ..self.load };
+        let left = MemberLoad { load: self.load.load.saturating_sub(self.outgoing), ..self.load };
         if !left.should_give_to(&request.load) {
             return Err(Refusal::Balanced);
         }
-        self.giving += 1;
+        self.outgoing += 1;
         Ok(())
     }
 
     /// What was on its way is no longer: its term has ended, or continues to lead.
-    pub fn given(&mut self) {
-        self.giving = self.giving.saturating_sub(1);
+    pub fn settled(&mut self) {
+        self.outgoing = self.outgoing.saturating_sub(1);
     }
 }
 
@@ -68,8 +69,8 @@ mod tests {
         TakeRequest { by: Nonce(7), identity: "m7".into(), load }
     }
 
-    fn leads(load: u32, weight: u32, moves_at_once: u32) -> Share {
-        let mut share = Share::new(MemberLoad::new(64, weight), moves_at_once);
+    fn leads(load: u32, weight: u32, moves_at_once: u32) -> LoadLedger {
+        let mut share = LoadLedger::new(MemberLoad::new(64, weight), moves_at_once);
         (0..load).for_each(|_| share.begin());
         share
     }
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(share.give(&request(6, 1)), Ok(()));
         assert_eq!(share.give(&request(7, 1)), Ok(())); // 9 here, 7 there
         assert_eq!(share.give(&request(8, 1)), Err(Refusal::Balanced)); // 8 here
-        share.given(); // the first one continues
+        share.settled(); // the first one continues
         assert_eq!(share.give(&request(7, 1)), Ok(()));
     }
 
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(share.give(&request(0, 1)), Ok(()));
         assert_eq!(share.give(&request(1, 1)), Ok(()));
         assert_eq!(share.give(&request(2, 1)), Err(Refusal::Busy));
-        share.given();
+        share.settled();
         share.end();
         assert_eq!(share.give(&request(2, 1)), Ok(()));
     }
