@@ -7,7 +7,7 @@ use crate::driver::record::{HistoryWriter, Output};
 use crate::lock::{Capabilities, Need, Pause, Standing, Token};
 use crate::protocol::{
     Action, Drain, Elector, Event, Leader, MemberSettings, MultiElector, PreviousTerm, Settings,
-    State, WaitReason,
+    State, Timing, WaitReason,
 };
 use crate::time::clock::Instant;
 
@@ -96,6 +96,19 @@ impl StateMachine {
     /// Whether it keeps the time of Choria's candidates on the lock.
     pub fn with_choria(&self, lock: usize) -> bool {
         self.elector(lock).is_some_and(|elector| elector.settings().with_choria)
+    }
+
+    /// The shortest time that a request to a lock took, and the timing there, where that leaves no
+    /// margin.
+    pub fn slow_lock(&self) -> Option<(Duration, Timing)> {
+        let slow = |elector: &Elector| {
+            let (round_trip, timing) = (elector.round_trip()?, elector.settings().timing);
+            (!timing.bears(round_trip)).then_some((round_trip, timing))
+        };
+        match &self.electors {
+            Electors::Single(elector) => slow(elector),
+            Electors::Multi(multi) => multi.electors().find_map(slow),
+        }
     }
 
     /// What it takes the lock for.

@@ -21,7 +21,7 @@ use crate::election::shared::Shared;
 use crate::election::term::Term;
 use crate::election::term_span::TermSpan;
 use crate::lock::Token;
-use crate::protocol::{Cause, Event, State};
+use crate::protocol::{Cause, Event, MAX_LEASE, State, Timing};
 use crate::time::clock::{Clock, Instant, Sleep, sleep_until};
 use crate::util::text::error_chain;
 
@@ -57,6 +57,17 @@ impl Driver {
         }
         self.telemetry().won(takeover, after);
         term.span().in_scope(|| info!(%token, "became leader"));
+        if number == NonZeroU64::MIN
+            && let Some((round_trip, timing)) = self.machine.slow_lock()
+        {
+            let (lease, longer) = (timing.lease(), Timing::shortest_lease(round_trip));
+            warn!(
+                ?round_trip,
+                ?lease,
+                use_at_least = ?longer.unwrap_or(MAX_LEASE),
+                "requests to the lock are too slow for the lease: use a longer one, or a closer server"
+            );
+        }
         if let Some(part) = &mut self.set_part {
             part.begin();
         }

@@ -141,6 +141,11 @@ impl Elector {
         }
     }
 
+    /// The shortest time that a request took.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.cx.latency.round_trip()
+    }
+
     /// What the lock can do, as last reported.
     pub(crate) fn capabilities(&self) -> &Capabilities {
         &self.cx.capabilities

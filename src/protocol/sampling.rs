@@ -79,6 +79,11 @@ impl HintLatency {
         self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
     }
 
+    /// The shortest time that a request took.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.map(|micros| Duration::from_micros(micros.into()))
+    }
+
     pub(super) fn window(&self) -> Duration {
         // The third quartile, so that one hint that was late for reasons of its own does not slow a
         // takeover.

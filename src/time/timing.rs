@@ -125,6 +125,23 @@ impl Timing {
         (self.lease() / 8).clamp(self.scaled(Duration::from_millis(250)), Duration::from_secs(5))
     }
 
+    /// Whether requests that take so long leave a margin: half of the time that one may take.
+    pub fn bears(&self, round_trip: Duration) -> bool {
+        round_trip <= self.request_timeout() / 2
+    }
+
+    /// The shortest lease that [bears](Self::bears) such requests, rounded up to 50 ms, from a
+    /// second on to whole seconds; `None`: no lease does.
+    pub fn shortest_lease(round_trip: Duration) -> Option<Duration> {
+        let ms = ceil_millis(round_trip);
+        let lease_ms = match ms {
+            0..=125 => (ms * 8).next_multiple_of(50).max(ceil_millis(MIN_LEASE)),
+            126..=2_500 => (ms * 16).next_multiple_of(1_000),
+            _ => return None,
+        };
+        Some(Duration::from_millis(lease_ms))
+    }
+
     /// A span that suits leases of a second and more, which is shorter in proportion for a shorter
     /// lease.
     pub(crate) fn scaled(&self, span: Duration) -> Duration {
@@ -301,6 +318,19 @@ mod tests {
         assert_eq!(spans(250), [Duration::from_micros(62_500), Duration::from_millis(10)]);
         assert_eq!(spans(1_000), [250, 40].map(Duration::from_millis));
         assert_eq!(spans(60_000), [5_000, 40].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn the_shortest_lease_is_the_first_that_bears_its_requests() {
+        let span = Duration::from_millis;
+        let expected =
+            [(0, 200), (25, 200), (26, 250), (125, 1_000), (126, 3_000), (2_500, 40_000)];
+        for (ms, least) in expected {
+            assert_eq!(Timing::shortest_lease(span(ms)), Some(span(least)), "{ms} ms");
+            assert!(Timing::new(lease(span(least)), MINUTE).unwrap().bears(span(ms)), "{ms} ms");
+        }
+        assert_eq!(Timing::shortest_lease(span(2_501)), None);
+        assert!(!Timing::new(lease(span(250)), MINUTE).unwrap().bears(span(32)));
     }
 
     #[test]

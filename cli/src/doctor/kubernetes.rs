@@ -40,7 +40,7 @@ pub async fn elections(
     let timing = timing(lease)?;
     let Some(spans) = server(cluster, timeout, report).await else { return Ok(()) };
     let lock = objects.lock_with(timing);
-    server::round_trip(&spans, lock.timing(), timing.lease(), report);
+    server::round_trip(&spans, lock.capabilities().timing(lock.timing()), report);
     namespace(cluster, timeout, report).await;
     let found = match lock.admin() {
         Some(admin) => admin.diagnose(name, timeout).await.transpose(),

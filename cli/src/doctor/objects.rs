@@ -65,7 +65,7 @@ pub async fn check(
     }
     spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
-    server::round_trip(&spans, options, lock.capabilities().max_lease, report);
+    server::round_trip(&spans, lock.capabilities().timing(options), report);
     if !tried {
         report.unknown(rights::CHECK, "rights to write: nothing is written for an observer");
     }

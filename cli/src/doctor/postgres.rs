@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use incumbent::protocol::TimingOptions;
+use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, TableSetup};
 use time::OffsetDateTime;
 
@@ -56,7 +56,8 @@ pub async fn check(
     let found = probe.tables(context.timeout).await;
     let longest = found.as_ref().ok().and_then(|found| found.max_lease);
     let options = TimingOptions { lease: context.lease, ..Default::default() };
-    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_if_created()), report);
+    let max_lease = longest.unwrap_or(tables.lease_if_created());
+    server::round_trip(&spans, Timing::new(options, max_lease), report);
     match found {
         Err(error) => report.error(TABLES, one_line(&error)),
         Ok(found) => {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use incumbent::protocol::{Timing, TimingOptions};
+use incumbent::protocol::{COMMON_MIN_LEASE, Timing, TimingError, TimingOptions};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -96,7 +96,7 @@ impl ServerSamples {
         let ttl = ttl.and_then(Value::as_u64).filter(|ns| *ns > 0).map(Duration::from_nanos);
         let ttl = ttl.unwrap_or(USUAL_TTL);
         let options = TimingOptions { lease, with_choria, ..TimingOptions::default() };
-        round_trip(&self.spans, options, ttl, report);
+        round_trip(&self.spans, Timing::new(options, ttl), report);
     }
 }
 
@@ -120,17 +120,12 @@ pub fn clock(offset: Option<(time::Duration, time::Duration)>, what: &str, repor
 }
 
 /// Compares the sorted durations of requests with the request timeout of candidates.
-pub fn round_trip(
-    spans: &[Duration],
-    options: TimingOptions,
-    max_lease: Duration,
-    report: &mut Report,
-) {
+pub fn round_trip(spans: &[Duration], timing: Result<Timing, TimingError>, report: &mut Report) {
     const CHECK: &str = "round trip";
     let (Some(&median), Some(&longest)) = (spans.get(spans.len() / 2), spans.last()) else {
         return report.unknown(CHECK, "no response");
     };
-    let timing = match Timing::new(options, max_lease) {
+    let timing = match timing {
         Ok(timing) => timing,
         Err(error) => return report.error(CHECK, format!("{error}; see --lease")),
     };
@@ -142,11 +137,18 @@ pub fn round_trip(
         spans.len(),
         time_format::span(attempt)
     );
-    let fix = "use a longer lease, or a closer server";
+    let shortest = Timing::shortest_lease(longest).map(time_format::span);
+    let fix = match &shortest {
+        Some(shortest) => format!("use a lease of {shortest} or longer, or a closer server"),
+        None => "use a closer server".to_owned(),
+    };
     if median > attempt {
         report.error(CHECK, format!("{seen}, so no candidate can lead; {fix}"));
-    } else if longest > attempt / 2 {
+    } else if !timing.bears(longest) {
         report.warning(CHECK, format!("{seen}, which leaves little margin; {fix}"));
+    } else if timing.lease() < COMMON_MIN_LEASE {
+        let shortest = shortest.unwrap_or_default(); // there is one, as this lease is
+        report.ok(CHECK, format!("{seen}; a lease of {shortest} would do"));
     } else {
         report.ok(CHECK, seen);
     }
@@ -259,14 +261,16 @@ mod tests {
         let judged = |spans: &[u64], lease: Option<u64>| {
             let bucket = asked(Some(json!({"config": {"max_age": 2_000_000_000_u64}})), spans);
             let mut report = Report::default();
-            bucket.round_trip(lease.map(Duration::from_secs), false, &mut report);
+            bucket.round_trip(lease.map(Duration::from_millis), false, &mut report);
             format!("{report:?}")
         };
         // A request times out after 250ms.
         assert!(judged(&[1, 2, 100], None).contains("Ok"));
         assert!(judged(&[1, 2, 130], None).contains("Warning"), "half of it, once");
         assert!(judged(&[1, 260, 270], None).contains("Error"), "most take too long");
-        assert!(judged(&[1, 2, 3], Some(3)).contains("a lease of 3s is longer"));
+        assert!(judged(&[1, 2, 3], Some(3_000)).contains("a lease of 3s is longer"));
+        assert!(judged(&[1, 2, 3], Some(500)).contains("a lease of 200ms would do"));
+        assert!(judged(&[1, 30, 40], Some(250)).contains("use a lease of 350ms or longer"));
         assert!(judged(&[], None).contains("Unknown"));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use incumbent::protocol::TimingOptions;
+use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::sql::{Sqlite, SqliteFacts, TableSetup};
 
 use super::context::CheckContext;
@@ -44,7 +44,8 @@ pub async fn check(
     let longest = facts.file.as_ref().and_then(|file| file.max_lease);
     spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
-    server::round_trip(&spans, options, longest.unwrap_or(tables.lease_if_created()), report);
+    let max_lease = longest.unwrap_or(tables.lease_if_created());
+    server::round_trip(&spans, Timing::new(options, max_lease), report);
     let directory = directory_of(path);
     rights(path, &directory, &facts, context, report);
     place(&facts, report);
