@@ -2,9 +2,10 @@
 //! over. An older one shows that a backup was restored, also after any time, so none is forgotten
 //! while the process takes part. It has no I/O and no clock: the simulation uses it too.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::lock::{Content, Record, Revision};
+use crate::util::locked;
 
 /// An object as last seen.
 #[derive(Debug, Clone)]
@@ -53,7 +54,7 @@ impl<V> Default for SeenRevisions<V> {
 /// For tests that explore several continuations.
 impl<V: Clone> Clone for SeenRevisions<V> {
     fn clone(&self) -> Self {
-        Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+        Self(Mutex::new(locked(&self.0).clone()))
     }
 }
 
@@ -71,7 +72,7 @@ impl<V> SeenRevisions<V> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<V>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

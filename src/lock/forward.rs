@@ -5,13 +5,30 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::renamed::Renamed;
 use super::{
     CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, HintSink, Lock, LockAdmin,
     LockError, LockMember, Messages, Reading, Release, Revision, RollCall, StepDownNotice,
     Subscription, Write,
 };
 use crate::time::timing::TimingOptions;
+
+/// The election of one name on a lock, whatever name is asked for.
+#[derive(Debug)]
+struct Renamed {
+    lock: Arc<dyn Lock>,
+    name: String,
+}
+
+/// The locks that `lock` is made of, on which every election is the one of this name.
+pub(crate) fn renamed(lock: &Arc<dyn Lock>, name: &str) -> Vec<LockMember> {
+    let renamed = |lock: &Arc<dyn Lock>| Renamed { lock: Arc::clone(lock), name: name.to_owned() };
+    match lock.members() {
+        None => vec![LockMember::from(renamed(lock))],
+        Some(members) => {
+            members.iter().map(|m| LockMember::new(renamed(&m.lock), m.need)).collect()
+        }
+    }
+}
 
 /// `$lock`: the other one; `$as`: the name of the election there.
 macro_rules! forward {

@@ -1,13 +1,14 @@
 //! Locks of `memory:[NAME]`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use super::error::LockUrlError;
 use super::parts::Parts;
 use crate::backends::memory::MemoryLock;
 use crate::lock::Lock;
+use crate::util::locked;
 
 /// The locks of this process by name, kept until the process ends.
 static LOCKS: LazyLock<Mutex<HashMap<String, MemoryLock>>> = LazyLock::new(Mutex::default);
@@ -34,7 +35,7 @@ impl MemoryTarget {
     }
 
     pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = locked(&LOCKS);
         let create = || self.ttl.or(self.lease).map_or_else(MemoryLock::new, MemoryLock::with_ttl);
         let lock = locks.entry(self.name.clone()).or_insert_with(create);
         let has = lock.capabilities().max_lease;

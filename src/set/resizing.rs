@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
+use crate::lock::forward::renamed;
 use crate::lock::multi::all_of;
-use crate::lock::renamed::renamed;
 use crate::lock::{Lock, LockMember};
 use crate::protocol::set::member_hash;
 

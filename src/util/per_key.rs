@@ -1,7 +1,9 @@
 //! What a lock keeps for each election.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::util::locked;
 
 /// One `T` per election, created at its first use, and kept while candidates take part: one that
 /// forgot what it has seen would believe an older state. The names come from the program, and not
@@ -11,7 +13,7 @@ pub(crate) struct PerKey<T>(Mutex<HashMap<Arc<str>, Arc<T>>>);
 
 impl<T: Default> PerKey<T> {
     pub(crate) fn get(&self, name: &str) -> Arc<T> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         if let Some(one) = all.get(name) {
             return Arc::clone(one);
         }
@@ -24,7 +26,7 @@ impl<T: Default> PerKey<T> {
 impl<T> PerKey<T> {
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code))]
     pub(crate) fn remove(&self, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        locked(&self.0).remove(name);
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod guard;
 mod sinks;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use sinks::Sinks;
 
 use crate::lock::{Coverage, Hint, HintSink};
+use crate::util::locked;
 
 /// How long a hint may be in transit after the same change was read.
 pub(crate) const HINT_DELAY: Duration = Duration::from_secs(2);
@@ -350,7 +351,7 @@ impl<N: Default> HintHub<N> {
 
 impl<N> HintHub<N> {
     fn state(&self) -> MutexGuard<'_, State<N>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 

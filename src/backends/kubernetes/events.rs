@@ -1,6 +1,6 @@
 //! Events on the object of an election, as client-go writes them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,6 +16,7 @@ use tracing::debug;
 use super::api::Objects;
 use super::api_client::ApiClient;
 use super::record::RecordLocation;
+use crate::util::locked;
 use crate::util::text::truncate;
 
 /// The timeout of writing an Event.
@@ -60,7 +61,7 @@ impl Recorder {
         let Ok(runtime) = Handle::try_current() else { return };
         let Some(request) = self.event(object, message) else { return };
         let write = tokio::time::timeout(TIMEOUT, send(self.access.client().client, request));
-        let mut in_progress = self.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_progress = locked(&self.in_progress);
         while in_progress.try_join_next().is_some() {}
         in_progress.spawn_on(write.map(drop), &runtime);
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -20,6 +20,8 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions, Extensions};
 use rustls::crypto::ring;
+
+use crate::util::locked;
 
 /// The maximum size of a response in bytes: that of a list of 1,000 objects.
 const MAX_RESPONSE_LEN: usize = 8 << 20;
@@ -62,11 +64,11 @@ impl Exchange {
     }
 
     pub(super) fn outcome(&self) -> Outcome {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.0)
     }
 
     fn note(&self, outcome: Outcome) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+        *locked(&self.0) = outcome;
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::Instant;
+
+use crate::util::locked;
 
 /// How long what a name resolves to counts.
 const LIFETIME: Duration = Duration::from_secs(1);
@@ -47,7 +49,7 @@ impl Addresses {
 
     /// The lookup under way, or the last one; else a new one.
     fn lookup(&self, host: &str) -> Lookup {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = locked(&self.0);
         match &*last {
             Some(last) if *last.host == *host => last.clone(),
             _ => last.insert(Lookup::start(host)).clone(),
@@ -55,7 +57,7 @@ impl Addresses {
     }
 
     fn forget(&self, lookup: &Lookup) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = locked(&self.0);
         last.take_if(|last| last.found.ptr_eq(&lookup.found));
     }
 }

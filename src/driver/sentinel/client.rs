@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufReader};
@@ -20,6 +20,7 @@ use super::wire::{
 use crate::lock::Nonce;
 use crate::protocol::RegisteredTerm;
 use crate::telemetry;
+use crate::util::locked;
 use crate::util::retry::RetrySchedule;
 use crate::util::text::escape_line;
 
@@ -44,7 +45,7 @@ static CLIENTS: Mutex<BTreeMap<PathBuf, Weak<Client>>> = Mutex::new(BTreeMap::ne
 impl Client {
     /// The client of this sentinel; it is spawned on `runtime` if there is none.
     pub fn shared(address: &Path, runtime: &Handle) -> Arc<Self> {
-        let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = locked(&CLIENTS);
         clients.retain(|_, client| client.strong_count() > 0);
         let known = clients.get(address).and_then(Weak::upgrade);
         if let Some(known) = known.filter(|client| !client.changes.is_closed()) {

@@ -2,11 +2,12 @@
 //! the electors that know it.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tokio::time::Instant;
 
 use crate::lock::{LockError, LockErrorKind, Nonce, Revision};
+use crate::util::locked;
 
 /// The maximum number of electors that are distinguished. Beyond it, every elector counts as an
 /// unknown one.
@@ -30,7 +31,7 @@ struct State {
 
 impl Basis {
     pub fn was_read_on(&self, history: Option<String>, held: Option<(Revision, Instant)>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.0);
         if state.history.is_some() && state.history != history {
             state.changed = true;
             state.refused.clear();
@@ -49,7 +50,7 @@ impl Basis {
         campaign: Nonce,
         expected: Option<Revision>,
     ) -> Result<Option<String>, LockError> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.0);
         let may_be_old = state.changed && !state.refused.contains(&campaign.0);
         if may_be_old {
             if state.refused.len() < MAX_ELECTORS {

@@ -1,6 +1,6 @@
 //! Connections, each used for one request at a time.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
@@ -14,6 +14,7 @@ use tracing::debug;
 use super::errors::{self, Effect};
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
+use crate::util::locked;
 
 /// The maximum number of concurrent requests: a request takes milliseconds, and a server has
 /// connections for a hundred clients.
@@ -111,7 +112,7 @@ impl Connections {
     /// Closes the connections that were not used for long.
     pub fn close_idle(&self) {
         if let Source::Own { idle, .. } = &self.source {
-            let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = locked(&idle);
             idle.retain(|(_, since)| since.elapsed() < MAX_IDLE);
         }
     }
@@ -181,7 +182,7 @@ impl Connections {
             Source::Own { options, idle, turns } => {
                 let turn = turns.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
                 self.close_idle();
-                let newest = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let newest = locked(&idle).pop();
                 let connection = match newest.map(|(connection, _)| connection) {
                     Some(connection) => connection,
                     None => options.connect().await?,
@@ -216,7 +217,7 @@ impl Taken<'_> {
         if let (Some(Connection::Own(connection)), Source::Own { idle, .. }) =
             (self.connection.take_if(|c| matches!(c, Connection::Own(_))), &self.from.source)
         {
-            let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = locked(&idle);
             idle.push((connection, Instant::now()));
         }
         // A pooled connection returns to its pool when dropped.
