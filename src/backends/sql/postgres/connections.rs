@@ -112,7 +112,7 @@ impl Connections {
     /// Closes the connections that were not used for long.
     pub fn close_idle(&self) {
         if let Source::Own { idle, .. } = &self.source {
-            let mut idle = locked(&idle);
+            let mut idle = locked(idle);
             idle.retain(|(_, since)| since.elapsed() < MAX_IDLE);
         }
     }
@@ -182,7 +182,7 @@ impl Connections {
             Source::Own { options, idle, turns } => {
                 let turn = turns.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
                 self.close_idle();
-                let newest = locked(&idle).pop();
+                let newest = locked(idle).pop();
                 let connection = match newest.map(|(connection, _)| connection) {
                     Some(connection) => connection,
                     None => options.connect().await?,
@@ -217,7 +217,7 @@ impl Taken<'_> {
         if let (Some(Connection::Own(connection)), Source::Own { idle, .. }) =
             (self.connection.take_if(|c| matches!(c, Connection::Own(_))), &self.from.source)
         {
-            let mut idle = locked(&idle);
+            let mut idle = locked(idle);
             idle.push((connection, Instant::now()));
         }
         // A pooled connection returns to its pool when dropped.
