@@ -98,8 +98,10 @@ macro_rules! on_versions {
 ///
 /// # Panics
 ///
-/// Where there is none, saying what to install.
+/// Where there is none, saying what to install; and in `make test`, for any but the newest.
 pub fn find(version: Version) -> PathBuf {
+    let is_refused = version != Version::default() && env::var_os("ONLY_NEWEST_SERVER").is_some();
+    assert!(!is_refused, "{version} is not in `make test`: name the version as `on_versions` does");
     let named = env::var_os(version.variable()).filter(|path| !path.is_empty());
     look(version, named, env::var_os("PATH"), &checkout())
         .unwrap_or_else(|problem| panic!("{problem}"))
