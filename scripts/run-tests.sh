@@ -18,7 +18,7 @@ quick_targets=$(printf -- ' --test %s' "${quick[@]}")
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
 older_servers="v2_10 v2_11 v2_12 v2_14"
 several_servers="topologies::"
-other_locks="kubernetes:: golden::kubernetes object_storage postgres refused_writes::"
+other_locks="etcd_doctor:: kubernetes:: golden::kubernetes object_storage postgres refused_writes::"
 sentinel_locks="locks::postgres locks::kubernetes"
 browser="page::"
 sqlite="sqlite names:: of_a_file"

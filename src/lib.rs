@@ -2,10 +2,10 @@
 //! stop.
 //!
 //! The candidates of an election share a [`Lock`](lock::Lock): an entry with a lifetime, in a NATS
-//! JetStream key-value bucket, a Kubernetes object, a database, object storage, a quorum of peers,
-//! or in process ([`memory`]). The candidate that creates the entry waits until no earlier holder
-//! can still be leading, leads, and renews the entry. The others stand by. They send no requests
-//! where the lock reports changes.
+//! JetStream key-value bucket, a Kubernetes object, a database, object storage, etcd, a quorum of
+//! peers, or in process ([`memory`]). The candidate that creates the entry waits until no earlier
+//! holder can still be leading, leads, and renews the entry. The others stand by. They send no
+//! requests where the lock reports changes.
 //!
 //! **At most one candidate of an election leads at any instant**, whatever crashes, hangs, is
 //! partitioned, delayed or, where the [`clock`] counts that, suspended, as long as the candidates'
@@ -40,6 +40,7 @@
     doc = "- [`nats`]: the lock on NATS JetStream key-value. [`memory`]: the lock in process."
 )]
 #![cfg_attr(not(feature = "nats"), doc = "- [`memory`]: the lock in process.")]
+#![cfg_attr(feature = "etcd", doc = "- [`etcd`]: the lock in etcd.")]
 #![cfg_attr(feature = "kubernetes", doc = "- [`kubernetes`]: the locks on Kubernetes objects.")]
 #![cfg_attr(
     any(feature = "postgres", feature = "sqlite"),
@@ -97,6 +98,8 @@ mod set;
 mod telemetry;
 mod time;
 
+#[cfg(feature = "etcd")]
+pub use backends::etcd;
 #[cfg(feature = "kubernetes")]
 pub use backends::kubernetes;
 pub use backends::memory;

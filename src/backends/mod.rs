@@ -1,6 +1,14 @@
 //! The locks: one folder per store, and what they share.
 
-#[cfg(any(feature = "kubernetes", feature = "nats", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "etcd")]
+pub mod etcd;
+#[cfg(any(
+    feature = "etcd",
+    feature = "kubernetes",
+    feature = "nats",
+    feature = "postgres",
+    feature = "sqlite"
+))]
 #[allow(dead_code, reason = "each lock uses some of it")]
 mod hint_hub;
 #[cfg(feature = "kubernetes")]
@@ -12,11 +20,17 @@ pub mod nats;
 pub mod object_storage;
 #[cfg(feature = "peer")]
 pub mod peer;
-#[cfg(any(feature = "_objects", feature = "postgres", feature = "sqlite", feature = "_sim"))]
+#[cfg(any(
+    feature = "_objects",
+    feature = "etcd",
+    feature = "postgres",
+    feature = "sqlite",
+    feature = "_sim"
+))]
 #[allow(dead_code, reason = "each lock uses some of it")]
 pub mod seen;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod sql;
-#[cfg(any(feature = "_objects", feature = "_sim"))]
-#[allow(dead_code, reason = "the simulation uses some of it")]
+#[cfg(any(feature = "_objects", feature = "etcd", feature = "_sim"))]
+#[allow(dead_code, reason = "each user uses some of it")]
 pub mod vimeo_timing;

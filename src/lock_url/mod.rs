@@ -22,6 +22,7 @@
 //! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `max-lease`, and those of `libpq` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `max-lease` |
 //! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `max-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
+//! | `etcd://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/PREFIX]`, with TLS `etcds://` | [`etcd`](crate::etcd) | `etcd` | `max-lease`; with TLS `ca=FILE`, `cert=FILE` and `cert-key=FILE`; the password may be in the variable `ETCDCTL_PASSWORD` |
 //! | `peer:[ADDRESS:]PORT` | `peer` | `peer` | `quorum`, which is required; `peers=ADDRESS:PORT,…`, `dns=HOST:PORT`, `id`, `voters=ID,…`, `lease`, `key-file=FILE` (else the variable `INCUMBENT_PEER_KEY_FILE`) |
 //! | `memory:[NAME]` | [`memory`](crate::memory): one per name in the whole process | | `ttl` |
 //!
@@ -34,6 +35,8 @@
 //! `required`, the default, or `best-effort`.
 
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod memory;

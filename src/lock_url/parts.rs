@@ -129,7 +129,7 @@ impl Parts {
                 self.shown
             )),
             None => self.malformed(&format!(
-                "no lock has the scheme {:?}: there are nats, kubernetes, postgres, sqlite, gs, s3, az, peer and memory",
+                "no lock has the scheme {:?}: there are nats, kubernetes, postgres, sqlite, gs, s3, az, etcd, peer and memory",
                 self.scheme
             )),
         }

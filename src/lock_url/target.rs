@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::LockUrlError;
+#[cfg(feature = "etcd")]
+use super::etcd;
 #[cfg(feature = "kubernetes")]
 use super::kubernetes;
 use super::memory;
@@ -30,6 +32,8 @@ pub(super) enum Target {
     Sql(sql::SqlTarget),
     #[cfg(feature = "_objects")]
     Objects(objects::ObjectStorageTarget),
+    #[cfg(feature = "etcd")]
+    Etcd(etcd::EtcdTarget),
     #[cfg(feature = "peer")]
     Peer(Box<peer::PeerTarget>),
 }
@@ -54,6 +58,8 @@ impl Target {
             "s3" => objects::ObjectStorageTarget::parse(parts).map(Self::Objects),
             #[cfg(feature = "azure")]
             "az" => objects::ObjectStorageTarget::parse(parts).map(Self::Objects),
+            #[cfg(feature = "etcd")]
+            "etcd" | "etcds" => etcd::EtcdTarget::parse(parts).map(Self::Etcd),
             #[cfg(feature = "peer")]
             "peer" => peer::PeerTarget::parse(parts).map(|place| Self::Peer(Box::new(place))),
             scheme => Err(parts.unknown(feature_of(scheme))),
@@ -71,6 +77,8 @@ impl Target {
             Self::Sql(place) => place.with_lease(lease),
             #[cfg(feature = "_objects")]
             Self::Objects(place) => place.with_lease(lease),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(place) => place.with_lease(lease),
             #[cfg(feature = "peer")]
             Self::Peer(place) => place.with_lease(lease),
         }
@@ -100,6 +108,8 @@ impl Target {
             Self::Sql(place) => place.open().await,
             #[cfg(feature = "_objects")]
             Self::Objects(place) => place.open(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(place) => place.open(),
             #[cfg(feature = "peer")]
             Self::Peer(place) => place.open(),
         }
@@ -116,6 +126,8 @@ impl Target {
             Self::Sql(place) => place.named(),
             #[cfg(feature = "_objects")]
             Self::Objects(place) => place.bucket().map(LockTarget::Objects),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(place) => Ok(LockTarget::Etcd(place.etcd())),
             #[cfg(feature = "peer")]
             Self::Peer(place) => Ok(LockTarget::Peers(place.named.clone())),
         }
@@ -132,6 +144,7 @@ pub(super) fn feature_of(scheme: &str) -> Option<&'static str> {
         "gs" => Some("gcs"),
         "s3" => Some("s3"),
         "az" => Some("azure"),
+        "etcd" | "etcds" => Some("etcd"),
         "peer" => Some("peer"),
         _ => None,
     }

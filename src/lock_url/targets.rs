@@ -38,6 +38,9 @@ pub enum LockTarget {
     /// Objects of a bucket.
     #[cfg(feature = "_objects")]
     Objects(crate::backends::object_storage::Bucket),
+    /// Keys of etcd.
+    #[cfg(feature = "etcd")]
+    Etcd(crate::backends::etcd::Etcd),
     /// A quorum of peers.
     #[cfg(feature = "peer")]
     Peers(PeerGroup),

@@ -19,8 +19,8 @@ fn invalid_url_is_refused_with_the_reason() {
         ("", "no lock is named: give a URL, as in nats://localhost/MY_BUCKET"),
         ("my_bucket", "\"my_bucket\" is not a lock URL: it has no scheme such as nats:"),
         (
-            "etcd:a",
-            "etcd:a: no lock has the scheme \"etcd\": there are nats, kubernetes, postgres, sqlite, gs, s3, az, peer and memory",
+            "consul:a",
+            "consul:a: no lock has the scheme \"consul\": there are nats, kubernetes, postgres, sqlite, gs, s3, az, etcd, peer and memory",
         ),
         (
             "memory:a?tttl=1s",
@@ -31,6 +31,13 @@ fn invalid_url_is_refused_with_the_reason() {
         (
             "peer:12345?peers=10.0.0.4:12345",
             "peer:12345?peers=10.0.0.4:12345: without a quorum two peers may lead at once: set the number of voters, as in quorum=3",
+        ),
+        #[cfg(feature = "etcd")]
+        ("etcd:///a", "etcd:///a: it names no member, as etcd://localhost:2379/elections does"),
+        #[cfg(feature = "etcd")]
+        (
+            "etcd://h/a?ca=ca.pem",
+            "etcd://h/a?ca=ca.pem: ca, cert and cert-key are of TLS: write etcds://",
         ),
         #[cfg(feature = "gcs")]
         ("gs:///a", "gs:///a: it names no bucket, as gs://my-bucket/elections does"),
@@ -49,6 +56,7 @@ fn invalid_url_is_refused_with_the_reason() {
     feature = "kubernetes",
     feature = "sql",
     feature = "object-store",
+    feature = "etcd",
     feature = "peer"
 ))]
 #[test]
@@ -89,6 +97,8 @@ fn secrets_are_never_shown() {
         "postgres://me:secret@localhost:99999/db",
         "postgres://me@localhost/db?password=secret&sslmode=sometimes",
         "postgres://me@localhost/db?sslpassword=secret&port=x",
+        "etcd://me:secret@a:2379,b:2379/elections",
+        "etcds://me:secret@a/elections?max-lease=never",
     ] {
         let shown = match LockUrl::from_str(url) {
             Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.targets()),

@@ -20,7 +20,13 @@ macro_rules! partial_debug {
 pub(crate) mod changes;
 #[cfg(feature = "_history")]
 pub(crate) mod nested;
-#[cfg(any(feature = "kubernetes", feature = "_objects", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "kubernetes",
+    feature = "_objects",
+    feature = "postgres",
+    feature = "sqlite"
+))]
 pub(crate) mod per_key;
 pub(crate) mod retry;
 pub(crate) mod text;

@@ -19,7 +19,7 @@ pub(crate) struct RetrySchedule<const MAX_MS: u64> {
 pub(crate) type ProtocolRetries = RetrySchedule<1_000>;
 
 /// The delays between requests of a backend that failed.
-#[cfg(any(feature = "kubernetes", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres"))]
 pub(crate) type BackendRetries = RetrySchedule<5_000>;
 
 impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
@@ -33,7 +33,7 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
     }
 
     /// A schedule with a seed of its own.
-    #[cfg(any(feature = "kubernetes", feature = "postgres"))]
+    #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres"))]
     pub fn unseeded() -> Self {
         Self::new(fastrand::u64(..))
     }

@@ -6,6 +6,7 @@ mod choria;
 mod clock;
 mod context;
 mod disk;
+mod etcd;
 mod fanout;
 mod kubernetes;
 mod nats;
@@ -63,8 +64,9 @@ Exit codes:
 /// primary, its clock, the tables and the permissions on them, what a failover may lose, and
 /// whether notifications arrive. A file: whether it can be written, its journal, its file system,
 /// and the free space. A bucket of object storage: whether it refuses conditional writes when it
-/// must, tried on the object incumbent-doctor, which is removed again. Peers: the address, the
-/// names, and how many of the quorum respond.
+/// must, tried on the object incumbent-doctor, which is removed again. etcd: its members, their
+/// versions and alarms, the permissions, and candidates of etcd's own elections among the keys.
+/// Peers: the address, the names, and how many of the quorum respond.
 #[derive(Args)]
 #[command(after_help = LEVELS)]
 pub struct Doctor {

@@ -5,7 +5,7 @@ use incumbent::lock_url::LockTarget;
 
 use super::context::CheckContext;
 use super::report::Report;
-use super::{kubernetes, nats, objects, peers, postgres, sqlite};
+use super::{etcd, kubernetes, nats, objects, peers, postgres, sqlite};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
 use crate::lock::{ElectionLock, misplaced, open_within};
@@ -98,6 +98,7 @@ async fn one(
         }
         LockTarget::Sqlite { path, tables } => sqlite::check(&path, tables, context, report).await,
         LockTarget::Objects(bucket) => objects::check(&bucket, context, report).await?,
+        LockTarget::Etcd(etcd) => etcd::check(&etcd, context, report).await?,
         LockTarget::Peers(peers) => peers::check(&peers, context, report).await,
         _ => {
             let message = "`doctor` does not support this lock";

@@ -11,7 +11,8 @@ const NATS_URL: &str = "NATS_URL";
 const NATS: [&str; 6] =
     ["NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_PASSWORD", "NATS_CERT", "NATS_KEY"];
 /// Variables by the scheme of the URL.
-const OF_URLS: [(&str, &[&str]); 5] = [
+const OF_URLS: [(&str, &[&str]); 6] = [
+    ("etcd", &["ETCDCTL_PASSWORD"]),
     ("peer:", &["INCUMBENT_PEER_KEY_FILE"]),
     ("postgres", &["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]),
     (

@@ -7,6 +7,7 @@ mod credentials;
 mod doctor;
 mod election;
 mod election_file;
+mod etcd_doctor;
 mod exit_codes;
 mod extreme_values;
 mod golden;

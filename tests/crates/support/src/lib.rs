@@ -6,6 +6,7 @@
 //! - [`LeafNode`], [`Gateways`]: a server behind a leaf node connection, and two clusters joined by
 //!   gateways, with a [`Link`] to cut.
 //! - [`KubeServer`]: a Kubernetes API server with etcd and the garbage collector.
+//! - [`EtcdCluster`]: members of etcd, to kill, pause and restart, and their snapshots.
 //! - [`PostgresServer`]: a PostgreSQL server, to kill, pause and restart, with replicas to promote.
 //! - [`SmallDisk`]: one to fill.
 //! - `Namespace`: a host's network of its own.
@@ -34,6 +35,7 @@ mod checkout;
 mod cluster;
 mod directory;
 mod disk;
+mod etcd;
 mod fault_proxy;
 mod gateways;
 mod http;
@@ -63,6 +65,7 @@ pub use browser::Browser;
 pub use checkout::{checkout, roles_in_deploy};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use disk::SmallDisk;
+pub use etcd::EtcdCluster;
 pub use fault_proxy::FaultProxy;
 pub use gateways::Gateways;
 pub use http::monitor;

@@ -1,0 +1,193 @@
+//! Checks of a cluster of etcd.
+
+use std::time::Instant;
+
+use incumbent::etcd::{Etcd, EtcdProbe, MemberFacts};
+use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind};
+use incumbent::protocol::TimingOptions;
+
+use super::context::CheckContext;
+use super::context::Role::{Administrator, Candidate, Observer};
+use super::report::Report;
+use super::rights::{MissingRights, UNUSED_NAME};
+use super::server::{self, SAMPLES};
+use crate::error::one_line;
+use crate::error::{CliError, Code};
+use crate::output::text::printable;
+
+const MEMBERS: &str = "members";
+const FOREIGN: &str = "foreign";
+
+/// The oldest supported version.
+const OLDEST: (u64, u64) = (3, 4);
+
+/// Checks the members, then the keys.
+pub async fn check(
+    etcd: &Etcd,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    let probe = match etcd.probe() {
+        Ok(probe) => probe,
+        Err(error) => {
+            report.error("settings", one_line(&error));
+            return Ok(());
+        }
+    };
+    let lock = probe.lock();
+    let wrong = |rule| CliError::new(Code::Usage, rule);
+    context.name.map_or(Ok(()), |name| lock.check_name(name)).map_err(wrong)?;
+    if !members(&probe, context, report).await {
+        return Ok(());
+    }
+    let name = context.name.unwrap_or(UNUSED_NAME);
+    let mut spans = Vec::new();
+    let mut read = Ok(());
+    for _ in 0..SAMPLES {
+        let start = Instant::now();
+        read = lock.read(name, context.timeout).await.map(drop);
+        if read.is_err() {
+            break;
+        }
+        spans.push(start.elapsed());
+    }
+    match &read {
+        Ok(()) => report.ok("quorum", "reads are answered by a majority"),
+        Err(error) if is_a_right(error) => {}
+        Err(error) => {
+            report.error("quorum", one_line(error));
+            return Ok(());
+        }
+    }
+    spans.sort_unstable();
+    let options = TimingOptions { lease: context.lease, ..Default::default() };
+    server::round_trip(&spans, options, lock.capabilities().max_lease, report);
+    rights(&lock, name, read, context, report).await;
+    foreign(&probe, context, report).await;
+    Ok(())
+}
+
+/// Returns whether a member responds.
+async fn members(probe: &EtcdProbe, context: CheckContext<'_>, report: &mut Report) -> bool {
+    let mut found: Vec<(&str, MemberFacts)> = Vec::new();
+    let mut silent = Vec::new();
+    for (address, facts) in probe.members(context.timeout).await {
+        match facts {
+            Ok(facts) => found.push((address, facts)),
+            Err(error) => silent.push(one_line(&error)),
+        }
+    }
+    let Some((_, first)) = found.first() else {
+        silent.iter().for_each(|why| report.error(MEMBERS, why));
+        return false;
+    };
+    // The other members serve meanwhile.
+    silent.iter().for_each(|why| report.warning(MEMBERS, why));
+    if found.iter().any(|(_, facts)| facts.cluster_id != first.cluster_id) {
+        report.error(
+            MEMBERS,
+            "they belong to different clusters, each of which would elect a leader: name the members of one",
+        );
+    }
+    for (address, facts) in &found {
+        member(address, facts, report);
+    }
+    match probe.cluster(context.timeout).await {
+        Ok(cluster) if cluster.voters == 1 => report.warning(
+            "cluster",
+            "one voting member: no term outlives its restart by more than the lease; run three",
+        ),
+        Ok(cluster) if cluster.voters % 2 == 0 => report.warning(
+            "cluster",
+            format!(
+                "{0} voting members bear no more failures than {1}; run {1}",
+                cluster.voters,
+                cluster.voters - 1
+            ),
+        ),
+        Ok(cluster) => report.ok("cluster", format!("{} voting members", cluster.voters)),
+        Err(error) => report.unknown("cluster", one_line(&error)),
+    }
+    true
+}
+
+fn member(address: &str, facts: &MemberFacts, report: &mut Report) {
+    let named = format!("{address}: etcd {}", printable(&facts.version));
+    let mut numbers = facts.version.split('.').map(|part| part.parse::<u64>().unwrap_or_default());
+    let version = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    if version < OLDEST {
+        report.error(MEMBERS, format!("{named} is not supported; upgrade to 3.4 or later"));
+    } else if facts.is_learner {
+        let fix = "it answers no request of an election; name a voting member, or promote it";
+        report.warning(MEMBERS, format!("{named}, a learner: {fix}"));
+    } else if !facts.has_leader {
+        report.error(MEMBERS, format!("{named} knows of no leader: a majority must be reachable"));
+    } else {
+        report.ok(MEMBERS, named);
+    }
+    for alarm in &facts.alarms {
+        let fix = "see `etcdctl alarm list`";
+        report.error(MEMBERS, format!("{address}: {}; {fix}", printable(alarm)));
+    }
+}
+
+async fn rights(
+    lock: &(impl Lock + LockAdmin),
+    name: &str,
+    read: Result<(), LockError>,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) {
+    let listed = lock.names(context.timeout).await.map(drop);
+    let written = match context.role {
+        Observer => Ok(()),
+        _ => lock.check_release(name, context.timeout).await,
+    };
+    for of in [Observer, Candidate, Administrator] {
+        if of != Observer && context.role == Observer {
+            continue;
+        }
+        let (mut needed, mut useful) = (Vec::new(), Vec::new());
+        let checks = [
+            ("reading keys", &read),
+            ("listing and watching keys", &listed),
+            ("writing keys", &written),
+        ];
+        for (verb, result) in checks {
+            match result {
+                Err(error) if is_a_right(error) => {
+                    let why = format!("{verb} ({})", one_line(error));
+                    match verb {
+                        "writing keys" if of == Observer => {}
+                        "listing and watching keys" if of != Administrator => useful.push(why),
+                        _ => needed.push(why),
+                    }
+                }
+                Err(error) => report.error("rights", one_line(error)),
+                Ok(()) => {}
+            }
+        }
+        let fix = "grant the role readwrite on the prefix; see docs/etcd.md".to_owned();
+        let missing = MissingRights {
+            needed: needed.join(", "),
+            useful: useful.join(", "),
+            fix_needed: fix.clone(),
+            fix_useful: fix,
+        };
+        missing.report(of, context.role, report);
+    }
+}
+
+async fn foreign(probe: &EtcdProbe, context: CheckContext<'_>, report: &mut Report) {
+    match probe.foreign_candidate(context.name, context.timeout).await {
+        Ok(None) => {
+            report.ok(FOREIGN, format!("no other program's candidates below {}", probe.prefix()))
+        }
+        Ok(Some(found)) => report.error(FOREIGN, found),
+        Err(error) => report.unknown(FOREIGN, one_line(&error)),
+    }
+}
+
+fn is_a_right(error: &LockError) -> bool {
+    error.kind() == LockErrorKind::Denied
+}

@@ -1,0 +1,98 @@
+//! `doctor`, `campaign` and `election` on etcd.
+
+use incumbent_test_support::{EtcdCluster, Port, eventually};
+
+use crate::doctor::{doctor, expect_line};
+use crate::shell::Shell;
+
+fn url(cluster: &EtcdCluster, prefix: &str) -> String {
+    format!("etcd://{}/{prefix}?max-lease=5s", cluster.endpoints().join(","))
+}
+
+#[tokio::test]
+async fn three_members_are_as_they_should_be() {
+    let cluster = EtcdCluster::start(3, &[]).await;
+    let (shell, lock) = (Shell::bare(), url(&cluster, "elections"));
+    let lock = ["--lock", lock.as_str()];
+    let report = doctor(&shell, &lock, 0);
+    for member in cluster.endpoints() {
+        expect_line(&report, "ok       members ", &format!("{member}: etcd 3."));
+    }
+    expect_line(&report, "ok       cluster ", "3 voting members");
+    expect_line(&report, "ok       quorum ", "a majority");
+    expect_line(&report, "ok       round trip ", "");
+    for role in ["an observer", "a candidate", "an administrator"] {
+        expect_line(&report, "ok       rights ", &format!("all rights of {role}"));
+    }
+    expect_line(&report, "ok       foreign ", "below elections/");
+    assert_eq!(cluster.ctl(&["get", "", "--prefix"]).await, "", "nothing is stored");
+
+    // One member is gone, then the majority.
+    cluster.kill(2);
+    let report = doctor(&shell, &lock, 1);
+    expect_line(&report, "warning  members ", "no connection to etcd at");
+    cluster.kill(1);
+    let short = ["--timeout", "2s"];
+    eventually("the last member has no leader", async || {
+        let report = shell.run(&[&["doctor"], &lock[..], &short].concat());
+        report.stdout.contains("knows of no leader").then_some(())
+    })
+    .await;
+    let report = doctor(&shell, &[&lock[..], &short].concat(), 2);
+    expect_line(&report, "error    quorum ", "");
+}
+
+#[tokio::test]
+async fn the_commands_of_operators_work_on_etcd() {
+    let cluster = EtcdCluster::start(1, &[]).await;
+    let lock = url(&cluster, "elections");
+    let shell = Shell::bare().with("INCUMBENT_LOCK", &*lock);
+    let mut leader = shell.start(&["campaign", "my_app", "--lease", "2s", "--identity", "first"]);
+    leader.line_with("won");
+    let info = shell.json(&["election", "info", "my_app", "-o", "json"]);
+    assert_eq!(info["elections"][0]["leader"], "first", "{info}");
+    assert!(shell.out(&["election", "list"]).contains("my_app"));
+    let report = doctor(&shell, &["my_app"], 1);
+    expect_line(&report, "warning  cluster ", "one voting member");
+    // A person reads the entry with etcd's own program.
+    let value = cluster.ctl(&["get", "elections/my_app"]).await;
+    assert!(value.contains(r#""identity":"first""#), "{value}");
+    let mut watch = shell.start(&["election", "watch", "my_app"]);
+    watch.line_with("first");
+    shell.out(&["election", "evict", "my_app", "--force"]);
+    leader.line_with("lost");
+    leader.end_with("TERM");
+}
+
+/// Go's `concurrency.Election`, as `etcdctl elect` uses it, would lead beside an election here.
+#[tokio::test]
+async fn candidates_of_etcds_own_elections_are_found_and_refused() {
+    let cluster = EtcdCluster::start(1, &[]).await;
+    let lock = url(&cluster, "elections");
+    let shell = Shell::bare().with("INCUMBENT_LOCK", &*lock);
+    let mut foreign =
+        cluster.ctl_command().args(["elect", "elections/my_app", "go"]).spawn().unwrap();
+    eventually("it leads", async || {
+        cluster.ctl(&["get", "elections/my_app/", "--prefix"]).await.contains("go").then_some(())
+    })
+    .await;
+    let report = doctor(&shell, &["my_app"], 2);
+    let says = "is a candidate of etcd's own election, which would lead beside my_app";
+    expect_line(&report, "error    foreign ", says);
+    expect_line(&doctor(&shell, &[], 2), "error    foreign ", says);
+    expect_line(&doctor(&shell, &["other"], 1), "ok       foreign ", "");
+    let mut refused = shell.start(&["campaign", "my_app", "--lease", "1s"]);
+    refused.line_with(says);
+    assert!(!shell.out(&["election", "list"]).contains("my_app/"), "it is no election here");
+    foreign.kill().await.unwrap();
+    refused.end_with("TERM");
+}
+
+#[test]
+fn an_unreachable_cluster_is_one_line() {
+    let port = Port::pick();
+    let lock = format!("etcd://me:secret@127.0.0.1:{}", port.number());
+    let report = doctor(&Shell::bare(), &["--lock", &lock], 2);
+    expect_line(&report, "error    members ", "no connection to etcd at 127.0.0.1:");
+    assert!(!report.stdout.contains("secret"), "{report:?}");
+}

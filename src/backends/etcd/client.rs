@@ -1,0 +1,376 @@
+//! Requests to the members of a cluster, each with a deadline.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, stream};
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio::time::{Instant, timeout_at};
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::cluster::Cluster;
+use super::codec::Origin;
+use super::errors::{self, Effect};
+use super::messages::{
+    Answer, AuthenticateRequest, Authenticated, Range, RangeRequest, Txn, TxnRequest,
+    WatchCreateRequest, WatchRequest, WatchResponse,
+};
+use crate::lock::{LockError, LockErrorKind};
+
+/// The most bytes of a response: a page of keys, which anybody may have written.
+const MAX_RESPONSE_LEN: usize = 64 << 20;
+
+/// A client of one cluster.
+///
+/// One member is used until a request to it fails; the next request goes to the next member. A
+/// write is sent to another member only if it certainly did not leave this process.
+pub(super) struct Client {
+    members: Vec<Member>,
+    /// The member in use.
+    current: AtomicUsize,
+    user: Option<(String, String)>,
+    token: Mutex<Option<MetadataValue<Ascii>>>,
+    cluster: Mutex<Cluster>,
+    /// The greatest revision of the cluster that a response has shown.
+    revision: AtomicU64,
+    /// Of the last response.
+    origin: Mutex<Origin>,
+}
+
+struct Member {
+    endpoint: Endpoint,
+    /// For people, as in `etcd-1:2379`.
+    address: String,
+    /// The connection, which belongs to the runtime that opened it. It is replaced after a failure.
+    channel: Mutex<Option<Channel>>,
+}
+
+impl Member {
+    fn channel(&self) -> Channel {
+        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.get_or_insert_with(|| self.endpoint.connect_lazy()).clone()
+    }
+
+    fn replace(&self) {
+        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// The methods of etcd that are called.
+pub(super) mod methods {
+    pub const RANGE: &str = "/etcdserverpb.KV/Range";
+    pub const TXN: &str = "/etcdserverpb.KV/Txn";
+    pub const WATCH: &str = "/etcdserverpb.Watch/Watch";
+    pub const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+    pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+    pub const MEMBERS: &str = "/etcdserverpb.Cluster/MemberList";
+}
+
+/// Why an attempt failed.
+enum Failure {
+    /// No response in time.
+    Silence,
+    Refused(Status),
+}
+
+impl Client {
+    /// `lease`: how long a leader of another cluster, at the same addresses, may lead.
+    pub fn new(
+        endpoints: Vec<(Endpoint, String)>,
+        user: Option<(String, String)>,
+        lease: Duration,
+    ) -> Self {
+        let members = endpoints.into_iter().map(|(endpoint, address)| Member {
+            endpoint,
+            address,
+            channel: Mutex::default(),
+        });
+        let members: Vec<_> = members.collect();
+        Self {
+            current: fastrand::usize(..members.len().max(1)).into(),
+            members,
+            user,
+            token: Mutex::default(),
+            cluster: Mutex::new(Cluster::new(lease)),
+            revision: AtomicU64::default(),
+            origin: Mutex::default(),
+        }
+    }
+
+    /// The addresses of the members, for people.
+    pub fn place(&self) -> String {
+        let addresses: Vec<_> = self.members.iter().map(|one| one.address.as_str()).collect();
+        addresses.join(",")
+    }
+
+    /// The greatest revision of the cluster that a response has shown.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
+    }
+
+    /// The origin of the last response.
+    pub fn origin(&self) -> Origin {
+        *self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads keys, linearizably: the response is never stale.
+    pub async fn range(&self, request: RangeRequest, by: Instant) -> Result<Range, LockError> {
+        self.call(methods::RANGE, &request, Effect::Read, by).await
+    }
+
+    /// Runs a transaction that writes.
+    pub async fn txn(&self, request: TxnRequest, by: Instant) -> Result<Txn, LockError> {
+        self.call(methods::TXN, &request, Effect::Write, by).await
+    }
+
+    /// Sends a request to the member in use, and to others as far as that may not repeat a write.
+    pub async fn call<Q, A>(
+        &self,
+        method: &'static str,
+        request: &Q,
+        effect: Effect,
+        by: Instant,
+    ) -> Result<A, LockError>
+    where
+        Q: Message + Clone + 'static,
+        A: Answer,
+    {
+        let mut renewed_token = false;
+        let mut left = self.members.len();
+        loop {
+            let Some((index, member)) = self.current() else {
+                let what = "the configuration names no member of a cluster";
+                return Err(LockError::new(LockErrorKind::Misconfigured, what));
+            };
+            left = left.saturating_sub(1);
+            let token = self.token(member, by).await?;
+            // A read has time for the next member, if this one is silent.
+            let until = match effect {
+                Effect::Read if left > 0 => {
+                    Instant::now() + by.saturating_duration_since(Instant::now()) / 2
+                }
+                _ => by,
+            };
+            match unary(member, method, request.clone(), token.clone(), until).await {
+                Ok(answer) => return self.checked(member, answer),
+                Err(Failure::Silence) => {
+                    self.leave(index);
+                    if effect == Effect::Read && left > 0 && Instant::now() < by {
+                        continue;
+                    }
+                    return Err(errors::silence(&member.address, effect));
+                }
+                Err(Failure::Refused(status)) => {
+                    // A member that has restarted does not know the token of before.
+                    if errors::is_old_token(&status) && token.is_some() && !renewed_token {
+                        renewed_token = true;
+                        left += 1;
+                        self.forget_token();
+                        continue;
+                    }
+                    if errors::is_of_member(&status) {
+                        self.leave(index);
+                    }
+                    let repeats = match effect {
+                        Effect::Read => errors::is_of_member(&status),
+                        Effect::Write => errors::was_not_sent(&status),
+                    };
+                    if repeats && left > 0 && Instant::now() < by {
+                        continue;
+                    }
+                    return Err(errors::refused(&status, &member.address, effect));
+                }
+            }
+        }
+    }
+
+    /// Sends a request to each member, in their order.
+    pub async fn call_each<Q, A>(
+        &self,
+        method: &'static str,
+        request: &Q,
+        by: Instant,
+    ) -> Vec<(&str, Result<A, LockError>)>
+    where
+        Q: Message + Clone + 'static,
+        A: Answer,
+    {
+        let one = |member| async move {
+            let token = match self.token(member, by).await {
+                Ok(token) => token,
+                Err(error) => return (member.address.as_str(), Err(error)),
+            };
+            let answer = unary(member, method, request.clone(), token, by).await;
+            let answer = answer.map_err(|failure| match failure {
+                Failure::Silence => errors::silence(&member.address, Effect::Read),
+                Failure::Refused(status) => errors::refused(&status, &member.address, Effect::Read),
+            });
+            (member.address.as_str(), answer)
+        };
+        futures_util::future::join_all(self.members.iter().map(one)).await
+    }
+
+    /// Watches keys from now on. The first response says that the watch has begun.
+    ///
+    /// The member ends the watch when it has no leader, as one that is cut off from the others.
+    pub async fn watch(
+        &self,
+        request: WatchCreateRequest,
+        by: Instant,
+    ) -> Result<Streaming<WatchResponse>, LockError> {
+        let Some((index, member)) = self.current() else {
+            return Err(errors::silence("no member", Effect::Read));
+        };
+        let token = self.token(member, by).await?;
+        // The stream of requests stays open, as its end is the end of the watch.
+        let requests =
+            stream::iter([WatchRequest { create: Some(request) }]).chain(stream::pending());
+        match timeout_at(by, streaming(member.channel(), methods::WATCH, requests, token)).await {
+            Ok(Ok(watch)) => Ok(watch),
+            Ok(Err(status)) => {
+                self.leave(index);
+                if errors::is_old_token(&status) {
+                    self.forget_token();
+                }
+                Err(errors::refused(&status, &member.address, Effect::Read))
+            }
+            Err(_) => {
+                self.leave(index);
+                Err(errors::silence(&member.address, Effect::Read))
+            }
+        }
+    }
+
+    /// Leaves the member in use, for the next watch.
+    pub fn leave_current(&self) {
+        if let Some((index, _)) = self.current() {
+            self.leave(index);
+        }
+    }
+
+    /// Forgets the token of the user, which may be too old.
+    pub fn forget_token(&self) {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn current(&self) -> Option<(usize, &Member)> {
+        let index = self.current.load(Ordering::Relaxed);
+        self.members.get(index).map(|member| (index, member))
+    }
+
+    /// Closes the connection to a member, and uses the next one.
+    fn leave(&self, index: usize) {
+        if let Some(member) = self.members.get(index) {
+            member.replace();
+        }
+        let next = (index + 1) % self.members.len().max(1);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.current.compare_exchange(index, next, set, fetch);
+    }
+
+    /// The token of the user; `None` if there is no user, or the cluster requires none.
+    async fn token(
+        &self,
+        member: &Member,
+        by: Instant,
+    ) -> Result<Option<MetadataValue<Ascii>>, LockError> {
+        let Some((name, password)) = &self.user else { return Ok(None) };
+        if let Some(token) = &*self.token.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(Some(token.clone()));
+        }
+        let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
+        let answer = unary::<_, Authenticated>(member, methods::AUTHENTICATE, request, None, by);
+        let token = match answer.await {
+            Ok(answer) => answer.token,
+            Err(Failure::Refused(status)) if errors::needs_no_user(&status) => return Ok(None),
+            Err(failure) => {
+                self.leave_current();
+                return Err(match failure {
+                    Failure::Silence => errors::silence(&member.address, Effect::Read),
+                    Failure::Refused(status) => {
+                        errors::refused(&status, &member.address, Effect::Read)
+                    }
+                });
+            }
+        };
+        let Ok(token) = token.parse::<MetadataValue<Ascii>>() else {
+            let what = format!("{} returned a token that no header can have", member.address);
+            return Err(LockError::new(LockErrorKind::Unavailable, what));
+        };
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        Ok(Some(token))
+    }
+
+    /// Checks that a response is of the cluster of the earlier ones.
+    fn checked<A: Answer>(&self, member: &Member, answer: A) -> Result<A, LockError> {
+        let header = answer.header().copied().unwrap_or_default();
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        cluster.answered(header.cluster_id, Instant::now()).map_err(|known| {
+            let what = format!(
+                "{} belongs to cluster {:x}, and cluster {known:x} was used before: name the members of one cluster",
+                member.address, header.cluster_id
+            );
+            LockError::new(LockErrorKind::Unavailable, what)
+        })?;
+        self.revision.fetch_max(header.revision.unsigned_abs(), Ordering::Relaxed);
+        *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = header.origin();
+        Ok(answer)
+    }
+}
+
+async fn unary<Q, A>(
+    member: &Member,
+    method: &'static str,
+    message: Q,
+    token: Option<MetadataValue<Ascii>>,
+    by: Instant,
+) -> Result<A, Failure>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let mut request = Request::new(message);
+    // The server gives up with the client.
+    request.set_timeout(by.saturating_duration_since(Instant::now()));
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token);
+    }
+    let codec = ProstCodec::<Q, A>::default();
+    let answer = async {
+        let mut grpc = Grpc::new(member.channel()).max_decoding_message_size(MAX_RESPONSE_LEN);
+        grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
+        grpc.unary(request, PathAndQuery::from_static(method), codec).await
+    };
+    match timeout_at(by, answer).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        // The channel has a timer for the same deadline.
+        Ok(Err(_)) if Instant::now() >= by => Err(Failure::Silence),
+        Ok(Err(status)) => Err(Failure::Refused(status)),
+        Err(_) => Err(Failure::Silence),
+    }
+}
+
+async fn streaming(
+    channel: Channel,
+    method: &'static str,
+    requests: impl Stream<Item = WatchRequest> + Send + 'static,
+    token: Option<MetadataValue<Ascii>>,
+) -> Result<Streaming<WatchResponse>, Status> {
+    let mut request = Request::new(requests);
+    request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token);
+    }
+    let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
+    let mut grpc = Grpc::new(channel);
+    grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
+    Ok(grpc.streaming(request, PathAndQuery::from_static(method), codec).await?.into_inner())
+}
+
+partial_debug!(Client, self, at: self.place());

@@ -1,0 +1,210 @@
+//! Where a cluster is, and how to connect to it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+use super::client::Client;
+use super::lock::EtcdLock;
+use super::probe::EtcdProbe;
+use crate::lock::{LockError, LockErrorKind};
+use crate::protocol::{MAX_LEASE, MIN_LEASE};
+
+/// The prefix of the keys of an [`Etcd`] that names none.
+const DEFAULT_PREFIX: &str = "incumbent";
+/// The default maximum lease.
+const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(15);
+/// The port of an endpoint that names none.
+const DEFAULT_PORT: u16 = 2379;
+const MAX_ENDPOINTS: usize = 32;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a connection with a request, or a watch, is tested. A server closes one that is tested
+/// more often than every 5 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// A cluster of etcd, version 3.4 or later, and a prefix of its keys.
+///
+/// ```no_run
+/// use incumbent::etcd::Etcd;
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let etcd = Etcd::new(["etcd-1:2379", "etcd-2:2379", "etcd-3:2379"]).prefix("elections");
+/// let election = incumbent::new_election("my_app", etcd.lock()?).start()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Etcd {
+    endpoints: Vec<String>,
+    user: Option<(String, String)>,
+    tls: bool,
+    authorities: Option<PathBuf>,
+    certificate: Option<(PathBuf, PathBuf)>,
+    prefix: String,
+    max_lease: Duration,
+}
+
+impl Etcd {
+    /// The cluster that these members belong to, each as `HOST` or `HOST:PORT`. One is used until
+    /// it fails. The port is 2379 if none is given.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            user: None,
+            tls: false,
+            authorities: None,
+            certificate: None,
+            prefix: DEFAULT_PREFIX.to_owned(),
+            max_lease: DEFAULT_MAX_LEASE,
+        }
+    }
+
+    /// Sets the user of etcd's authentication. Its role needs the permission `readwrite` for the
+    /// [prefix](Self::prefix) and a slash.
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Connects by TLS, and verifies servers by the authorities of the system.
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Connects by TLS, and verifies servers by the authorities of this file, in PEM.
+    pub fn authorities(mut self, file: impl Into<PathBuf>) -> Self {
+        self.authorities = Some(file.into());
+        self.tls()
+    }
+
+    /// Connects by TLS, with the client certificate and its key of these files, in PEM.
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.certificate = Some((certificate.into(), key.into()));
+        self.tls()
+    }
+
+    /// Sets the prefix of the keys, `incumbent` if none is set: the key of an election is the
+    /// prefix, a slash, and the name.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets the maximum lease, 15 s if none is set. It must be the same for all candidates: a
+    /// winner that knows nothing of an earlier leader waits that long.
+    pub fn max_lease(mut self, max_lease: Duration) -> Self {
+        self.max_lease = max_lease;
+        self
+    }
+
+    /// Returns the lock, for any number of elections. Sends no request: an election that starts
+    /// while the cluster is unreachable waits for it.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](LockErrorKind::Misconfigured): a setting, or a file that one names, cannot
+    /// be used.
+    pub fn lock(&self) -> Result<EtcdLock, LockError> {
+        let max_lease = self.max_lease;
+        if !(MIN_LEASE..=MAX_LEASE).contains(&max_lease) {
+            return Err(unusable(format!(
+                "a maximum lease of {max_lease:?} is not between {MIN_LEASE:?} and {MAX_LEASE:?}"
+            )));
+        }
+        let prefix = self.prefix.trim_end_matches('/');
+        if prefix.is_empty() || prefix.len() > 1024 || prefix.contains(char::is_control) {
+            let what =
+                "the prefix of etcd's keys has from 1 to 1024 bytes, and no control characters";
+            return Err(unusable(what.to_owned()));
+        }
+        Ok(EtcdLock::new(self.client()?, prefix, max_lease))
+    }
+
+    /// Returns what reads facts about the cluster, for diagnosis.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub fn probe(&self) -> Result<EtcdProbe, LockError> {
+        Ok(EtcdProbe::new(self.lock()?))
+    }
+
+    fn client(&self) -> Result<Client, LockError> {
+        if self.endpoints.is_empty() || self.endpoints.len() > MAX_ENDPOINTS {
+            return Err(unusable(format!("name from 1 to {MAX_ENDPOINTS} members of the cluster")));
+        }
+        let tls = self.tls.then(|| self.tls_config()).transpose()?;
+        let endpoints = self.endpoints.iter().map(|text| endpoint(text, tls.as_ref()));
+        let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
+        Ok(Client::new(endpoints, self.user.clone(), self.max_lease))
+    }
+
+    fn tls_config(&self) -> Result<ClientTlsConfig, LockError> {
+        let config = ClientTlsConfig::new();
+        let config = match &self.authorities {
+            Some(file) => config.ca_certificate(Certificate::from_pem(contents(file)?)),
+            None => config.with_native_roots(),
+        };
+        Ok(match &self.certificate {
+            Some((file, key)) => {
+                config.identity(Identity::from_pem(contents(file)?, contents(key)?))
+            }
+            None => config,
+        })
+    }
+}
+
+/// An endpoint, and its address for people.
+fn endpoint(text: &str, tls: Option<&ClientTlsConfig>) -> Result<(Endpoint, String), LockError> {
+    let wrong = |_| unusable(format!("{text:?} is no member of a cluster: give HOST:PORT"));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && !host.ends_with(':')
+    });
+    let address = if has_port { text.to_owned() } else { format!("{text}:{DEFAULT_PORT}") };
+    if text.is_empty() || text.contains(['/', '@', '?', '#']) {
+        return Err(wrong(()));
+    }
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"));
+    let endpoint = endpoint.map_err(|_| wrong(()))?;
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE / 2);
+    let endpoint = match tls {
+        Some(tls) => endpoint.tls_config(tls.clone()).map_err(|error| {
+            let what = "the certificates for etcd cannot be used";
+            LockError::with_source(LockErrorKind::Misconfigured, what, error)
+        })?,
+        None => endpoint,
+    };
+    Ok((endpoint, address))
+}
+
+fn contents(file: &Path) -> Result<Vec<u8>, LockError> {
+    std::fs::read(file).map_err(|error| {
+        let what = format!("{} cannot be read", file.display());
+        LockError::with_source(LockErrorKind::Misconfigured, what, error)
+    })
+}
+
+fn unusable(what: String) -> LockError {
+    LockError::new(LockErrorKind::Misconfigured, what)
+}
+
+/// Hides the password.
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (endpoints, prefix) = (&self.endpoints, &self.prefix);
+        f.debug_struct("Etcd")
+            .field("endpoints", endpoints)
+            .field("prefix", prefix)
+            .finish_non_exhaustive()
+    }
+}

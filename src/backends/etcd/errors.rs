@@ -1,0 +1,165 @@
+//! The meaning of etcd's errors.
+
+use std::error::Error;
+
+use tonic::{Code, ConnectError, Status};
+
+use crate::lock::{LockError, LockErrorKind};
+use crate::util::text::escape_line;
+
+/// The maximum length of a server's message in an error.
+const MAX_MESSAGE_LEN: usize = 200;
+/// Errors with which a member refuses a write before it proposes it to the others.
+const NOT_PROPOSED: [&str; 5] = [
+    "etcdserver: no leader",
+    "etcdserver: not capable",
+    "etcdserver: rpc not supported for learner",
+    "etcdserver: too many requests",
+    "etcdserver: mvcc: database space exceeded",
+];
+
+/// The effect that a request may have had on the cluster when its response is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Read,
+    Write,
+}
+
+impl Effect {
+    /// The kind of an error after which the request may have been applied.
+    fn lost(self) -> LockErrorKind {
+        match self {
+            Self::Read => LockErrorKind::Unavailable,
+            Self::Write => LockErrorKind::OutcomeUnknown,
+        }
+    }
+}
+
+/// The error of a member that did not respond in time.
+pub(super) fn silence(address: &str, effect: Effect) -> LockError {
+    LockError::new(effect.lost(), format!("no response from etcd at {address} in time"))
+}
+
+/// Whether the request did not leave this process.
+pub(super) fn was_not_sent(status: &Status) -> bool {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Whether another member may be able to respond.
+pub(super) fn is_of_member(status: &Status) -> bool {
+    // An error of this process, as of the connection, has a source.
+    status.source().is_some()
+        || matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded)
+        || status.message().contains("learner")
+}
+
+/// Whether the cluster does not know the token of the user any more.
+pub(super) fn is_old_token(status: &Status) -> bool {
+    status.code() == Code::Unauthenticated
+        || status.message().contains("auth: revision in header is old")
+}
+
+/// Whether the cluster authenticates nobody.
+pub(super) fn needs_no_user(status: &Status) -> bool {
+    status.message().contains("authentication is not enabled")
+}
+
+/// Converts a refusal.
+pub(super) fn refused(status: &Status, address: &str, effect: Effect) -> LockError {
+    let said = escape_line(status.message(), MAX_MESSAGE_LEN);
+    let not_applied = was_not_sent(status) || NOT_PROPOSED.iter().any(|text| said.contains(text));
+    let (kind, what) = match status.code() {
+        _ if was_not_sent(status) => {
+            let what = format!("no connection to etcd at {address}");
+            return LockError::with_source(LockErrorKind::Unavailable, what, cause(status));
+        }
+        _ if status.source().is_some() => {
+            let what = format!("the connection to etcd at {address} was lost");
+            return LockError::with_source(effect.lost(), what, cause(status));
+        }
+        Code::PermissionDenied => (
+            LockErrorKind::Denied,
+            format!("etcd at {address} denies it: grant the role readwrite on the prefix"),
+        ),
+        Code::Unauthenticated => {
+            (LockErrorKind::Denied, format!("etcd at {address} refuses the user: {said}"))
+        }
+        Code::InvalidArgument if said.contains("user name is empty") => {
+            (LockErrorKind::Denied, format!("etcd at {address} requires a user"))
+        }
+        Code::InvalidArgument if said.contains("authentication failed") => {
+            (LockErrorKind::Denied, format!("etcd at {address} refuses the user or the password"))
+        }
+        Code::Unimplemented => (
+            LockErrorKind::Misconfigured,
+            format!("the server at {address} is no etcd of version 3.4 or later: {said}"),
+        ),
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
+            (LockErrorKind::Misconfigured, format!("etcd at {address} refuses the request: {said}"))
+        }
+        _ if said.contains("database space exceeded") => (
+            LockErrorKind::Unavailable,
+            format!(
+                "etcd at {address} accepts no writes, its space is used up: compact, defragment, disarm the alarm"
+            ),
+        ),
+        _ if not_applied => {
+            (LockErrorKind::Unavailable, format!("etcd at {address} cannot respond: {said}"))
+        }
+        _ => (effect.lost(), format!("etcd at {address} failed: {said}")),
+    };
+    LockError::new(kind, what)
+}
+
+/// The cause of an error of this process, as text: an error of the transport is not `Clone`.
+fn cause(status: &Status) -> String {
+    let mut last = status.source();
+    while let Some(next) = last.and_then(Error::source) {
+        last = Some(next);
+    }
+    let text = last.map_or_else(|| status.message().to_owned(), ToString::to_string);
+    escape_line(&text, MAX_MESSAGE_LEN).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_whether_a_write_may_have_been_applied() {
+        use LockErrorKind::{Denied, Misconfigured, OutcomeUnknown, Unavailable};
+        for (code, message, read, write) in [
+            (Code::Unavailable, "etcdserver: request timed out", Unavailable, OutcomeUnknown),
+            (Code::Unavailable, "etcdserver: leader changed", Unavailable, OutcomeUnknown),
+            (Code::Unavailable, "etcdserver: no leader", Unavailable, Unavailable),
+            (Code::ResourceExhausted, "etcdserver: too many requests", Unavailable, Unavailable),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                Unavailable,
+                Unavailable,
+            ),
+            (Code::PermissionDenied, "etcdserver: permission denied", Denied, Denied),
+            (Code::InvalidArgument, "etcdserver: user name is empty", Denied, Denied),
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                Denied,
+                Denied,
+            ),
+            (Code::Unimplemented, "unknown service", Misconfigured, Misconfigured),
+            (Code::Internal, "x", Unavailable, OutcomeUnknown),
+        ] {
+            let status = Status::new(code, message);
+            let kind = |effect| refused(&status, "h:1", effect).kind();
+            assert_eq!((kind(Effect::Read), kind(Effect::Write)), (read, write), "{message}");
+        }
+    }
+}

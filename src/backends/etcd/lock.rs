@@ -1,0 +1,402 @@
+//! The lock: transactions on one key per election.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::codec::{Origin, Value};
+use super::messages::{Compare, KeyValue, PutRequest, RangeRequest, RequestOp, Txn, TxnRequest};
+use super::watch::Watching;
+use crate::backends::hint_hub::guard;
+use crate::backends::seen;
+use crate::backends::vimeo_timing::VimeoTiming;
+use crate::lock::{
+    Capabilities, CheckpointStore, Content, ElectionNames, HintSink, Lock, LockAdmin, LockError,
+    LockErrorKind, Reading, Release, Revision, Subscription, Write, check_not_empty,
+};
+use crate::time::timer::deadline_after;
+use crate::util::per_key::PerKey;
+use crate::util::since_unix_epoch;
+
+/// What a write replaces: the revision of etcd that wrote it, and the value. The revision alone
+/// may recur, once a snapshot was restored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    revision: i64,
+    value: Arc<[u8]>,
+}
+
+/// A key as last seen.
+type Known = seen::Known<Version>;
+/// State of one election.
+pub(super) type Election = seen::SeenRevisions<Version>;
+
+/// Where the checkpoints are, below the prefix: no election has such a name.
+pub(super) const CHECKPOINTS: &str = "incumbent-checkpoints/";
+/// The maximum length of an election's name in bytes.
+const MAX_NAME_LEN: usize = 1024;
+/// The most keys that one response holds.
+const PAGE: i64 = 500;
+/// The most names that are listed.
+const MAX_NAMES: usize = 1_000_000;
+
+/// The lock in a cluster of etcd: see [`Etcd::lock`](super::Etcd::lock).
+///
+/// Cheap to clone. Clones share connections and one watch.
+#[derive(Clone)]
+pub struct EtcdLock {
+    pub(super) inner: Arc<LockState>,
+}
+
+pub(super) struct LockState {
+    pub client: Client,
+    /// The prefix of all keys, with a slash at its end.
+    pub prefix: String,
+    max_lease: Duration,
+    pub elections: PerKey<Election>,
+    pub watching: Watching,
+}
+
+impl EtcdLock {
+    pub(super) fn new(client: Client, prefix: &str, max_lease: Duration) -> Self {
+        let inner = LockState {
+            client,
+            prefix: format!("{prefix}/"),
+            max_lease,
+            elections: PerKey::default(),
+            watching: Watching::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+impl Version {
+    fn of(kv: &KeyValue) -> Self {
+        Self { revision: kv.mod_revision, value: kv.value.as_slice().into() }
+    }
+}
+
+/// The end of the range of all keys with a prefix.
+pub(super) fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0] // all keys from there on
+}
+
+/// A read of one key.
+pub(super) fn read_of(key: Vec<u8>) -> RangeRequest {
+    RangeRequest { key, ..RangeRequest::default() }
+}
+
+fn range_op(range: RangeRequest) -> RequestOp {
+    RequestOp { range: Some(range), put: None }
+}
+
+impl LockState {
+    pub fn key(&self, name: &str) -> Vec<u8> {
+        format!("{}{name}", self.prefix).into_bytes()
+    }
+
+    /// Describes the key of an election, as in `the key elections/my_app of etcd at h:2379`.
+    pub fn describe(&self, name: &str) -> String {
+        format!("the key {}{name} of etcd at {}", self.prefix, self.client.place())
+    }
+
+    /// The keys below that of an election, where the candidates of etcd's own elections are: each
+    /// campaigns by a key that belongs to its lease.
+    pub fn below(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
+        let from = format!("{}{name}/", self.prefix).into_bytes();
+        let to = after(&from);
+        (from, to)
+    }
+
+    /// The value of a key; `None` if it is no entry of an election.
+    pub fn decode(kv: &KeyValue) -> Option<Value> {
+        Value::decode(&kv.value).filter(|_| kv.lease == 0)
+    }
+
+    /// What an entry means that replaced later ones, as in a restored snapshot.
+    fn set_back(&self, content: Content) -> Content {
+        let terms = VimeoTiming { longest: self.max_lease, skew: Duration::ZERO };
+        terms.set_back(content)
+    }
+
+    fn found(
+        &self,
+        name: &str,
+        before: &seen::Before<Version>,
+        kv: &KeyValue,
+        origin: Origin,
+    ) -> Result<Known, LockError> {
+        let decoded = Self::decode(kv).and_then(|value| Some((value.content()?, value)));
+        let Some((content, value)) = decoded else {
+            let what = match kv.lease {
+                0 => "is not the entry of an election: delete it, or use another name",
+                _ => "belongs to a lease, so another program wrote it: use another name",
+            };
+            let message = format!("{} {what}", self.describe(name));
+            return Err(LockError::new(LockErrorKind::Misconfigured, message));
+        };
+        let number = value.revision.0.saturating_sub(1);
+        let election = self.elections.get(name);
+        let set_back = |content| self.set_back(content);
+        let content = if value.is_set_back(origin) { set_back(content) } else { content };
+        Ok(election.found(before, Version::of(kv), number, content, set_back))
+    }
+
+    async fn fetch(&self, name: &str, by: Instant) -> Result<Option<Known>, LockError> {
+        let election = self.elections.get(name);
+        let before = election.before();
+        let answer = self.client.range(read_of(self.key(name)), by).await?;
+        match answer.kvs.first() {
+            Some(kv) => {
+                let origin = answer.header.unwrap_or_default().origin();
+                self.found(name, &before, kv, origin).map(Some)
+            }
+            None => {
+                election.forget(&before);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads a range of keys, page by page, until `take` returns `false`. With their values: etcd
+    /// leaves out the lease of a key where it is asked for keys only.
+    pub async fn scan(
+        &self,
+        mut from: Vec<u8>,
+        to: Vec<u8>,
+        by: Instant,
+        mut take: impl FnMut(&KeyValue) -> bool,
+    ) -> Result<(), LockError> {
+        loop {
+            let page = RangeRequest { range_end: to.clone(), limit: PAGE, ..read_of(from) };
+            let page = self.client.range(page, by).await?;
+            let Some(last) = page.kvs.last().filter(|_| page.kvs.iter().all(&mut take)) else {
+                return Ok(());
+            };
+            if !page.more {
+                return Ok(());
+            }
+            from = last.key.clone();
+            from.push(0);
+        }
+    }
+
+    /// Writes a value over the expected one, or over nothing.
+    async fn put(
+        &self,
+        name: &str,
+        expected: Option<Revision>,
+        value: Value,
+        acquires: bool,
+        by: Instant,
+    ) -> Result<Revision, LockError> {
+        let election = self.elections.get(name);
+        let known = match (expected, election.known()) {
+            (Some(_), None) => self.fetch(name, by).await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        if known.as_ref().map(|known| known.revision) != expected {
+            return Err(self.conflict(name));
+        }
+        // Greater than all revisions that this process has seen, of the cluster too: whoever
+        // deleted the key, the token of its next holder is greater.
+        let number = election.next_number(known.as_ref(), self.client.revision());
+        let revision = Revision(number.saturating_add(1));
+        let value = value.with(revision, since_unix_epoch(), self.client.origin());
+        let key = self.key(name);
+        let (from, to) = self.below(name);
+        let replaced = known.as_ref().map(|known| &known.version);
+        let replaced_revision = replaced.map_or(0, |version| version.revision);
+        let mut compare = vec![Compare::written_by(&key, replaced_revision)];
+        compare.extend(replaced.map(|version| Compare::has_value(&key, &version.value)));
+        let mut failure = vec![range_op(read_of(key.clone()))];
+        if acquires {
+            compare.push(Compare::unleased(from.clone(), to.clone()));
+            failure.push(range_op(RangeRequest { range_end: to, limit: PAGE, ..read_of(from) }));
+        }
+        let stored: Arc<[u8]> = value.encode().into();
+        let put = PutRequest { key, value: stored.to_vec() };
+        let success = vec![RequestOp { range: None, put: Some(put) }];
+        let before = election.before();
+        let answer = self.client.txn(TxnRequest { compare, success, failure }, by).await?;
+        if !answer.succeeded {
+            return Err(self.not_written(name, &before, replaced, &answer));
+        }
+        // The whole transaction has one revision.
+        let revision_of_etcd = answer.header.map_or(0, |header| header.revision);
+        let version = Version { revision: revision_of_etcd, value: stored };
+        let Some(content) = value.content() else {
+            let message = format!("{}: its new entry has no meaning", self.describe(name));
+            return Err(LockError::new(LockErrorKind::Misconfigured, message));
+        };
+        election.wrote(Known { version, number, revision, content });
+        Ok(revision)
+    }
+
+    /// Why a transaction wrote nothing, by what it read instead.
+    fn not_written(
+        &self,
+        name: &str,
+        before: &seen::Before<Version>,
+        replaced: Option<&Version>,
+        answer: &Txn,
+    ) -> LockError {
+        let mut keys = answer.responses.iter().filter_map(|response| response.range.as_ref());
+        let present = keys.next().and_then(|range| range.kvs.first());
+        if let Some(kv) = present.filter(|kv| Some(&Version::of(kv)) != replaced) {
+            // An entry that cannot be read is reported by the read that follows.
+            let origin = answer.header.unwrap_or_default().origin();
+            let _ = self.found(name, before, kv, origin);
+            return self.conflict(name);
+        }
+        let foreign = keys.next().and_then(|below| below.kvs.iter().find(|kv| kv.lease != 0));
+        match foreign {
+            Some(kv) => {
+                let key = String::from_utf8_lossy(&kv.key);
+                LockError::new(LockErrorKind::Misconfigured, foreign_candidate(name, &key))
+            }
+            None => self.conflict(name),
+        }
+    }
+
+    fn conflict(&self, name: &str) -> LockError {
+        let message = format!("{} was written by another client", self.describe(name));
+        LockError::new(LockErrorKind::Conflict, message)
+    }
+}
+
+/// Why an election cannot be shared with etcd's own, as one line.
+pub(super) fn foreign_candidate(name: &str, key: &str) -> String {
+    let key = crate::util::text::escape_line(key, 200);
+    format!(
+        "{key} is a candidate of etcd's own election, which would lead beside {name}: stop it, or use another name"
+    )
+}
+
+/// Names the request and the election in an error.
+fn of(error: LockError, request: &str, name: &str) -> LockError {
+    let message = format!("{request} of {name}: {error}");
+    error.with_message(message)
+}
+
+#[async_trait]
+impl Lock for EtcdLock {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::of_records(self.inner.max_lease)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        check_not_empty(name)?;
+        if name.len() > MAX_NAME_LEN {
+            return Err(format!("the name of an election is limited to {MAX_NAME_LEN} bytes"));
+        }
+        if name.contains(char::is_control) {
+            return Err("the name of an election must not contain control characters".to_owned());
+        }
+        if name.starts_with(CHECKPOINTS) {
+            return Err(format!("{CHECKPOINTS:?} is for checkpoints: rename the election"));
+        }
+        Ok(())
+    }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        let found = self.inner.fetch(name, deadline_after(timeout)).await;
+        Ok(match found.map_err(|error| of(error, "reading", name))? {
+            Some(known) => Reading::Found(known.record()),
+            // A key that was deleted leaves nothing behind, so its absence proves nothing.
+            None => Reading::Empty { proof: false },
+        })
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        let by = deadline_after(write.timeout);
+        let acquires = write.mark.token.is_none();
+        let put = self.inner.put(name, write.expected, Value::held(&write), acquires, by);
+        put.await.map_err(|error| of(error, "write", name))
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        let by = deadline_after(release.timeout);
+        let expected = Some(release.expected);
+        let put = self.inner.put(name, expected, Value::released(&release), false, by);
+        put.await.map(drop).map_err(|error| of(error, "release", name))
+    }
+
+    /// A transaction under a condition that no key fulfils: the cluster checks the permissions of
+    /// both its branches.
+    async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
+        let key = self.inner.key(name);
+        let compare = vec![Compare::written_by(&key, i64::MAX)];
+        let put = PutRequest { key, value: Vec::new() };
+        let success = vec![RequestOp { range: None, put: Some(put) }];
+        let request = TxnRequest { compare, success, failure: Vec::new() };
+        let answer = self.inner.client.txn(request, deadline_after(timeout)).await;
+        match answer.map_err(|error| of(error, "check of the release", name))?.succeeded {
+            false => Ok(()),
+            true => {
+                let what = "the server ignores the condition of a transaction";
+                Err(LockError::new(LockErrorKind::Misconfigured, what))
+            }
+        }
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn LockAdmin> {
+        Some(self)
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        guard::subscribe(&self.inner, name, sink)
+    }
+}
+
+#[async_trait]
+impl ElectionNames for EtcdLock {
+    fn lock(&self) -> &dyn Lock {
+        self
+    }
+
+    async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
+        let by = deadline_after(timeout);
+        let prefix = &self.inner.prefix;
+        let (from, to) = (prefix.clone().into_bytes(), after(prefix.as_bytes()));
+        let mut names = Vec::new();
+        let scan = self.inner.scan(from, to, by, |kv| {
+            let key = std::str::from_utf8(&kv.key).ok();
+            let name = key.and_then(|key| key.strip_prefix(prefix.as_str()));
+            let name = name.filter(|name| self.check_name(name).is_ok());
+            names.extend(name.filter(|_| LockState::decode(kv).is_some()).map(str::to_owned));
+            names.len() < MAX_NAMES
+        });
+        scan.await.map_err(|error| of(error, "listing", "elections"))?;
+        Ok(names)
+    }
+}
+
+partial_debug!(EtcdLock, self, at: self.inner.client.place(), prefix: self.inner.prefix);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_holds_the_keys_with_its_prefix() {
+        assert_eq!(after(b"elections/"), b"elections0");
+        assert_eq!(after(b"a\xff"), b"b");
+        assert_eq!(after(b"\xff"), b"\0");
+    }
+}

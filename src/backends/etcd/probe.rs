@@ -1,0 +1,135 @@
+//! Facts about a cluster, read without a write.
+
+use std::time::Duration;
+
+use super::client::methods;
+use super::lock::{EtcdLock, foreign_candidate};
+use super::messages::{Members, MembersRequest, Status, StatusRequest};
+use crate::lock::LockError;
+use crate::time::timer::deadline_after;
+
+/// Reads facts about a cluster that elections depend on. It writes nothing.
+#[derive(Debug)]
+pub struct EtcdProbe {
+    lock: EtcdLock,
+}
+
+/// What a member reports about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberFacts {
+    /// Its version, as in `3.6.5`.
+    pub version: String,
+    /// The identifier of its cluster.
+    pub cluster_id: u64,
+    /// Whether it knows of a leader of the cluster.
+    pub has_leader: bool,
+    /// Whether it is a learner, which accepts no requests of elections.
+    pub is_learner: bool,
+    /// The term of Raft that it is in.
+    pub raft_term: u64,
+    /// The bytes of its database.
+    pub db_size: u64,
+    /// Its alarms, as etcd states them.
+    pub alarms: Vec<String>,
+}
+
+/// The members of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClusterFacts {
+    /// The number of those that vote.
+    pub voters: usize,
+    /// The number of those that do not.
+    pub learners: usize,
+}
+
+impl EtcdProbe {
+    pub(super) fn new(lock: EtcdLock) -> Self {
+        Self { lock }
+    }
+
+    /// Returns the addresses of the members, for people.
+    pub fn place(&self) -> String {
+        self.lock.inner.client.place()
+    }
+
+    /// Returns the prefix of the keys, with a slash at its end.
+    pub fn prefix(&self) -> &str {
+        &self.lock.inner.prefix
+    }
+
+    /// Returns the lock.
+    pub fn lock(&self) -> EtcdLock {
+        self.lock.clone()
+    }
+
+    /// Asks each configured member for its status.
+    pub async fn members(&self, timeout: Duration) -> Vec<(&str, Result<MemberFacts, LockError>)> {
+        let by = deadline_after(timeout);
+        let client = &self.lock.inner.client;
+        let answers = client.call_each::<_, Status>(methods::STATUS, &StatusRequest {}, by).await;
+        let facts = answers.into_iter().map(|(address, status)| {
+            let facts = status.map(|status| {
+                let header = status.header.unwrap_or_default();
+                MemberFacts {
+                    version: status.version,
+                    cluster_id: header.cluster_id,
+                    has_leader: status.leader != 0,
+                    is_learner: status.is_learner,
+                    raft_term: header.raft_term,
+                    db_size: status.db_size.unsigned_abs(),
+                    alarms: status.errors,
+                }
+            });
+            (address, facts)
+        });
+        facts.collect()
+    }
+
+    /// Asks one member for the list of members.
+    ///
+    /// # Errors
+    /// If none answers in time, or the cluster has no quorum.
+    pub async fn cluster(&self, timeout: Duration) -> Result<ClusterFacts, LockError> {
+        let request = MembersRequest { linearizable: true };
+        let client = &self.lock.inner.client;
+        let by = deadline_after(timeout);
+        let effect = super::errors::Effect::Read;
+        let answer: Members = client.call(methods::MEMBERS, &request, effect, by).await?;
+        let learners = answer.members.iter().filter(|member| member.is_learner).count();
+        Ok(ClusterFacts { voters: answer.members.len() - learners, learners })
+    }
+
+    /// Looks for candidates of etcd's own elections below the keys of this prefix, or of one
+    /// election; returns one in words, as they exclude nobody here, and nobody excludes them.
+    ///
+    /// # Errors
+    /// If the keys cannot be read in time.
+    pub async fn foreign_candidate(
+        &self,
+        election: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Option<String>, LockError> {
+        let lock = &self.lock.inner;
+        let (key, range_end) = match election {
+            Some(name) => lock.below(name),
+            None => {
+                let prefix = lock.prefix.as_bytes();
+                (prefix.to_vec(), super::lock::after(prefix))
+            }
+        };
+        let mut foreign = None;
+        let scan = lock.scan(key, range_end, deadline_after(timeout), |kv| {
+            foreign = (kv.lease != 0).then(|| kv.key.clone());
+            foreign.is_none()
+        });
+        scan.await?;
+        Ok(foreign.map(|key| {
+            let key = String::from_utf8_lossy(&key);
+            let name = key.strip_prefix(lock.prefix.as_str()).unwrap_or(&key);
+            let name = name.rsplit_once('/').map_or(name, |(name, _)| name);
+            foreign_candidate(name, &key)
+        }))
+    }
+}

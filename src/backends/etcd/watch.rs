@@ -1,0 +1,154 @@
+//! Hints from one watch on all keys below the prefix, shared by all elections of a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{Status, Streaming};
+use tracing::debug;
+
+use super::codec::Origin;
+use super::lock::{LockState, after};
+use super::messages::{Event, WatchCreateRequest, WatchResponse};
+use crate::backends::hint_hub::{BEGINS_WITHIN, HintHub, Listen};
+use crate::lock::{Coverage, Hint, Record};
+use crate::time::timer::deadline_after;
+use crate::util::retry::BackendRetries;
+
+/// The pause before the next attempt where the watch is denied.
+const DENIED_PAUSE: Duration = Duration::from_secs(60);
+
+/// The subscriptions of a lock.
+#[derive(Debug, Default)]
+pub(super) struct Watching {
+    hub: HintHub<()>,
+}
+
+impl Listen for LockState {
+    type Note = ();
+
+    fn hub(&self) -> &HintHub<()> {
+        &self.watching.hub
+    }
+
+    fn forget(&self, name: &str) {
+        self.elections.remove(name);
+    }
+
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        run(self)
+    }
+}
+
+/// Watches until dropped.
+async fn run(lock: Arc<LockState>) {
+    let mut pauses = BackendRetries::unseeded();
+    let place = lock.client.place();
+    loop {
+        let pause = match begin(&lock).await {
+            Ok(watch) => {
+                // Every subscriber then reads. What was written before it has no event.
+                lock.watching.hub.announce(Coverage::Full);
+                let began = Instant::now();
+                let end = deliver(&lock, watch).await;
+                debug!(at = place, end, "the watch has ended");
+                if began.elapsed() > BackendRetries::MAX {
+                    pauses = BackendRetries::unseeded();
+                }
+                pauses.delay()
+            }
+            Err(NoWatch { why, is_denied }) => {
+                debug!(at = place, why, "not watching");
+                if is_denied { DENIED_PAUSE } else { pauses.delay() }
+            }
+        };
+        lock.watching.hub.announce(Coverage::None);
+        sleep(pause).await;
+    }
+}
+
+/// Why there is no watch.
+struct NoWatch {
+    why: String,
+    is_denied: bool,
+}
+
+/// Begins a watch, and waits for the response that says so.
+async fn begin(lock: &LockState) -> Result<Streaming<WatchResponse>, NoWatch> {
+    let failed = |why: String| NoWatch { why, is_denied: false };
+    let (key, range_end) = (lock.prefix.clone().into_bytes(), after(lock.prefix.as_bytes()));
+    let request = WatchCreateRequest { key, range_end, prev_kv: true };
+    let watch = lock.client.watch(request, deadline_after(BEGINS_WITHIN)).await;
+    let mut watch = watch.map_err(|error| failed(error.to_string()))?;
+    match timeout(BEGINS_WITHIN, watch.message()).await {
+        Ok(Ok(Some(first))) if first.created && !first.canceled => Ok(watch),
+        Ok(Ok(Some(first))) => {
+            // A watch is refused in this way, with no word of why, and an old token too.
+            lock.client.forget_token();
+            let why = format!("the watch is refused: {}", first.cancel_reason);
+            Err(NoWatch { is_denied: first.cancel_reason.contains("denied"), why })
+        }
+        Ok(Ok(None)) => Err(failed("the watch has ended at once".to_owned())),
+        Ok(Err(status)) => {
+            lock.client.leave_current();
+            Err(failed(status.message().to_owned()))
+        }
+        Err(_) => {
+            lock.client.leave_current();
+            Err(failed("the watch does not begin".to_owned()))
+        }
+    }
+}
+
+/// Passes events on until the watch ends. Returns why it did.
+///
+/// The connection is tested, so a watch that hangs ends, and a member without a leader ends it.
+async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>) -> String {
+    loop {
+        let response = match watch.message().await {
+            Ok(Some(response)) => response,
+            Ok(None) => return "the server has ended it".to_owned(),
+            Err(status) => return ended(lock, &status),
+        };
+        // As after a compaction of what it did not deliver.
+        if response.canceled || response.compact_revision != 0 {
+            return format!("cancelled: {}", response.cancel_reason);
+        }
+        let origin = response.header.unwrap_or_default().origin();
+        response.events.iter().for_each(|event| on_event(lock, event, origin));
+    }
+}
+
+fn ended(lock: &LockState, status: &Status) -> String {
+    lock.client.leave_current();
+    status.message().to_owned()
+}
+
+/// An event is a reason to look, and no fact: anybody who may write the key may have written it.
+fn on_event(lock: &LockState, event: &Event, origin: Origin) {
+    let Some(kv) = &event.kv else { return };
+    let key = std::str::from_utf8(&kv.key).ok();
+    let Some(name) = key.and_then(|key| key.strip_prefix(lock.prefix.as_str())) else { return };
+    if lock.watching.hub.has(name) {
+        lock.watching.hub.send(name, &hint(lock, name, event, origin), |()| ());
+    }
+}
+
+fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin) -> Hint {
+    const PUT: i32 = 0;
+    let Some(kv) = event.kv.as_ref().filter(|_| event.kind == PUT) else { return Hint::Recheck };
+    let Some(value) = LockState::decode(kv) else { return Hint::Recheck };
+    let (revision, is_set_back) = (value.revision, value.is_set_back(origin));
+    let Some(content) = value.content() else { return Hint::Recheck };
+    // Later than a response, or of a store that was set back.
+    if is_set_back || Some(revision) < lock.elections.get(name).newest() {
+        return Hint::Recheck;
+    }
+    let previous = event.prev_kv.as_ref().and_then(LockState::decode);
+    let previous = match previous {
+        Some(previous) => Some(Some(previous.revision)),
+        None if kv.version == 1 => Some(None),
+        None => None,
+    };
+    Hint::Stored { record: Record { revision, content }, previous, age: None }
+}

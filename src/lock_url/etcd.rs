@@ -1,0 +1,90 @@
+//! Locks of `etcd://HOST/PREFIX` and `etcds://…`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{LockUrlError, LockUrlErrorKind};
+use super::parts::Parts;
+use crate::backends::etcd::Etcd;
+use crate::lock::Lock;
+
+/// The variable with the password of a user whose URL has none, as etcdctl reads it.
+const PASSWORD: &str = "ETCDCTL_PASSWORD";
+
+#[derive(Debug, Clone)]
+pub(super) struct EtcdTarget {
+    etcd: Etcd,
+    /// Whether the URL sets the maximum lease.
+    has_max_lease: bool,
+    shown: String,
+}
+
+impl EtcdTarget {
+    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let place = parts.place().strip_prefix("//").unwrap_or_default();
+        let (authority, prefix) = place.split_once('/').unwrap_or((place, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        if hosts.split(',').any(str::is_empty) {
+            let rule = "it names no member, as etcd://localhost:2379/elections does";
+            return Err(parts.malformed(rule));
+        }
+        let mut etcd = Etcd::new(hosts.split(','));
+        if let Some(user) = user {
+            let (name, password) = user.split_once(':').unwrap_or((user, ""));
+            let password = match parts.decoded(password)? {
+                empty if empty.is_empty() => std::env::var(PASSWORD).unwrap_or_default(),
+                password => password,
+            };
+            etcd = etcd.user(parts.decoded(name)?, password);
+        }
+        let prefix = parts.decoded(prefix)?;
+        if !prefix.is_empty() {
+            etcd = etcd.prefix(prefix);
+        }
+        if parts.scheme() == "etcds" {
+            etcd = etcd.tls();
+        }
+        let files = ["ca", "cert", "cert-key"].map(|option| parts.take(option));
+        if parts.scheme() == "etcd" && files.iter().any(Option::is_some) {
+            return Err(parts.malformed("ca, cert and cert-key are of TLS: write etcds://"));
+        }
+        etcd = match files {
+            [_, Some(_), None] | [_, None, Some(_)] => {
+                return Err(parts.malformed("cert and cert-key name files that belong together"));
+            }
+            [ca, cert, key] => {
+                let etcd = ca.into_iter().fold(etcd, Etcd::authorities);
+                cert.zip(key)
+                    .into_iter()
+                    .fold(etcd, |etcd, (cert, key)| etcd.client_certificate(cert, key))
+            }
+        };
+        let max_lease = parts.take_duration("max-lease")?;
+        Ok(Self {
+            etcd: max_lease.into_iter().fold(etcd, Etcd::max_lease),
+            has_max_lease: max_lease.is_some(),
+            shown: parts.shown().to_owned(),
+        })
+    }
+
+    pub fn with_lease(&mut self, lease: Duration) {
+        if !self.has_max_lease {
+            self.etcd = self.etcd.clone().max_lease(lease);
+        }
+    }
+
+    pub fn etcd(&self) -> Etcd {
+        self.etcd.clone()
+    }
+
+    pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let lock = self.etcd.lock().map_err(|error| {
+            let message = format!("{} cannot be used", self.shown);
+            LockUrlError::with_source(LockUrlErrorKind::Unusable, message, error)
+        })?;
+        Ok(Arc::new(lock))
+    }
+}

@@ -1,0 +1,107 @@
+//! Users with the least permissions, and TLS.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind};
+use incumbent_test_support::{Authority, EtcdCluster};
+
+use crate::conformance::{LEASE, leads, sees};
+use crate::env::{TestEnv, write};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_user_needs_permission_for_the_prefix_alone() {
+    let env = TestEnv::<1>::alone(LEASE).await;
+    let prefix = format!("{}/", env.prefix);
+    for command in [
+        &["user", "add", "root:r"][..],
+        &["user", "grant-role", "root", "root"],
+        &["role", "add", "elections"],
+        &["role", "grant-permission", "elections", "readwrite", &prefix, "--prefix=true"],
+        &["role", "add", "observers"],
+        &["role", "grant-permission", "observers", "read", &prefix, "--prefix=true"],
+        &["user", "add", "candidate:c"],
+        &["user", "grant-role", "candidate", "elections"],
+        &["user", "add", "observer:o"],
+        &["user", "grant-role", "observer", "observers"],
+        &["auth", "enable"],
+    ] {
+        env.cluster.ctl(command).await;
+    }
+    let user = |name: &str, password: &str| env.etcd().user(name, password).lock().unwrap();
+    let kind = |error: incumbent::lock::LockError| {
+        assert!(!error.to_string().contains('\n'), "{error}");
+        error.kind()
+    };
+    for lock in [env.etcd_lock(), user("candidate", "wrong"), user("nobody", "c")] {
+        let error = lock.read("my_app", TIMEOUT).await.unwrap_err();
+        assert_eq!(kind(error), LockErrorKind::Denied);
+    }
+    let elsewhere = env.etcd().prefix("elsewhere").user("candidate", "c").lock().unwrap();
+    assert_eq!(kind(elsewhere.read("a", TIMEOUT).await.unwrap_err()), LockErrorKind::Denied);
+
+    let first = env.campaign_with("first", user("candidate", "c"));
+    let leadership = leads(&first).await;
+    let observer = user("observer", "o");
+    assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
+    let denied = observer.write("other", write(LEASE, 1, None, None)).await.unwrap_err();
+    assert_eq!(kind(denied), LockErrorKind::Denied);
+    let denied = observer.check_release("my_app", TIMEOUT).await.unwrap_err();
+    assert_eq!(kind(denied), LockErrorKind::Denied);
+    user("candidate", "c").check_release("my_app", TIMEOUT).await.unwrap();
+    // Hints come to an observer, and to a candidate after a restart, which knows no session.
+    let watching = incumbent::observe("my_app", user("observer", "o")).unwrap();
+    let second = env.campaign_with("second", user("candidate", "c"));
+    sees(&second, "first").await;
+    drop(leadership);
+    first.stop().await;
+    drop(leads(&second).await);
+    env.cluster.kill(0);
+    env.cluster.restart(0).await;
+    let third = env.campaign_with("third", user("candidate", "c"));
+    second.stop().await;
+    drop(leads(&third).await);
+    watching.stop().await;
+}
+
+/// A user of before authentication was enabled, and an address without it, work alike.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_user_may_be_named_before_authentication_is_enabled() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let lock = env.etcd().user("candidate", "c").lock().unwrap();
+    drop(leads(&env.campaign_with("first", lock)).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn tls_verifies_the_server_and_presents_a_certificate() {
+    let authority = Authority::new();
+    let cluster = Arc::new(EtcdCluster::start_with_tls(&authority).await);
+    let env = TestEnv::<1>::on(cluster, LEASE);
+    let file = |name: &str, text: &str| {
+        let path = env.cluster.file(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let ca = file("client-ca.pem", authority.certificate());
+    let [certificate, key] = authority.issue("candidate");
+    let (certificate, key) = (file("client.pem", &certificate), file("client.key", &key));
+    let trusted = env.etcd().authorities(&ca).client_certificate(&certificate, &key);
+    drop(leads(&env.campaign_with("first", trusted.lock().unwrap())).await);
+
+    let other = file("other.pem", Authority::new().certificate());
+    for refused in [
+        env.etcd(),
+        env.etcd().authorities(&ca),
+        env.etcd().authorities(other).client_certificate(&certificate, &key),
+    ] {
+        let error = refused.lock().unwrap().read("my_app", TIMEOUT).await.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+    let absent = env.etcd().authorities("/absent.pem").lock().unwrap_err();
+    assert_eq!(absent.kind(), LockErrorKind::Misconfigured);
+    assert_eq!(absent.to_string(), "/absent.pem cannot be read");
+}

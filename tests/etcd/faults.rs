@@ -1,0 +1,206 @@
+//! Members that are killed, stopped or cut off, and what operators do to a database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::lock::{Lock, LockErrorKind};
+use incumbent::{Cause, Election, new_election};
+use incumbent_test_support::{FaultProxy, eventually};
+use tokio::sync::mpsc;
+
+use crate::conformance::{ExclusionChecker, LEASE, leads, sees, soon};
+use crate::env::{TestEnv, write};
+
+/// Longer than the members need to elect a leader of their own.
+const LONG: Duration = Duration::from_secs(12);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Waits until the leader has written twice: the first write may have been on its way before.
+async fn renews<const N: usize>(env: &TestEnv<N>, election: &Election) {
+    for _ in 0..2 {
+        let before = written(env).await;
+        eventually("a renewal", async || (written(env).await > before).then_some(())).await;
+    }
+    assert!(election.is_leader());
+}
+
+async fn written<const N: usize>(env: &TestEnv<N>) -> u64 {
+    let lock = env.etcd_lock();
+    eventually("an answer", async || lock.read("my_app", TIMEOUT).await.ok().map(revision)).await
+}
+
+fn revision(reading: incumbent::lock::Reading) -> u64 {
+    match reading {
+        incumbent::lock::Reading::Found(record) => record.revision.0,
+        incumbent::lock::Reading::Empty { .. } => 0,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_term_outlives_each_member_in_turn() {
+    let env = TestEnv::<3>::alone(LONG).await;
+    let election = new_election("my_app", env.etcd_lock()).lease(LONG).start().unwrap();
+    // A lease is waited for, as nothing is known of an earlier leader.
+    let leadership = leads(&election).await;
+    for member in 0..3 {
+        env.cluster.kill(member);
+        renews(&env, &election).await;
+        env.cluster.restart(member).await;
+        env.cluster.pause(member);
+        renews(&env, &election).await;
+        env.cluster.resume(member);
+    }
+    assert_eq!(election.token(), Some(leadership.token()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn nobody_leads_without_a_majority_and_somebody_does_with_one() {
+    let env = TestEnv::<3>::alone(LEASE * 3).await;
+    let checker = Arc::new(ExclusionChecker::default());
+    let (won, mut wins) = mpsc::unbounded_channel();
+    let candidate = |identity: &str| {
+        let builder = new_election("my_app", env.etcd_lock()).identity(identity).lease(LEASE * 3);
+        checker.watch(builder, identity, won.clone()).start().unwrap()
+    };
+    let elections = [candidate("first"), candidate("second")];
+    soon("a leader", wins.recv()).await;
+    for _ in 0..2 {
+        env.cluster.kill(1);
+        env.cluster.pause(2);
+        let none = async || (!elections.iter().any(Election::is_leader)).then_some(());
+        eventually("nobody leads", none).await;
+        env.cluster.resume(2);
+        env.cluster.restart(1).await;
+        soon("a leader again", wins.recv()).await;
+    }
+    checker.verdict();
+}
+
+/// A leader on the wrong side of a network ends in time, and the other side has another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leader_that_is_cut_off_is_replaced() {
+    let env = TestEnv::<1>::new(LEASE * 2).await;
+    for fault in [FaultProxy::cut, FaultProxy::hold] {
+        let proxy = FaultProxy::start(env.cluster.port(0)).await;
+        let checker = Arc::new(ExclusionChecker::default());
+        let (won, mut wins) = mpsc::unbounded_channel();
+        let lock = env.etcd_at(vec![format!("127.0.0.1:{}", proxy.port())]).lock().unwrap();
+        let candidate = |identity: &str, lock| {
+            let builder = new_election("my_app", lock).identity(identity).lease(LEASE * 2);
+            checker.watch(builder, identity, won.clone()).start().unwrap()
+        };
+        let first = candidate("first", lock);
+        assert_eq!(soon("a leader", wins.recv()).await.as_deref(), Some("first"));
+        let second = candidate("second", env.etcd_lock());
+        sees(&second, "first").await;
+        fault(&proxy);
+        assert_eq!(soon("the next", wins.recv()).await.as_deref(), Some("second"));
+        assert!(!first.is_leader());
+        proxy.restore();
+        proxy.release();
+        sees(&first, "second").await;
+        second.stop().await;
+        assert_eq!(soon("the first again", wins.recv()).await.as_deref(), Some("first"));
+        first.stop().await;
+        checker.verdict();
+    }
+}
+
+/// Replies to renewals are lost: a read shows whether they were applied, and the term continues.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_lost_reply_is_settled_by_a_read() {
+    let env = TestEnv::<1>::new(LONG).await;
+    let proxy = FaultProxy::start(env.cluster.port(0)).await;
+    let lock = env.etcd_at(vec![format!("127.0.0.1:{}", proxy.port())]).lock().unwrap();
+    proxy.lose_reply("lease_ms");
+    let error = lock.write("my_app", write(LONG, 1, None, None)).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
+    assert_eq!(proxy.lost_replies(), 1);
+    let direct = env.etcd_lock();
+    lock.read("my_app", TIMEOUT).await.expect("another connection");
+
+    let election = new_election("other", lock).lease(LONG).start().unwrap();
+    let leadership = leads(&election).await;
+    let next = async |before: u64| {
+        let written = async || {
+            let now = revision(direct.read("other", TIMEOUT).await.unwrap());
+            (now > before).then_some(now)
+        };
+        eventually("a renewal", written).await
+    };
+    let mut last = leadership.token().0;
+    for lost in 2..4 {
+        proxy.lose_reply("lease_ms");
+        last = next(last).await;
+        eventually("its reply is lost", async || (proxy.lost_replies() == lost).then_some(()))
+            .await;
+    }
+    next(last).await;
+    assert_eq!(election.token(), Some(leadership.token()), "it leads in the same term");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn compaction_and_defragmentation_cost_no_term() {
+    let env = TestEnv::<1>::alone(LONG).await;
+    let first = env.campaign("first");
+    let leadership = leads(&first).await;
+    let second = env.campaign("second");
+    sees(&second, "first").await;
+    for _ in 0..3 {
+        let revision = env.cluster.ctl(&["put", "another", "key", "-w", "json"]).await;
+        let revision: serde_json::Value = serde_json::from_str(&revision).expect("json");
+        let revision = revision["header"]["revision"].to_string();
+        env.cluster.ctl(&["compact", "--physical", &revision]).await;
+        env.cluster.ctl(&["defrag"]).await;
+        renews(&env, &first).await;
+    }
+    assert_eq!(first.token(), Some(leadership.token()));
+    // The watch still reports.
+    first.stop().await;
+    drop(leads(&second).await);
+}
+
+/// Its watch is cut while it stands by. What is written meanwhile is read once there is another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_standby_whose_watch_was_cut_learns_what_it_missed() {
+    let env = TestEnv::<1>::new(LONG).await;
+    let proxy = FaultProxy::start(env.cluster.port(0)).await;
+    let first = env.campaign("first");
+    drop(leads(&first).await);
+    let lock = env.etcd_at(vec![format!("127.0.0.1:{}", proxy.port())]).lock().unwrap();
+    let second = env.campaign_with("second", lock);
+    sees(&second, "first").await;
+    proxy.cut();
+    first.stop().await;
+    proxy.restore();
+    drop(leads(&second).await);
+}
+
+/// A full database refuses every write in words that say what to do, and the term ends in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_full_database_ends_the_term_and_says_why() {
+    let quota = ["--quota-backend-bytes=2000000"];
+    let cluster = incumbent_test_support::EtcdCluster::start(1, &quota).await;
+    let env = TestEnv::<1>::on(Arc::new(cluster), LEASE * 2);
+    let first = env.campaign("first");
+    let leadership = leads(&first).await;
+    let lock = env.etcd_lock();
+    let large = "x".repeat(100_000);
+    let full = async || {
+        let put = env.cluster.ctl_command().args(["put", "large", &large]).output().await.unwrap();
+        (!put.status.success()).then_some(())
+    };
+    eventually("the database is full", full).await;
+    let error = lock.write("other", write(LEASE, 1, None, None)).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("its space is used up"), "{error}");
+    let cause = soon("the end", leadership.ended()).await.cause;
+    assert!(matches!(cause, Cause::Expired { .. }), "{cause:?}");
+    let revision = env.cluster.ctl(&["get", "large", "-w", "json"]).await;
+    let revision: serde_json::Value = serde_json::from_str(&revision).expect("json");
+    env.cluster.ctl(&["compact", "--physical", &revision["header"]["revision"].to_string()]).await;
+    env.cluster.ctl(&["defrag"]).await;
+    env.cluster.ctl(&["alarm", "disarm"]).await;
+    drop(leads(&first).await);
+    first.stop().await;
+}

@@ -1,0 +1,73 @@
+//! Other programs at the keys of elections.
+
+use std::time::Duration;
+
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision, Token};
+use incumbent_test_support::eventually;
+
+use crate::conformance::{LEASE, leads};
+use crate::env::{TestEnv, write};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A candidate of `concurrency.Election`, as `etcdctl elect` is, leads by a key of its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn no_term_begins_beside_candidates_of_etcds_own_elections() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let (lock, name) = (env.etcd_lock(), env.key("my_app"));
+    let mut foreign = env.cluster.ctl_command().args(["elect", &name, "go"]).spawn().unwrap();
+    let below = format!("{name}/");
+    let keys = async || env.cluster.ctl(&["get", &below, "--prefix", "--keys-only"]).await;
+    eventually("it leads", async || keys().await.contains(&below).then_some(())).await;
+    let error = lock.write("my_app", write(LEASE, 1, None, None)).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("is a candidate of etcd's own election"), "{error}");
+    assert!(error.to_string().contains(&below), "{error}");
+    // Another election, and one whose name begins alike, is left alone.
+    let other = lock.write("my_app2", write(LEASE, 1, None, None)).await.unwrap();
+    // A renewal is not refused: its term would end without need.
+    let renewal = write(LEASE, 1, Some(other), Some(Token(other.0)));
+    lock.write("my_app2", renewal).await.unwrap();
+    assert_eq!(lock.names(TIMEOUT).await.unwrap(), ["my_app2"]);
+    foreign.kill().await.unwrap();
+    // Its lease, of a minute, lives on without it.
+    env.cluster.ctl(&["del", &below, "--prefix"]).await;
+    drop(leads(&env.campaign("first")).await);
+}
+
+#[tokio::test]
+async fn a_key_of_another_program_is_no_entry() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let lock = env.etcd_lock();
+    for value in ["", "c1.example.net", "{}"] {
+        env.cluster.ctl(&["put", &env.key("my_app"), value]).await;
+        let error = lock.read("my_app", TIMEOUT).await.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("is not the entry of an election"), "{error}");
+    }
+    // What it does not expect is never written over.
+    for expected in [None, Some(Revision(1))] {
+        let write = write(LEASE, 1, expected, None);
+        let kind = lock.write("my_app", write).await.unwrap_err().kind();
+        assert!(matches!(kind, LockErrorKind::Conflict | LockErrorKind::Misconfigured), "{kind:?}");
+    }
+}
+
+/// Whoever deletes the key, the token of the next term is greater.
+#[tokio::test]
+async fn tokens_grow_though_the_key_was_deleted() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let mut last = Revision(0);
+    for nonce in 1..4 {
+        let lock = env.etcd_lock();
+        lock.read("my_app", TIMEOUT).await.unwrap();
+        let mut revision = lock.write("my_app", write(LEASE, nonce, None, None)).await.unwrap();
+        assert!(revision > last, "{revision} after {last}");
+        for _ in 0..3 {
+            let renewal = write(LEASE, nonce, Some(revision), Some(Token(revision.0)));
+            revision = lock.write("my_app", renewal).await.unwrap();
+        }
+        last = revision;
+        env.cluster.ctl(&["del", &env.key("my_app")]).await;
+    }
+}

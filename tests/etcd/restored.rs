@@ -1,0 +1,140 @@
+//! A cluster is started on a restored snapshot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use incumbent::etcd::EtcdLock;
+use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Release, Revision, Tombstone};
+use incumbent_test_support::{EtcdCluster, FaultProxy, eventually};
+use tokio::sync::mpsc;
+
+use crate::conformance::{ExclusionChecker, soon};
+use crate::env::{TestEnv, write};
+
+const LEASE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+async fn release(lock: &EtcdLock, nonce: u64, expected: Revision) {
+    let (by, left) = (Nonce(nonce), Duration::ZERO);
+    let release =
+        Release { expected, by, left, cause: "stopped", to: None, pause: None, timeout: TIMEOUT };
+    lock.release("my_app", release).await.expect("a release");
+}
+
+async fn found(lock: &EtcdLock) -> (Revision, Content) {
+    match eventually("an answer", async || lock.read("my_app", TIMEOUT).await.ok()).await {
+        Reading::Found(record) => (record.revision, record.content),
+        Reading::Empty { .. } => panic!("no key"),
+    }
+}
+
+fn is_released(content: &Content) -> bool {
+    matches!(content, Content::Vacant(Tombstone::Released { .. }))
+}
+
+/// A release that others have written over is restored. Who has seen the later entry takes nothing
+/// for proof, and counts on from there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_restored_release_proves_nothing_to_who_saw_what_followed() {
+    for options in [&[][..], &["--bump-revision", "1000000", "--mark-compacted"]] {
+        let env = TestEnv::<1>::alone(LEASE).await;
+        let lock = env.etcd_lock();
+        let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a write");
+        release(&lock, 1, first).await;
+        let (released, content) = found(&lock).await;
+        assert!(is_released(&content), "{content:?}");
+        let snapshot = env.cluster.snapshot().await;
+        let later = lock.write("my_app", write(LEASE, 2, Some(released), None)).await.unwrap();
+        env.cluster.kill(0);
+        env.cluster.restore(&snapshot, options).await;
+        env.cluster.restart(0).await;
+        let (restored, content) = found(&lock).await;
+        assert_eq!(content, Content::Vacant(Tombstone::Deleted), "no proof");
+        assert!(restored > later, "{restored} after {later}");
+        // A write that expects the lost entry is refused.
+        let lost = lock.write("my_app", write(LEASE, 2, Some(later), None)).await.unwrap_err();
+        assert_eq!(lost.kind(), LockErrorKind::Conflict, "{lost}");
+        let next = lock.write("my_app", write(LEASE, 3, Some(restored), None)).await.unwrap();
+        assert!(next > later, "{next} after {later}");
+        let (_, content) = found(&env.etcd_lock()).await;
+        assert!(matches!(content, Content::Held(_)), "{content:?}");
+    }
+}
+
+/// The term of Raft begins anew in a restored cluster, which shows it to who has seen nothing, if
+/// the first cluster had elected more than one leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_restored_entry_of_a_later_term_of_raft_proves_nothing_to_anybody() {
+    let env = TestEnv::<1>::alone(LEASE).await;
+    for _ in 0..2 {
+        env.cluster.kill(0);
+        env.cluster.restart(0).await; // another term of Raft
+    }
+    let lock = env.etcd_lock();
+    lock.read("my_app", TIMEOUT).await.unwrap();
+    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a write");
+    release(&lock, 1, first).await;
+    assert!(is_released(&found(&env.etcd_lock()).await.1));
+    let snapshot = env.cluster.snapshot().await;
+    env.cluster.kill(0);
+    env.cluster.restore(&snapshot, &[]).await;
+    env.cluster.restart(0).await;
+    let (revision, content) = found(&env.etcd_lock()).await;
+    assert_eq!(content, Content::Vacant(Tombstone::Deleted), "no proof");
+    let fresh = env.etcd_lock();
+    found(&fresh).await;
+    fresh.write("my_app", write(LEASE, 2, Some(revision), None)).await.unwrap();
+    assert!(
+        matches!(found(&env.etcd_lock()).await.1, Content::Held(entry) if entry.mark.is_some())
+    );
+}
+
+/// Candidates that took part before lead one after the other through a restore.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn nobody_leads_beside_a_leader_whose_entry_was_lost() {
+    let env = TestEnv::<1>::alone(LEASE).await;
+    let checker = Arc::new(ExclusionChecker::default());
+    let (won, mut wins) = mpsc::unbounded_channel();
+    let candidate = |identity: &str| {
+        let builder = incumbent::new_election("my_app", env.etcd_lock());
+        let builder = builder.identity(identity).lease(LEASE);
+        checker.watch(builder, identity, won.clone()).start().unwrap()
+    };
+    let first = candidate("first");
+    soon("a leader", wins.recv()).await;
+    first.stop().await;
+    let snapshot = env.cluster.snapshot().await; // with the release
+    let _second = candidate("second");
+    soon("the second", wins.recv()).await;
+    let _third = candidate("third");
+    crate::conformance::sees(&_third, "second").await;
+    env.cluster.kill(0);
+    env.cluster.restore(&snapshot, &[]).await;
+    env.cluster.restart(0).await;
+    soon("somebody leads again", wins.recv()).await;
+    checker.verdict();
+}
+
+/// Another cluster at the same address is refused while a leader of the first may lead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn another_cluster_at_the_address_is_refused_at_first() {
+    let env = TestEnv::<1>::alone(LEASE).await;
+    let proxy = FaultProxy::start(env.cluster.port(0)).await;
+    let lock = env.etcd_at(vec![format!("127.0.0.1:{}", proxy.port())]).lock().unwrap();
+    lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a write");
+    let other = EtcdCluster::start(1, &[]).await;
+    proxy.redirect(other.port(0));
+    let mut refusals = Vec::new();
+    let empty =
+        eventually("it is used in the end", async || match lock.read("my_app", TIMEOUT).await {
+            Ok(reading) => Some(reading),
+            Err(error) => {
+                refusals.push(error.to_string());
+                None
+            }
+        })
+        .await;
+    assert_eq!(empty, Reading::Empty { proof: false });
+    let says = "name the members of one cluster";
+    assert!(refusals.iter().any(|refusal| refusal.contains(says)), "{refusals:?}");
+}
