@@ -10,7 +10,7 @@ use super::client::Client;
 use super::lock::EtcdLock;
 use super::probe::EtcdProbe;
 use crate::lock::{LockError, LockErrorKind};
-use crate::protocol::{MAX_LEASE, MIN_LEASE};
+use crate::protocol::{COMMON_MIN_LEASE, MAX_LEASE};
 
 /// The prefix of the keys of an [`Etcd`] that names none.
 const DEFAULT_PREFIX: &str = "incumbent";
@@ -112,9 +112,9 @@ impl Etcd {
     /// be used.
     pub fn lock(&self) -> Result<EtcdLock, LockError> {
         let max_lease = self.max_lease;
-        if !(MIN_LEASE..=MAX_LEASE).contains(&max_lease) {
+        if !(COMMON_MIN_LEASE..=MAX_LEASE).contains(&max_lease) {
             return Err(unusable(format!(
-                "a maximum lease of {max_lease:?} is not between {MIN_LEASE:?} and {MAX_LEASE:?}"
+                "a maximum lease of {max_lease:?} is not between {COMMON_MIN_LEASE:?} and {MAX_LEASE:?}"
             )));
         }
         let prefix = self.prefix.trim_end_matches('/');
