@@ -9,7 +9,7 @@ use incumbent::protocol::TimingOptions;
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
-use super::rights::{MissingRights, UNUSED_NAME};
+use super::rights::{self, MissingRights, UNUSED_NAME};
 use super::server::{self, SAMPLES};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
@@ -61,8 +61,8 @@ pub async fn check(
     }
     spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
-    server::round_trip(&spans, options, lock.capabilities().max_lease, report);
-    rights(&lock, name, read, context, report).await;
+    server::round_trip(&spans, lock.capabilities().timing(options), report);
+    permissions(&lock, name, read, context, report).await;
     foreign(&probe, context, report).await;
     Ok(())
 }
@@ -131,7 +131,7 @@ fn member(address: &str, facts: &MemberFacts, report: &mut Report) {
     }
 }
 
-async fn rights(
+async fn permissions(
     lock: &(impl Lock + LockAdmin),
     name: &str,
     read: Result<(), LockError>,
@@ -163,7 +163,7 @@ async fn rights(
                         _ => needed.push(why),
                     }
                 }
-                Err(error) => report.error("rights", one_line(error)),
+                Err(error) => report.error(rights::CHECK, one_line(error)),
                 Ok(()) => {}
             }
         }
