@@ -11,8 +11,9 @@ use jiff::{Timestamp, Zoned};
 
 use super::ScheduleError;
 
-/// How late a run begins at most, unless the job states it: longer than a takeover lasts.
-const CATCH_UP: Duration = Duration::from_secs(60);
+/// How late a run begins at most, unless the job states it: longer than a takeover lasts, which
+/// waits for the lease of a host that was killed. Without a setting that is a minute.
+const CATCH_UP: Duration = Duration::from_secs(120);
 /// The maximum of [`Job::catch_up`]: 31 days.
 pub const MAX_CATCH_UP: Duration = Duration::from_secs(31 * 24 * 3600);
 /// The most times of day of a list that are looked at one by one.
@@ -152,8 +153,8 @@ impl Job {
         self
     }
 
-    /// Has slots that nobody ran in time run late, each once, if they are not older than this: a
-    /// minute unless stated, at most [`MAX_CATCH_UP`]. Zero skips them.
+    /// Has slots that nobody ran in time run late, each once, if they are not older than this:
+    /// two minutes unless stated, at most [`MAX_CATCH_UP`]. Zero skips them.
     ///
     /// A slot is missed while nobody leads, or while the run of an earlier slot of the same job
     /// continues.

@@ -49,7 +49,7 @@ pub struct Cron {
     ///
     /// A slot is missed while nobody leads, or while the run of an earlier slot continues. 0s skips
     /// them. At most 31d.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_catch_up)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_catch_up)]
     catch_up: Duration,
     /// Print the last and the next slot of each job, and exit.
     #[arg(long)]
