@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use futures_util::future::FutureExt as _;
 use jiff::Timestamp;
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::warn;
@@ -119,7 +120,7 @@ impl Jobs {
     }
 
     /// Runs the jobs until the term is over, or drains, and all their runs have ended. Returns why
-    /// it is over; `None` once it has drained. Then drop the leadership.
+    /// it is over; `None` if it is not, as after a drain. Then drop the leadership.
     ///
     /// `execute` does one run, on a task of its own. It must return when the term ends, as what
     /// [`Leadership::run`] does. Runs of one job do not overlap. While the leader drains no run
@@ -149,11 +150,10 @@ impl Jobs {
             let saved = term.save().await;
             if !matches!(saved, Ok(true)) || !leadership.is_valid() {
                 due.iter().for_each(|due| term.put_back(due));
-                if let Err(error) = saved {
-                    failure = Some(error);
-                    leadership.resign();
-                }
-                break Some(leadership.ended().await);
+                failure = saved.err();
+                // A drain that this begins ends with the runs.
+                leadership.resign();
+                break leadership.ended().now_or_never();
             }
             for due in due {
                 let run = execute(due.run.clone());

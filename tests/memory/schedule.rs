@@ -179,3 +179,23 @@ async fn jobs_end_with_the_drain_once_no_run_goes_on() {
     drop(leadership);
     stop.await;
 }
+
+/// Nobody else can lead while a leader that records nothing waits for the end of its drain.
+#[tokio::test]
+async fn refused_record_does_not_wait_for_the_drain() {
+    let lock = MemoryLock::new();
+    let election = new_election("jobs", lock.clone()).checkpoint();
+    let election = election.drain(Duration::from_secs(600)).start().expect("starts");
+    let leadership = election.won().await.expect("a term");
+    let (name, timeout) = ("jobs", Duration::from_secs(1));
+    let store = (&lock as &dyn Lock).checkpoints().expect("checkpoints");
+    let stored = store.load(name, timeout).await.expect("an answer").expect("one");
+    let other = b"something else".to_vec();
+    store.store(name, other, Some(&stored.version), timeout).await.expect("stored");
+    let jobs = Jobs::new([Job::new("yearly", "@yearly").expect("a job")]).expect("jobs");
+    let run = jobs.run(&leadership, |_| std::future::ready(RunEnd::Ended(0)));
+    let ended = tokio::time::timeout(Duration::from_secs(60), run).await.expect("in time");
+    assert_eq!(ended.expect_err("nothing is recorded").kind(), ScheduleErrorKind::NoRecords);
+    drop(leadership);
+    election.stop().await;
+}
