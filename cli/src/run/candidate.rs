@@ -298,9 +298,7 @@ impl CommandCandidate {
         self.term.extend(deadline);
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
-            leadership.resign(); // suspended for too long
-            self.candidate.election.end_drain();
-            return Ok(Ended::Lost(leadership.ended().await));
+            return Ok(self.give_up(leadership).await); // suspended for too long
         }
         let mut guard = self.start(leadership, until)?;
         let mut draining = false;
@@ -328,9 +326,10 @@ impl CommandCandidate {
                     self.candidate.election.end_drain();
                     self.candidate.status.note(&format!("{why}: the term is given up"));
                 }
-                failure = self.file.fell_behind(self.grace.total()) => {
+                _ = self.file.fell_behind(self.grace.total()) => {
                     self.stop(leadership, &mut guard, deadline).await;
-                    return Err(failure);
+                    self.file.late().await?;
+                    return Ok(self.give_up(leadership).await);
                 }
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) if self.options.drain.is_none() => {
@@ -362,16 +361,20 @@ impl CommandCandidate {
                             self.stop(leadership, &mut guard, deadline).await;
                             return Ok(Ended::Signal(Signal::HUP));
                         }
-                        CommandEvent::Expired => {
-                            leadership.resign(); // in case the last renewal was stored
-                            self.candidate.election.end_drain();
-                            return Ok(Ended::Lost(leadership.ended().await));
-                        }
+                        // In case the last renewal was stored.
+                        CommandEvent::Expired => return Ok(self.give_up(leadership).await),
                         CommandEvent::Unguarded => return Err(unguarded()),
                     }
                 }
             }
         }
+    }
+
+    /// Gives up a term in which COMMAND does not run, or no longer.
+    async fn give_up(&self, leadership: &Leadership) -> Ended {
+        leadership.resign();
+        self.candidate.election.end_drain();
+        Ended::Lost(leadership.ended().await)
     }
 
     /// Ends after a drain; the second signal ends the drain.
@@ -415,7 +418,10 @@ impl CommandCandidate {
                     SignalAction::Suspend => suspend_self(),
                     SignalAction::PassOn(_) => {}
                 },
-                () = sleep_until(deadline - self.grace.total()) => return Err(self.file.failure(None)),
+                () = sleep_until(deadline - self.grace.total()) => {
+                    self.file.late().await?;
+                    return Ok(Some(self.give_up(leadership).await));
+                }
             }
         }
     }

@@ -36,6 +36,8 @@ const READABLE: u32 = 0o644;
 const PASSABLE: u32 = 0o755;
 /// How long the removal may take on a hung disk.
 const REMOVAL: Duration = Duration::from_secs(1);
+/// How much longer a write that is late may take before its disk counts as hung.
+const LATE: Duration = Duration::from_secs(2);
 
 /// One line: the deadline in seconds of `CLOCK_BOOTTIME`, the same in UTC by the wall clock, and
 /// the token of the term. All are zero while this process does not lead.
@@ -175,6 +177,16 @@ impl DeadlineFile {
         }
     }
 
+    /// What it means that the last requested line was not written in time: nothing if it is written
+    /// soon, as on a machine that is too busy or was suspended. The term is to be given up.
+    pub async fn late(&self) -> Result<(), CliError> {
+        match tokio::time::timeout(LATE, self.written()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(why)) => Err(self.failure(Some(&why))),
+            Err(_) => Err(self.failure(None)),
+        }
+    }
+
     /// The error of a write; without a reason the disk hangs.
     pub fn failure(&self, why: Option<&str>) -> CliError {
         let (path, why) = (self.path.display(), why.unwrap_or("the disk does not respond"));
@@ -306,6 +318,18 @@ mod tests {
         assert_eq!(file.written().await, Ok(()));
         file.remove();
         assert!(!file.path().exists() && !file.directory().exists());
+    }
+
+    #[tokio::test]
+    async fn late_line_is_no_failure_if_it_is_written_soon() {
+        let place = tempfile::tempdir().unwrap();
+        let mut file = DeadlineFile::in_directory(place.path()).unwrap();
+        file.renew(BootClock.now(), Token(7));
+        file.late().await.unwrap();
+        fs::create_dir(file.path().with_extension("new")).unwrap();
+        file.renew(BootClock.now(), Token(7));
+        let error = file.late().await.unwrap_err().to_string();
+        assert!(error.contains("Is a directory"), "{error}");
     }
 
     #[test]

@@ -87,7 +87,10 @@ impl GuardedCommand {
             biased;
             _ = leadership.draining() => return Ok(CommandEnd::NotStarted),
             written = file.written() => written.map_err(|why| file.failure(Some(&why)))?,
-            () = sleep_until(deadline - self.grace.total()) => return Err(file.failure(None).into()),
+            () = sleep_until(deadline - self.grace.total()) => {
+                file.late().await?;
+                return Ok(CommandEnd::NotStarted);
+            }
         }
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
@@ -115,9 +118,12 @@ impl GuardedCommand {
                     guard.request(GuardRequest::RunUntil(grace.until(deadline)));
                     file.renew(deadline, leadership.token());
                 }
-                failure = file.fell_behind(grace.total()) => {
+                _ = file.fell_behind(grace.total()) => {
                     stop(&mut guard, watchdog, grace.kill_at(deadline)).await?;
-                    return Err(failure.into());
+                    file.late().await?;
+                    leadership.resign();
+                    leadership.ended().await;
+                    return Ok(CommandEnd::Over { code: guard.code });
                 }
                 order = orders.recv() => match order {
                     Ok(Order::PassOn(signal)) => guard.request(GuardRequest::PassOn(signal.as_raw())),

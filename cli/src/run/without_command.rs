@@ -126,7 +126,13 @@ impl Terms {
             biased;
             loss = leadership.ended() => return Begun::Lost(loss),
             written = self.file.written() => written.err().map(|why| self.file.failure(Some(&why))),
-            () = sleep_until(deadline - self.grace.total()) => Some(self.file.failure(None)),
+            () = sleep_until(deadline - self.grace.total()) => match self.file.late().await {
+                Err(failure) => Some(failure),
+                Ok(()) => {
+                    leadership.resign();
+                    return Begun::Lost(leadership.ended().await);
+                }
+            },
         };
         if let Some(failure) = failure {
             return Begun::Refused(failure.to_string());

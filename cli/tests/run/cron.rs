@@ -50,6 +50,9 @@ impl<'e> Fleet<'e> {
     async fn run(&self, slots: usize) {
         let mut hosts = HOSTS.map(|host| self.start(host));
         for round in 0.. {
+            for host in &mut hosts {
+                host.assert_runs();
+            }
             let before = lines(&self.file("ended")).len();
             if before >= slots {
                 break;

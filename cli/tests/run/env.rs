@@ -179,6 +179,13 @@ impl Candidate {
         eventually("the program ends", async || self.child.try_wait().expect("a status")).await
     }
 
+    /// Fails with what the program has said if it has ended.
+    pub fn assert_runs(&mut self) {
+        if let Some(status) = self.child.try_wait().expect("a status") {
+            panic!("the program ended, {status}: {}", self.stderr());
+        }
+    }
+
     pub async fn exit_code(&mut self) -> Option<i32> {
         self.exit().await.code()
     }

@@ -1,10 +1,12 @@
 //! The command in each term: start, stop, environment and deadline.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use incumbent_test_support::eventually;
-use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::process::Signal;
 
 use crate::env::{Candidate, LEASE, TestEnv, now, read_deadline};
@@ -145,6 +147,23 @@ async fn term_ends_when_its_deadline_cannot_be_written() {
     assert_eq!(first.exit_code().await, Some(1));
     let line = first.stderr();
     assert!(line.contains("cannot write the deadline file"), "{line}");
+}
+
+/// A busy machine is no broken disk: the candidate stays.
+#[tokio::test]
+async fn deadline_that_is_written_late_costs_the_term_alone() {
+    let env = TestEnv::start().await;
+    let script = "trap 'echo stops; exit' TERM; echo $INCUMBENT_DEADLINE_FILE; sleep 1000 & wait";
+    let mut run = env.run("my_app", &[], script);
+    let file = run.line().await;
+    hang(&file).await;
+    run.wait_for_line("stops").await;
+    // The pipe gets a reader: the write goes through.
+    let without_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let opened =
+        OpenOptions::new().read(true).custom_flags(without_wait).open(file.clone() + ".new");
+    let _reader = opened.expect("a pipe");
+    run.wait_for_line(&file).await;
 }
 
 /// With a real file system, where the machine permits creating and freezing one.
