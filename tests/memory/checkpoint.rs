@@ -160,6 +160,36 @@ async fn who_cannot_claim_gives_the_entry_back_and_goes_last() {
     }
 }
 
+/// All of them stand back, and none for whom another one goes first is left.
+#[tokio::test(start_paused = true)]
+async fn fleet_that_could_not_claim_leads_soon_after() {
+    const BROKEN: u32 = 1_000_000;
+    let kinds: [fn(u32) -> Option<LockErrorKind>; 3] = [
+        |number| (number < BROKEN).then_some(LockErrorKind::Unavailable),
+        |number| (number < BROKEN).then_some(LockErrorKind::OutcomeUnknown),
+        |number| (number < BROKEN).then_some(LockErrorKind::Denied),
+    ];
+    for fails in kinds {
+        let lock = Failing::new(fails);
+        let start = |identity| candidate(&lock, identity).start_with_changes().unwrap();
+        let mut fleet = ["a", "b", "c"].map(start);
+        for (_, changes) in &mut fleet {
+            let sick =
+                |change: &Change| matches!(change, Change::Standing(Standing::Sick)).then_some(());
+            change(changes, "it cannot claim", sick).await;
+        }
+        lock.requests.store(BROKEN, Ordering::Relaxed);
+        let repaired = tokio::time::Instant::now();
+        while !fleet.iter().any(|(election, _)| election.is_leader()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert!(repaired.elapsed() < LEASE * 4, "nobody leads");
+        }
+        for (election, _) in fleet {
+            election.stop().await;
+        }
+    }
+}
+
 /// A few attempts a lease, not hundreds.
 #[tokio::test(start_paused = true)]
 async fn one_that_is_refused_tries_again_about_once_a_lease() {

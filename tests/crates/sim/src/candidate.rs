@@ -11,6 +11,7 @@ use incumbent::protocol::{
     Timing, TimingOptions,
 };
 
+use crate::checkpoints::Keeper;
 use crate::moves::{MoveSetup, Mover};
 use crate::objects::{Exchange, Room};
 use crate::process::{Process, millis};
@@ -88,6 +89,10 @@ pub struct Candidate {
     pub machine: Option<Elector>,
     pub drain: Drain,
     pub mover: Option<Box<Mover>>,
+    /// The checkpoint, of the last term.
+    pub(super) keeper: Option<Box<Keeper>>,
+    /// Whether it could not claim the checkpoint, since it last did.
+    pub(super) stands_back: bool,
     nonce: Nonce,
     /// It has ended, though others of its process may not have.
     pub finished: bool,
@@ -137,6 +142,8 @@ impl Candidate {
             machine: None,
             drain,
             mover: None,
+            keeper: None,
+            stands_back: false,
             nonce: Nonce(0),
             finished: false,
             registered: None,
@@ -193,6 +200,7 @@ impl Candidate {
             Box::new(Mover::new(of_moves, now, settings.standing))
         });
         self.machine = Some(Elector::new(settings, lock));
+        (self.keeper, self.stands_back) = (None, false);
         self.finished = false;
         self.receives_all_from = None;
         self.request = None;
@@ -213,6 +221,7 @@ impl Candidate {
     pub fn crash(&mut self) {
         self.machine = None;
         self.mover = None;
+        self.keeper = None;
         let _ = self.drain.end();
         self.registered = None;
         self.receives_all_from = None;

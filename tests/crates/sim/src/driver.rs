@@ -119,17 +119,22 @@ impl World {
         match action {
             Action::Request { id, request } => self.send(who, id, request),
             Action::Begin { token, deadline } => {
+                let until = deadline;
                 let deadline = self.entitled(who, deadline);
                 self.judge_token(who);
                 self.checker.begin(who, self.time.now, token, deadline);
                 self.term_begins(who);
                 self.member_leads(who);
+                self.claims(who, token, until);
                 if unruly {
                     let (after, panicked) = (self.time.millis(0..4000), self.time.random.bool());
                     self.later(who, after, Inner::Own(Event::WorkEnded { panicked }));
                 }
             }
             Action::Extend { deadline } => {
+                if let Some(keeper) = &mut self.candidates[who].keeper {
+                    keeper.deadline = deadline;
+                }
                 let deadline = self.entitled(who, deadline);
                 self.checker.extend(who, self.time.now, deadline);
             }
@@ -140,6 +145,7 @@ impl World {
                     self.hands_over(who);
                 }
                 self.term_ends(who);
+                self.claims_no_more(who);
                 self.end_drain(who);
                 self.member_leads_no_more(who, hands_over);
                 let grace = self.process(who).clock.real(by).saturating_sub(self.time.now);

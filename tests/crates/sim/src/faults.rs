@@ -227,7 +227,7 @@ pub(super) fn any_fault(fleet: Fleet) -> BoxedStrategy<Fault> {
             let tools = prop_oneof![Just(Fault::Purge), Just(Fault::ReplayRelease)];
             prop_oneof![3 => common_fault(), 1 => tools].boxed()
         }
-        Fleet::Frozen => {
+        Fleet::Frozen | Fleet::Checkpoint => {
             let freeze =
                 (0..5usize, span()).prop_map(|(who, for_ms)| Fault::Freeze { who, for_ms });
             prop_oneof![7 => common_fault(), 1 => freeze].boxed()

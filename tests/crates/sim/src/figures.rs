@@ -46,6 +46,22 @@ counters! {
 }
 
 counters! {
+    /// What leaders did with the checkpoint.
+    Checkpoints {
+        /// Terms that claimed it.
+        claims,
+        /// Terms that were given up without.
+        unclaimed,
+        /// Saves that were acknowledged.
+        saves,
+        /// Writes of terms that were told of a later one.
+        superseded,
+        /// Writes of former terms that were refused.
+        late,
+    }
+}
+
+counters! {
     /// Moves.
     Moved {
         /// Terms that were handed over.
@@ -101,6 +117,7 @@ pub struct Report {
     pub drains: u64,
     /// Moves during the storm.
     pub moved: Moved,
+    pub checkpoints: Checkpoints,
     pub sets: SetFigures,
     pub releases: Releases,
     /// How long the world continued.
@@ -116,6 +133,7 @@ impl AddAssign<&Report> for Report {
         self.peer_terms += other.peer_terms;
         self.drains += other.drains;
         self.moved += other.moved;
+        self.checkpoints += other.checkpoints;
         self.sets += other.sets;
         self.releases += other.releases;
         self.simulated += other.simulated;
@@ -152,6 +170,17 @@ impl fmt::Display for Releases {
             self.not_held,
             self.failed,
             self.late_writes
+        )
+    }
+}
+
+impl fmt::Display for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { claims, unclaimed, saves, superseded, late } = self;
+        write!(
+            f,
+            "{claims} claims, {unclaimed} given up; {saves} saves, {superseded} superseded; {late} \
+             writes of former terms refused"
         )
     }
 }

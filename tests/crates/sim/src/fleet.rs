@@ -68,6 +68,9 @@ pub enum Fleet {
     Moves,
     /// Likewise, and the lock refuses the writes of some of them, for a while or for good.
     Refused,
+    /// Each term claims a checkpoint, which its work saves; leaders whose clocks stopped save as
+    /// well.
+    Checkpoint,
     /// Members of a set share its shards.
     Sets,
 }
@@ -75,7 +78,7 @@ pub enum Fleet {
 impl Fleet {
     /// The name of each, and its terms in a storm at least, on the average: fewer would show
     /// little.
-    const TABLE: [(Self, &str, u64); 23] = [
+    const TABLE: [(Self, &str, u64); 24] = [
         (Self::Plain, "plain", 5),
         (Self::Mixed, "mixed", 5),
         (Self::Short, "short", 10),
@@ -98,6 +101,7 @@ impl Fleet {
         (Self::Drains, "drains", 5),
         (Self::Moves, "moves", 5),
         (Self::Refused, "refused", 5),
+        (Self::Checkpoint, "checkpoint", 5),
         (Self::Sets, "sets", 20),
     ];
 
@@ -300,6 +304,7 @@ fn retention(fleet: Fleet) -> BoxedStrategy<Retention> {
         | Fleet::Drains
         | Fleet::Moves
         | Fleet::Refused
+        | Fleet::Checkpoint
         | Fleet::Sets => prop_oneof![
             Just(Retention::Expires),
             Just(Retention::LeavesMarkers),
@@ -373,6 +378,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                     old_bucket,
                     synchronous: fleet == Fleet::Synchronous,
                     sentinels: fleet.has_sentinels(seed),
+                    checkpoint: fleet == Fleet::Checkpoint,
                     chorias: fleet.chorias(),
                     client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
                     vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },

@@ -8,6 +8,7 @@
 
 mod candidate;
 mod checker;
+mod checkpoints;
 mod choria;
 mod clientgo;
 mod driver;
@@ -33,7 +34,7 @@ mod world;
 
 pub use candidate::{CandidateSetup, Polling};
 pub use faults::{Fault, MoveStep};
-pub use figures::{Moved, Releases, Report, SetFigures, Violation};
+pub use figures::{Checkpoints, Moved, Releases, Report, SetFigures, Violation};
 pub use fleet::Fleet;
 pub use many::{ManyElections, Played};
 pub use moves::MoveSetup;

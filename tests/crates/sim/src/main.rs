@@ -58,7 +58,8 @@ fn replay(schedule: Schedule) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let scenario = schedule.scenario();
-    let Report { terms, peer_terms, releases, moved, sets, recovered, .. } = run(&scenario, false);
+    let Report { terms, peer_terms, releases, moved, checkpoints, sets, recovered, .. } =
+        run(&scenario, false);
     let recovered = recovered.unwrap_or_default().as_secs_f64();
     println!("{scenario:#?}");
     println!(
@@ -68,6 +69,9 @@ fn replay(schedule: Schedule) -> ExitCode {
     );
     if scenario.sentinels {
         println!("sentinels: {releases}");
+    }
+    if scenario.checkpoint {
+        println!("checkpoint: {checkpoints}");
     }
     if scenario.moves() {
         println!("moves: {moved}");

@@ -125,6 +125,9 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
         if world.checker.terms != before || !world.checker.has_leader() {
             world.checker.fail("the leader does not stay though all is well".to_owned());
         }
+        if let Err(why) = world.checkpoint_is_kept() {
+            world.checker.fail(why);
+        }
         if let Some(who) = world.processes.iter().position(|it| it.stopping_since.is_some()) {
             world.checker.fail(format!("candidate {who} does not come to its end"));
         }
@@ -134,6 +137,7 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
         peer_terms,
         drains: world.checker.drains,
         moved,
+        checkpoints: world.checkpoints,
         releases: world.releases,
         simulated: world.now(),
         recovered,

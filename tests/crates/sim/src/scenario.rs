@@ -22,6 +22,8 @@ pub struct Scenario {
     pub synchronous: bool,
     /// Whether a sentinel beside each candidate releases what it held when it died.
     pub sentinels: bool,
+    /// Whether each term claims a checkpoint, and its work saves it.
+    pub checkpoint: bool,
     /// Two of Choria's candidates take part as well.
     pub chorias: Option<Pace>,
     /// So many of client-go's candidates take part as well.
@@ -49,6 +51,7 @@ impl Scenario {
             old_bucket: true,
             synchronous: false,
             sentinels: false,
+            checkpoint: false,
             chorias: None,
             client_gos: 0,
             vimeos: 0,
@@ -91,7 +94,9 @@ impl Scenario {
 
     /// Whether candidates may be sick, or stand aside: then they let the others go first.
     pub fn has_sick(&self) -> bool {
-        self.moves() || self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Denied { .. }))
+        self.moves()
+            || self.checkpoint
+            || self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Denied { .. }))
     }
 
     /// Whether the lock loses writes that it has acknowledged.

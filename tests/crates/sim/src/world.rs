@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use incumbent::clock::Instant;
-use incumbent::lock::{Capabilities, Coverage, Hint, Reading, Request};
-use incumbent::protocol::{Event, MIN_LEASE, Response};
+use incumbent::lock::{Capabilities, Coverage, Hint, Reading, Request, Token};
+use incumbent::protocol::{CheckpointRequest, Event, MIN_LEASE, Response};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
+use crate::checkpoints::{Shelf, Step};
 use crate::choria::Choria;
 use crate::clientgo::ClientGo;
 use crate::faults::{Fault, PendingFaults};
-use crate::figures::{Moved, Releases, SetFigures};
+use crate::figures::{Checkpoints, Moved, Releases, SetFigures};
 use crate::moves::{self, Judge};
 use crate::objects::{Asked, Reply, Room, Store, Vimeo};
 use crate::peers::{self, Peer, Program};
@@ -41,6 +42,8 @@ pub struct World {
     pub(super) process_random: Option<Rng>,
     /// Of each election.
     pub servers: Vec<Server>,
+    /// Their checkpoints.
+    pub(super) shelves: Vec<Shelf>,
     pub(super) judges: Vec<Judge>,
     pub processes: Vec<Process>,
     /// Of each process one for each election.
@@ -60,6 +63,7 @@ pub struct World {
     shared: Arc<Room>,
     pub checker: Checker,
     pub(super) moved: Moved,
+    pub(super) checkpoints: Checkpoints,
     pub(super) figures: SetFigures,
     /// Terms of sets that have ended other than by a handover.
     pub(super) other_ends: u64,
@@ -105,11 +109,13 @@ impl World {
             time,
             process_random: scenario.further_elections.map(Rng::with_seed),
             servers: (0..elections).map(|_| scenario.server()).collect(),
+            shelves: vec![Shelf::default(); elections],
             judges: (0..elections).map(|_| Judge::new(processes.len())).collect(),
             checker: Checker::new(keys, peers.len(), !scenario.forgets()),
             sentinels: (0..sentinels).map(|_| Sentinel::default()).collect(),
             runs: Vec::new(),
             moved: Moved::default(),
+            checkpoints: Checkpoints::default(),
             figures: SetFigures::default(),
             other_ends: 0,
             pending_faults: PendingFaults::default(),
@@ -245,6 +251,9 @@ impl World {
             SimEvent::Start { process } => self.start(process),
             SimEvent::In { who, life, what } => self.happen_in(who, life, what),
             SimEvent::Request { who, life, id, request } => self.serve(who, life, id, request),
+            SimEvent::Checkpoint { who, life, token, id, request } => {
+                self.serve_checkpoint((who, life), (token, id), request);
+            }
             SimEvent::Expire { key } => self.expire(key),
             SimEvent::Remade => self.deliver_hints(0, |_| Some(Hint::Recheck)),
             SimEvent::Fault(fault) => {
@@ -311,6 +320,8 @@ impl World {
                 self.time.log(|| format!("c{who} <- #{id} {}", trace::answer(&answer)));
                 self.feed(who, Event::Response { id, response: answer });
             }
+            Inner::Checkpoint(_, Step::Response { from_server: true, .. }) if cut => {}
+            Inner::Checkpoint(token, step) => self.step_checkpoint(who, token, step),
             Inner::Replied { .. } if cut => {}
             Inner::Replied { id, attempt, reply } => self.room_receives(who, id, attempt, reply),
             Inner::AskAgain { id, attempt } => self.room_asks_again(who, id, attempt),
@@ -388,6 +399,8 @@ pub(super) enum SimEvent {
     In { who: usize, life: u32, what: Inner },
     /// A request arrives at the server.
     Request { who: usize, life: u32, id: u64, request: Request },
+    /// A request for the checkpoint arrives at the server.
+    Checkpoint { who: usize, life: u32, token: Token, id: u64, request: CheckpointRequest },
     /// What is stored under this key may have outlived its life.
     Expire { key: usize },
     /// The bucket is there again.
@@ -433,6 +446,8 @@ pub(super) enum Inner {
         id: u64,
         attempt: u32,
     },
+    /// Something happens to the checkpoint of this term of it.
+    Checkpoint(Token, Step),
     /// Something happens to its moves.
     Moves(moves::Step),
     /// Its member has the term given back.

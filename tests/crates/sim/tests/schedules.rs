@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::lock::Coverage;
 use incumbent_sim::{
-    CandidateSetup, Fleet, Moved, Releases, Report, STORM, Scenario, Schedule, SetFigures, World,
-    bound,
+    CandidateSetup, Checkpoints, Fleet, Moved, Releases, Report, STORM, Scenario, Schedule,
+    SetFigures, World, bound,
 };
 
 /// The number of schedules of each fleet, unless `SCHEDULES` is set.
@@ -42,6 +42,12 @@ fn check(fleet: Fleet) {
         assert!(handovers > count && voluntary * 4 > count, "{moved}: too few");
         assert!(succeeded * 3 > handovers && refused * 10 > count, "{moved}: too few");
         assert!(carried * 3 > count, "{moved}: too few");
+    }
+    if fleet == Fleet::Checkpoint {
+        println!("{}", sum.checkpoints);
+        let Checkpoints { claims, unclaimed, saves, superseded, late } = sum.checkpoints;
+        assert!(saves > claims * 2 && claims > count * 3, "{}: too few", sum.checkpoints);
+        assert!(unclaimed.min(superseded).min(late) > count / 20, "{}: too few", sum.checkpoints);
     }
     if fleet == Fleet::Sets {
         println!("{sets}");
@@ -168,6 +174,12 @@ fn leaders_hand_over_to_those_that_are_ready() {
 #[test]
 fn refused_writers_leave_the_leadership_to_others() {
     check(Fleet::Refused);
+}
+
+/// Whoever leads, and whoever believes it.
+#[test]
+fn checkpoint_keeps_what_was_acknowledged() {
+    check(Fleet::Checkpoint);
 }
 
 #[test]

@@ -22,7 +22,26 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             "if stored.token > self.token {",
             "if stored.token > self.token && false {",
         )],
-        noticed_by: &[Decisions, Elections],
+        noticed_by: &[Decisions, Elections, Simulation],
+    },
+    Mutation {
+        name: "a term reads its checkpoint and does not claim it",
+        edits: &[edit(
+            "src/protocol/checkpoint.rs",
+            "false => CheckpointProgress::Next,",
+            "false => CheckpointProgress::Done,",
+        )],
+        noticed_by: &[Decisions, Simulation],
+    },
+    Mutation {
+        name: "a checkpoint is saved without its condition",
+        edits: &[edit(
+            "src/election/claimed_checkpoint.rs",
+            "let content = checkpoint.encode();",
+            "let content = checkpoint.encode();
+                let expected = store.load(name, timeout).await?.map(|s| s.version).or(expected);",
+        )],
+        noticed_by: &[Elections],
     },
     Mutation {
         name: "a claim forgets the data of the checkpoint",
