@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::codec::{Origin, Value};
 use super::messages::{Compare, KeyValue, PutRequest, RangeRequest, RequestOp, Txn, TxnRequest};
-use super::watch::Watching;
-use crate::backends::hint_hub::guard;
+use crate::backends::hint_hub::{HintHub, guard};
 use crate::backends::seen;
 use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::{
@@ -57,7 +56,7 @@ pub(super) struct LockState {
     pub prefix: String,
     max_lease: Duration,
     pub elections: PerKey<Election>,
-    pub watching: Watching,
+    pub hub: HintHub<()>,
 }
 
 impl EtcdLock {
@@ -67,7 +66,7 @@ impl EtcdLock {
             prefix: format!("{prefix}/"),
             max_lease,
             elections: PerKey::default(),
-            watching: Watching::default(),
+            hub: HintHub::default(),
         };
         Self { inner: Arc::new(inner) }
     }

@@ -18,17 +18,11 @@ use crate::util::retry::BackendRetries;
 /// The pause before the next attempt where the watch is denied.
 const DENIED_PAUSE: Duration = Duration::from_secs(60);
 
-/// The subscriptions of a lock.
-#[derive(Debug, Default)]
-pub(super) struct Watching {
-    hub: HintHub<()>,
-}
-
 impl Listen for LockState {
     type Note = ();
 
     fn hub(&self) -> &HintHub<()> {
-        &self.watching.hub
+        &self.hub
     }
 
     fn forget(&self, name: &str) {
@@ -48,7 +42,7 @@ async fn run(lock: Arc<LockState>) {
         let pause = match begin(&lock).await {
             Ok(watch) => {
                 // Every subscriber then reads. What was written before it has no event.
-                lock.watching.hub.announce(Coverage::Full);
+                lock.hub.announce(Coverage::Full);
                 let began = Instant::now();
                 let end = deliver(&lock, watch).await;
                 debug!(at = place, end, "the watch has ended");
@@ -62,7 +56,7 @@ async fn run(lock: Arc<LockState>) {
                 if is_denied { DENIED_PAUSE } else { pauses.delay() }
             }
         };
-        lock.watching.hub.announce(Coverage::None);
+        lock.hub.announce(Coverage::None);
         sleep(pause).await;
     }
 }
@@ -129,8 +123,8 @@ fn on_event(lock: &LockState, event: &Event, origin: Origin) {
     let Some(kv) = &event.kv else { return };
     let key = std::str::from_utf8(&kv.key).ok();
     let Some(name) = key.and_then(|key| key.strip_prefix(lock.prefix.as_str())) else { return };
-    if lock.watching.hub.has(name) {
-        lock.watching.hub.send(name, &hint(lock, name, event, origin), |()| ());
+    if lock.hub.has(name) {
+        lock.hub.send(name, &hint(lock, name, event, origin), |()| ());
     }
 }
 
