@@ -131,8 +131,8 @@ impl<V: Clone + PartialEq> SeenRevisions<V> {
         known
     }
 
-    /// Records the result of an own write.
-    pub fn wrote(&self, known: Known<V>) {
+    /// Records the result of an own write, or an object that a hint shows: an older one is ignored.
+    pub fn learn(&self, known: Known<V>) {
         self.state().take(known);
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
     fn wrote(election: &SeenRevisions<u64>, number: u64) {
         let revision = Revision(number + 1);
-        election.wrote(Known { version: number, number, revision, content: held(number) });
+        election.learn(Known { version: number, number, revision, content: held(number) });
     }
 
     /// A read is in flight while another elector of the process writes: its response is from

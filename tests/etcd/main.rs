@@ -7,5 +7,6 @@ mod access;
 mod env;
 mod faults;
 mod foreign;
+mod hints;
 mod restored;
 mod suite;

@@ -18,7 +18,7 @@ use super::cluster::Cluster;
 use super::codec::Origin;
 use super::errors::{self, Effect};
 use super::messages::{
-    Answer, AuthenticateRequest, Authenticated, Range, RangeRequest, Txn, TxnRequest,
+    Answer, AuthenticateRequest, Authenticated, Header, Range, RangeRequest, Txn, TxnRequest,
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use crate::lock::{LockError, LockErrorKind};
@@ -157,8 +157,11 @@ impl Client {
                 }
                 _ => by,
             };
-            match unary(member, method, request.clone(), token.clone(), until).await {
-                Ok(answer) => return self.checked(member, answer),
+            match unary::<Q, A>(member, method, request.clone(), token.clone(), until).await {
+                Ok(answer) => {
+                    self.check(&member.address, answer.header())?;
+                    return Ok(answer);
+                }
                 Err(Failure::Silence) => {
                     self.leave(index);
                     if effect == Effect::Read && left > 0 && Instant::now() < by {
@@ -307,20 +310,20 @@ impl Client {
         Ok(Some(token))
     }
 
-    /// Checks that a response is of the cluster of the earlier ones.
-    fn checked<A: Answer>(&self, member: &Member, answer: A) -> Result<A, LockError> {
-        let header = answer.header().copied().unwrap_or_default();
+    /// Checks that a response is of the cluster of the earlier ones, and records what it shows.
+    pub fn check(&self, address: &str, header: Option<&Header>) -> Result<(), LockError> {
+        let header = header.copied().unwrap_or_default();
         let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         cluster.answered(header.cluster_id, Instant::now()).map_err(|known| {
             let what = format!(
-                "{} belongs to cluster {:x}, and cluster {known:x} was used before: name the members of one cluster",
-                member.address, header.cluster_id
+                "{address} belongs to cluster {:x}, and cluster {known:x} was used before: name the members of one cluster",
+                header.cluster_id
             );
             LockError::new(LockErrorKind::Unavailable, what)
         })?;
         self.revision.fetch_max(header.revision.unsigned_abs(), Ordering::Relaxed);
         *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = header.origin();
-        Ok(answer)
+        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Version {
 }
 
 /// A key as last seen.
-type Known = seen::Known<Version>;
+pub(super) type Known = seen::Known<Version>;
 /// State of one election.
 pub(super) type Election = seen::SeenRevisions<Version>;
 
@@ -73,7 +73,7 @@ impl EtcdLock {
 }
 
 impl Version {
-    fn of(kv: &KeyValue) -> Self {
+    pub fn of(kv: &KeyValue) -> Self {
         Self { revision: kv.mod_revision, value: kv.value.as_slice().into() }
     }
 }
@@ -239,7 +239,7 @@ impl LockState {
             let message = format!("{}: its new entry has no meaning", self.describe(name));
             return Err(LockError::new(LockErrorKind::Misconfigured, message));
         };
-        election.wrote(Known { version, number, revision, content });
+        election.learn(Known { version, number, revision, content });
         Ok(revision)
     }
 

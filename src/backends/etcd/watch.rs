@@ -8,7 +8,7 @@ use tonic::{Status, Streaming};
 use tracing::debug;
 
 use super::codec::Origin;
-use super::lock::{LockState, after};
+use super::lock::{Known, LockState, Version, after};
 use super::messages::{Event, WatchCreateRequest, WatchResponse};
 use crate::backends::hint_hub::{BEGINS_WITHIN, HintHub, Listen};
 use crate::lock::{Coverage, Hint, Record};
@@ -75,7 +75,10 @@ async fn begin(lock: &LockState) -> Result<Streaming<WatchResponse>, NoWatch> {
     let watch = lock.client.watch(request, deadline_after(BEGINS_WITHIN)).await;
     let mut watch = watch.map_err(|error| failed(error.to_string()))?;
     match timeout(BEGINS_WITHIN, watch.message()).await {
-        Ok(Ok(Some(first))) if first.created && !first.canceled => Ok(watch),
+        Ok(Ok(Some(first))) if first.created && !first.canceled => {
+            is_of_cluster(lock, &first).map_err(failed)?;
+            Ok(watch)
+        }
         Ok(Ok(Some(first))) => {
             // A watch is refused in this way, with no word of why, and an old token too.
             lock.client.forget_token();
@@ -108,9 +111,21 @@ async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>) -> Strin
         if response.canceled || response.compact_revision != 0 {
             return format!("cancelled: {}", response.cancel_reason);
         }
+        if let Err(why) = is_of_cluster(lock, &response) {
+            return why;
+        }
         let origin = response.header.unwrap_or_default().origin();
         response.events.iter().for_each(|event| on_event(lock, event, origin));
     }
+}
+
+/// Another cluster at the address shows nothing of this one.
+fn is_of_cluster(lock: &LockState, response: &WatchResponse) -> Result<(), String> {
+    let checked = lock.client.check(&lock.client.place(), response.header.as_ref());
+    checked.map_err(|error| {
+        lock.client.leave_current();
+        error.to_string()
+    })
 }
 
 fn ended(lock: &LockState, status: &Status) -> String {
@@ -135,9 +150,13 @@ fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin) -> Hint {
     let (revision, is_set_back) = (value.revision, value.is_set_back(origin));
     let Some(content) = value.content() else { return Hint::Recheck };
     // Later than a response, or of a store that was set back.
-    if is_set_back || Some(revision) < lock.elections.get(name).newest() {
+    let election = lock.elections.get(name);
+    if is_set_back || Some(revision) < election.newest() {
         return Hint::Recheck;
     }
+    // The candidate writes over what the hint shows, without a read.
+    let (version, number) = (Version::of(kv), revision.0.saturating_sub(1));
+    election.learn(Known { version, number, revision, content: content.clone() });
     let previous = event.prev_kv.as_ref().and_then(LockState::decode);
     let previous = match previous {
         Some(previous) => Some(Some(previous.revision)),

@@ -160,7 +160,7 @@ impl LockState {
             self.check_conditions(&path, number, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
-        election.wrote(Known { version, number, revision, content });
+        election.learn(Known { version, number, revision, content });
         Ok(revision)
     }
 

@@ -92,7 +92,7 @@ impl LoneLock {
         let version = self.store.put(over, &body).ok_or(LockErrorKind::Conflict)?;
         let content = body.content(self.store.terms, wall).ok_or(LockErrorKind::Misconfigured)?;
         let revision = Revision(number + 1);
-        self.election.wrote(Known { version, number, revision, content });
+        self.election.learn(Known { version, number, revision, content });
         Ok(revision)
     }
 

@@ -307,7 +307,7 @@ impl World {
             Request::Release(_) => Response::Released(Ok(())),
             _ => Response::Written(Ok(known.revision)),
         };
-        candidate.room.election.wrote(known);
+        candidate.room.election.learn(known);
         self.room_answers(who, answer);
     }
 
