@@ -62,7 +62,9 @@ impl Value {
     pub fn with(self, revision: Revision, time: Duration, origin: Origin) -> Self {
         let written_ms = u64::try_from(time.as_millis()).unwrap_or_default();
         let Origin { cluster_id, raft_term } = origin;
-        let cluster = format!("{cluster_id:016x}");
+        // 0: no cluster has responded yet.
+        let cluster = Some(cluster_id).filter(|id| *id != 0);
+        let cluster = cluster.map_or_else(String::new, |id| format!("{id:016x}"));
         Self { revision, written_ms, cluster, raft_term, ..self }
     }
 
@@ -127,6 +129,8 @@ mod tests {
             let origin = Origin { cluster_id, raft_term };
             assert_eq!(read.is_set_back(origin), is_set_back, "{origin:?}");
         }
+        let unknown = Value::held(&write).with(Revision(57), Duration::ZERO, Origin::default());
+        assert!(!unknown.is_set_back(origin), "written before any response");
         let Some(Content::Held(entry)) = read.content() else { panic!("{read:?}") };
         assert_eq!((entry.mark, entry.advertisement), (Some(write.mark), write.advertisement));
 
