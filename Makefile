@@ -44,7 +44,7 @@ protocol: rust ## Test the rules of the protocol, within seconds of a change to 
 sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; SEED=plain:17 plays that schedule again)
 	$(CARGO) run --release --package incumbent-sim -- $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
-differential: rust tools ## Play random operations on a store and on its model (STORE=nats-2.15.1-r3, postgres, sqlite, gcs, s3, azure or kubernetes, OPERATIONS=10000 SEED=… STEPS=8)
+differential: rust tools ## Play random operations on a store and on its model (STORE=nats-2.15.1-r3, postgres, sqlite, gcs, s3, azure, kubernetes or etcd, OPERATIONS=10000 SEED=… STEPS=8)
 	$(CARGO) run --package incumbent-differential -- --store $(or $(STORE),nats-2.15.1) $(if $(OPERATIONS),--operations $(OPERATIONS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 

@@ -11,7 +11,7 @@ use incumbent_test_support::Version;
 #[derive(Debug, Parser)]
 struct Args {
     /// Which lock: nats-2.10.26 and the like, with -r3 for three replicas; postgres, sqlite; gcs,
-    /// s3, azure; kubernetes.
+    /// s3, azure; kubernetes; etcd.
     #[arg(long)]
     store: String,
     /// How many operations at least.
@@ -58,6 +58,7 @@ async fn main() -> ExitCode {
 async fn start(store: &str) -> Option<Arc<dyn Store>> {
     match store {
         "postgres" => return Some(Arc::new(stores::Postgres::start().await)),
+        "etcd" => return Some(Arc::new(stores::Etcd::start().await)),
         "kubernetes" => return Some(Arc::new(stores::Kubernetes::start().await)),
         "sqlite" => return Some(Arc::new(stores::Sqlite::start().await)),
         _ => {}

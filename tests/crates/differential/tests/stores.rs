@@ -57,3 +57,10 @@ async fn an_object_does_what_its_model_does() {
 async fn a_lease_does_what_its_model_does() {
     agree(Arc::new(stores::Kubernetes::start().await)).await;
 }
+
+/// Revisions that the lock counts by itself, deletions that leave nothing behind, every write as a
+/// hint, and a member that crashes.
+#[tokio::test]
+async fn a_key_of_etcd_does_what_its_model_does() {
+    agree(Arc::new(stores::Etcd::start().await)).await;
+}
