@@ -164,9 +164,12 @@ async fn hooks_of_a_campaign_run_in_each_term() {
 async fn last_hook_runs_late_after_a_suspension() {
     let env = TestEnv::with_ttl(Duration::from_secs(2)).await;
     let (_place, log) = place();
+    let won = format!("echo won >> {log}");
     let lost = format!("echo lost $INCUMBENT_CAUSE >> {log}");
-    let mut first = Candidate::start(env.campaign("my_app", &["--on-lost", &lost]));
-    while !first.line().await.starts_with("won") {}
+    let hooks = ["--on-won", &won, "--on-lost", &lost];
+    let first = Candidate::start(env.campaign("my_app", &hooks));
+    // A term that ends before its first hook has none.
+    logged(&log, "won").await;
     let mut second = env.run("my_app", &[], SERVE);
     first.signal(Signal::STOP);
     second.wait_for_line("up").await;
