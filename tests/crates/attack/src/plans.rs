@@ -2,6 +2,7 @@
 
 pub mod chaos;
 pub mod env;
+pub mod rivals;
 
 pub mod sets;
 pub mod soak;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::authority::Authority;
 use crate::checkout;
 use crate::directory;
-use crate::http::monitor;
+use crate::http::{fetch, monitor};
 use crate::poll::poll;
 use crate::ports::Port;
 use crate::process::Process;
@@ -21,8 +21,12 @@ use crate::process::Process;
 /// How long a member may take to start, and a command to end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The folder of the programs, which are built where missing.
-fn programs() -> &'static Path {
+/// The folder of `etcd`, `etcdctl` and `etcdutl`, which are built where missing.
+///
+/// # Panics
+///
+/// Where they cannot be built, saying what to install.
+pub fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
         let script = checkout().join("scripts/install-etcd.sh");
@@ -192,6 +196,18 @@ impl EtcdCluster {
     /// Lets it go on.
     pub fn resume(&self, member: usize) {
         self.state(member).as_ref().expect("it runs").resume();
+    }
+
+    /// The sum of those metrics of the member `0` whose name, or name and labels, begin so.
+    ///
+    /// # Panics
+    ///
+    /// If the member does not answer.
+    pub async fn metric(&self, begin: &str) -> f64 {
+        let metrics = SocketAddr::from(([127, 0, 0, 1], self.members[0].metrics.number()));
+        let page = fetch(metrics, "/metrics").await.expect("metrics");
+        let lines = page.lines().filter(|line| line.starts_with(begin));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     /// Runs `etcdctl` on the member `0`, and returns what it prints.

@@ -17,7 +17,7 @@ pub async fn monitor(server: SocketAddr, path: &str) -> Option<Value> {
     serde_json::from_str(body).ok()
 }
 
-async fn fetch(server: SocketAddr, path: &str) -> std::io::Result<String> {
+pub(crate) async fn fetch(server: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(server).await?;
     // Version 1.0 forbids the server to send the body in chunks.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n");

@@ -65,7 +65,7 @@ pub use browser::Browser;
 pub use checkout::{checkout, roles_in_deploy};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use disk::SmallDisk;
-pub use etcd::EtcdCluster;
+pub use etcd::{EtcdCluster, programs as etcd_programs};
 pub use fault_proxy::FaultProxy;
 pub use gateways::Gateways;
 pub use http::monitor;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::clock::{BootClock, Clock};
+use incumbent::etcd::Etcd;
 use incumbent::lock::Lock;
 use incumbent::peer::Peer;
 use incumbent::{CoolDown, Election, Leadership, nats, new_election};
@@ -56,6 +57,9 @@ pub struct Options {
     /// The addresses of a quorum's voters, its own first; none: the bucket is the lock.
     #[arg(long = "voter")]
     pub voters: Vec<Ipv4Addr>,
+    /// A member of etcd, which is the lock then.
+    #[arg(long)]
+    pub etcd: Option<String>,
     /// The lease, and the TTL of a bucket that it makes, in milliseconds.
     #[arg(long)]
     pub lease: u64,
@@ -140,6 +144,9 @@ async fn open(options: &Options) -> Arc<dyn Lock> {
         let member = others.iter().fold(member, |member, other| member.peer((*other, PORT)));
         let member = member.quorum(VOTERS).lease(lease).start().expect("a voter");
         return Arc::new(member.lock());
+    }
+    if let Some(member) = &options.etcd {
+        return Arc::new(Etcd::new([member]).max_lease(lease).lock().expect("a member"));
     }
     let config = nats::BucketConfig::new(&options.bucket).ttl(lease.max(nats::MIN_TTL));
     loop {

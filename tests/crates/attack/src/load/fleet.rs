@@ -48,6 +48,8 @@ pub struct Orders {
     pub lease: u64,
     /// The addresses of the candidates, if they are the voters of a quorum.
     pub quorum: Vec<Ipv4Addr>,
+    /// A member of etcd, if that is the lock.
+    pub etcd: Option<String>,
     pub kind: Kind,
 }
 
@@ -122,6 +124,7 @@ impl Candidate {
         let is_me = |(index, _): &(usize, _)| *index == self.index;
         let (me, others): (Vec<_>, Vec<_>) = orders.quorum.iter().enumerate().partition(is_me);
         arguments.extend(me.into_iter().chain(others).map(|(_, one)| format!("--voter={one}")));
+        arguments.extend(orders.etcd.iter().map(|member| format!("--etcd={member}")));
         let output = orders.directory.join(format!("{}.err", self.name()));
         self.guarded = self.ours && orders.kind == Kind::Sentinel;
         let mut program = &orders.program;

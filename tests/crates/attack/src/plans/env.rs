@@ -96,6 +96,7 @@ impl TestEnv {
                 election: String::new(),
                 lease: ttl,
                 quorum: Vec::new(),
+                etcd: None,
                 kind: Kind::Proven,
             },
             journal: Writer::open(&journal, "harness", 1)?,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::env::{Setup, TestEnv};
+use super::rivals::{self, Rival};
 use crate::judge::Report;
 use crate::load::fleet::Kind;
 use crate::record::journal::now;
@@ -33,6 +34,15 @@ pub struct Options {
     /// The candidates are the voters of a quorum, and use no server.
     #[arg(long)]
     quorum: bool,
+    /// The lock is a member of etcd.
+    #[arg(long, conflicts_with = "quorum")]
+    etcd: bool,
+    /// Instead of ours, the candidates are those of another program, and only cut off.
+    #[arg(long, value_enum)]
+    rival: Option<Rival>,
+    /// That program, or the member of etcd, detects faults faster than it does by default.
+    #[arg(long)]
+    fast: bool,
     /// Instead of faults: for so many seconds at each lease and load, count the terms that are
     /// lost.
     #[arg(long)]
@@ -73,6 +83,19 @@ pub async fn run(options: &Options, program: &Path) -> io::Result<ExitCode> {
     };
     let seed = fastrand::u64(..);
     let mut env = TestEnv::start(&setup, program, directory.path(), seed).await?;
+    let _member = if options.etcd || options.rival == Some(Rival::Etcd) {
+        let (member, address) = rivals::start_etcd(&env, options.fast)?;
+        env.orders.etcd = Some(address);
+        Some(member)
+    } else {
+        None
+    };
+    if let Some(rival) = options.rival {
+        println!("{rival:?}, fast: {}; {}", options.fast, machine());
+        rivals::replace(&mut env, rival, options.fast, options.times).await?;
+        println!("\n{}", machine());
+        return Ok(ExitCode::SUCCESS);
+    }
     if options.quorum {
         let members = (0..CANDIDATES).map(|index| env.net.address(env.fleet[index].node()));
         env.orders.quorum = members.collect::<Option<_>>().ok_or_else(|| {
@@ -81,6 +104,7 @@ pub async fn run(options: &Options, program: &Path) -> io::Result<ExitCode> {
     }
     let lock = match (options.quorum, options.servers) {
         (true, _) => "a quorum of three".to_owned(),
+        (false, _) if options.etcd => format!("etcd, fast: {}", options.fast),
         (false, servers) => format!("NATS, servers: {servers}"),
     };
     println!("{lock}; {}", machine());
@@ -136,14 +160,19 @@ async fn replace(env: &mut TestEnv, lease: u64, times: usize) -> io::Result<()> 
         for _ in 0..times {
             spans.push(replaced(env, fault).await?);
         }
-        spans.sort_unstable();
-        let at = |part: f64| {
-            let index = (spans.len().saturating_sub(1) as f64 * part).round() as usize;
-            spans.get(index).map_or(0, Duration::as_millis)
-        };
-        println!("| {lease} ms | {fault:?} | {times} | {} | {} | {} |", at(0.5), at(0.9), at(1.0));
+        let [median, most, max] = ranks(spans);
+        println!("| {lease} ms | {fault:?} | {times} | {median} | {most} | {max} |");
     }
     Ok(())
+}
+
+/// The median, the greatest but for a tenth, and the maximum, in milliseconds.
+pub(super) fn ranks(mut spans: Vec<Duration>) -> [u128; 3] {
+    spans.sort_unstable();
+    [0.5, 0.9, 1.0].map(|part: f64| {
+        let index = (spans.len().saturating_sub(1) as f64 * part).round() as usize;
+        spans.get(index).map_or(0, Duration::as_millis)
+    })
 }
 
 /// From the fault to the first work of the successor.
