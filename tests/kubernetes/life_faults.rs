@@ -96,7 +96,7 @@ async fn without_the_right_to_nodes_the_pod_decides() {
     let first = life.leader("first", Some("gone")).await;
     life.pod("second", None).await;
     let second = start(life.candidate("second").await.node_gone_after(Duration::ZERO));
-    second.logs("no right to get nodes").await;
+    second.logs("no permission to get nodes").await;
     second.logs("stands by: pod first leads").await;
     assert!(second.is_waiting());
     life.delete_pod("first").await;
