@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockErrorKind, Token};
+use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
 use tokio::sync::mpsc;
@@ -174,19 +174,6 @@ async fn a_standby_whose_watch_was_cut_learns_what_it_missed() {
     first.stop().await;
     proxy.restore();
     drop(leads(&second).await);
-}
-
-/// A standby knows the revision of a release from its watch, and has not read it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn an_entry_that_a_hint_has_shown_is_written_over() {
-    let env = TestEnv::<1>::new(LONG).await;
-    let (leader, standby) = (env.etcd_lock(), env.etcd_lock());
-    let first = leader.write("my_app", write(LONG, 1, None, None)).await.expect("a write");
-    standby.read("my_app", TIMEOUT).await.expect("an answer");
-    let renewal = write(LONG, 1, Some(first), Some(Token(first.0)));
-    let renewed = leader.write("my_app", renewal).await.expect("a renewal");
-    let next = standby.write("my_app", write(LONG, 2, Some(renewed), None)).await;
-    assert!(next.expect("a write") > renewed);
 }
 
 /// A full database refuses every write in words that say what to do, and the term ends in time.

@@ -201,10 +201,9 @@ impl LockState {
     ) -> Result<Revision, LockError> {
         let election = self.elections.get(name);
         let known = match (expected, election.known()) {
+            (Some(_), None) => self.fetch(name, by).await?,
+            (Some(_), known) => known,
             (None, _) => None,
-            (Some(expected), Some(known)) if known.revision == expected => Some(known),
-            // What a hint has shown is newer than the last read.
-            (Some(_), _) => self.fetch(name, by).await?,
         };
         if known.as_ref().map(|known| known.revision) != expected {
             return Err(self.conflict(name));
