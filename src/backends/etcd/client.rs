@@ -1,7 +1,7 @@
 //! Requests to the members of a cluster, each with a deadline.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
@@ -48,17 +48,20 @@ struct Member {
     /// For people, as in `etcd-1:2379`.
     address: String,
     /// The connection, which belongs to the runtime that opened it. It is replaced after a failure.
-    channel: Mutex<Option<Channel>>,
+    channel: Mutex<Option<Arc<Channel>>>,
 }
 
 impl Member {
-    fn channel(&self) -> Channel {
+    fn channel(&self) -> Arc<Channel> {
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
-        channel.get_or_insert_with(|| self.endpoint.connect_lazy()).clone()
+        Arc::clone(channel.get_or_insert_with(|| Arc::new(self.endpoint.connect_lazy())))
     }
 
-    fn replace(&self) {
-        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Closes a connection that failed, or that in use. Of many requests on one that fail together,
+    /// those that fail later must not close its successor.
+    fn close(&self, failed: Option<&Arc<Channel>>) {
+        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.take_if(|used| failed.is_none_or(|failed| Arc::ptr_eq(used, failed)));
     }
 }
 
@@ -157,13 +160,14 @@ impl Client {
                 }
                 _ => by,
             };
-            match unary::<Q, A>(member, method, request.clone(), token.clone(), until).await {
+            let channel = member.channel();
+            match unary::<Q, A>(&channel, method, request.clone(), token.clone(), until).await {
                 Ok(answer) => {
                     self.check(&member.address, answer.header())?;
                     return Ok(answer);
                 }
                 Err(Failure::Silence) => {
-                    self.leave(index);
+                    self.leave(index, Some(&channel));
                     if effect == Effect::Read && left > 0 && Instant::now() < by {
                         continue;
                     }
@@ -178,7 +182,7 @@ impl Client {
                         continue;
                     }
                     if errors::is_of_member(&status) {
-                        self.leave(index);
+                        self.leave(index, Some(&channel));
                     }
                     let repeats = match effect {
                         Effect::Read => errors::is_of_member(&status),
@@ -209,7 +213,7 @@ impl Client {
                 Ok(token) => token,
                 Err(error) => return (member.address.as_str(), Err(error)),
             };
-            let answer = unary(member, method, request.clone(), token, by).await;
+            let answer = unary(&member.channel(), method, request.clone(), token, by).await;
             let answer = answer.map_err(|failure| match failure {
                 Failure::Silence => errors::silence(&member.address, Effect::Read),
                 Failure::Refused(status) => errors::refused(&status, &member.address, Effect::Read),
@@ -234,17 +238,18 @@ impl Client {
         // The stream of requests stays open, as its end is the end of the watch.
         let requests =
             stream::iter([WatchRequest { create: Some(request) }]).chain(stream::pending());
-        match timeout_at(by, streaming(member.channel(), methods::WATCH, requests, token)).await {
+        let channel = member.channel();
+        match timeout_at(by, streaming(&channel, methods::WATCH, requests, token)).await {
             Ok(Ok(watch)) => Ok(watch),
             Ok(Err(status)) => {
-                self.leave(index);
+                self.leave(index, Some(&channel));
                 if errors::is_old_token(&status) {
                     self.forget_token();
                 }
                 Err(errors::refused(&status, &member.address, Effect::Read))
             }
             Err(_) => {
-                self.leave(index);
+                self.leave(index, Some(&channel));
                 Err(errors::silence(&member.address, Effect::Read))
             }
         }
@@ -253,7 +258,7 @@ impl Client {
     /// Leaves the member in use, for the next watch.
     pub fn leave_current(&self) {
         if let Some((index, _)) = self.current() {
-            self.leave(index);
+            self.leave(index, None);
         }
     }
 
@@ -267,10 +272,10 @@ impl Client {
         self.members.get(index).map(|member| (index, member))
     }
 
-    /// Closes the connection to a member, and uses the next one.
-    fn leave(&self, index: usize) {
+    /// Closes a connection to a member, and uses the next one.
+    fn leave(&self, index: usize, failed: Option<&Arc<Channel>>) {
         if let Some(member) = self.members.get(index) {
-            member.replace();
+            member.close(failed);
         }
         let next = (index + 1) % self.members.len().max(1);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -288,7 +293,8 @@ impl Client {
             return Ok(Some(token.clone()));
         }
         let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
-        let answer = unary::<_, Authenticated>(member, methods::AUTHENTICATE, request, None, by);
+        let channel = member.channel();
+        let answer = unary::<_, Authenticated>(&channel, methods::AUTHENTICATE, request, None, by);
         let token = match answer.await {
             Ok(answer) => answer.token,
             Err(Failure::Refused(status)) if errors::needs_no_user(&status) => return Ok(None),
@@ -328,7 +334,7 @@ impl Client {
 }
 
 async fn unary<Q, A>(
-    member: &Member,
+    channel: &Channel,
     method: &'static str,
     message: Q,
     token: Option<MetadataValue<Ascii>>,
@@ -346,7 +352,7 @@ where
     }
     let codec = ProstCodec::<Q, A>::default();
     let answer = async {
-        let mut grpc = Grpc::new(member.channel()).max_decoding_message_size(MAX_RESPONSE_LEN);
+        let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_RESPONSE_LEN);
         grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
         grpc.unary(request, PathAndQuery::from_static(method), codec).await
     };
@@ -360,7 +366,7 @@ where
 }
 
 async fn streaming(
-    channel: Channel,
+    channel: &Channel,
     method: &'static str,
     requests: impl Stream<Item = WatchRequest> + Send + 'static,
     token: Option<MetadataValue<Ascii>>,
@@ -371,7 +377,7 @@ async fn streaming(
         request.metadata_mut().insert("token", token);
     }
     let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
-    let mut grpc = Grpc::new(channel);
+    let mut grpc = Grpc::new(channel.clone());
     grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
     Ok(grpc.streaming(request, PathAndQuery::from_static(method), codec).await?.into_inner())
 }
