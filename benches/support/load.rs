@@ -14,14 +14,24 @@ pub fn number(name: &str) -> Option<usize> {
 }
 
 pub fn resident_kib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    resident_kib_of("self")
+}
+
+/// That of a process.
+pub fn resident_kib_of(process: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("Linux");
     let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("VmRSS");
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
 }
 
 /// User and system time of this process, in hundredths of a second.
 pub fn cpu_ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    cpu_ticks_of("self")
+}
+
+/// Those of a process.
+pub fn cpu_ticks_of(process: &str) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("Linux");
     let fields: Vec<_> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
     fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
 }
