@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::Cause;
-use incumbent::lock::{Lock, LockErrorKind};
+use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Postgres, SqlErrorKind, TableSetup};
 use incumbent_test_support::{FaultProxy, Pooler, PostgresServer, eventually};
 use sqlx::postgres::PgPoolOptions;
@@ -40,6 +40,33 @@ async fn the_row_shows_the_leader_its_start_and_its_lease() {
     let row = env.row().await.expect("a row");
     assert_eq!(row.get::<i32, _>("transitions"), 1);
     assert_eq!(row.get::<Option<i64>, _>("token"), Some(leadership.token().0.cast_signed()));
+}
+
+/// The server's clock may be stepped by more than a short lease. Its floor is shown by a lease that
+/// is negative, as the test may be slow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_server_calls_no_row_expired_within_a_second() {
+    let env = TestEnv::new(LEASE).await;
+    let lock = env.postgres_lock().await;
+    let read = async |lease_ms: i32, renewed_in_ms: i32| {
+        let ms = "interval '1 millisecond'";
+        let statement = format!(
+            "INSERT INTO incumbent_elections (name, holder, lease_duration, renewed_at, revision)
+            SELECT 'my_app', 'before', {lease_ms} * {ms},
+                clock_timestamp() + {renewed_in_ms} * {ms}, 1
+            ON CONFLICT (name) DO UPDATE SET lease_duration = excluded.lease_duration,
+                renewed_at = excluded.renewed_at, revision = incumbent_elections.revision + 1"
+        );
+        env.admin(&statement).await;
+        match lock.read("my_app", LEASE).await.unwrap() {
+            Reading::Found(record) => record.content,
+            Reading::Empty { .. } => panic!("no row"),
+        }
+    };
+    assert!(matches!(read(-60_000, 30_000).await, Content::Held(_)));
+    let expired = Content::Vacant(Tombstone::Expired);
+    assert_eq!(read(250, -1_001).await, expired);
+    assert_eq!(read(2_000, -2_001).await, expired);
 }
 
 /// Backends are ended by administrators, poolers and out-of-memory killers.

@@ -82,6 +82,9 @@ pub(super) fn store_checkpoint(
 
 /// A server that was started since a row was written may run on files that lack later writes. What
 /// such a row says is trusted only once every lease of before the start is over.
+///
+/// The server's clock may be stepped: it proves the end of no lease before a second, which NATS
+/// waits as well. Whoever has watched a shorter one counts it by its own clock.
 pub(super) fn read(name: &str) -> String {
     format!(
         "SELECT pg_is_in_recovery() AS replica, s.version,
@@ -95,14 +98,15 @@ pub(super) fn read(name: &str) -> String {
             floor(extract(epoch FROM e.acquired_at) * 1000)::bigint AS acquired_ms,
             ceil(extract(epoch FROM e.lease_duration) * 1000)::bigint AS lease_ms,
             ceil(extract(epoch FROM e.released_left) * 1000)::bigint AS left_ms,
-            e.renewed_at + e.lease_duration < clock_timestamp() AND t.trusted
+            e.renewed_at + {waited} < clock_timestamp() AND t.trusted
                 AND e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS expired,
             CASE WHEN e.holder IS NOT NULL AND NOT t.trusted THEN greatest(0, ceil(extract(epoch FROM
-                pg_postmaster_start_time() + e.lease_duration - clock_timestamp()) * 1000))::bigint END AS may_lead_ms,
+                pg_postmaster_start_time() + {waited} - clock_timestamp()) * 1000))::bigint END AS may_lead_ms,
             e.incarnation IS NOT DISTINCT FROM incumbent_incarnation() AS same_history
         FROM incumbent_settings s LEFT JOIN incumbent_elections e ON e.name = {name}
             CROSS JOIN LATERAL (SELECT coalesce(e.started = pg_postmaster_start_time(), false)
                 OR pg_postmaster_start_time() + s.longest_lease < clock_timestamp() AS trusted) t",
+        waited = "greatest(e.lease_duration, interval '1 second')",
         name = Text(name)
     )
 }

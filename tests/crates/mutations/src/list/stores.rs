@@ -344,6 +344,15 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Databases],
     },
     Mutation {
+        name: "PostgreSQL: the server's clock ends a lease below a second",
+        edits: &[edit(
+            "src/backends/sql/postgres/statements.rs",
+            "greatest(e.lease_duration, interval '1 second')",
+            "e.lease_duration",
+        )],
+        noticed_by: &[Databases],
+    },
+    Mutation {
         name: "SQLite: a write is unconditional",
         edits: &[edit(
             "src/backends/sql/sqlite/statements.rs",
