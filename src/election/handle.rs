@@ -112,8 +112,8 @@ impl Election {
         self.shared().status.borrow().leader.clone()
     }
 
-    /// The leader, unless it has not been seen to write for longer than its lease: then it may be
-    /// gone, though that is not known yet, as while the lock is unreachable.
+    /// The leader, unless it has not been seen to write for longer than its lease, and a second:
+    /// then it may be gone, though that is not known yet, as while the lock is unreachable.
     pub fn fresh_leader(&self) -> Option<Leader> {
         let now = self.shared().clock.now();
         self.leader().filter(|leader| leader.is_fresh(now))

@@ -89,7 +89,9 @@ impl Context {
             _ if is_successor => Duration::ZERO,
             Standing::Sick => lease,
             Standing::Aside => lease / 2,
-            Standing::Ready if to.is_some() || settings.rank == Rank::Second => hold(lease),
+            Standing::Ready if to.is_some() || settings.rank == Rank::Second => {
+                hold(self.common_lease())
+            }
             Standing::Ready => Duration::ZERO,
         };
         let uniform = self.random.f64();
@@ -100,13 +102,12 @@ impl Context {
             // All find it at one instant, and locks without expiry do not state how old a hint is.
             let stale = vacancy.is_expired() && !self.capabilities.expires_entries;
             let part = if stale { lease / 32 } else { Duration::ZERO };
-            let most = settings.timing.scaled(MAX_WINDOW);
-            let window = self.latency.window().max(part).min(most);
+            let window = self.latency.window().max(part.min(self.scaled(MAX_WINDOW)));
             spread = draw(window, settings.priority, uniform);
         }
         let mut give_way = Duration::ZERO;
         if vacancy.is_unknown(self.observed.last_seen()) {
-            let most = (self.capabilities.max_lease / 4).min(settings.timing.scaled(GIVE_WAY));
+            let most = (self.capabilities.max_lease / 4).min(self.scaled(GIVE_WAY));
             give_way = most.mul_f64(0.5 + uniform / 2.0);
         }
         let last_seen = self.observed.last_seen();
@@ -158,8 +159,11 @@ fn delay_in(window: Duration, priority: u8, draw: impl Fn(Duration) -> Duration)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{Capabilities, Nonce, Revision, Tombstone};
-    use crate::protocol::{MIN_LEASE, Settings, Timing, TimingOptions};
+    use crate::lock::{
+        Capabilities, Content, Entry, Mark, Nonce, Record, Revision, Tombstone, WriteId,
+    };
+    use crate::protocol::context::Source;
+    use crate::protocol::{MAX_LEASE, MIN_LEASE, Settings, Timing, TimingOptions};
 
     #[test]
     fn a_rank_decides_when_a_vacant_shard_is_acquired() {
@@ -189,6 +193,33 @@ mod tests {
         assert_eq!(others_first(Rank::Second, Some(Nonce(1))), Some((Duration::ZERO, true)));
         assert_eq!(others_first(Rank::Never, None), None);
         assert_eq!(others_first(Rank::Never, Some(Nonce(1))), None);
+    }
+
+    /// The successor's lease may be the longer one.
+    #[test]
+    fn a_short_lease_defers_for_as_long_as_the_one_last_seen_needs() {
+        let timing = |ms| {
+            let lease = Some(Duration::from_millis(ms));
+            Timing::new(TimingOptions { lease, ..TimingOptions::default() }, MAX_LEASE).unwrap()
+        };
+        for (own, seen, held_back) in [(250, 250, 62), (250, 800, 200), (250, 9_000, 250)] {
+            let mut cx = Context::new(
+                Settings::new("m1", Nonce(1), timing(own)),
+                Capabilities::of_records(MAX_LEASE),
+            );
+            let lease = Duration::from_millis(seen);
+            let write = WriteId { nonce: Nonce(2), number: 1 };
+            let mark = Some(Mark::new(write, lease, None));
+            let entry = Entry { identity: "m2".into(), mark, ttl: lease, advertisement: None };
+            let record = Record { revision: Revision(1), content: Content::Held(entry) };
+            let source = Source { from_hint: true, on_standby: true };
+            cx.record(Instant::ORIGIN, record, None, source);
+            let (by, left, to) = (Nonce(2), Duration::ZERO, Some(Nonce(3)));
+            let released = Tombstone::Released { by, left, cause: None, to, pause: None };
+            cx.record_vacancy(Instant::ORIGIN, Some((Revision(2), released)), None, false);
+            let others_first = cx.acquire_delay(false).unwrap().others_first;
+            assert_eq!(others_first.as_millis(), held_back, "{own} ms beside {seen} ms");
+        }
     }
 
     const WINDOW: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cool_down::CoolDownWait;
+use super::cool_down::{CoolDownWait, Vacancy};
 use super::lock_health::LockHealth;
 use super::observations::{Observations, PreviousTerm};
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
@@ -17,8 +17,13 @@ use crate::lock::{
     Write, WriteId,
 };
 use crate::time::clock::Instant;
-use crate::time::timing::{COMMON_MIN_LEASE, ceil_millis, with_drift};
+use crate::time::timing::{COMMON_MIN_LEASE, MIN_LEASE, ceil_millis, scaled_to, with_drift};
 use crate::util::retry::ProtocolRetries;
+
+/// Whether it states a lease below a second.
+fn is_short(entry: &Entry) -> bool {
+    entry.mark.as_ref().is_some_and(|mark| mark.lease < COMMON_MIN_LEASE)
+}
 
 /// What all phases share.
 #[cfg_attr(feature = "_model", derive(Clone))]
@@ -118,15 +123,45 @@ impl Context {
         let expires = self.capabilities.expires_entries;
         let seen = self.observed.last_seen()?;
         let is_stale_first = !expires || self.outlives_its_lease(&seen.entry);
-        is_stale_first.then(|| seen.lease_ends(self.capabilities.max_lease, expires))
+        // No candidate has a shorter one: stated from outside, it must not cause a storm.
+        let shortest = if seen.entry.mark.is_some() { MIN_LEASE } else { Duration::ZERO };
+        let ends = seen.lease_ends(self.capabilities.max_lease, expires);
+        is_stale_first.then(|| ends.max(seen.at + shortest))
     }
 
     /// Whether a lock that frees entries, by the second at best, frees this one too late. Not
-    /// beside Choria's candidates, whose work continues after their lease. Nor where a few of a
-    /// large fleet share the hints: all would read at the end of each lease.
+    /// beside Choria's candidates, whose work continues after their lease. Nor without all hints:
+    /// all standbys would read at the end of each lease.
     fn outlives_its_lease(&self, entry: &Entry) -> bool {
-        let is_short = entry.mark.as_ref().is_some_and(|mark| mark.lease < COMMON_MIN_LEASE);
-        is_short && !self.settings.with_choria && self.coverage != Coverage::Sampled
+        is_short(entry) && !self.settings.with_choria && self.coverage == Coverage::Full
+    }
+
+    /// Whether the vacancy is an entry that was judged to be stale after a lease below a second.
+    pub fn has_overwritten_short_lease(&self) -> bool {
+        let expected = self.observed.vacancy().and_then(Vacancy::revision);
+        self.overwrites_short_lease(expected)
+    }
+
+    /// Whether a create over `expected` overwrites the entry that was last seen, of a lease below a
+    /// second, as it is stale.
+    pub fn overwrites_short_lease(&self, expected: Option<Revision>) -> bool {
+        self.observed.last_seen().is_some_and(|seen| {
+            Some(seen.revision) == expected && is_short(&seen.entry) && !self.is_mine(&seen.entry)
+        })
+    }
+
+    /// The lease of which the spans between candidates are a part: this candidate's own, or that of
+    /// the last holder if it is longer, up to a second, from which on they are the same.
+    pub fn common_lease(&self) -> Duration {
+        let Capabilities { max_lease, expires_entries, .. } = self.capabilities;
+        let seen = self.observed.last_seen();
+        let seen = seen.map(|seen| seen.entry.lease(max_lease, expires_entries));
+        self.settings.timing.lease().max(seen.unwrap_or_default().min(COMMON_MIN_LEASE))
+    }
+
+    /// A span between candidates that suits leases of a second and more.
+    pub fn scaled(&self, span: Duration) -> Duration {
+        scaled_to(self.common_lease(), span)
     }
 
     /// Whether that is so.

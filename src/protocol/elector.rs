@@ -448,7 +448,7 @@ impl Elector {
 
     /// A hint suggests a read, or hints have begun or ended.
     fn read_soon(&mut self, now: Instant) {
-        let spread = self.cx.settings.timing.scaled(read_spread(self.cx.coverage));
+        let spread = self.cx.scaled(read_spread(self.cx.coverage));
         let soon = now + spread.mul_f64(self.cx.random.f64());
         match &mut self.phase {
             Phase::Standby(standby) => standby.read_soon(&self.cx, now, spread, soon),

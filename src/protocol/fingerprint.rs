@@ -321,13 +321,22 @@ impl Predecessor {
 
 impl Standby {
     fn fingerprint(&self, writer: &mut FingerprintWriter<'_>) {
-        let Self { at, plan, not_before, deferring_since, polls: _, retries, resolved, read_again } =
-            self;
+        let Self {
+            at,
+            plan,
+            not_before,
+            deferring_since,
+            polls: _,
+            retries,
+            resolved,
+            read_again,
+            recheck,
+        } = self;
         writer.to.word(2);
         writer.until(*at);
         writer.until(*not_before);
         writer.each(deferring_since, |writer, since| writer.since(*since, writer.longest));
-        writer.flags(&[*resolved, *read_again]);
+        writer.flags(&[*resolved, *read_again, *recheck]);
         writer.each(retries, FingerprintWriter::retries);
         match plan {
             Plan::Read => writer.to.word(0),

@@ -17,6 +17,9 @@ use crate::time::clock::Instant;
 
 /// Over how long candidates that become eligible at one moment spread their reads.
 const SPREAD: Duration = Duration::from_millis(250);
+/// How long a best-effort lock must fail at least before a term does without it, also where a short
+/// lease leaves each request less time: one that was slow is no reason.
+const MIN_ABSENCE: Duration = Duration::from_millis(250);
 /// Doublings after which the longest rest is reached.
 const MAX_DOUBLINGS: u32 = 4;
 
@@ -395,14 +398,16 @@ partial_debug!(
 
 impl MemberElector {
     /// Whether a term may continue without it, as far as this lock is concerned: best effort, out
-    /// of reach for as long as one request may take, and no other candidate known to hold it.
+    /// of reach for as long as one request may take or longer, and no other candidate known to hold
+    /// it.
     fn is_absent(&self, now: Instant) -> bool {
         self.absent_at().is_some_and(|at| at <= now) && self.elector.other_holder(now).is_none()
     }
 
     fn absent_at(&self) -> Option<Instant> {
         let since = self.failing_since.filter(|_| self.need == Need::BestEffort)?;
-        Some(since + self.elector.settings().timing.request_timeout())
+        let absent = self.elector.settings().timing.request_timeout().max(MIN_ABSENCE);
+        Some(since + absent)
     }
 
     /// Required, and cannot be had just now: holding the other locks is useless until then. A

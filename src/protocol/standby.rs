@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::MIN_LEASE;
+use super::COMMON_MIN_LEASE;
 use super::acquire;
 use super::backoff::delay_of;
 use super::context::{AcquiredEntry, Context, Source, Transition};
@@ -56,6 +56,8 @@ pub(super) struct Standby {
     pub resolved: bool,
     /// Hints began while a read was in flight: what it saw may be old.
     pub read_again: bool,
+    /// Hints have begun, or suggest a read, since the entry was last seen: it may be another one.
+    pub recheck: bool,
 }
 
 impl Standby {
@@ -70,6 +72,7 @@ impl Standby {
             retries: None,
             resolved: false,
             read_again: false,
+            recheck: false,
         }
     }
 
@@ -115,7 +118,8 @@ impl Standby {
     fn sees_stale(&self, cx: &Context, now: Instant) -> bool {
         let other = cx.observed.last_seen().is_some_and(|seen| !cx.is_mine(&seen.entry));
         let news = cx.observed.vacancy().is_some() || self.read_again || self.retries.is_some();
-        other && !news && cx.coverage == Coverage::Full && cx.is_stale(now)
+        let doubt = self.recheck && cx.capabilities.expires_entries;
+        other && !news && !doubt && cx.coverage == Coverage::Full && cx.is_stale(now)
     }
 
     /// Its holder's lease has ended by our own clock: write over it, without a read, which all
@@ -128,6 +132,7 @@ impl Standby {
 
     /// A hint suggests a read at `soon`, within `spread`, or hints have begun or ended.
     pub fn read_soon(&mut self, cx: &Context, now: Instant, spread: Duration, soon: Instant) {
+        self.recheck = true;
         if cx.requests.is_busy() {
             self.read_again = true;
         } else if self.plan == Plan::Read && self.at > now + spread {
@@ -151,7 +156,7 @@ impl Standby {
         if self.is_about_to_acquire() {
             self.schedule_acquire(cx, now, false);
         } else if cx.settings.rank == Rank::Next && cx.coverage != Coverage::Full {
-            let poll = now + handover_poll(cx.settings.timing.lease());
+            let poll = now + handover_poll(cx.common_lease());
             self.at = self.at.min(poll).max(self.not_before);
         }
     }
@@ -163,7 +168,7 @@ impl Standby {
         let stale_at = cx.stale_at();
         let max_lease = cx.capabilities.max_lease;
         let silence_ends = cx.observed.last_seen().map(|seen| {
-            let least = cx.settings.timing.scaled(Duration::from_millis(300));
+            let least = cx.scaled(Duration::from_millis(300));
             let slack = (lease / 8).clamp(least, Duration::from_secs(2));
             // What lives longer may be a claim that the lock knows nothing of: then no sign shows
             // its end.
@@ -191,14 +196,14 @@ impl Standby {
                     delay = delay.max(rate.interval(now).mul_f64(0.5 + random));
                 }
                 if cx.settings.rank == Rank::Next {
-                    delay = delay.min(handover_poll(lease));
+                    delay = delay.min(handover_poll(cx.common_lease()));
                 }
                 // Whoever only watches tells others that a leader is fresh: it has to see a renewal
-                // within each lease.
+                // within each lease, or second.
                 if !cx.settings.eligible
                     && let Some(leader) = &cx.leader
                 {
-                    delay = delay.min(leader.lease.max(MIN_LEASE) / 3); // a lease from outside
+                    delay = delay.min(leader.lease.max(COMMON_MIN_LEASE) / 3);
                 }
                 let at = now + delay.max(Duration::from_millis(10));
                 stale_at.filter(|stale_at| *stale_at > now).map_or(at, |stale_at| at.min(stale_at))
@@ -274,7 +279,11 @@ impl Standby {
                 let at_once = resolves && !std::mem::replace(&mut self.resolved, true);
                 let wait = if at_once { 0.0 } else { 0.25 * (0.5 + random) };
                 self.plan = Plan::Read;
-                self.at = now + cx.settings.timing.scaled(Duration::from_secs_f64(wait));
+                self.at = now + cx.scaled(Duration::from_secs_f64(wait));
+            }
+            // The lock is slow for the whole fleet, perhaps: each standby has sent one write.
+            LockErrorKind::OutcomeUnknown if reads && cx.overwrites_short_lease(request.over) => {
+                self.back_off(cx, now);
             }
             // The same create again: if the first one was applied, the second one is refused, and a
             // read shows it.
@@ -298,7 +307,9 @@ impl Standby {
     fn try_again_later(&mut self, cx: &mut Context, now: Instant, plan: Option<Plan>) {
         let fresh = cx.retries();
         let retries = self.retries.get_or_insert(fresh);
-        let mut delay = cx.settings.timing.scaled(retries.delay());
+        let delay = retries.delay();
+        let is_write = plan.is_none();
+        let mut delay = if is_write { cx.settings.timing.scaled(delay) } else { delay };
         if let Some(attempt) = retries.attempts_at_maximum().checked_sub(1) {
             let random = cx.random.f64();
             delay = delay.max(delay_of(&*cx.settings.backoff, attempt, random));
@@ -307,6 +318,16 @@ impl Standby {
         if let Some(plan) = plan {
             self.plan = plan;
         }
+    }
+
+    /// Reads once the policy has a standby poll: for a lease below a second, a few quick attempts
+    /// of each standby are a storm at each pause of the lock.
+    fn back_off(&mut self, cx: &mut Context, now: Instant) {
+        let random = cx.random.f64();
+        let delay = delay_of(&*cx.settings.backoff, self.polls, random);
+        self.polls = self.polls.saturating_add(1);
+        self.at = (now + delay).max(self.not_before);
+        self.plan = Plan::Read;
     }
 
     pub fn on_read(
@@ -318,8 +339,10 @@ impl Standby {
     ) -> Transition {
         let heard_meanwhile = cx.observed.learned_at() > sent;
         let full = cx.coverage == Coverage::Full;
+        self.recheck &= result.is_err();
         match result {
             Err(_) if heard_meanwhile => {}
+            Err(_) if cx.has_overwritten_short_lease() => self.back_off(cx, now),
             Err(_) => self.try_again_later(cx, now, Some(Plan::Read)),
             // The hints that came meanwhile are newer than what was read, and have planned.
             Ok(_) if heard_meanwhile => {}
@@ -357,6 +380,7 @@ impl Standby {
         let revision = record.revision;
         let mine = cx.own_mark_in(&record).is_some();
         let source = Source { from_hint: true, on_standby: true };
+        self.recheck = false;
         match (cx.record(now, record, previous, source), mine) {
             (true, true) => self.adopt_own_entry(cx, now, revision),
             (true, false) => {

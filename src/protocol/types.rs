@@ -12,7 +12,7 @@ use crate::lock::{
     Token,
 };
 use crate::time::clock::Instant;
-use crate::time::timing::Timing;
+use crate::time::timing::{COMMON_MIN_LEASE, Timing};
 
 /// Configuration of a candidate. A copy needs a [`nonce`](Self::nonce) and a seed of its own: two
 /// candidates with one nonce are twins, and take each other's writes for their own.
@@ -379,10 +379,10 @@ impl From<&Leader> for Holder {
 }
 
 impl Leader {
-    /// Whether it has been seen to write within its lease, at `now`: if not, it may be gone without
-    /// a notice so far.
+    /// Whether it has been seen to write within its lease, at least a second, at `now`: if not, it
+    /// may be gone without a notice so far.
     pub fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_since(self.last_seen) < self.lease
+        now.saturating_since(self.last_seen) < self.lease.max(COMMON_MIN_LEASE)
     }
 
     /// Whether they differ by nothing but a renewal.

@@ -145,16 +145,22 @@ impl Timing {
     /// A span that suits leases of a second and more, which is shorter in proportion for a shorter
     /// lease.
     pub(crate) fn scaled(&self, span: Duration) -> Duration {
-        match u32::try_from(self.lease().as_millis()) {
-            Ok(lease_ms @ ..1_000) => span.saturating_mul(lease_ms) / 1_000,
-            _ => span,
-        }
+        scaled_to(self.lease(), span)
     }
 
     /// How long a former leader that stepped down by itself, or was evicted, lets others go first:
     /// a third of the lease, at most 5 s.
     pub fn yield_delay(&self) -> Duration {
         (self.lease() / 3).min(Duration::from_secs(5))
+    }
+}
+
+/// A span that suits leases of a second and more, which is shorter in proportion for a shorter
+/// lease.
+pub(crate) fn scaled_to(lease: Duration, span: Duration) -> Duration {
+    match u32::try_from(lease.as_millis()) {
+        Ok(lease_ms @ ..1_000) => span.saturating_mul(lease_ms) / 1_000,
+        _ => span,
     }
 }
 

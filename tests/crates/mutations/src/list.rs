@@ -60,8 +60,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a short entry that was read counts as vacant before its lease is over",
         edits: &[edit(
             "src/protocol/context.rs",
-            "is_stale_first.then(|| seen.lease_ends(self.capabilities.max_lease, expires))",
-            "is_stale_first.then(|| match seen.entry.mark {\n            Some(_) if expires => seen.at,\n            _ => seen.lease_ends(self.capabilities.max_lease, expires),\n        })",
+            "is_stale_first.then(|| ends.max(seen.at + shortest))",
+            "is_stale_first.then(|| match seen.entry.mark {\n            Some(_) if expires => seen.at,\n            _ => ends.max(seen.at + shortest),\n        })",
         )],
         noticed_by: &[Scenarios, Simulation],
     },
@@ -69,8 +69,8 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         name: "a short entry beside Choria's candidates counts as vacant after its lease",
         edits: &[edit(
             "src/protocol/context.rs",
-            "is_short && !self.settings.with_choria",
-            "is_short",
+            "is_short(entry) && !self.settings.with_choria",
+            "is_short(entry)",
         )],
         noticed_by: &[Scenarios],
     },
@@ -175,7 +175,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         edits: &[
             edit(
                 "src/protocol/context.rs",
-                "is_stale_first.then(|| seen.lease_ends(self.capabilities.max_lease, expires))",
+                "is_stale_first.then(|| ends.max(seen.at + shortest))",
                 "is_stale_first.then(|| seen.at + seen.entry.ttl / 2)",
             ),
             edit(
