@@ -19,7 +19,7 @@ pub struct Grace {
 impl Grace {
     /// Checks that renewals, a third of the lease apart, fit before it.
     pub fn new(lease: Duration, stop: Option<Duration>) -> Result<Self, CliError> {
-        let kill = (lease / 24).clamp(Duration::from_millis(40), Duration::from_secs(1));
+        let kill = kill_span(lease);
         let stop = stop.unwrap_or(lease / 8);
         let timing = timing(lease)?;
         let room = timing.validity() - timing.renewal();
@@ -70,6 +70,17 @@ impl Grace {
     }
 }
 
+/// How long before the deadline SIGKILL is sent.
+fn kill_span(lease: Duration) -> Duration {
+    (lease / 24).clamp(Duration::from_millis(40), Duration::from_secs(1))
+}
+
+/// How much later than a process of its own that is late the candidate acts itself: well before the
+/// deadline.
+pub fn late_margin(lease: Duration) -> Duration {
+    (kill_span(lease) / 4).min(Duration::from_millis(50))
+}
+
 /// The timing of an election with this lease.
 fn timing(lease: Duration) -> Result<Timing, StartError> {
     let options = TimingOptions {
@@ -92,6 +103,18 @@ mod tests {
             let grace = Grace::new(lease, None).unwrap();
             assert!(grace.total() <= lease / 6);
         }
+    }
+
+    #[test]
+    fn the_candidate_acts_itself_before_the_deadline() {
+        for ms in [200, 250, 500, 1_000, 1_200, 5_000, 60_000] {
+            let lease = Duration::from_millis(ms);
+            let grace = Grace::new(lease, None).unwrap();
+            let deadline = BootClock.now() + lease;
+            let late = grace.until(deadline).kill_at + late_margin(lease);
+            assert!(deadline.saturating_since(late) >= Duration::from_millis(30), "{ms} ms");
+        }
+        assert_eq!(late_margin(SECOND * 60), Duration::from_millis(50));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::io::{self, stdin};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
@@ -292,6 +292,13 @@ impl GuardHandle {
                 _ => {}
             }
         }
+        if !self.empty {
+            self.empty = tokio::select! {
+                biased;
+                () = &mut too_late => return false,
+                ended = self.reaper.wait() => ended.is_ok_and(never_started),
+            };
+        }
         true
     }
 
@@ -353,6 +360,12 @@ impl GuardHandle {
     }
 }
 
+/// Whether the reaper has ended by a signal of this process. It handles them before it starts the
+/// guard: on a busy machine a term may be over before that.
+fn never_started(reaper: ExitStatus) -> bool {
+    [KILL_TREE, RESUME].iter().any(|ours| reaper.signal() == Some(ours.as_raw()))
+}
+
 /// Waits until the terms have a change to send. Cancel safe.
 async fn differ(terms: &mut Option<Terms>) {
     match terms {
@@ -368,5 +381,20 @@ async fn missed(channel_full: bool, until: Option<StopTimes>, stops: bool) {
         Some(until) if stops => sleep_until(until.kill_at + GUARD_MARGIN).await,
         Some(until) => sleep_until(until.ask_at + GUARD_MARGIN).await,
         None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reaper_that_our_signals_end_has_started_nothing() {
+        for (signal, expected) in
+            [(KILL_TREE, true), (RESUME, true), (Signal::KILL, false), (Signal::TERM, false)]
+        {
+            assert_eq!(never_started(ExitStatus::from_raw(signal.as_raw())), expected);
+        }
+        assert!(!never_started(ExitStatus::from_raw(0)));
     }
 }

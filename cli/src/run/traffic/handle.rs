@@ -20,11 +20,10 @@ use crate::candidate::NOTIFY_SOCKET;
 use crate::error::{CliError, Code};
 use crate::process::reaper::OURSELVES;
 use crate::process::{StopTimes, Unsent, send, sleep_until};
+use crate::run::grace::late_margin;
 
 /// How long the checks at the start may take.
 const START: Duration = Duration::from_secs(10);
-/// How much later than the process the candidate acts itself.
-const MARGIN: Duration = Duration::from_millis(50);
 
 /// A process that directs requests to this host, and withdraws when the term ends.
 pub struct TrafficHandle {
@@ -155,7 +154,7 @@ impl TrafficHandle {
     /// Waits until requests are directed here. Cancel safe.
     pub async fn directed(&mut self) -> Result<(), String> {
         let Some(term) = self.term else { return Err("run-traffic ended".to_owned()) };
-        let late = term.acknowledged.kill_at + MARGIN;
+        let late = term.acknowledged.kill_at + late_margin(self.lease);
         loop {
             match self.event(term.token, Some(late)).await? {
                 TrafficEvent::Directed { .. } => {
@@ -190,7 +189,8 @@ impl TrafficHandle {
     pub async fn failed(&mut self) -> String {
         loop {
             let Some(term) = self.term else { return pending().await };
-            match self.event(term.token, Some(term.acknowledged.ask_at + MARGIN)).await {
+            let late = term.acknowledged.ask_at + late_margin(self.lease);
+            match self.event(term.token, Some(late)).await {
                 Ok(TrafficEvent::Extended { .. }) => {
                     if let Some(term) = &mut self.term {
                         term.acknowledged = term.sent;
