@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tracing::field::debug;
 use tracing::{Instrument, error, info, warn};
 
 use super::Driver;
@@ -21,7 +22,7 @@ use crate::election::shared::Shared;
 use crate::election::term::Term;
 use crate::election::term_span::TermSpan;
 use crate::lock::Token;
-use crate::protocol::{Cause, Event, MAX_LEASE, State, Timing};
+use crate::protocol::{Cause, Event, State, Timing};
 use crate::time::clock::{Clock, Instant, Sleep, sleep_until};
 use crate::util::text::error_chain;
 
@@ -60,11 +61,11 @@ impl Driver {
         if number == NonZeroU64::MIN
             && let Some((round_trip, timing)) = self.machine.slow_lock()
         {
-            let (lease, longer) = (timing.lease(), Timing::shortest_lease(round_trip));
+            let (lease, longer) = (timing.lease(), Timing::shortest_lease(round_trip).map(debug));
             warn!(
                 ?round_trip,
                 ?lease,
-                use_at_least = ?longer.unwrap_or(MAX_LEASE),
+                use_at_least = longer,
                 "requests to the lock are too slow for the lease: use a longer one, or a closer server"
             );
         }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::report::Report;
 use super::rights::refusal;
+use super::server::{QUEUE_GROUPS, stated_groups};
 use crate::lock::nats::Session;
 
 const CHECK: &str = "standbys";
 
 /// What a bucket states for its candidates, in the metadata of its stream.
-const QUEUE_GROUPS: &str = "incumbent.queue-groups";
 const WITH_CHORIA: &str = "incumbent.with-choria";
 
 /// Any user of an account may request its connections here, unless its permissions forbid that.
@@ -58,12 +58,6 @@ pub async fn check(session: &Session, bucket: &str, info: &Value, report: &mut R
         ),
     };
     report.ok(CHECK, format!("{count} connections receive {writes}; {fix}"));
-}
-
-/// How many queue groups the bucket states, if any.
-fn stated_groups(info: &Value) -> Option<u8> {
-    let stated = info.pointer("/config/metadata")?.get(QUEUE_GROUPS)?.as_str()?;
-    stated.parse().ok().filter(|groups| (1..=15).contains(groups))
 }
 
 /// The command that states eight queue groups for the fleet. An edit replaces all metadata that is

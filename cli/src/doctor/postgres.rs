@@ -57,7 +57,9 @@ pub async fn check(
     let longest = found.as_ref().ok().and_then(|found| found.max_lease);
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     let max_lease = longest.unwrap_or(tables.lease_if_created());
-    server::round_trip(&spans, Timing::new(options, max_lease), report);
+    let timing = Timing::new(options, max_lease);
+    server::short_lease(&timing, max_lease, report);
+    server::round_trip(&spans, timing, report);
     match found {
         Err(error) => report.error(TABLES, one_line(&error)),
         Ok(found) => {

@@ -24,6 +24,9 @@ const USUAL_TTL: Duration = Duration::from_secs(60);
 /// The clock difference that is worth a warning.
 const APART: time::Duration = time::Duration::SECOND;
 
+/// What a bucket states for its candidates, in the metadata of its stream.
+pub const QUEUE_GROUPS: &str = "incumbent.queue-groups";
+
 /// Several responses of the server to the same request.
 pub struct ServerSamples {
     pub info: Option<Value>,
@@ -96,7 +99,18 @@ impl ServerSamples {
         let ttl = ttl.and_then(Value::as_u64).filter(|ns| *ns > 0).map(Duration::from_nanos);
         let ttl = ttl.unwrap_or(USUAL_TTL);
         let options = TimingOptions { lease, with_choria, ..TimingOptions::default() };
-        round_trip(&self.spans, Timing::new(options, ttl), report);
+        let timing = Timing::new(options, ttl);
+        short_lease(&timing, ttl, report);
+        if let (Ok(timing), Some(info)) = (&timing, &self.info)
+            && timing.lease() < COMMON_MIN_LEASE
+            && let Some(why) = lacks_hints(info)
+        {
+            report.warning(
+                SHORT_LEASE,
+                format!("{why}, so a standby waits until the server frees the entry of a leader that is gone, which takes a second or more: use a lease of 1s, or another bucket"),
+            );
+        }
+        round_trip(&self.spans, timing, report);
     }
 }
 
@@ -146,11 +160,45 @@ pub fn round_trip(spans: &[Duration], timing: Result<Timing, TimingError>, repor
         report.error(CHECK, format!("{seen}, so no candidate can lead; {fix}"));
     } else if !timing.bears(longest) {
         report.warning(CHECK, format!("{seen}, which leaves little margin; {fix}"));
-    } else if timing.lease() < COMMON_MIN_LEASE {
-        let shortest = shortest.unwrap_or_default(); // there is one, as this lease is
+    } else if timing.lease() < COMMON_MIN_LEASE
+        && let Some(shortest) = Timing::shortest_lease(longest).filter(|it| *it < timing.lease())
+    {
+        let shortest = time_format::span(shortest);
         report.ok(CHECK, format!("{seen}; a lease of {shortest} would do"));
     } else {
         report.ok(CHECK, seen);
+    }
+}
+
+const SHORT_LEASE: &str = "short lease";
+
+/// Why not all standbys receive every write, if so.
+fn lacks_hints(info: &Value) -> Option<String> {
+    let republishes = info.pointer("/config/republish/dest").is_some_and(Value::is_string);
+    match stated_groups(info) {
+        Some(groups) => Some(format!("{groups} queue groups share the hints")),
+        None => (!republishes).then(|| "the bucket does not republish".to_owned()),
+    }
+}
+
+/// How many queue groups the bucket states, if any.
+pub fn stated_groups(info: &Value) -> Option<u8> {
+    let stated = info.pointer("/config/metadata")?.get(QUEUE_GROUPS)?.as_str()?;
+    stated.parse().ok().filter(|groups| (1..=15).contains(groups))
+}
+
+/// Warns where a winner that knows nothing of the last holder waits much longer than its lease.
+pub fn short_lease(timing: &Result<Timing, TimingError>, max_lease: Duration, report: &mut Report) {
+    let Some(timing) = timing.as_ref().ok().filter(|timing| timing.lease() < COMMON_MIN_LEASE)
+    else {
+        return;
+    };
+    if max_lease > Duration::from_secs(5) {
+        let [lease, longest] = [timing.lease(), max_lease].map(time_format::span);
+        report.warning(
+            SHORT_LEASE,
+            format!("where nothing is known of the last holder of a lease of {lease}, as after a delete, the next one waits for {longest}: give the bucket or the tables a longest lease of 1s"),
+        );
     }
 }
 
@@ -257,6 +305,28 @@ mod tests {
     }
 
     #[test]
+    fn a_short_lease_needs_a_bucket_with_all_hints_and_a_short_ttl() {
+        let judged = |config: Value, lease| {
+            let mut report = Report::default();
+            let bucket = asked(Some(json!({ "config": config })), &[1]);
+            bucket.round_trip(Some(Duration::from_millis(lease)), false, &mut report);
+            format!("{report:?}")
+        };
+        let second = 1_000_000_000_u64;
+        let republish = json!({"dest": "incumbent.B.>"});
+        let good = json!({"max_age": second, "republish": republish});
+        assert!(!judged(good.clone(), 250).contains("Warning"));
+        let long = json!({"max_age": second * 60, "republish": republish});
+        assert!(judged(long.clone(), 250).contains("the next one waits for 1m"));
+        assert!(!judged(long, 1_000).contains("Warning"));
+        assert!(judged(json!({"max_age": second}), 250).contains("does not republish"));
+        let mut shared = good;
+        shared["metadata"] = json!({"incumbent.queue-groups": "8"});
+        assert!(judged(shared.clone(), 250).contains("8 queue groups share the hints"));
+        assert!(!judged(shared, 1_000).contains("Warning"));
+    }
+
+    #[test]
     fn round_trip_is_compared_with_the_lease() {
         let judged = |spans: &[u64], lease: Option<u64>| {
             let bucket = asked(Some(json!({"config": {"max_age": 2_000_000_000_u64}})), spans);
@@ -271,6 +341,8 @@ mod tests {
         assert!(judged(&[1, 2, 3], Some(3_000)).contains("a lease of 3s is longer"));
         assert!(judged(&[1, 2, 3], Some(500)).contains("a lease of 200ms would do"));
         assert!(judged(&[1, 30, 40], Some(250)).contains("use a lease of 350ms or longer"));
+        let short = judged(&[1, 2, 27], Some(220));
+        assert!(short.contains("Ok") && !short.contains("would do"), "250ms is longer");
         assert!(judged(&[], None).contains("Unknown"));
     }
 }

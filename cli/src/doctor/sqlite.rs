@@ -45,7 +45,9 @@ pub async fn check(
     spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     let max_lease = longest.unwrap_or(tables.lease_if_created());
-    server::round_trip(&spans, Timing::new(options, max_lease), report);
+    let timing = Timing::new(options, max_lease);
+    server::short_lease(&timing, max_lease, report);
+    server::round_trip(&spans, timing, report);
     let directory = directory_of(path);
     rights(path, &directory, &facts, context, report);
     place(&facts, report);
