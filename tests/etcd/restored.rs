@@ -89,6 +89,48 @@ async fn a_restored_entry_of_a_later_term_of_raft_proves_nothing_to_anybody() {
     );
 }
 
+/// Who has seen the very entry that is restored does not take the holder for silent since then: the
+/// renewals that followed were lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_restored_entry_is_another_one_to_who_has_seen_it() {
+    let env = TestEnv::<1>::alone(LEASE).await;
+    for _ in 0..2 {
+        env.cluster.kill(0);
+        env.cluster.restart(0).await; // another term of Raft
+    }
+    let holder = env.etcd_lock();
+    let (reading, writing) = (env.etcd_lock(), env.etcd_lock());
+    holder.read("my_app", TIMEOUT).await.unwrap();
+    let first = holder.write("my_app", write(LEASE, 1, None, None)).await.unwrap();
+    for lock in [&reading, &writing] {
+        assert!(
+            matches!(found(lock).await, (seen, Content::Held(entry)) if seen == first && entry.mark.is_some())
+        );
+    }
+    let snapshot = env.cluster.snapshot().await;
+    let renewal = write(LEASE, 1, Some(first), Some(first.into()));
+    holder.write("my_app", renewal).await.unwrap();
+    env.cluster.kill(0);
+    env.cluster.restore(&snapshot, &[]).await;
+    env.cluster.restart(0).await;
+    // Without a read, as of a candidate that has received all hints: it acquires nothing.
+    let acquires = async || {
+        let next = write(LEASE, 2, Some(first), None);
+        writing
+            .write("my_app", next)
+            .await
+            .err()
+            .filter(|error| error.kind() == LockErrorKind::Conflict)
+    };
+    let is_unknown =
+        |content: &Content| matches!(content, Content::Held(entry) if entry.mark.is_none());
+    let (revision, content) = found(&reading).await;
+    assert!(is_unknown(&content) && revision > first, "{content:?}");
+    eventually("a refusal", acquires).await;
+    let (revision, content) = found(&writing).await;
+    assert!(is_unknown(&content) && revision > first, "{content:?}");
+}
+
 /// Candidates that took part before lead one after the other through a restore.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn nobody_leads_beside_a_leader_whose_entry_was_lost() {

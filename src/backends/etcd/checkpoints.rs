@@ -24,7 +24,7 @@ impl CheckpointStore for EtcdLock {
         timeout: Duration,
     ) -> Result<Option<StoredContent>, LockError> {
         let read = read_of(self.checkpoint_key(name));
-        let answer = self.inner.client.range(read, deadline_after(timeout)).await?;
+        let (answer, _) = self.inner.client.range(read, deadline_after(timeout)).await?;
         Ok(answer.kvs.into_iter().next().map(|kv| StoredContent {
             version: CheckpointVersion::number(kv.mod_revision.unsigned_abs()),
             content: kv.value,
@@ -49,7 +49,7 @@ impl CheckpointStore for EtcdLock {
         let put = PutRequest { key, value: content };
         let success = vec![RequestOp { range: None, put: Some(put) }];
         let request = TxnRequest { compare, success, failure: Vec::new() };
-        let answer = self.inner.client.txn(request, deadline_after(timeout)).await?;
+        let (answer, _) = self.inner.client.txn(request, deadline_after(timeout)).await?;
         let revision = answer.header.filter(|_| answer.succeeded).map(|header| header.revision);
         let revision = revision.ok_or_else(conflict)?;
         Ok(CheckpointVersion::number(revision.unsigned_abs()))

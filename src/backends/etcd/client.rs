@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Seen};
 use super::codec::Origin;
 use super::errors::{self, Effect};
 use super::messages::{
@@ -123,23 +123,29 @@ impl Client {
     }
 
     /// Reads keys, linearizably: the response is never stale.
-    pub async fn range(&self, request: RangeRequest, by: Instant) -> Result<Range, LockError> {
+    /// The era of the cluster is returned too.
+    pub async fn range(
+        &self,
+        request: RangeRequest,
+        by: Instant,
+    ) -> Result<(Range, u64), LockError> {
         self.call(methods::RANGE, &request, Effect::Read, by).await
     }
 
-    /// Runs a transaction that writes.
-    pub async fn txn(&self, request: TxnRequest, by: Instant) -> Result<Txn, LockError> {
+    /// Runs a transaction that writes. The era of the cluster is returned too.
+    pub async fn txn(&self, request: TxnRequest, by: Instant) -> Result<(Txn, u64), LockError> {
         self.call(methods::TXN, &request, Effect::Write, by).await
     }
 
     /// Sends a request to the member in use, and to others as far as that may not repeat a write.
+    /// Its response must be linearizable: it shows whether the cluster was set back.
     pub async fn call<Q, A>(
         &self,
         method: &'static str,
         request: &Q,
         effect: Effect,
         by: Instant,
-    ) -> Result<A, LockError>
+    ) -> Result<(A, u64), LockError>
     where
         Q: Message + Clone + 'static,
         A: Answer,
@@ -160,11 +166,11 @@ impl Client {
                 }
                 _ => by,
             };
-            let channel = member.channel();
+            let (channel, sent) = (member.channel(), self.seen());
             match unary::<Q, A>(&channel, method, request.clone(), token.clone(), until).await {
                 Ok(answer) => {
-                    self.check(&member.address, answer.header())?;
-                    return Ok(answer);
+                    let era = self.check(&member.address, answer.header(), Some(sent))?;
+                    return Ok((answer, era));
                 }
                 Err(Failure::Silence) => {
                     self.leave(index, Some(&channel));
@@ -316,11 +322,22 @@ impl Client {
         Ok(Some(token))
     }
 
+    /// What has been seen of the cluster.
+    pub fn seen(&self) -> Seen {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner).seen()
+    }
+
     /// Checks that a response is of the cluster of the earlier ones, and records what it shows.
-    pub fn check(&self, address: &str, header: Option<&Header>) -> Result<(), LockError> {
+    /// Returns its era. `sent`: what had been seen before, if the response is linearizable.
+    pub fn check(
+        &self,
+        address: &str,
+        header: Option<&Header>,
+        sent: Option<Seen>,
+    ) -> Result<u64, LockError> {
         let header = header.copied().unwrap_or_default();
         let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        cluster.answered(header.cluster_id, Instant::now()).map_err(|known| {
+        let era = cluster.answered(header, sent, Instant::now()).map_err(|known| {
             let what = format!(
                 "{address} belongs to cluster {:x}, and cluster {known:x} was used before: name the members of one cluster",
                 header.cluster_id
@@ -329,7 +346,7 @@ impl Client {
         })?;
         self.revision.fetch_max(header.revision.unsigned_abs(), Ordering::Relaxed);
         *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = header.origin();
-        Ok(())
+        Ok(era)
     }
 }
 

@@ -21,11 +21,13 @@ use crate::util::per_key::PerKey;
 use crate::util::since_unix_epoch;
 
 /// What a write replaces: the revision of etcd that wrote it, and the value. The revision alone
-/// may recur, once a snapshot was restored.
+/// may recur, once a snapshot was restored. Both together recur if no write followed: only the era
+/// of the cluster shows then that later writes were lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
     revision: i64,
     value: Arc<[u8]>,
+    era: u64,
 }
 
 /// A key as last seen.
@@ -73,8 +75,13 @@ impl EtcdLock {
 }
 
 impl Version {
-    pub fn of(kv: &KeyValue) -> Self {
-        Self { revision: kv.mod_revision, value: kv.value.as_slice().into() }
+    pub fn of(kv: &KeyValue, era: u64) -> Self {
+        Self { revision: kv.mod_revision, value: kv.value.as_slice().into(), era }
+    }
+
+    /// Whether a key still has it.
+    fn is_in(&self, kv: &KeyValue) -> bool {
+        self.revision == kv.mod_revision && *self.value == *kv.value
     }
 }
 
@@ -133,7 +140,7 @@ impl LockState {
         name: &str,
         before: &seen::Before<Version>,
         kv: &KeyValue,
-        origin: Origin,
+        (origin, era): (Origin, u64),
     ) -> Result<Known, LockError> {
         let decoded = Self::decode(kv).and_then(|value| Some((value.content()?, value)));
         let Some((content, value)) = decoded else {
@@ -148,17 +155,17 @@ impl LockState {
         let election = self.elections.get(name);
         let set_back = |content| self.set_back(content);
         let content = if value.is_set_back(origin) { set_back(content) } else { content };
-        Ok(election.found(before, Version::of(kv), number, content, set_back))
+        Ok(election.found(before, Version::of(kv, era), number, content, set_back))
     }
 
     async fn fetch(&self, name: &str, by: Instant) -> Result<Option<Known>, LockError> {
         let election = self.elections.get(name);
         let before = election.before();
-        let answer = self.client.range(read_of(self.key(name)), by).await?;
+        let (answer, era) = self.client.range(read_of(self.key(name)), by).await?;
         match answer.kvs.first() {
             Some(kv) => {
                 let origin = answer.header.unwrap_or_default().origin();
-                self.found(name, &before, kv, origin).map(Some)
+                self.found(name, &before, kv, (origin, era)).map(Some)
             }
             None => {
                 election.forget(&before);
@@ -178,7 +185,7 @@ impl LockState {
     ) -> Result<(), LockError> {
         loop {
             let page = RangeRequest { range_end: to.clone(), limit: PAGE, ..read_of(from) };
-            let page = self.client.range(page, by).await?;
+            let (page, _) = self.client.range(page, by).await?;
             let Some(last) = page.kvs.last().filter(|_| page.kvs.iter().all(&mut take)) else {
                 return Ok(());
             };
@@ -228,17 +235,31 @@ impl LockState {
         let put = PutRequest { key, value: stored.to_vec() };
         let success = vec![RequestOp { range: None, put: Some(put) }];
         let before = election.before();
-        let answer = self.client.txn(TxnRequest { compare, success, failure }, by).await?;
+        // When what it replaces was read.
+        let current = self.client.seen().era;
+        let read_in = replaced.map_or(current, |version| version.era);
+        if acquires && read_in != current {
+            return Err(self.conflict(name)); // it reads again
+        }
+        let (answer, era) = self.client.txn(TxnRequest { compare, success, failure }, by).await?;
         if !answer.succeeded {
-            return Err(self.not_written(name, &before, replaced, &answer));
+            return Err(self.not_written(name, &before, replaced, (&answer, era)));
         }
         // The whole transaction has one revision.
         let revision_of_etcd = answer.header.map_or(0, |header| header.revision);
-        let version = Version { revision: revision_of_etcd, value: stored };
+        let version = Version { revision: revision_of_etcd, value: stored, era };
         let Some(content) = value.content() else {
             let message = format!("{}: its new entry has no meaning", self.describe(name));
             return Err(LockError::new(LockErrorKind::Misconfigured, message));
         };
+        if acquires && read_in != era {
+            // What it replaced may not have been the last entry, so it acquires nothing: a read
+            // finds the entry of an unknown holder. A renewal has replaced its holder's own entry,
+            // which nobody else writes over within its lease.
+            let content = self.set_back(content);
+            election.learn(Known { version, number, revision, content });
+            return Err(self.conflict(name));
+        }
         election.learn(Known { version, number, revision, content });
         Ok(revision)
     }
@@ -249,14 +270,15 @@ impl LockState {
         name: &str,
         before: &seen::Before<Version>,
         replaced: Option<&Version>,
-        answer: &Txn,
+        (answer, era): (&Txn, u64),
     ) -> LockError {
         let mut keys = answer.responses.iter().filter_map(|response| response.range.as_ref());
         let present = keys.next().and_then(|range| range.kvs.first());
-        if let Some(kv) = present.filter(|kv| Some(&Version::of(kv)) != replaced) {
+        if let Some(kv) = present.filter(|kv| !replaced.is_some_and(|replaced| replaced.is_in(kv)))
+        {
             // An entry that cannot be read is reported by the read that follows.
             let origin = answer.header.unwrap_or_default().origin();
-            let _ = self.found(name, before, kv, origin);
+            let _ = self.found(name, before, kv, (origin, era));
             return self.conflict(name);
         }
         let foreign = keys.next().and_then(|below| below.kvs.iter().find(|kv| kv.lease != 0));
@@ -341,7 +363,7 @@ impl Lock for EtcdLock {
         let success = vec![RequestOp { range: None, put: Some(put) }];
         let request = TxnRequest { compare, success, failure: Vec::new() };
         let answer = self.inner.client.txn(request, deadline_after(timeout)).await;
-        match answer.map_err(|error| of(error, "check of the release", name))?.succeeded {
+        match answer.map_err(|error| of(error, "check of the release", name))?.0.succeeded {
             false => Ok(()),
             true => {
                 let what = "the server ignores the condition of a transaction";

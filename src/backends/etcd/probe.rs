@@ -96,7 +96,8 @@ impl EtcdProbe {
         let client = &self.lock.inner.client;
         let by = deadline_after(timeout);
         let effect = super::errors::Effect::Read;
-        let answer: Members = client.call(methods::MEMBERS, &request, effect, by).await?;
+        let (answer, _): (Members, u64) =
+            client.call(methods::MEMBERS, &request, effect, by).await?;
         let learners = answer.members.iter().filter(|member| member.is_learner).count();
         Ok(ClusterFacts { voters: answer.members.len() - learners, learners })
     }

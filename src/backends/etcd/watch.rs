@@ -8,7 +8,7 @@ use tonic::{Status, Streaming};
 use tracing::debug;
 
 use super::codec::Origin;
-use super::lock::{Known, LockState, Version, after};
+use super::lock::{Known, LockState, Version, after, read_of};
 use super::messages::{Event, WatchCreateRequest, WatchResponse};
 use crate::backends::hint_hub::{BEGINS_WITHIN, HintHub, Listen};
 use crate::lock::{Coverage, Hint, Record};
@@ -40,11 +40,11 @@ async fn run(lock: Arc<LockState>) {
     let place = lock.client.place();
     loop {
         let pause = match begin(&lock).await {
-            Ok(watch) => {
+            Ok((watch, era)) => {
                 // Every subscriber then reads. What was written before it has no event.
                 lock.hub.announce(Coverage::Full);
                 let began = Instant::now();
-                let end = deliver(&lock, watch).await;
+                let end = deliver(&lock, watch, era).await;
                 debug!(at = place, end, "the watch has ended");
                 if began.elapsed() > BackendRetries::MAX {
                     pauses = BackendRetries::unseeded();
@@ -67,17 +67,21 @@ struct NoWatch {
     is_denied: bool,
 }
 
-/// Begins a watch, and waits for the response that says so.
-async fn begin(lock: &LockState) -> Result<Streaming<WatchResponse>, NoWatch> {
+/// Begins a watch, and waits for the response that says so. Returns the era of the cluster, which a
+/// read shows: a candidate that receives all hints writes over a silent holder's entry without one.
+async fn begin(lock: &LockState) -> Result<(Streaming<WatchResponse>, u64), NoWatch> {
     let failed = |why: String| NoWatch { why, is_denied: false };
     let (key, range_end) = (lock.prefix.clone().into_bytes(), after(lock.prefix.as_bytes()));
+    let read = read_of(key.clone());
     let request = WatchCreateRequest { key, range_end, prev_kv: true };
     let watch = lock.client.watch(request, deadline_after(BEGINS_WITHIN)).await;
     let mut watch = watch.map_err(|error| failed(error.to_string()))?;
     match timeout(BEGINS_WITHIN, watch.message()).await {
         Ok(Ok(Some(first))) if first.created && !first.canceled => {
             is_of_cluster(lock, &first).map_err(failed)?;
-            Ok(watch)
+            let read = lock.client.range(read, deadline_after(BEGINS_WITHIN)).await;
+            let (_, era) = read.map_err(|error| failed(error.to_string()))?;
+            Ok((watch, era))
         }
         Ok(Ok(Some(first))) => {
             // A watch is refused in this way, with no word of why, and an old token too.
@@ -100,7 +104,7 @@ async fn begin(lock: &LockState) -> Result<Streaming<WatchResponse>, NoWatch> {
 /// Passes events on until the watch ends. Returns why it did.
 ///
 /// The connection is tested, so a watch that hangs ends, and a member without a leader ends it.
-async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>) -> String {
+async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>, era: u64) -> String {
     loop {
         let response = match watch.message().await {
             Ok(Some(response)) => response,
@@ -114,15 +118,18 @@ async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>) -> Strin
         if let Err(why) = is_of_cluster(lock, &response) {
             return why;
         }
+        if lock.client.seen().era != era {
+            return "the cluster was set back".to_owned();
+        }
         let origin = response.header.unwrap_or_default().origin();
-        response.events.iter().for_each(|event| on_event(lock, event, origin));
+        response.events.iter().for_each(|event| on_event(lock, event, origin, era));
     }
 }
 
 /// Another cluster at the address shows nothing of this one.
 fn is_of_cluster(lock: &LockState, response: &WatchResponse) -> Result<(), String> {
-    let checked = lock.client.check(&lock.client.place(), response.header.as_ref());
-    checked.map_err(|error| {
+    let checked = lock.client.check(&lock.client.place(), response.header.as_ref(), None);
+    checked.map(drop).map_err(|error| {
         lock.client.leave_current();
         error.to_string()
     })
@@ -134,16 +141,16 @@ fn ended(lock: &LockState, status: &Status) -> String {
 }
 
 /// An event is a reason to look, and no fact: anybody who may write the key may have written it.
-fn on_event(lock: &LockState, event: &Event, origin: Origin) {
+fn on_event(lock: &LockState, event: &Event, origin: Origin, era: u64) {
     let Some(kv) = &event.kv else { return };
     let key = std::str::from_utf8(&kv.key).ok();
     let Some(name) = key.and_then(|key| key.strip_prefix(lock.prefix.as_str())) else { return };
     if lock.hub.has(name) {
-        lock.hub.send(name, &hint(lock, name, event, origin), |()| ());
+        lock.hub.send(name, &hint(lock, name, event, origin, era), |()| ());
     }
 }
 
-fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin) -> Hint {
+fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin, era: u64) -> Hint {
     const PUT: i32 = 0;
     let Some(kv) = event.kv.as_ref().filter(|_| event.kind == PUT) else { return Hint::Recheck };
     let Some(value) = LockState::decode(kv) else { return Hint::Recheck };
@@ -155,8 +162,10 @@ fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin) -> Hint {
         return Hint::Recheck;
     }
     // The candidate writes over what the hint shows, without a read.
-    let (version, number) = (Version::of(kv), revision.0.saturating_sub(1));
-    election.learn(Known { version, number, revision, content: content.clone() });
+    let (version, number) = (Version::of(kv, era), revision.0.saturating_sub(1));
+    election.learn(Known { version: version.clone(), number, revision, content });
+    let known = election.known().filter(|known| known.version == version);
+    let Some(Known { revision, content, .. }) = known else { return Hint::Recheck };
     let previous = event.prev_kv.as_ref().and_then(LockState::decode);
     let previous = match previous {
         Some(previous) => Some(Some(previous.revision)),
