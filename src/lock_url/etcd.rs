@@ -27,6 +27,10 @@ impl EtcdTarget {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, authority),
         };
+        if prefix.contains('@') {
+            let rule = "write a / in a user or password as %2F, and an @ in a prefix as %40";
+            return Err(parts.malformed(rule));
+        }
         if hosts.split(',').any(str::is_empty) {
             let rule = "it names no member, as etcd://localhost:2379/elections does";
             return Err(parts.malformed(rule));

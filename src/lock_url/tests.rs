@@ -99,6 +99,9 @@ fn secrets_are_never_shown() {
         "postgres://me@localhost/db?sslpassword=secret&port=x",
         "etcd://me:secret@a:2379,b:2379/elections",
         "etcds://me:secret@a/elections?max-lease=never",
+        "etcd://me:secret/x@a/elections",
+        "etcd://me:x/secret@a/elections",
+        "etcd://secret/x@a",
     ] {
         let shown = match LockUrl::from_str(url) {
             Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.targets()),
