@@ -89,7 +89,8 @@ impl Instrument {
             }
             Self::Scenarios => "test --workspace --all-features --test protocol",
             Self::Decisions => {
-                "test --workspace --all-features --lib -- protocol:: set:: driver:: schedule::"
+                "test --workspace --all-features --lib -- protocol:: set:: driver:: schedule:: \
+                 etcd::cluster"
             }
             Self::Locks => {
                 "test --workspace --all-features --test nats -- lock:: queue_groups:: \
@@ -129,7 +130,7 @@ impl Instrument {
             }
             Self::Differential => {
                 "test --package incumbent-differential --test stores -- \
-                 a_bucket_does a_table a_sqlite_file an_object a_lease"
+                 a_bucket_does a_table a_sqlite_file an_object a_lease a_key"
             }
             Self::Programs => {
                 "test --workspace --all-features --bin incumbent --test sentinel --test run \

@@ -2,8 +2,8 @@
 
 use super::{Mutation, edit};
 use crate::instrument::Instrument::{
-    Databases, Differential, Elections, Locks, Objects, Records, Scenarios, Several, Simulation,
-    Stores, Voters,
+    Databases, Decisions, Differential, Elections, Locks, Objects, Records, Scenarios, Several,
+    Simulation, Stores, Voters,
 };
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
@@ -351,6 +351,33 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
             "e.lease_duration",
         )],
         noticed_by: &[Databases],
+    },
+    Mutation {
+        name: "etcd: a write is unconditional",
+        edits: &[edit(
+            "src/backends/etcd/lock.rs",
+            "let mut compare = vec![Compare::written_by(&key, replaced_revision)];\n        compare.extend(replaced.map(|version| Compare::has_value(&key, &version.value)));",
+            "let mut compare = Vec::new();\n        let _ = replaced_revision;",
+        )],
+        noticed_by: &[Differential],
+    },
+    Mutation {
+        name: "etcd: a key that is not there proves that nobody leads",
+        edits: &[edit(
+            "src/backends/etcd/lock.rs",
+            "None => Reading::Empty { proof: false },",
+            "None => Reading::Empty { proof: true },",
+        )],
+        noticed_by: &[Differential],
+    },
+    Mutation {
+        name: "etcd: an entry that was seen counts in a restored cluster",
+        edits: &[edit(
+            "src/backends/etcd/cluster.rs",
+            "is_later || header.raft_term < self.raft_term",
+            "is_later && header.raft_term < self.raft_term",
+        )],
+        noticed_by: &[Decisions],
     },
     Mutation {
         name: "SQLite: a write is unconditional",
