@@ -33,8 +33,8 @@ if [ ! -x "$out/etcd" ] || [ ! -x "$out/etcdctl" ] || [ ! -x "$out/etcdutl" ]; t
             give_up "let go reach its module proxy" "$work/log"
     done
     # Of two runs at once the first installs, and the other finds the same there.
-    rm -rf "$out"
-    mv "$work/bin" "$out" 2>/dev/null || [ -x "$out/etcd" ]
+    [ -x "$out/etcd" ] || rm -rf "$out"
+    [ -x "$out/etcd" ] || mv "$work/bin" "$out" 2>/dev/null || [ -x "$out/etcd" ]
 fi
 
 echo "$out"
