@@ -192,7 +192,7 @@ async fn a_full_database_ends_the_term_and_says_why() {
     };
     eventually("the database is full", full).await;
     let error = lock.write("other", write(LEASE, 1, None, None)).await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
     assert!(error.to_string().contains("its space is used up"), "{error}");
     let cause = soon("the end", leadership.ended()).await.cause;
     assert!(matches!(cause, Cause::Expired { .. }), "{cause:?}");

@@ -394,7 +394,7 @@ async fn streaming(
         request.metadata_mut().insert("token", token);
     }
     let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
-    let mut grpc = Grpc::new(channel.clone());
+    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_RESPONSE_LEN);
     grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
     Ok(grpc.streaming(request, PathAndQuery::from_static(method), codec).await?.into_inner())
 }

@@ -10,6 +10,9 @@ use crate::lock::{Content, Entry, Release, Revision, Write};
 
 /// The version of the format.
 const CURRENT: u32 = 1;
+/// No revision of an entry is as great: etcd's own, which they follow, never come near, and one that
+/// another program made up must leave room for those that follow.
+const MAX_REVISION: u64 = 1 << 62;
 /// The most bytes of a value that are read.
 const MAX_VALUE_LEN: usize = 64 * 1024;
 
@@ -83,8 +86,13 @@ impl Value {
     pub fn decode(value: &[u8]) -> Option<Self> {
         let value = Some(value).filter(|value| value.len() <= MAX_VALUE_LEN)?;
         let value: Self = serde_json::from_slice(value).ok()?;
-        let is_ours = value.incumbent == CURRENT && value.revision.0 < i64::MAX.cast_unsigned();
+        let is_ours = value.incumbent == CURRENT && value.has_valid_revision();
         Some(value).filter(|value| is_ours && value.content().is_some())
+    }
+
+    /// Whether [`decode`](Self::decode) accepts the revision.
+    pub fn has_valid_revision(&self) -> bool {
+        self.revision.0 < MAX_REVISION
     }
 
     /// Its meaning; `None` if the mark is malformed.
@@ -153,7 +161,7 @@ mod tests {
             b"{}",
             br#"{"incumbent":2,"revision":57,"released_by":"00000000000000ab","left_ms":0,"cause":""}"#,
             br#"{"incumbent":1,"revision":57,"released_by":"ab","left_ms":0,"cause":""}"#,
-            br#"{"incumbent":1,"revision":18446744073709551615,"released_by":"00000000000000ab","left_ms":0,"cause":""}"#,
+            br#"{"incumbent":1,"revision":4611686018427387904,"released_by":"00000000000000ab","left_ms":0,"cause":""}"#,
             &[b'['; MAX_VALUE_LEN + 1],
         ] {
             assert!(Value::decode(foreign).is_none(), "{}", String::from_utf8_lossy(foreign));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::client::Client;
-use super::lock::EtcdLock;
+use super::lock::{CHECKPOINTS, EtcdLock};
 use super::probe::EtcdProbe;
 use crate::lock::{LockError, LockErrorKind};
 use crate::protocol::{COMMON_MIN_LEASE, MAX_LEASE};
@@ -122,6 +122,11 @@ impl Etcd {
             let what =
                 "the prefix of etcd's keys has from 1 to 1024 bytes, and no control characters";
             return Err(unusable(what.to_owned()));
+        }
+        if format!("/{prefix}/").ends_with(&format!("/{CHECKPOINTS}")) {
+            return Err(unusable(format!(
+                "{CHECKPOINTS:?} is for checkpoints: use another prefix"
+            )));
         }
         Ok(EtcdLock::new(self.client()?, prefix, max_lease))
     }

@@ -10,12 +10,11 @@ use crate::util::text::escape_line;
 /// The maximum length of a server's message in an error.
 const MAX_MESSAGE_LEN: usize = 200;
 /// Errors with which a member refuses a write before it proposes it to the others.
-const NOT_PROPOSED: [&str; 5] = [
+const NOT_PROPOSED: [&str; 4] = [
     "etcdserver: no leader",
     "etcdserver: not capable",
     "etcdserver: rpc not supported for learner",
     "etcdserver: too many requests",
-    "etcdserver: mvcc: database space exceeded",
 ];
 
 /// The effect that a request may have had on the cluster when its response is lost.
@@ -101,11 +100,16 @@ pub(super) fn refused(status: &Status, address: &str, effect: Effect) -> LockErr
             LockErrorKind::Misconfigured,
             format!("the server at {address} is no etcd of version 3.4 or later: {said}"),
         ),
-        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
+        // More than this process decodes, as of many large keys.
+        Code::OutOfRange => {
+            (effect.lost(), format!("a response of etcd at {address} is too large: {said}"))
+        }
+        Code::InvalidArgument | Code::FailedPrecondition => {
             (LockErrorKind::Misconfigured, format!("etcd at {address} refuses the request: {said}"))
         }
+        // The write that reaches the limit is applied, and refused in words.
         _ if said.contains("database space exceeded") => (
-            LockErrorKind::Unavailable,
+            effect.lost(),
             format!(
                 "etcd at {address} accepts no writes, its space is used up: compact, defragment, disarm the alarm"
             ),
@@ -144,7 +148,7 @@ mod tests {
                 Code::ResourceExhausted,
                 "etcdserver: mvcc: database space exceeded",
                 Unavailable,
-                Unavailable,
+                OutcomeUnknown,
             ),
             (Code::PermissionDenied, "etcdserver: permission denied", Denied, Denied),
             (Code::InvalidArgument, "etcdserver: user name is empty", Denied, Denied),

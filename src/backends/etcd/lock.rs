@@ -41,6 +41,8 @@ pub(super) const CHECKPOINTS: &str = "incumbent-checkpoints/";
 const MAX_NAME_LEN: usize = 1024;
 /// The most keys that one response holds.
 const PAGE: i64 = 500;
+/// The most keys below that of an election that are read, to name one of a lease.
+const PAGE_BELOW: i64 = 32;
 /// The most names that are listed.
 const MAX_NAMES: usize = 1_000_000;
 
@@ -220,6 +222,11 @@ impl LockState {
         let number = election.next_number(known.as_ref(), self.client.revision());
         let revision = Revision(number.saturating_add(1));
         let value = value.with(revision, since_unix_epoch(), self.client.origin());
+        if !value.has_valid_revision() {
+            let message =
+                format!("{} has reached the last revision: use another name", self.describe(name));
+            return Err(LockError::new(LockErrorKind::Misconfigured, message));
+        }
         let key = self.key(name);
         let (from, to) = self.below(name);
         let replaced = known.as_ref().map(|known| &known.version);
@@ -229,7 +236,11 @@ impl LockState {
         let mut failure = vec![range_op(read_of(key.clone()))];
         if acquires {
             compare.push(Compare::unleased(from.clone(), to.clone()));
-            failure.push(range_op(RangeRequest { range_end: to, limit: PAGE, ..read_of(from) }));
+            failure.push(range_op(RangeRequest {
+                range_end: to,
+                limit: PAGE_BELOW,
+                ..read_of(from)
+            }));
         }
         let stored: Arc<[u8]> = value.encode().into();
         let put = PutRequest { key, value: stored.to_vec() };
@@ -281,14 +292,14 @@ impl LockState {
             let _ = self.found(name, before, kv, (origin, era));
             return self.conflict(name);
         }
-        let foreign = keys.next().and_then(|below| below.kvs.iter().find(|kv| kv.lease != 0));
-        match foreign {
-            Some(kv) => {
-                let key = String::from_utf8_lossy(&kv.key);
-                LockError::new(LockErrorKind::Misconfigured, foreign_candidate(name, &key))
-            }
-            None => self.conflict(name),
-        }
+        let below = keys.next().filter(|_| present.is_some() == replaced.is_some());
+        let Some(below) = below else { return self.conflict(name) };
+        // All that is left of the condition is that of the keys below, also if those that were read
+        // do not show it.
+        let foreign = below.kvs.iter().find(|kv| kv.lease != 0);
+        let key = foreign.map_or_else(|| self.below(name).0, |kv| kv.key.clone());
+        let message = foreign_candidate(name, &String::from_utf8_lossy(&key));
+        LockError::new(LockErrorKind::Misconfigured, message)
     }
 
     fn conflict(&self, name: &str) -> LockError {
