@@ -10,8 +10,8 @@ use crate::lock::{Content, Entry, Release, Revision, Write};
 
 /// The version of the format.
 const CURRENT: u32 = 1;
-/// No revision of an entry is as great: etcd's own, which they follow, never come near, and one that
-/// another program made up must leave room for those that follow.
+/// No revision of an entry is as great: etcd's own, which they follow, never come near, and one
+/// that another program made up must leave room for those that follow.
 const MAX_REVISION: u64 = 1 << 62;
 /// The most bytes of a value that are read.
 const MAX_VALUE_LEN: usize = 64 * 1024;
