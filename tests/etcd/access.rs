@@ -16,6 +16,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 async fn a_user_needs_permission_for_the_prefix_alone() {
     let env = TestEnv::<1>::alone(LEASE).await;
     let prefix = format!("{}/", env.prefix);
+    let early = env.etcd().user("candidate", "c").lock().unwrap();
+    early.read("my_app", TIMEOUT).await.unwrap();
     for command in [
         &["user", "add", "root:r"][..],
         &["user", "grant-role", "root", "root"],
@@ -31,6 +33,7 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     ] {
         env.cluster.ctl(command).await;
     }
+    early.read("my_app", TIMEOUT).await.expect("it authenticates by now");
     let user = |name: &str, password: &str| env.etcd().user(name, password).lock().unwrap();
     let kind = |error: incumbent::lock::LockError| {
         assert!(!error.to_string().contains('\n'), "{error}");

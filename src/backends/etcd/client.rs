@@ -26,6 +26,9 @@ use crate::lock::{LockError, LockErrorKind};
 /// The most bytes of a response: a page of keys, which anybody may have written.
 const MAX_RESPONSE_LEN: usize = 64 << 20;
 
+/// For how long a cluster that requires no user is not asked again. A refusal shows it as well.
+const NOT_NEEDED_FOR: Duration = Duration::from_secs(60);
+
 /// A client of one cluster.
 ///
 /// One member is used until a request to it fails; the next request goes to the next member. A
@@ -35,7 +38,7 @@ pub(super) struct Client {
     /// The member in use.
     current: AtomicUsize,
     user: Option<(String, String)>,
-    token: Mutex<Option<MetadataValue<Ascii>>>,
+    session: tokio::sync::Mutex<Session>,
     cluster: Mutex<Cluster>,
     /// The greatest revision of the cluster that a response has shown.
     revision: AtomicU64,
@@ -63,6 +66,21 @@ impl Member {
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         channel.take_if(|used| failed.is_none_or(|failed| Arc::ptr_eq(used, failed)));
     }
+}
+
+/// A token of a user, as a header has it.
+type Token = MetadataValue<Ascii>;
+
+/// What is known of the user.
+#[derive(Default)]
+enum Session {
+    #[default]
+    None,
+    Token(Token),
+    /// The cluster requires no user, which is not asked again before.
+    NotNeeded {
+        until: Instant,
+    },
 }
 
 /// The methods of etcd that are called.
@@ -99,7 +117,7 @@ impl Client {
             current: fastrand::usize(..members.len().max(1)).into(),
             members,
             user,
-            token: Mutex::default(),
+            session: tokio::sync::Mutex::default(),
             cluster: Mutex::new(Cluster::new(lease)),
             revision: AtomicU64::default(),
             origin: Mutex::default(),
@@ -158,7 +176,6 @@ impl Client {
                 return Err(LockError::new(LockErrorKind::Misconfigured, what));
             };
             left = left.saturating_sub(1);
-            let token = self.token(member, by).await?;
             // A read has time for the next member, if this one is silent.
             let until = match effect {
                 Effect::Read if left > 0 => {
@@ -166,6 +183,7 @@ impl Client {
                 }
                 _ => by,
             };
+            let token = self.token((index, member), until).await?;
             let (channel, sent) = (member.channel(), self.seen());
             match unary::<Q, A>(&channel, method, request.clone(), token.clone(), until).await {
                 Ok(answer) => {
@@ -181,10 +199,10 @@ impl Client {
                 }
                 Err(Failure::Refused(status)) => {
                     // A member that has restarted does not know the token of before.
-                    if errors::is_old_token(&status) && token.is_some() && !renewed_token {
+                    if errors::is_old_token(&status) && self.user.is_some() && !renewed_token {
                         renewed_token = true;
                         left += 1;
-                        self.forget_token();
+                        self.forget_token(token.as_ref()).await;
                         continue;
                     }
                     if errors::is_of_member(&status) {
@@ -214,8 +232,8 @@ impl Client {
         Q: Message + Clone + 'static,
         A: Answer,
     {
-        let one = |member| async move {
-            let token = match self.token(member, by).await {
+        let one = |(index, member)| async move {
+            let token = match self.token((index, member), by).await {
                 Ok(token) => token,
                 Err(error) => return (member.address.as_str(), Err(error)),
             };
@@ -226,31 +244,32 @@ impl Client {
             });
             (member.address.as_str(), answer)
         };
-        futures_util::future::join_all(self.members.iter().map(one)).await
+        futures_util::future::join_all(self.members.iter().enumerate().map(one)).await
     }
 
-    /// Watches keys from now on. The first response says that the watch has begun.
+    /// Watches keys from now on. The first response says that the watch has begun. Returns the
+    /// token of the user too.
     ///
     /// The member ends the watch when it has no leader, as one that is cut off from the others.
     pub async fn watch(
         &self,
         request: WatchCreateRequest,
         by: Instant,
-    ) -> Result<Streaming<WatchResponse>, LockError> {
+    ) -> Result<(Streaming<WatchResponse>, Option<Token>), LockError> {
         let Some((index, member)) = self.current() else {
             return Err(errors::silence("no member", Effect::Read));
         };
-        let token = self.token(member, by).await?;
+        let token = self.token((index, member), by).await?;
         // The stream of requests stays open, as its end is the end of the watch.
         let requests =
             stream::iter([WatchRequest { create: Some(request) }]).chain(stream::pending());
         let channel = member.channel();
-        match timeout_at(by, streaming(&channel, methods::WATCH, requests, token)).await {
-            Ok(Ok(watch)) => Ok(watch),
+        match timeout_at(by, streaming(&channel, methods::WATCH, requests, token.clone())).await {
+            Ok(Ok(watch)) => Ok((watch, token)),
             Ok(Err(status)) => {
                 self.leave(index, Some(&channel));
                 if errors::is_old_token(&status) {
-                    self.forget_token();
+                    self.forget_token(token.as_ref()).await;
                 }
                 Err(errors::refused(&status, &member.address, Effect::Read))
             }
@@ -268,9 +287,18 @@ impl Client {
         }
     }
 
-    /// Forgets the token of the user, which may be too old.
-    pub fn forget_token(&self) {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Forgets the token of the user, which is too old, unless there is another one already.
+    /// `None`: a user may be required by now.
+    pub async fn forget_token(&self, used: Option<&Token>) {
+        let mut session = self.session.lock().await;
+        let is_used = match &*session {
+            Session::Token(token) => Some(token) == used,
+            Session::NotNeeded { .. } => used.is_none(),
+            Session::None => false,
+        };
+        if is_used {
+            *session = Session::None;
+        }
     }
 
     fn current(&self) -> Option<(usize, &Member)> {
@@ -289,36 +317,49 @@ impl Client {
     }
 
     /// The token of the user; `None` if there is no user, or the cluster requires none.
+    ///
+    /// One request at a time authenticates, and the others wait for its token: the cluster checks a
+    /// password slowly on purpose. `until`: when to give up.
     async fn token(
         &self,
-        member: &Member,
-        by: Instant,
-    ) -> Result<Option<MetadataValue<Ascii>>, LockError> {
-        let Some((name, password)) = &self.user else { return Ok(None) };
-        if let Some(token) = &*self.token.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Ok(Some(token.clone()));
+        (index, member): (usize, &Member),
+        until: Instant,
+    ) -> Result<Option<Token>, LockError> {
+        let Some(user) = &self.user else { return Ok(None) };
+        let late = |_| errors::silence(&member.address, Effect::Read);
+        let mut session = timeout_at(until, self.session.lock()).await.map_err(late)?;
+        match &*session {
+            Session::Token(token) => return Ok(Some(token.clone())),
+            Session::NotNeeded { until } if Instant::now() < *until => return Ok(None),
+            Session::NotNeeded { .. } | Session::None => {}
         }
-        let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
+        let (name, password) = user.clone();
+        let request = AuthenticateRequest { name, password };
         let channel = member.channel();
-        let answer = unary::<_, Authenticated>(&channel, methods::AUTHENTICATE, request, None, by);
+        let answer =
+            unary::<_, Authenticated>(&channel, methods::AUTHENTICATE, request, None, until);
         let token = match answer.await {
             Ok(answer) => answer.token,
-            Err(Failure::Refused(status)) if errors::needs_no_user(&status) => return Ok(None),
-            Err(failure) => {
-                self.leave_current();
-                return Err(match failure {
-                    Failure::Silence => errors::silence(&member.address, Effect::Read),
-                    Failure::Refused(status) => {
-                        errors::refused(&status, &member.address, Effect::Read)
-                    }
-                });
+            Err(Failure::Refused(status)) if errors::needs_no_user(&status) => {
+                *session = Session::NotNeeded { until: Instant::now() + NOT_NEEDED_FOR };
+                return Ok(None);
+            }
+            Err(Failure::Silence) => {
+                self.leave(index, Some(&channel));
+                return Err(errors::silence(&member.address, Effect::Read));
+            }
+            Err(Failure::Refused(status)) => {
+                if errors::is_of_member(&status) {
+                    self.leave(index, Some(&channel));
+                }
+                return Err(errors::refused(&status, &member.address, Effect::Read));
             }
         };
-        let Ok(token) = token.parse::<MetadataValue<Ascii>>() else {
+        let Ok(token) = token.parse::<Token>() else {
             let what = format!("{} returned a token that no header can have", member.address);
             return Err(LockError::new(LockErrorKind::Unavailable, what));
         };
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        *session = Session::Token(token.clone());
         Ok(Some(token))
     }
 
@@ -354,7 +395,7 @@ async fn unary<Q, A>(
     channel: &Channel,
     method: &'static str,
     message: Q,
-    token: Option<MetadataValue<Ascii>>,
+    token: Option<Token>,
     by: Instant,
 ) -> Result<A, Failure>
 where
@@ -386,7 +427,7 @@ async fn streaming(
     channel: &Channel,
     method: &'static str,
     requests: impl Stream<Item = WatchRequest> + Send + 'static,
-    token: Option<MetadataValue<Ascii>>,
+    token: Option<Token>,
 ) -> Result<Streaming<WatchResponse>, Status> {
     let mut request = Request::new(requests);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));

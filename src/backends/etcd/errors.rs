@@ -59,9 +59,10 @@ pub(super) fn is_of_member(status: &Status) -> bool {
         || status.message().contains("learner")
 }
 
-/// Whether the cluster does not know the token of the user any more.
+/// Whether the cluster does not know the token of the user any more, or requires one by now.
 pub(super) fn is_old_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated
+        || status.message().contains("user name is empty")
         || status.message().contains("auth: revision in header is old")
 }
 

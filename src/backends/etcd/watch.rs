@@ -75,7 +75,7 @@ async fn begin(lock: &LockState) -> Result<(Streaming<WatchResponse>, u64), NoWa
     let read = read_of(key.clone());
     let request = WatchCreateRequest { key, range_end, prev_kv: true };
     let watch = lock.client.watch(request, deadline_after(BEGINS_WITHIN)).await;
-    let mut watch = watch.map_err(|error| failed(error.to_string()))?;
+    let (mut watch, token) = watch.map_err(|error| failed(error.to_string()))?;
     match timeout(BEGINS_WITHIN, watch.message()).await {
         Ok(Ok(Some(first))) if first.created && !first.canceled => {
             is_of_cluster(lock, &first).map_err(failed)?;
@@ -85,7 +85,7 @@ async fn begin(lock: &LockState) -> Result<(Streaming<WatchResponse>, u64), NoWa
         }
         Ok(Ok(Some(first))) => {
             // A watch is refused in this way, with no word of why, and an old token too.
-            lock.client.forget_token();
+            lock.client.forget_token(token.as_ref()).await;
             let why = format!("the watch is refused: {}", first.cancel_reason);
             Err(NoWatch { is_denied: first.cancel_reason.contains("denied"), why })
         }
