@@ -18,6 +18,8 @@ const DEFAULT_PREFIX: &str = "incumbent";
 const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(15);
 /// The port of an endpoint that names none.
 const DEFAULT_PORT: u16 = 2379;
+/// How each certificate and key in a file starts.
+const PEM: &[u8] = b"-----BEGIN ";
 const MAX_ENDPOINTS: usize = 32;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a connection with a request, or a watch, is tested. A server closes one that is tested
@@ -171,6 +173,10 @@ fn endpoint(text: &str, tls: Option<&ClientTlsConfig>) -> Result<(Endpoint, Stri
     let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && !host.ends_with(':')
     });
+    let port = text.rsplit_once(':').filter(|_| has_port).map(|(_, port)| port);
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return Err(wrong(()));
+    }
     let address = if has_port { text.to_owned() } else { format!("{text}:{DEFAULT_PORT}") };
     if text.is_empty() || text.contains(['/', '@', '?', '#']) {
         return Err(wrong(()));
@@ -192,11 +198,16 @@ fn endpoint(text: &str, tls: Option<&ClientTlsConfig>) -> Result<(Endpoint, Stri
     Ok((endpoint, address))
 }
 
+/// The contents of a file in PEM. One that has nothing in it would verify no server.
 fn contents(file: &Path) -> Result<Vec<u8>, LockError> {
-    std::fs::read(file).map_err(|error| {
+    let contents = std::fs::read(file).map_err(|error| {
         let what = format!("{} cannot be read", file.display());
         LockError::with_source(LockErrorKind::Misconfigured, what, error)
-    })
+    })?;
+    match contents.windows(PEM.len()).any(|part| part == PEM) {
+        true => Ok(contents),
+        false => Err(unusable(format!("{} is not in PEM", file.display()))),
+    }
 }
 
 fn unusable(what: String) -> LockError {
@@ -211,5 +222,28 @@ impl fmt::Debug for Etcd {
             .field("endpoints", endpoints)
             .field("prefix", prefix)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unusable_settings_are_refused_before_any_request() {
+        let refused = |etcd: Etcd| etcd.lock().err().map(|error| error.to_string());
+        for (etcd, what) in [
+            (Etcd::new(["h:99999"]), "is no member of a cluster"),
+            (Etcd::new(["h/x"]), "is no member of a cluster"),
+            (Etcd::new([""; 0]), "name from 1 to 32 members"),
+            (Etcd::new(["h"]).prefix("e/incumbent-checkpoints"), "is for checkpoints"),
+            (Etcd::new(["h"]).prefix("incumbent-checkpoints/"), "is for checkpoints"),
+            (Etcd::new(["h"]).prefix("/"), "has from 1 to 1024 bytes"),
+            (Etcd::new(["h"]).authorities("/dev/null"), "/dev/null is not in PEM"),
+        ] {
+            let refusal = refused(etcd).unwrap_or_default();
+            assert!(refusal.contains(what), "{refusal:?} has no {what:?}");
+        }
+        assert_eq!(refused(Etcd::new(["[::1]", "h:1"]).prefix("my-incumbent-checkpoints")), None);
     }
 }
