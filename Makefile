@@ -175,7 +175,7 @@ pictures: rust ## Draw docs/pictures/ from runs of the programs (ONLY=demo)
 	@scripts/install-chromium.sh
 	@scripts/pictures.sh $(ONLY)
 
-tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL, the object stores and Chromium, and build the Kubernetes API server, kubectl and Helm (minutes, once)
+tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL, the object stores and Chromium, and build etcd, the Kubernetes API server, kubectl and Helm (minutes, once)
 	@scripts/install-nats.sh
 	@scripts/install-postgres.sh
 	@scripts/install-democracy.sh
@@ -184,6 +184,7 @@ tools: ## Install the nats-servers that the tests start, into .tools, PostgreSQL
 	@tests/programs/build.sh kubectl
 	@scripts/install-helm.sh >/dev/null
 	@scripts/install-object-stores.sh
+	@scripts/install-etcd.sh >/dev/null
 	@scripts/install-chromium.sh
 
 wine: rust ## Run the tests that need no server as Windows programs, on wine (builds them, once: minutes)
