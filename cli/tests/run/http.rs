@@ -49,9 +49,11 @@ fn get_leader(address: &str) -> Option<Value> {
 
 /// A free port, and its address.
 pub fn free_port() -> (String, String) {
-    let port = Port::pick().number().to_string();
-    let address = format!("127.0.0.1:{port}");
-    (port, address)
+    let port = Port::pick();
+    let number = port.number().to_string();
+    std::mem::forget(port); // no other test may pick it before the program listens
+    let address = format!("127.0.0.1:{number}");
+    (number, address)
 }
 
 /// Prints its token and stays.
