@@ -7,8 +7,8 @@ use std::time::Duration;
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind};
 use incumbent_test_support::{Authority, EtcdCluster};
 
-use crate::conformance::{LEASE, leads, sees};
-use crate::env::{TestEnv, write};
+use crate::conformance::{LEASE, first_write, leads, sees};
+use crate::env::TestEnv;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -50,7 +50,7 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     let leadership = leads(&first).await;
     let observer = user("observer", "o");
     assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
-    let denied = observer.write("other", write(LEASE, 1, None, None)).await.unwrap_err();
+    let denied = observer.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(kind(denied), LockErrorKind::Denied);
     let denied = observer.check_release("my_app", TIMEOUT).await.unwrap_err();
     assert_eq!(kind(denied), LockErrorKind::Denied);

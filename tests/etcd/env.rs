@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use incumbent::etcd::{Etcd, EtcdLock};
-use incumbent::lock::{Lock, Mark, Nonce, Revision, Token, Write, WriteId};
+use incumbent::lock::Lock;
 use incumbent::{Election, new_election};
 use incumbent_test_support::EtcdCluster;
 use serde_json::Value;
@@ -115,23 +115,5 @@ impl<const MEMBERS: usize> Service for TestEnv<MEMBERS> {
         let ends = value["written_ms"].as_u64()? + value["lease_ms"].as_u64()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
         (u128::from(ends) > now.as_millis()).then(|| holder.to_owned())
-    }
-}
-
-/// The first write of the candidate `nonce`.
-pub fn write(
-    lease: Duration,
-    nonce: u64,
-    expected: Option<Revision>,
-    token: Option<Token>,
-) -> Write {
-    let write = WriteId { nonce: Nonce(nonce), number: 1 };
-    Write {
-        expected,
-        identity: format!("c{nonce}").into(),
-        mark: Mark::new(write, lease, token),
-        ttl: lease,
-        advertisement: None,
-        timeout: Duration::from_secs(5),
     }
 }

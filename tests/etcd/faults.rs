@@ -8,8 +8,8 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
 use tokio::sync::mpsc;
 
-use crate::conformance::{ExclusionChecker, LEASE, leads, sees, soon};
-use crate::env::{TestEnv, write};
+use crate::conformance::{ExclusionChecker, LEASE, first_write, leads, sees, soon};
+use crate::env::TestEnv;
 
 /// Longer than the members need to elect a leader of their own.
 const LONG: Duration = Duration::from_secs(12);
@@ -113,7 +113,7 @@ async fn a_lost_reply_is_settled_by_a_read() {
     let proxy = FaultProxy::start(env.cluster.port(0)).await;
     let lock = env.etcd_at(vec![format!("127.0.0.1:{}", proxy.port())]).lock().unwrap();
     proxy.lose_reply("lease_ms");
-    let error = lock.write("my_app", write(LONG, 1, None, None)).await.unwrap_err();
+    let error = lock.write("my_app", first_write(LONG, 1, None, None)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
     assert_eq!(proxy.lost_replies(), 1);
     let direct = env.etcd_lock();
@@ -191,7 +191,7 @@ async fn a_full_database_ends_the_term_and_says_why() {
         (!put.status.success()).then_some(())
     };
     eventually("the database is full", full).await;
-    let error = lock.write("other", write(LEASE, 1, None, None)).await.unwrap_err();
+    let error = lock.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::OutcomeUnknown, "{error}");
     assert!(error.to_string().contains("its space is used up"), "{error}");
     let cause = soon("the end", leadership.ended()).await.cause;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision, Token};
 use incumbent_test_support::eventually;
 
-use crate::conformance::{LEASE, leads};
-use crate::env::{TestEnv, write};
+use crate::conformance::{LEASE, first_write, leads};
+use crate::env::TestEnv;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -19,14 +19,14 @@ async fn no_term_begins_beside_candidates_of_etcds_own_elections() {
     let below = format!("{name}/");
     let keys = async || env.cluster.ctl(&["get", &below, "--prefix", "--keys-only"]).await;
     eventually("it leads", async || keys().await.contains(&below).then_some(())).await;
-    let error = lock.write("my_app", write(LEASE, 1, None, None)).await.unwrap_err();
+    let error = lock.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("is a candidate of etcd's own election"), "{error}");
     assert!(error.to_string().contains(&below), "{error}");
     // Another election, and one whose name begins alike, is left alone.
-    let other = lock.write("my_app2", write(LEASE, 1, None, None)).await.unwrap();
+    let other = lock.write("my_app2", first_write(LEASE, 1, None, None)).await.unwrap();
     // A renewal is not refused: its term would end without need.
-    let renewal = write(LEASE, 1, Some(other), Some(Token(other.0)));
+    let renewal = first_write(LEASE, 1, Some(other), Some(Token(other.0)));
     lock.write("my_app2", renewal).await.unwrap();
     assert_eq!(lock.names(TIMEOUT).await.unwrap(), ["my_app2"]);
     foreign.kill().await.unwrap();
@@ -47,7 +47,7 @@ async fn a_key_of_another_program_is_no_entry() {
     }
     // What it does not expect is never written over.
     for expected in [None, Some(Revision(1))] {
-        let write = write(LEASE, 1, expected, None);
+        let write = first_write(LEASE, 1, expected, None);
         let kind = lock.write("my_app", write).await.unwrap_err().kind();
         assert!(matches!(kind, LockErrorKind::Conflict | LockErrorKind::Misconfigured), "{kind:?}");
     }
@@ -61,10 +61,11 @@ async fn tokens_grow_though_the_key_was_deleted() {
     for nonce in 1..4 {
         let lock = env.etcd_lock();
         lock.read("my_app", TIMEOUT).await.unwrap();
-        let mut revision = lock.write("my_app", write(LEASE, nonce, None, None)).await.unwrap();
+        let mut revision =
+            lock.write("my_app", first_write(LEASE, nonce, None, None)).await.unwrap();
         assert!(revision > last, "{revision} after {last}");
         for _ in 0..3 {
-            let renewal = write(LEASE, nonce, Some(revision), Some(Token(revision.0)));
+            let renewal = first_write(LEASE, nonce, Some(revision), Some(Token(revision.0)));
             revision = lock.write("my_app", renewal).await.unwrap();
         }
         last = revision;

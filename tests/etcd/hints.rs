@@ -5,8 +5,8 @@ use std::time::Duration;
 use incumbent::lock::{Content, Hint, HintSink, Lock, Nonce, Release, Tombstone};
 use tokio::sync::mpsc;
 
-use crate::conformance::{LEASE, soon};
-use crate::env::{TestEnv, write};
+use crate::conformance::{LEASE, first_write, soon};
+use crate::env::TestEnv;
 
 /// A standby that hears of a release writes over it at once: a read first would cost the former
 /// holder's lead.
@@ -19,7 +19,7 @@ async fn a_standby_writes_over_what_a_hint_has_shown() {
         standby.subscribe("my_app", HintSink::new(move |hint| drop(sender.send(hint))));
     let covered = async { while !matches!(hints.recv().await, Some(Hint::Coverage(_))) {} };
     soon("a watch", covered).await;
-    let held = holder.write("my_app", write(LEASE, 1, None, None)).await.unwrap();
+    let held = holder.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
     standby.read("my_app", LEASE).await.unwrap();
     let (by, left, timeout) = (Nonce(1), Duration::ZERO, Duration::from_secs(5));
     let release =
@@ -35,7 +35,9 @@ async fn a_standby_writes_over_what_a_hint_has_shown() {
         }
     })
     .await;
-    let next =
-        standby.write("my_app", write(LEASE, 2, Some(released), None)).await.expect("no read");
+    let next = standby
+        .write("my_app", first_write(LEASE, 2, Some(released), None))
+        .await
+        .expect("no read");
     assert!(next > released);
 }

@@ -8,8 +8,8 @@ use incumbent::lock::{Content, Lock, LockErrorKind, Nonce, Reading, Release, Rev
 use incumbent_test_support::{EtcdCluster, FaultProxy, eventually};
 use tokio::sync::mpsc;
 
-use crate::conformance::{ExclusionChecker, soon};
-use crate::env::{TestEnv, write};
+use crate::conformance::{ExclusionChecker, first_write, soon};
+use crate::env::TestEnv;
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,12 +39,13 @@ async fn a_restored_release_proves_nothing_to_who_saw_what_followed() {
     for options in [&[][..], &["--bump-revision", "1000000", "--mark-compacted"]] {
         let env = TestEnv::<1>::alone(LEASE).await;
         let lock = env.etcd_lock();
-        let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a write");
+        let first = lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a write");
         release(&lock, 1, first).await;
         let (released, content) = found(&lock).await;
         assert!(is_released(&content), "{content:?}");
         let snapshot = env.cluster.snapshot().await;
-        let later = lock.write("my_app", write(LEASE, 2, Some(released), None)).await.unwrap();
+        let later =
+            lock.write("my_app", first_write(LEASE, 2, Some(released), None)).await.unwrap();
         env.cluster.kill(0);
         env.cluster.restore(&snapshot, options).await;
         env.cluster.restart(0).await;
@@ -52,9 +53,10 @@ async fn a_restored_release_proves_nothing_to_who_saw_what_followed() {
         assert_eq!(content, Content::Vacant(Tombstone::Deleted), "no proof");
         assert!(restored > later, "{restored} after {later}");
         // A write that expects the lost entry is refused.
-        let lost = lock.write("my_app", write(LEASE, 2, Some(later), None)).await.unwrap_err();
+        let lost =
+            lock.write("my_app", first_write(LEASE, 2, Some(later), None)).await.unwrap_err();
         assert_eq!(lost.kind(), LockErrorKind::Conflict, "{lost}");
-        let next = lock.write("my_app", write(LEASE, 3, Some(restored), None)).await.unwrap();
+        let next = lock.write("my_app", first_write(LEASE, 3, Some(restored), None)).await.unwrap();
         assert!(next > later, "{next} after {later}");
         let (_, content) = found(&env.etcd_lock()).await;
         assert!(matches!(content, Content::Held(_)), "{content:?}");
@@ -72,7 +74,7 @@ async fn a_restored_entry_of_a_later_term_of_raft_proves_nothing_to_anybody() {
     }
     let lock = env.etcd_lock();
     lock.read("my_app", TIMEOUT).await.unwrap();
-    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a write");
+    let first = lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a write");
     release(&lock, 1, first).await;
     assert!(is_released(&found(&env.etcd_lock()).await.1));
     let snapshot = env.cluster.snapshot().await;
@@ -83,7 +85,7 @@ async fn a_restored_entry_of_a_later_term_of_raft_proves_nothing_to_anybody() {
     assert_eq!(content, Content::Vacant(Tombstone::Deleted), "no proof");
     let fresh = env.etcd_lock();
     found(&fresh).await;
-    fresh.write("my_app", write(LEASE, 2, Some(revision), None)).await.unwrap();
+    fresh.write("my_app", first_write(LEASE, 2, Some(revision), None)).await.unwrap();
     assert!(
         matches!(found(&env.etcd_lock()).await.1, Content::Held(entry) if entry.mark.is_some())
     );
@@ -101,21 +103,21 @@ async fn a_restored_entry_is_another_one_to_who_has_seen_it() {
     let holder = env.etcd_lock();
     let (reading, writing) = (env.etcd_lock(), env.etcd_lock());
     holder.read("my_app", TIMEOUT).await.unwrap();
-    let first = holder.write("my_app", write(LEASE, 1, None, None)).await.unwrap();
+    let first = holder.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
     for lock in [&reading, &writing] {
         assert!(
             matches!(found(lock).await, (seen, Content::Held(entry)) if seen == first && entry.mark.is_some())
         );
     }
     let snapshot = env.cluster.snapshot().await;
-    let renewal = write(LEASE, 1, Some(first), Some(first.into()));
+    let renewal = first_write(LEASE, 1, Some(first), Some(first.into()));
     holder.write("my_app", renewal).await.unwrap();
     env.cluster.kill(0);
     env.cluster.restore(&snapshot, &[]).await;
     env.cluster.restart(0).await;
     // Without a read, as of a candidate that has received all hints: it acquires nothing.
     let acquires = async || {
-        let next = write(LEASE, 2, Some(first), None);
+        let next = first_write(LEASE, 2, Some(first), None);
         writing
             .write("my_app", next)
             .await
@@ -163,7 +165,7 @@ async fn another_cluster_at_the_address_is_refused_at_first() {
     let env = TestEnv::<1>::alone(LEASE).await;
     let proxy = FaultProxy::start(env.cluster.port(0)).await;
     let lock = env.etcd_at(vec![format!("127.0.0.1:{}", proxy.port())]).lock().unwrap();
-    lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a write");
+    lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a write");
     let other = EtcdCluster::start(1, &[]).await;
     proxy.redirect(other.port(0));
     let mut refusals = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use incumbent::lock::{Lock, Mark, Nonce, Revision, Token, Write, WriteId};
+use incumbent::lock::Lock;
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Election, new_election};
 use incumbent_test_support::{PostgresServer, eventually};
@@ -114,24 +114,6 @@ pub fn deletion_of(name: &str) -> String {
 /// The statement of a rival.
 pub fn takeover_of(name: &str, identity: &str) -> String {
     format!("UPDATE incumbent_elections SET holder = '{identity}' WHERE name = '{name}'")
-}
-
-/// The first write of the candidate `nonce`.
-pub fn write(
-    lease: Duration,
-    nonce: u64,
-    expected: Option<Revision>,
-    token: Option<Token>,
-) -> Write {
-    let write = WriteId { nonce: Nonce(nonce), number: 1 };
-    Write {
-        expected,
-        identity: format!("c{nonce}").into(),
-        mark: Mark::new(write, lease, token),
-        ttl: lease,
-        advertisement: None,
-        timeout: Duration::from_secs(5),
-    }
 }
 
 /// Waits until the server has run for longer than the longest lease: from then on it trusts what it

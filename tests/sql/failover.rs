@@ -9,8 +9,8 @@ use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
 use tokio::sync::mpsc;
 
-use crate::conformance::{ExclusionChecker, sees, soon, working};
-use crate::env::{TestEnv, run, runs_for_a_lease, write};
+use crate::conformance::{ExclusionChecker, first_write, sees, soon, working};
+use crate::env::{TestEnv, run, runs_for_a_lease};
 
 const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ async fn a_row_from_before_a_failover_is_ignored() {
     let lock = pair.lock_through(&proxy).await;
     let look = async || lock.read("my_app", TIMEOUT).await.ok();
     assert!(matches!(look().await, Some(Reading::Empty { .. })));
-    lock.write("my_app", write(LEASE, 7, None, None)).await.unwrap();
+    lock.write("my_app", first_write(LEASE, 7, None, None)).await.unwrap();
     pair.replica_has_a_holder().await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
@@ -137,7 +137,7 @@ async fn a_missing_row_proves_nothing_on_a_server_that_has_taken_over() {
     runs_for_a_lease(&pair.replica.url(&pair.env.database)).await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
-    let create = async || match lock.write("my_app", write(LEASE, 7, None, None)).await {
+    let create = async || match lock.write("my_app", first_write(LEASE, 7, None, None)).await {
         Err(error) if error.kind() == LockErrorKind::Conflict => Some(Err(error)),
         Err(_) => None, // the connections of before are gone
         Ok(revision) => Some(Ok(revision)),

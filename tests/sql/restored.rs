@@ -10,8 +10,8 @@ use incumbent::{Cause, new_election};
 use incumbent_test_support::{FaultProxy, eventually};
 use tokio::sync::mpsc;
 
-use crate::conformance::{ExclusionChecker, leads, lost, soon};
-use crate::env::{TestEnv, write};
+use crate::conformance::{ExclusionChecker, first_write, leads, lost, soon};
+use crate::env::TestEnv;
 
 const LEASE: Duration = Duration::from_secs(8);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,7 +41,8 @@ async fn found(lock: &PostgresLock) -> (Revision, Content) {
 async fn restored_server_repeats_no_token() {
     let env = TestEnv::alone(LEASE).await;
     let lock = env.postgres_lock().await;
-    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    let first =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     release(&lock, 1, first).await;
     let mut tokens = vec![first];
     for nonce in 2..=4 {
@@ -53,7 +54,9 @@ async fn restored_server_repeats_no_token() {
         for _ in 0..3 {
             let (revision, _) = found(&lock).await;
             tokens.push(
-                lock.write("my_app", write(LEASE, nonce, Some(revision), None)).await.unwrap(),
+                lock.write("my_app", first_write(LEASE, nonce, Some(revision), None))
+                    .await
+                    .unwrap(),
             );
         }
     }
@@ -66,10 +69,11 @@ async fn restored_server_repeats_no_token() {
 async fn release_of_before_a_restore_proves_nothing_at_first() {
     let env = TestEnv::alone(LEASE).await;
     let lock = env.postgres_lock().await;
-    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    let first =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     release(&lock, 1, first).await;
     env.server.back_up();
-    lock.write("other", write(LEASE, 2, None, None)).await.expect("an election that is lost");
+    lock.write("other", first_write(LEASE, 2, None, None)).await.expect("an election that is lost");
     env.server.restore().await;
     let lock = fresh(&env).await;
     assert_eq!(found(&lock).await.1, Content::Vacant(Tombstone::Deleted));
@@ -89,19 +93,22 @@ async fn release_of_before_a_restore_proves_nothing_at_first() {
 async fn create_that_rests_on_reads_of_before_a_restore_is_refused() {
     let env = TestEnv::alone(LEASE).await;
     let lock = env.postgres_lock().await;
-    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    let first =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     release(&lock, 1, first).await;
-    let held = lock.write("held", write(LEASE, 1, None, None)).await.expect("a first write");
+    let held = lock.write("held", first_write(LEASE, 1, None, None)).await.expect("a first write");
     let standby = fresh(&env).await;
     let (released, content) = found(&standby).await;
     assert!(matches!(content, Content::Vacant(Tombstone::Released { .. })), "{content:?}");
     standby.read("held", TIMEOUT).await.expect("an answer");
     env.server.back_up();
-    lock.write("my_app", write(LEASE, 2, Some(released), None)).await.expect("a term that is lost");
+    lock.write("my_app", first_write(LEASE, 2, Some(released), None))
+        .await
+        .expect("a term that is lost");
     env.server.restore().await;
     let create = async |name: &str, expected| {
         eventually("an answer", async || {
-            match standby.write(name, write(LEASE, 3, expected, None)).await {
+            match standby.write(name, first_write(LEASE, 3, expected, None)).await {
                 Err(error) if error.kind() == LockErrorKind::Conflict => Some(None),
                 Err(_) => None, // the connections of before are gone
                 Ok(revision) => Some(Some(revision)),
@@ -116,13 +123,13 @@ async fn create_that_rests_on_reads_of_before_a_restore_is_refused() {
         let record = standby.read("held", TIMEOUT).await.expect("an answer");
         assert!(matches!(&record, Reading::Found(r) if r.revision == held), "{record:?}");
         // That may have been the read of another candidate, so the first create is refused.
-        let refused = standby.write("held", write(LEASE, 3, Some(held), None)).await;
+        let refused = standby.write("held", first_write(LEASE, 3, Some(held), None)).await;
         assert!(refused.is_err(), "the holder's lease counts from the start on: {refused:?}");
-        let _ = standby.write("my_app", write(LEASE, 3, Some(released), None)).await;
+        let _ = standby.write("my_app", first_write(LEASE, 3, Some(released), None)).await;
     }
     assert!(found(&standby).await.0 > released, "it has read again");
     eventually("that lease is over", async || {
-        standby.write("held", write(LEASE, 3, Some(held), None)).await.ok()
+        standby.write("held", first_write(LEASE, 3, Some(held), None)).await.ok()
     })
     .await;
 }
@@ -132,7 +139,8 @@ async fn create_that_rests_on_reads_of_before_a_restore_is_refused() {
 async fn leader_that_the_backup_lacks_is_waited_for() {
     let env = TestEnv::alone(LEASE).await;
     let lock = env.postgres_lock().await;
-    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    let first =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     release(&lock, 1, first).await;
     env.server.back_up();
     let checker = Arc::new(ExclusionChecker::default());

@@ -8,8 +8,8 @@ use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 
-use crate::conformance::{leads, soon};
-use crate::env::{run, write};
+use crate::conformance::{first_write, leads, soon};
+use crate::env::run;
 use crate::failover::Pair;
 
 const LEASE: Duration = Duration::from_secs(4);
@@ -68,11 +68,12 @@ async fn no_two_primaries_give_out_one_revision() {
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();
-    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    let first =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     pair.replica.kill(); // and nothing is on its way to it any more
     let (token, url) = (Some(Token(first.0)), pair.env.url());
     let committed = async {
-        let renewal = lock.write("my_app", write(LEASE, 1, Some(first), token)).await;
+        let renewal = lock.write("my_app", first_write(LEASE, 1, Some(first), token)).await;
         assert_eq!(renewal.unwrap_err().kind(), LockErrorKind::OutcomeUnknown);
     };
     let ended = async {
@@ -87,7 +88,7 @@ async fn no_two_primaries_give_out_one_revision() {
     pair.replica.restart().await;
     pair.replica_takes_over(&proxy);
     let other = eventually("a write on the new primary", async || {
-        match lock.write("my_app", write(LEASE, 2, Some(first), None)).await {
+        match lock.write("my_app", first_write(LEASE, 2, Some(first), None)).await {
             Ok(revision) => Some(revision),
             Err(error) if error.kind() == LockErrorKind::Conflict => panic!("{error}"),
             Err(_) => None, // the connections of before are gone
@@ -107,7 +108,7 @@ async fn the_clock_of_a_new_primary_ends_no_lease_that_the_old_one_wrote() {
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.lock_through(&proxy).await.synchronous_replicas();
-    lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
     let passed = "SELECT FROM incumbent_elections

@@ -11,8 +11,8 @@ use incumbent_test_support::{FaultProxy, eventually};
 use sqlx::Row;
 use tokio::sync::mpsc;
 
-use crate::conformance::soon;
-use crate::env::{TestEnv, run, runs_for_a_lease, write};
+use crate::conformance::{first_write, soon};
+use crate::env::{TestEnv, run, runs_for_a_lease};
 use crate::failover::Pair;
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -36,7 +36,8 @@ async fn found(lock: &PostgresLock) -> Content {
 async fn a_forged_notification_ends_no_term() {
     let env = TestEnv::new(LEASE).await;
     let lock = env.postgres_lock().await;
-    let revision = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    let revision =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     let (heard, mut hints) = mpsc::unbounded_channel();
     let listener = env.postgres_lock().await;
     let sink = HintSink::new(move |hint| drop(heard.send(hint)));
@@ -117,7 +118,7 @@ async fn roles_with_different_server_views_see_the_same_row() {
     let told = env.postgres_lock().await;
     let untold = env.lock_of_candidate().await;
     env.admin("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").await;
-    told.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    told.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     assert!(matches!(found(&untold).await, Content::Held(_)));
     assert!(matches!(found(&told).await, Content::Held(_)));
 }
@@ -139,7 +140,7 @@ async fn a_function_of_a_stranger_runs_in_no_write() {
         let function = format!("FUNCTION {signature} RETURNS {result} LANGUAGE plpgsql");
         run(&url, &format!("CREATE {function} AS $${body}$$")).await;
     }
-    lock.write("my_app", write(LEASE, 1, None, None)).await.expect("none of them ran");
+    lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("none of them ran");
 }
 
 /// An observer needs no permission to write, after a failover neither.
@@ -153,7 +154,7 @@ async fn an_observer_needs_no_right_to_write_after_a_failover() {
         env.admin(&format!("GRANT SELECT ON {table} TO {observer}")).await;
     }
     let lock = env.postgres_lock().await;
-    lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     let observes = lock_of(&observer, env).await;
     assert!(matches!(found(&observes).await, Content::Held(_)));
     pair.replica_has_a_holder().await;
@@ -162,7 +163,7 @@ async fn an_observer_needs_no_right_to_write_after_a_failover() {
     let url = pair.replica.url_as(&observer, &env.database);
     let observes = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap().lock();
     assert_eq!(found(&observes).await, Content::Vacant(Tombstone::Deleted));
-    let denied = observes.write("other", write(LEASE, 2, None, None)).await.unwrap_err();
+    let denied = observes.write("other", first_write(LEASE, 2, None, None)).await.unwrap_err();
     assert_eq!(denied.kind(), LockErrorKind::Denied);
 }
 
@@ -195,14 +196,15 @@ async fn a_clock_behind_after_a_failover_repeats_no_token() {
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let lock = pair.env.postgres_lock().await;
     pair.replica.kill(); // and lacks the row
-    let first = lock.write("my_app", write(LEASE, 1, None, None)).await.expect("a first write");
+    let first =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
     pair.env.server.kill();
     pair.replica.restart().await;
     pair.replica_takes_over(&proxy);
     let lock = pair.lock_through(&proxy).await; // of who has seen nothing
     let second = eventually("a first write on the new server", async || {
         lock.read("my_app", TIMEOUT).await.ok()?;
-        lock.write("my_app", write(LEASE, 2, None, None)).await.ok()
+        lock.write("my_app", first_write(LEASE, 2, None, None)).await.ok()
     })
     .await;
     let day = Duration::from_secs(24 * 3600).as_millis();

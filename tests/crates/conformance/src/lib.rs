@@ -20,7 +20,7 @@ use std::time::Duration;
 
 #[cfg(feature = "history")]
 use incumbent::history::Replay;
-use incumbent::lock::Lock;
+use incumbent::lock::{Lock, Mark, Nonce, Revision, Token, Write, WriteId};
 use incumbent::{Cause, Change, Changes, Election, ElectionBuilder, Leadership, new_election};
 
 pub use callbacks::*;
@@ -40,6 +40,24 @@ pub const LEASE: Duration = Duration::from_secs(1);
 
 /// How long to wait for something that must happen. No test measures this time.
 pub const TIMEOUT: Duration = Duration::from_secs(40);
+
+/// The first write of the candidate `nonce`.
+pub fn first_write(
+    lease: Duration,
+    nonce: u64,
+    expected: Option<Revision>,
+    token: Option<Token>,
+) -> Write {
+    let write = WriteId { nonce: Nonce(nonce), number: 1 };
+    Write {
+        expected,
+        identity: format!("c{nonce}").into(),
+        mark: Mark::new(write, lease, token),
+        ttl: lease,
+        advertisement: None,
+        timeout: Duration::from_secs(5),
+    }
+}
 
 /// One lock service, with what an operator does to it.
 pub trait Service: Send + Sync + Sized + 'static {
