@@ -31,6 +31,6 @@ pub mod peer;
 pub mod seen;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod sql;
-#[cfg(any(feature = "_objects", feature = "etcd", feature = "_sim"))]
+#[cfg(any(feature = "_objects", feature = "_sim"))]
 #[allow(dead_code, reason = "each user uses some of it")]
 pub mod vimeo_timing;

@@ -3,8 +3,9 @@
 //! while the process takes part. It has no I/O and no clock: the simulation uses it too.
 
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
-use crate::lock::{Content, Record, Revision};
+use crate::lock::{Content, Entry, Record, Revision, Tombstone};
 use crate::util::locked;
 
 /// An object as last seen.
@@ -98,14 +99,14 @@ impl<V: Clone + PartialEq> SeenRevisions<V> {
 
     /// Records the result of a read. `before`: the known state when the read was sent. The object
     /// cannot be older than that state, unless another program set it back, deleted it or wrote
-    /// over it: what `set_back` then makes of it.
+    /// over it: see [`set_back`]. `longest`: the maximum lease.
     pub fn found(
         &self,
         before: &Before<V>,
         version: V,
         number: u64,
         content: Content,
-        set_back: impl FnOnce(Content) -> Content,
+        longest: Duration,
     ) -> Known<V> {
         let mut state = self.state();
         if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {
@@ -120,7 +121,7 @@ impl<V: Clone + PartialEq> SeenRevisions<V> {
         if before.newest.is_some_and(|before| revision <= before) {
             let newest = state.newest.max(before.newest).unwrap_or(revision);
             let revision = Revision(newest.0.saturating_add(1));
-            let content = set_back(content);
+            let content = set_back(content, longest);
             let known = Known { version, number, revision, content };
             state.newest = Some(revision);
             state.known = Some(known.clone());
@@ -136,6 +137,25 @@ impl<V: Clone + PartialEq> SeenRevisions<V> {
         self.state().take(known);
     }
 
+    /// Returns the object that a write replaces: the one last seen, else what `fetch` reads. It has
+    /// the expected revision, else the result is that of `conflict`.
+    pub async fn replaced<E>(
+        &self,
+        expected: Option<Revision>,
+        fetch: impl Future<Output = Result<Option<Known<V>>, E>>,
+        conflict: impl FnOnce() -> E,
+    ) -> Result<Option<Known<V>>, E> {
+        let known = match (expected, self.known()) {
+            (Some(_), None) => fetch.await?,
+            (Some(_), known) => known,
+            (None, _) => None,
+        };
+        if known.as_ref().map(|known| known.revision) != expected {
+            return Err(conflict());
+        }
+        Ok(known)
+    }
+
     /// Returns the number of the next write, over `known` or over nothing. `clock`: the wall clock,
     /// in milliseconds.
     ///
@@ -146,6 +166,19 @@ impl<V: Clone + PartialEq> SeenRevisions<V> {
     pub fn next_number(&self, known: Option<&Known<V>>, clock: u64) -> u64 {
         let next = known.map_or(0, |known| known.number.saturating_add(1));
         next.max(self.newest().map_or(0, |newest| newest.0)).max(clock)
+    }
+}
+
+/// Returns the meaning of an entry that replaced later ones: another process holds the election,
+/// for `longest` or as long as the entry states. The holder in its mark may have stopped leading
+/// long ago.
+pub fn set_back(content: Content, longest: Duration) -> Content {
+    match content {
+        Content::Held(entry) => {
+            let life = entry.ttl.max(longest);
+            Content::Held(Entry { mark: None, ttl: life, ..entry })
+        }
+        Content::Vacant(_) => Content::Vacant(Tombstone::Deleted),
     }
 }
 
@@ -163,19 +196,10 @@ impl<V> State<V> {
 mod tests {
     //! Late responses to several electors that share one lock.
 
-    use std::time::Duration;
-
     use super::*;
-    use crate::lock::{Entry, Mark, Nonce, WriteId};
+    use crate::lock::{Mark, Nonce, WriteId};
 
     const LEASE: Duration = Duration::from_secs(15);
-
-    fn set_back(content: Content) -> Content {
-        match content {
-            Content::Held(entry) => Content::Held(Entry { mark: None, ..entry }),
-            vacant => vacant,
-        }
-    }
 
     /// The content of a write with this number, which is also its version.
     fn held(number: u64) -> Content {
@@ -202,7 +226,7 @@ mod tests {
         wrote(&election, 10);
         let before = election.before();
         wrote(&election, 11);
-        let found = election.found(&before, 10, 10, held(10), set_back);
+        let found = election.found(&before, 10, 10, held(10), LEASE);
         assert_eq!(found.record().revision, Revision(11));
         assert_eq!(election.known().map(|known| known.revision), Some(Revision(12)));
         assert_eq!(election.newest(), Some(Revision(12)));
@@ -214,7 +238,7 @@ mod tests {
         wrote(&election, 10);
         wrote(&election, 11);
         let before = election.before();
-        let found = election.found(&before, 10, 10, held(10), set_back);
+        let found = election.found(&before, 10, 10, held(10), LEASE);
         assert!(found.revision > Revision(12));
         let Content::Held(entry) = found.content else { panic!("{found:?}") };
         assert_eq!(entry.mark, None);

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::lock::{Content, Entry, Tombstone};
-
 /// The maximum wait, whatever a foreign entry states: twice the maximum lease of the protocol.
 const MAX_WAIT: Duration = Duration::from_secs(2 * 3600);
 
@@ -36,17 +34,5 @@ impl VimeoTiming {
     pub fn wait_for_go(self, stated: Duration) -> Duration {
         let by_wall_clock = stated.saturating_add(self.skew).saturating_add(self.longest);
         self.longest.saturating_mul(2).max(by_wall_clock).min(MAX_WAIT)
-    }
-
-    /// Returns the meaning of a message that replaced later ones: another process holds the
-    /// election. The holder in its mark may have stopped leading long ago.
-    pub fn set_back(self, content: Content) -> Content {
-        match content {
-            Content::Held(entry) => {
-                let life = entry.ttl.max(self.longest);
-                Content::Held(Entry { mark: None, ttl: life, ..entry })
-            }
-            Content::Vacant(_) => Content::Vacant(Tombstone::Deleted),
-        }
     }
 }

@@ -15,6 +15,11 @@ pub const MAX_CHECKPOINT_LEN: usize = 4096;
 /// The most bytes of what is stored: the data and the line before it.
 pub(crate) const MAX_CONTENT_LEN: usize = MAX_CHECKPOINT_LEN + 256;
 
+/// Where checkpoints are beside the elections, on a lock that lists these by their folder: no
+/// election has such a name.
+#[allow(dead_code, reason = "some locks use it")]
+pub(crate) const CHECKPOINTS: &str = "incumbent-checkpoints/";
+
 const FORMAT: u32 = 1;
 
 /// What a lock offers that stores checkpoints: see [`Lock::checkpoints`]. One text for each
@@ -170,6 +175,20 @@ impl dyn Lock + '_ {
         let stored = super::within(timeout, store.load(name, timeout)).await?;
         stored.map_or(Ok(None), |stored| StoredCheckpoint::decode(name, &stored.content))
     }
+}
+
+/// Refuses a name in the folder of the checkpoints.
+#[allow(dead_code, reason = "some locks use it")]
+pub(crate) fn check_no_checkpoint(name: &str) -> Result<(), String> {
+    match name.starts_with(CHECKPOINTS) {
+        true => Err(format!("{CHECKPOINTS:?} is for checkpoints: rename the election")),
+        false => Ok(()),
+    }
+}
+
+/// The error of a save whose condition does not hold.
+pub(crate) fn conflict() -> LockError {
+    LockError::new(LockErrorKind::Conflict, "another write was stored")
 }
 
 /// The error of a lock that stores no checkpoints.

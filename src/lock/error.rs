@@ -54,6 +54,13 @@ impl<K> Error<K> {
         Error { kind, message: self.message, source: self.source }
     }
 
+    /// Names the request, as in `write`, and the election.
+    #[allow(dead_code, reason = "some locks use it")]
+    pub(crate) fn of_request(self, request: &str, name: &str) -> Self {
+        let message = format!("{request} of {name}: {self}");
+        self.with_message(message)
+    }
+
     /// Returns the same error with another message.
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self { message: message.into(), ..self }

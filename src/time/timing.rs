@@ -16,6 +16,17 @@ pub const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// The least time between two renewals: below it an election is a load test.
 pub const MIN_RENEWAL: Duration = Duration::from_millis(50);
 
+/// Refuses a maximum lease that a store cannot state.
+#[allow(dead_code, reason = "some locks use it")]
+pub(crate) fn check_max_lease(lease: Duration) -> Result<(), String> {
+    match (COMMON_MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        true => Ok(()),
+        false => Err(format!(
+            "a maximum lease of {lease:?} is not between {COMMON_MIN_LEASE:?} and {MAX_LEASE:?}"
+        )),
+    }
+}
+
 /// A right to lead ends this part of a lease early, so that two clocks whose rates differ by up to
 /// one part in five hundred still agree on who may lead. (NTP slews a clock by at most one part in
 /// two thousand.)

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::lock::{CHECKPOINTS, EtcdLock, read_of};
+use super::lock::{EtcdLock, read_of};
 use super::messages::{Compare, PutRequest, RequestOp, TxnRequest};
-use crate::lock::{CheckpointStore, CheckpointVersion, LockError, LockErrorKind, StoredContent};
+use crate::lock::checkpoint::{CHECKPOINTS, conflict};
+use crate::lock::{CheckpointStore, CheckpointVersion, LockError, StoredContent};
 use crate::time::timer::deadline_after;
 
 impl EtcdLock {
@@ -44,7 +45,6 @@ impl CheckpointStore for EtcdLock {
             Some(version) => version.as_number().and_then(|number| i64::try_from(number).ok()),
             None => Some(0),
         };
-        let conflict = || LockError::new(LockErrorKind::Conflict, "another write was stored");
         let compare = vec![Compare::written_by(&key, expected.ok_or_else(conflict)?)];
         let put = PutRequest { key, value: content };
         let success = vec![RequestOp { range: None, put: Some(put) }];

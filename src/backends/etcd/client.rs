@@ -1,7 +1,7 @@
 //! Requests to the members of a cluster, each with a deadline.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
@@ -22,6 +22,7 @@ use super::messages::{
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use crate::lock::{LockError, LockErrorKind};
+use crate::util::locked;
 
 /// The most bytes of a response: a page of keys, which anybody may have written.
 const MAX_RESPONSE_LEN: usize = 64 << 20;
@@ -40,10 +41,8 @@ pub(super) struct Client {
     user: Option<(String, String)>,
     session: tokio::sync::Mutex<Session>,
     cluster: Mutex<Cluster>,
-    /// The greatest revision of the cluster that a response has shown.
-    revision: AtomicU64,
-    /// Of the last response.
-    origin: Mutex<Origin>,
+    /// The addresses of the members, for people.
+    place: String,
 }
 
 struct Member {
@@ -56,14 +55,14 @@ struct Member {
 
 impl Member {
     fn channel(&self) -> Arc<Channel> {
-        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channel = locked(&self.channel);
         Arc::clone(channel.get_or_insert_with(|| Arc::new(self.endpoint.connect_lazy())))
     }
 
     /// Closes a connection that failed, or that in use. Of many requests on one that fail together,
     /// those that fail later must not close its successor.
     fn close(&self, failed: Option<&Arc<Channel>>) {
-        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channel = locked(&self.channel);
         channel.take_if(|used| failed.is_none_or(|failed| Arc::ptr_eq(used, failed)));
     }
 }
@@ -113,31 +112,31 @@ impl Client {
             channel: Mutex::default(),
         });
         let members: Vec<_> = members.collect();
+        let addresses: Vec<_> = members.iter().map(|one| one.address.as_str()).collect();
+        let place = addresses.join(",");
         Self {
             current: fastrand::usize(..members.len().max(1)).into(),
             members,
             user,
             session: tokio::sync::Mutex::default(),
             cluster: Mutex::new(Cluster::new(lease)),
-            revision: AtomicU64::default(),
-            origin: Mutex::default(),
+            place,
         }
     }
 
     /// The addresses of the members, for people.
-    pub fn place(&self) -> String {
-        let addresses: Vec<_> = self.members.iter().map(|one| one.address.as_str()).collect();
-        addresses.join(",")
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// The greatest revision of the cluster that a response has shown.
     pub fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Relaxed)
+        locked(&self.cluster).revision()
     }
 
     /// The origin of the last response.
     pub fn origin(&self) -> Origin {
-        *self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.cluster).origin()
     }
 
     /// Reads keys, linearizably: the response is never stale.
@@ -365,7 +364,7 @@ impl Client {
 
     /// What has been seen of the cluster.
     pub fn seen(&self) -> Seen {
-        self.cluster.lock().unwrap_or_else(PoisonError::into_inner).seen()
+        locked(&self.cluster).seen()
     }
 
     /// Checks that a response is of the cluster of the earlier ones, and records what it shows.
@@ -377,17 +376,14 @@ impl Client {
         sent: Option<Seen>,
     ) -> Result<u64, LockError> {
         let header = header.copied().unwrap_or_default();
-        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        let era = cluster.answered(header, sent, Instant::now()).map_err(|known| {
+        let answered = locked(&self.cluster).answered(header, sent, Instant::now());
+        answered.map_err(|known| {
             let what = format!(
                 "{address} belongs to cluster {:x}, and cluster {known:x} was used before: name the members of one cluster",
                 header.cluster_id
             );
             LockError::new(LockErrorKind::Unavailable, what)
-        })?;
-        self.revision.fetch_max(header.revision.unsigned_abs(), Ordering::Relaxed);
-        *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = header.origin();
-        Ok(era)
+        })
     }
 }
 

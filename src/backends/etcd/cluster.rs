@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::codec::Origin;
 use super::messages::Header;
 
 /// The cluster in use. Two clusters at the addresses of one configuration would each elect a
@@ -14,6 +15,10 @@ pub(super) struct Cluster {
     known: Option<(u64, Instant)>,
     lease: Duration,
     seen: Seen,
+    /// Of the last response.
+    origin: Origin,
+    /// The greatest revision that a response has shown, in any era.
+    revision: u64,
 }
 
 /// How far the cluster has come, as responses have shown.
@@ -43,7 +48,18 @@ impl Seen {
 impl Cluster {
     /// `lease`: the longest lease of a leader.
     pub fn new(lease: Duration) -> Self {
-        Self { known: None, lease, seen: Seen::default() }
+        let (seen, origin) = (Seen::default(), Origin::default());
+        Self { known: None, lease, seen, origin, revision: 0 }
+    }
+
+    /// The origin of the last response.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The greatest revision that a response has shown.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// What has been seen, for a request that is sent now.
@@ -70,6 +86,8 @@ impl Cluster {
             return Err(known);
         }
         self.known = Some((id, now));
+        self.origin = header.origin();
+        self.revision = self.revision.max(header.revision.unsigned_abs());
         let is_set_back = sent.is_some_and(|sent| sent.is_later_than(header));
         // Unless another response has shown it already.
         let is_first = sent.is_none_or(|sent| sent.era == self.seen.era);

@@ -82,12 +82,14 @@ impl Value {
         serde_json::to_vec(self).unwrap_or_default() // has string keys only
     }
 
-    /// Decodes what anybody may have written; `None` if it is no value of this format.
-    pub fn decode(value: &[u8]) -> Option<Self> {
+    /// Decodes what anybody may have written, and its meaning; `None` if it is no value of this
+    /// format.
+    pub fn decode(value: &[u8]) -> Option<(Self, Content)> {
         let value = Some(value).filter(|value| value.len() <= MAX_VALUE_LEN)?;
         let value: Self = serde_json::from_slice(value).ok()?;
         let is_ours = value.incumbent == CURRENT && value.has_valid_revision();
-        Some(value).filter(|value| is_ours && value.content().is_some())
+        let content = value.content().filter(|_| is_ours)?;
+        Some((value, content))
     }
 
     /// Whether [`decode`](Self::decode) accepts the revision.
@@ -129,7 +131,7 @@ mod tests {
         let value = Value::held(&write).with(Revision(57), Duration::from_millis(1234), origin);
         let json = r#"{"incumbent":1,"revision":57,"cluster":"00000000000000cd","raft_term":3,"written_ms":1234,"identity":"c1.example.net","nonce":"00000000000000ab","write":7,"lease_ms":5000,"token":56,"since_ms":0,"advertisement":{"address":"10.0.0.3:1"}}"#;
         assert_eq!(String::from_utf8(value.encode()).expect("text"), json);
-        let read = Value::decode(json.as_bytes()).expect("a value");
+        let (read, content) = Value::decode(json.as_bytes()).expect("a value");
         assert_eq!(read.revision, Revision(57));
         for (cluster_id, raft_term, is_set_back) in
             [(0xcd, 3, false), (0xcd, 4, false), (0xcd, 2, true), (0xce, 4, true)]
@@ -139,15 +141,15 @@ mod tests {
         }
         let unknown = Value::held(&write).with(Revision(57), Duration::ZERO, Origin::default());
         assert!(!unknown.is_set_back(origin), "written before any response");
-        let Some(Content::Held(entry)) = read.content() else { panic!("{read:?}") };
+        let Content::Held(entry) = content else { panic!("{read:?}") };
         assert_eq!((entry.mark, entry.advertisement), (Some(write.mark), write.advertisement));
 
         let released =
             Release { cause: "resigned", by: Nonce(0xab), ..Release::check(Duration::ZERO) };
         let json = r#"{"incumbent":1,"revision":0,"raft_term":0,"written_ms":0,"released_by":"00000000000000ab","left_ms":0,"cause":"resigned"}"#;
         assert_eq!(String::from_utf8(Value::released(&released).encode()).expect("text"), json);
-        let read = Value::decode(json.as_bytes()).and_then(|value| value.content());
-        let Some(Content::Vacant(Tombstone::Released { by, .. })) = read else {
+        let read = Value::decode(json.as_bytes());
+        let Some((_, Content::Vacant(Tombstone::Released { by, .. }))) = read else {
             panic!("{read:?}")
         };
         assert_eq!(by, Nonce(0xab));

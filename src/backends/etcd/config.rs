@@ -7,10 +7,11 @@ use std::time::Duration;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::client::Client;
-use super::lock::{CHECKPOINTS, EtcdLock};
+use super::lock::EtcdLock;
 use super::probe::EtcdProbe;
+use crate::lock::checkpoint::CHECKPOINTS;
 use crate::lock::{LockError, LockErrorKind};
-use crate::protocol::{COMMON_MIN_LEASE, MAX_LEASE};
+use crate::time::timing::check_max_lease;
 
 /// The prefix of the keys of an [`Etcd`] that names none.
 const DEFAULT_PREFIX: &str = "incumbent";
@@ -113,12 +114,7 @@ impl Etcd {
     /// [`Misconfigured`](LockErrorKind::Misconfigured): a setting, or a file that one names, cannot
     /// be used.
     pub fn lock(&self) -> Result<EtcdLock, LockError> {
-        let max_lease = self.max_lease;
-        if !(COMMON_MIN_LEASE..=MAX_LEASE).contains(&max_lease) {
-            return Err(unusable(format!(
-                "a maximum lease of {max_lease:?} is not between {COMMON_MIN_LEASE:?} and {MAX_LEASE:?}"
-            )));
-        }
+        check_max_lease(self.max_lease).map_err(unusable)?;
         let prefix = self.prefix.trim_end_matches('/');
         if prefix.is_empty() || prefix.len() > 1024 || prefix.contains(char::is_control) {
             let what =
@@ -130,7 +126,7 @@ impl Etcd {
                 "{CHECKPOINTS:?} is for checkpoints: use another prefix"
             )));
         }
-        Ok(EtcdLock::new(self.client()?, prefix, max_lease))
+        Ok(EtcdLock::new(self.client()?, prefix, self.max_lease))
     }
 
     /// Returns what reads facts about the cluster, for diagnosis.

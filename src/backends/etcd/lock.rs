@@ -11,7 +11,7 @@ use super::codec::{Origin, Value};
 use super::messages::{Compare, KeyValue, PutRequest, RangeRequest, RequestOp, Txn, TxnRequest};
 use crate::backends::hint_hub::{HintHub, guard};
 use crate::backends::seen;
-use crate::backends::vimeo_timing::VimeoTiming;
+use crate::lock::checkpoint::check_no_checkpoint;
 use crate::lock::{
     Capabilities, CheckpointStore, Content, ElectionNames, HintSink, Lock, LockAdmin, LockError,
     LockErrorKind, Reading, Release, Revision, Subscription, Write, check_not_empty,
@@ -35,8 +35,6 @@ pub(super) type Known = seen::Known<Version>;
 /// State of one election.
 pub(super) type Election = seen::SeenRevisions<Version>;
 
-/// Where the checkpoints are, below the prefix: no election has such a name.
-pub(super) const CHECKPOINTS: &str = "incumbent-checkpoints/";
 /// The maximum length of an election's name in bytes.
 const MAX_NAME_LEN: usize = 1024;
 /// The most keys that one response holds.
@@ -126,15 +124,9 @@ impl LockState {
         (from, to)
     }
 
-    /// The value of a key; `None` if it is no entry of an election.
-    pub fn decode(kv: &KeyValue) -> Option<Value> {
+    /// The value of a key, and its meaning; `None` if it is no entry of an election.
+    pub fn decode(kv: &KeyValue) -> Option<(Value, Content)> {
         Value::decode(&kv.value).filter(|_| kv.lease == 0)
-    }
-
-    /// What an entry means that replaced later ones, as in a restored snapshot.
-    fn set_back(&self, content: Content) -> Content {
-        let terms = VimeoTiming { longest: self.max_lease, skew: Duration::ZERO };
-        terms.set_back(content)
     }
 
     fn found(
@@ -144,8 +136,7 @@ impl LockState {
         kv: &KeyValue,
         (origin, era): (Origin, u64),
     ) -> Result<Known, LockError> {
-        let decoded = Self::decode(kv).and_then(|value| Some((value.content()?, value)));
-        let Some((content, value)) = decoded else {
+        let Some((value, content)) = Self::decode(kv) else {
             let what = match kv.lease {
                 0 => "is not the entry of an election: delete it, or use another name",
                 _ => "belongs to a lease, so another program wrote it: use another name",
@@ -155,9 +146,12 @@ impl LockState {
         };
         let number = value.revision.0.saturating_sub(1);
         let election = self.elections.get(name);
-        let set_back = |content| self.set_back(content);
-        let content = if value.is_set_back(origin) { set_back(content) } else { content };
-        Ok(election.found(before, Version::of(kv, era), number, content, set_back))
+        let longest = self.max_lease;
+        let content = match value.is_set_back(origin) {
+            true => seen::set_back(content, longest),
+            false => content,
+        };
+        Ok(election.found(before, Version::of(kv, era), number, content, longest))
     }
 
     async fn fetch(&self, name: &str, by: Instant) -> Result<Option<Known>, LockError> {
@@ -209,14 +203,8 @@ impl LockState {
         by: Instant,
     ) -> Result<Revision, LockError> {
         let election = self.elections.get(name);
-        let known = match (expected, election.known()) {
-            (Some(_), None) => self.fetch(name, by).await?,
-            (Some(_), known) => known,
-            (None, _) => None,
-        };
-        if known.as_ref().map(|known| known.revision) != expected {
-            return Err(self.conflict(name));
-        }
+        let fetch = self.fetch(name, by);
+        let known = election.replaced(expected, fetch, || self.conflict(name)).await?;
         // Greater than all revisions that this process has seen, of the cluster too: whoever
         // deleted the key, the token of its next holder is greater.
         let number = election.next_number(known.as_ref(), self.client.revision());
@@ -267,7 +255,7 @@ impl LockState {
             // What it replaced may not have been the last entry, so it acquires nothing: a read
             // finds the entry of an unknown holder. A renewal has replaced its holder's own entry,
             // which nobody else writes over within its lease.
-            let content = self.set_back(content);
+            let content = seen::set_back(content, self.max_lease);
             election.learn(Known { version, number, revision, content });
             return Err(self.conflict(name));
         }
@@ -316,12 +304,6 @@ pub(super) fn foreign_candidate(name: &str, key: &str) -> String {
     )
 }
 
-/// Names the request and the election in an error.
-fn of(error: LockError, request: &str, name: &str) -> LockError {
-    let message = format!("{request} of {name}: {error}");
-    error.with_message(message)
-}
-
 #[async_trait]
 impl Lock for EtcdLock {
     fn capabilities(&self) -> Capabilities {
@@ -336,15 +318,12 @@ impl Lock for EtcdLock {
         if name.contains(char::is_control) {
             return Err("the name of an election must not contain control characters".to_owned());
         }
-        if name.starts_with(CHECKPOINTS) {
-            return Err(format!("{CHECKPOINTS:?} is for checkpoints: rename the election"));
-        }
-        Ok(())
+        check_no_checkpoint(name)
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         let found = self.inner.fetch(name, deadline_after(timeout)).await;
-        Ok(match found.map_err(|error| of(error, "reading", name))? {
+        Ok(match found.map_err(|error| error.of_request("reading", name))? {
             Some(known) => Reading::Found(known.record()),
             // A key that was deleted leaves nothing behind, so its absence proves nothing.
             None => Reading::Empty { proof: false },
@@ -355,14 +334,14 @@ impl Lock for EtcdLock {
         let by = deadline_after(write.timeout);
         let acquires = write.mark.token.is_none();
         let put = self.inner.put(name, write.expected, Value::held(&write), acquires, by);
-        put.await.map_err(|error| of(error, "write", name))
+        put.await.map_err(|error| error.of_request("write", name))
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let by = deadline_after(release.timeout);
         let expected = Some(release.expected);
         let put = self.inner.put(name, expected, Value::released(&release), false, by);
-        put.await.map(drop).map_err(|error| of(error, "release", name))
+        put.await.map(drop).map_err(|error| error.of_request("release", name))
     }
 
     /// A transaction under a condition that no key fulfils: the cluster checks the permissions of
@@ -374,7 +353,7 @@ impl Lock for EtcdLock {
         let success = vec![RequestOp { range: None, put: Some(put) }];
         let request = TxnRequest { compare, success, failure: Vec::new() };
         let answer = self.inner.client.txn(request, deadline_after(timeout)).await;
-        match answer.map_err(|error| of(error, "check of the release", name))?.0.succeeded {
+        match answer.map_err(|error| error.of_request("check of the release", name))?.0.succeeded {
             false => Ok(()),
             true => {
                 let what = "the server ignores the condition of a transaction";
@@ -414,7 +393,7 @@ impl ElectionNames for EtcdLock {
             names.extend(name.filter(|_| LockState::decode(kv).is_some()).map(str::to_owned));
             names.len() < MAX_NAMES
         });
-        scan.await.map_err(|error| of(error, "listing", "elections"))?;
+        scan.await.map_err(|error| error.of_request("listing", "elections"))?;
         Ok(names)
     }
 }

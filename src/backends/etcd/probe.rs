@@ -50,7 +50,7 @@ impl EtcdProbe {
     }
 
     /// Returns the addresses of the members, for people.
-    pub fn place(&self) -> String {
+    pub fn place(&self) -> &str {
         self.lock.inner.client.place()
     }
 

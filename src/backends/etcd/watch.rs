@@ -128,7 +128,7 @@ async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>, era: u64
 
 /// Another cluster at the address shows nothing of this one.
 fn is_of_cluster(lock: &LockState, response: &WatchResponse) -> Result<(), String> {
-    let checked = lock.client.check(&lock.client.place(), response.header.as_ref(), None);
+    let checked = lock.client.check(lock.client.place(), response.header.as_ref(), None);
     checked.map(drop).map_err(|error| {
         lock.client.leave_current();
         error.to_string()
@@ -153,9 +153,8 @@ fn on_event(lock: &LockState, event: &Event, origin: Origin, era: u64) {
 fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin, era: u64) -> Hint {
     const PUT: i32 = 0;
     let Some(kv) = event.kv.as_ref().filter(|_| event.kind == PUT) else { return Hint::Recheck };
-    let Some(value) = LockState::decode(kv) else { return Hint::Recheck };
+    let Some((value, content)) = LockState::decode(kv) else { return Hint::Recheck };
     let (revision, is_set_back) = (value.revision, value.is_set_back(origin));
-    let Some(content) = value.content() else { return Hint::Recheck };
     // Later than a response, or of a store that was set back.
     let election = lock.elections.get(name);
     if is_set_back || Some(revision) < election.newest() {
@@ -168,7 +167,7 @@ fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin, era: u64) -
     let Some(Known { revision, content, .. }) = known else { return Hint::Recheck };
     let previous = event.prev_kv.as_ref().and_then(LockState::decode);
     let previous = match previous {
-        Some(previous) => Some(Some(previous.revision)),
+        Some((previous, _)) => Some(Some(previous.revision)),
         None if kv.version == 1 => Some(None),
         None => None,
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryLock;
-use crate::lock::{CheckpointStore, CheckpointVersion, LockError, LockErrorKind, StoredContent};
+use crate::lock::{CheckpointStore, CheckpointVersion, LockError, StoredContent, checkpoint};
 
 #[async_trait]
 impl CheckpointStore for MemoryLock {
@@ -33,7 +33,7 @@ impl CheckpointStore for MemoryLock {
         self.candidate_request(|state, _| {
             let last = state.checkpoints.get(name).map(|(number, _)| *number);
             if last != expected.and_then(CheckpointVersion::as_number) {
-                return Err(LockError::new(LockErrorKind::Conflict, "another write was stored"));
+                return Err(checkpoint::conflict());
             }
             // None is ever removed: so each number stands for one write.
             let number = last.map_or(1, |last| last + 1);

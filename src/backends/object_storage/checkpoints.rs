@@ -7,8 +7,8 @@ use bytes::Bytes;
 use object_store::UpdateVersion;
 use object_store::path::Path;
 
-use super::lock::{CHECKPOINTS, ObjectStorageLock};
-use crate::lock::checkpoint::MAX_CONTENT_LEN;
+use super::lock::ObjectStorageLock;
+use crate::lock::checkpoint::{CHECKPOINTS, MAX_CONTENT_LEN};
 use crate::lock::{CheckpointStore, CheckpointVersion, LockError, LockErrorKind, StoredContent};
 use crate::time::timer::deadline_after;
 

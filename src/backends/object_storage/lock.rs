@@ -15,6 +15,7 @@ use super::race_entry::{RaceEntry, Timestamp};
 use super::store::{Store, no_such_version};
 use crate::backends::seen;
 use crate::backends::vimeo_timing::VimeoTiming;
+use crate::lock::checkpoint::check_no_checkpoint;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::{
     Capabilities, CheckpointStore, ElectionNames, Lock, LockAdmin, LockError, LockErrorKind,
@@ -29,9 +30,6 @@ type Known = seen::Known<UpdateVersion>;
 /// State of one election.
 type Election = seen::SeenRevisions<UpdateVersion>;
 
-/// The folder of the checkpoints, below the prefix of the elections: a list of these leaves out
-/// what is in it, and no election is in it.
-pub(super) const CHECKPOINTS: &str = "incumbent-checkpoints/";
 /// The greatest number of a write: Go's candidates count in an `int64`.
 const LAST_NUMBER: u64 = i64::MAX.cast_unsigned();
 
@@ -98,28 +96,8 @@ impl LockState {
             self.unusable(path, &format!("is not the entry of an election: {why}"))
         })?;
         let content = codec::content(&entry, self.terms, SystemTime::now());
-        let set_back = |content| self.terms.set_back(content);
-        Ok(Some(election.found(&before, version, entry.election_number, content, set_back)))
-    }
-
-    /// Returns the object that a write replaces, if it has the expected revision.
-    async fn replaced(
-        &self,
-        election: &Election,
-        path: &Path,
-        expected: Option<Revision>,
-        by: Instant,
-    ) -> Result<Option<Known>, LockError> {
-        let known = match (expected, election.known()) {
-            (Some(_), None) => self.fetch(election, path, by).await?,
-            (Some(_), known) => known,
-            (None, _) => None,
-        };
-        if known.as_ref().map(|known| known.revision) != expected {
-            let message = format!("{} was written by another client", self.store.describe(path));
-            return Err(LockError::new(LockErrorKind::Conflict, message));
-        }
-        Ok(known)
+        let (number, longest) = (entry.election_number, self.terms.longest);
+        Ok(Some(election.found(&before, version, number, content, longest)))
     }
 
     /// Writes an entry over the expected one.
@@ -131,7 +109,12 @@ impl LockState {
         by: Instant,
     ) -> Result<Revision, LockError> {
         let (path, election) = (self.path_of(name)?, self.elections.get(name));
-        let known = self.replaced(&election, &path, expected, by).await?;
+        let conflict = || {
+            let message = format!("{} was written by another client", self.store.describe(&path));
+            LockError::new(LockErrorKind::Conflict, message)
+        };
+        let fetch = self.fetch(&election, &path, by);
+        let known = election.replaced(expected, fetch, conflict).await?;
         let number = election.next_number(known.as_ref(), unix_ms());
         if number >= LAST_NUMBER {
             return Err(
@@ -207,9 +190,7 @@ impl Lock for ObjectStorageLock {
         if path.as_ref() != format!("{}{name}", self.inner.prefix) {
             return Err("the name of an object must not begin or end with a slash".to_owned());
         }
-        if name.starts_with(CHECKPOINTS) {
-            return Err(format!("{:?} is for checkpoints: rename the election", CHECKPOINTS));
-        }
+        check_no_checkpoint(name)?;
         if length > 1024 {
             return Err(format!(
                 "the name of an object is limited to 1024 bytes, and this one has {length}"

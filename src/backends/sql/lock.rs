@@ -16,7 +16,7 @@ use crate::lock::roll_call::no_calls;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, CheckpointVersion,
     ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages, Reading, Release,
-    Revision, RollCall, StepDownNotice, StoredContent, Subscription, Write,
+    Revision, RollCall, StepDownNotice, StoredContent, Subscription, Write, checkpoint,
 };
 use crate::protocol::MIN_LEASE;
 use crate::util::per_key::PerKey;
@@ -132,12 +132,6 @@ impl<D> SqlLock<D> {
     }
 }
 
-/// Names the request and the election in an error.
-fn of(error: LockError, request: &str, name: &str) -> LockError {
-    let message = format!("{request} of {name}: {error}");
-    error.with_message(message)
-}
-
 async fn put<D: Database>(
     database: &D,
     name: &str,
@@ -169,11 +163,11 @@ impl<D: Database> Lock for SqlLock<D> {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.database.read(name, timeout).await.map_err(|error| of(error, "reading", name))
+        self.database.read(name, timeout).await.map_err(|error| error.of_request("reading", name))
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let failed = |error| of(error, "write", name);
+        let failed = |error: LockError| error.of_request("write", name);
         let statement = self.database.write(name, &write).map_err(failed)?;
         put(&*self.database, name, statement, write.timeout).await.map_err(failed)
     }
@@ -181,7 +175,7 @@ impl<D: Database> Lock for SqlLock<D> {
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let statement = self.database.release(name, &release);
         let put = put(&*self.database, name, statement, release.timeout).await;
-        put.map(drop).map_err(|error| of(error, "release", name))
+        put.map(drop).map_err(|error| error.of_request("release", name))
     }
 
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
@@ -212,7 +206,7 @@ impl<D: Database> CheckpointStore for SqlLock<D> {
         timeout: Duration,
     ) -> Result<Option<StoredContent>, LockError> {
         let row = self.database.load_checkpoint(name, timeout).await;
-        let row = row.map_err(|error| of(error, "reading the checkpoint", name))?;
+        let row = row.map_err(|error| error.of_request("reading the checkpoint", name))?;
         Ok(row.map(|(version, content)| StoredContent {
             version: CheckpointVersion::number(version.unsigned_abs()),
             content,
@@ -232,9 +226,9 @@ impl<D: Database> CheckpointStore for SqlLock<D> {
         let expected = expected.and_then(CheckpointVersion::as_number).map(column);
         let statement = self.database.store_checkpoint(name, content, version, expected);
         let stored = self.database.put(statement, timeout).await;
-        match stored.map_err(|error| of(error, "writing the checkpoint", name))? {
+        match stored.map_err(|error| error.of_request("writing the checkpoint", name))? {
             Some(version) => Ok(CheckpointVersion::number(version.unsigned_abs())),
-            None => Err(LockError::new(LockErrorKind::Conflict, "another write was stored")),
+            None => Err(checkpoint::conflict()),
         }
     }
 }
@@ -247,7 +241,7 @@ impl<D: Database> Messages for SqlLock<D> {
 
     async fn notify_step_down(&self, name: &str, notice: StepDownNotice) -> Result<(), LockError> {
         let sent = self.database.notify_step_down(name, notice).await;
-        sent.map_err(|error| of(error, "notice", name))
+        sent.map_err(|error| error.of_request("notice", name))
     }
 
     async fn call_roll(
@@ -257,7 +251,7 @@ impl<D: Database> Messages for SqlLock<D> {
         within: Duration,
     ) -> Result<Vec<CandidateInfo>, LockError> {
         let answers = self.database.call_roll(name, request, within).await;
-        answers.map_err(|error| of(error, "roll call", name))
+        answers.map_err(|error| error.of_request("roll call", name))
     }
 
     async fn answer_roll_call(
@@ -267,7 +261,7 @@ impl<D: Database> Messages for SqlLock<D> {
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
         let sent = self.database.answer_roll_call(call, info).await;
-        sent.map_err(|error| of(error, "answer", name))
+        sent.map_err(|error| error.of_request("answer", name))
     }
 }
 
@@ -279,7 +273,7 @@ impl<D: Database> ElectionNames for SqlLock<D> {
 
     async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {
         let names = self.database.names(timeout).await;
-        names.map_err(|error| of(error, "listing", "elections"))
+        names.map_err(|error| error.of_request("listing", "elections"))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::{SqlError, SqlErrorKind};
-use crate::protocol::{COMMON_MIN_LEASE, MAX_LEASE};
+use crate::time::timing::check_max_lease;
 
 /// The default maximum lease of created tables.
 const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(60);
@@ -44,14 +44,8 @@ impl TableSetup {
     }
 
     pub(super) fn check(&self) -> Result<(), SqlError> {
-        let longest = self.max_lease;
-        if (COMMON_MIN_LEASE..=MAX_LEASE).contains(&longest) {
-            return Ok(());
-        }
-        let what = format!(
-            "a maximum lease of {longest:?} is not between {COMMON_MIN_LEASE:?} and {MAX_LEASE:?}"
-        );
-        Err(SqlError::new(SqlErrorKind::Misconfigured, what))
+        let checked = check_max_lease(self.max_lease);
+        checked.map_err(|why| SqlError::new(SqlErrorKind::Misconfigured, why))
     }
 }
 

@@ -181,8 +181,8 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
         name: "object store: an entry that was set back counts as it did then",
         edits: &[edit(
             "src/backends/seen.rs",
-            "let content = set_back(content);",
-            "let _ = set_back;",
+            "let content = set_back(content, longest);",
+            "let _ = longest;",
         )],
         noticed_by: &[Simulation, Stores],
     },

@@ -67,8 +67,7 @@ impl LoneLock {
         let content = object.body.content(terms, Store::wall(now, 0));
         let content = content.ok_or(LockErrorKind::Misconfigured)?;
         let (version, number) = (object.version, object.body.number);
-        let set_back = |content| terms.set_back(content);
-        Ok(Some(self.election.found(&before, version, number, content, set_back)))
+        Ok(Some(self.election.found(&before, version, number, content, terms.longest)))
     }
 
     fn put(

@@ -216,9 +216,7 @@ impl World {
                     return self.room_fails(who, LockErrorKind::Misconfigured, what);
                 };
                 let (election, before) = (&room.election, &exchange.before);
-                let known = election.found(before, version, body.number, content, |content| {
-                    terms.set_back(content)
-                });
+                let known = election.found(before, version, body.number, content, terms.longest);
                 if reads {
                     let found = Reading::Found(known.record());
                     return self.room_answers(who, Response::Read(Ok(found)));
