@@ -347,6 +347,13 @@ impl ElectionLock {
         // The connection to a bucket of flags has the timeout of requests.
         let limit = if self.is_of_flags { Duration::MAX } else { limit };
         let lock = open_within(&url, limit).await?;
+        // These open without a request: a person learns here that the store does not respond.
+        let target = url.targets().pop().and_then(|target| target.named.ok());
+        if lock.members().is_none()
+            && matches!(target, Some(LockTarget::Etcd(_) | LockTarget::Objects(_)))
+        {
+            lock.read(name, self.timeout()).await?;
+        }
         let known = lock.timing().lease;
         let lease = args.lease.or(known).unwrap_or(lock.capabilities().max_lease);
         let lease_override = args.lease.filter(|lease| known != Some(*lease));

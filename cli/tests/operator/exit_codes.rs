@@ -48,6 +48,13 @@ fn wrong_usage_is_one_line_with_the_help_to_read() {
     }
 }
 
+/// A lock that opens without a request is read once.
+#[test]
+fn unreachable_etcd_is_reported_in_one_line() {
+    let campaign = ["campaign", "my_app", "--lock", "etcd://127.0.0.1:1/e", "--timeout", "5s"];
+    Shell::bare().expect_refusal(&campaign, "no connection to etcd at 127.0.0.1:1", 4);
+}
+
 /// A filter that is ignored in part would suppress logs that the user needs.
 #[test]
 fn invalid_log_filter_is_a_usage_error() {
