@@ -53,3 +53,71 @@ pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
         ..info
     })
 }
+
+#[cfg(all(test, any(feature = "nats", feature = "kubernetes")))]
+mod tests {
+    use super::*;
+    use crate::lock::{
+        CandidateRequest, HandoverAnswer, MemberLoad, Nonce, Pause, Role, Standing, Successor,
+        TakeRequest, Token,
+    };
+
+    /// Candidates of other releases read them: a name that is changed here is renamed for serde.
+    #[test]
+    fn wire_format_of_requests_is_that_of_earlier_releases() {
+        let nonce = Nonce(0xab);
+        let load = MemberLoad::new(4, 1);
+        let take = TakeRequest { by: nonce, identity: "host-1".into(), load };
+        let requests = [
+            (CandidateRequest::Identify, r#""identify""#),
+            (CandidateRequest::WhoCanSucceed(Successor::Any), r#"{"succeed":"any"}"#),
+            (
+                CandidateRequest::WhoCanSucceed(Successor::Candidate(nonce)),
+                r#"{"succeed":{"candidate":"00000000000000ab"}}"#,
+            ),
+            (
+                CandidateRequest::HandOver(Successor::Identity("host-1".into())),
+                r#"{"hand_over":{"identity":"host-1"}}"#,
+            ),
+            (
+                CandidateRequest::HandOver(Successor::Site("eu".into())),
+                r#"{"hand_over":{"site":"eu"}}"#,
+            ),
+            (
+                CandidateRequest::Prefer { by: nonce, priority: 7 },
+                r#"{"prefer":{"by":"00000000000000ab","priority":7}}"#,
+            ),
+            (
+                CandidateRequest::Take(take),
+                r#"{"take":{"by":"00000000000000ab","identity":"host-1","load":{"shards":4,"load":0,"weight":1,"max":null,"resizing":null}}}"#,
+            ),
+            (
+                CandidateRequest::Pause(Pause { until_unix_ms: 1 }),
+                r#"{"pause":{"until_unix_ms":1}}"#,
+            ),
+        ];
+        for (request, text) in requests {
+            assert_eq!(to_json(&request), text);
+            let call = format!(r#"{{"id":"0000000000000001","within_ms":250,"request":{text}}}"#);
+            let read = parse_call(call.as_bytes());
+            assert_eq!(read.as_ref().map(|call| &call.request), Some(&request), "{text}");
+            assert_eq!(to_json(&read.unwrap()), call);
+        }
+    }
+
+    #[test]
+    fn wire_format_of_answers_is_that_of_earlier_releases() {
+        let answer = CandidateInfo {
+            role: Role::CoolingDown,
+            version: "1.2.3".into(),
+            token: Some(Token(5)),
+            standing: Standing::Aside,
+            handover: Some(HandoverAnswer::Refused("busy".into())),
+            cool_down: Some(CoolDownLeft { left_ms: 3, reason: "a new lock".into() }),
+            ..CandidateInfo::new("host-1", Nonce(0xab))
+        };
+        let text = r#"{"identity":"host-1","nonce":"00000000000000ab","role":"cooling_down","priority":0,"version":"1.2.3","since_unix_ms":0,"leader":null,"token":5,"site":null,"standing":"aside","handover":{"refused":"busy"},"load":null,"cool_down":{"left_ms":3,"reason":"a new lock"}}"#;
+        assert_eq!(to_json(&answer), text);
+        assert_eq!(parse(text.as_bytes()), Some(answer));
+    }
+}

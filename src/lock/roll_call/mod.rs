@@ -67,6 +67,7 @@ pub enum CandidateRequest {
     Identify,
     /// State who they are, if they may be this successor of the leader. The others are silent, so
     /// that the answer of one does not get lost among those of thousands.
+    #[serde(rename = "succeed")]
     WhoCanSucceed(Successor),
     /// Hand over, as an operator wants it. The leader answers.
     HandOver(Successor),
