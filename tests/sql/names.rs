@@ -90,6 +90,14 @@ async fn a_linked_file_is_refused_under_all_its_names() {
     drop(leads(&first).await);
 }
 
+#[tokio::test]
+async fn a_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Sqlite::open(directory.path()).await.unwrap_err();
+    assert_eq!(error.kind(), SqlErrorKind::Misconfigured);
+    assert!(error.to_string().contains("is not a regular file"), "{error}");
+}
+
 /// As a container has it that is given the file, and not its directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_file_that_is_mounted_by_itself_is_refused() {

@@ -12,6 +12,8 @@ pub(super) struct Id(u64, u64);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named {
     pub id: Id,
+    /// Whether it is a file, and not a directory or a device.
+    regular: bool,
     /// The number of its names on its file system.
     names: u64,
     /// Whether it is a mount point here, and so has another name elsewhere.
@@ -21,6 +23,9 @@ pub(super) struct Named {
 impl Named {
     /// Returns why no election may be held under this name, if so.
     pub fn unfit(&self) -> Option<String> {
+        if !self.regular {
+            return Some("is not a regular file: name a file in a directory".to_owned());
+        }
         if self.mounted {
             let what = "is a mount point, and its log is not beside the file itself: mount the directory instead";
             return Some(what.to_owned());
@@ -35,7 +40,7 @@ impl Named {
 /// Inspects the file without opening it: closing it would end the locks that SQLite has on it.
 #[cfg(target_os = "linux")]
 pub(super) fn inspect(path: &Path) -> io::Result<Named> {
-    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
     let stats = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)?;
     let device = (u64::from(stats.stx_dev_major) << 32) | u64::from(stats.stx_dev_minor);
     let mounted = match stats.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
@@ -46,20 +51,31 @@ pub(super) fn inspect(path: &Path) -> io::Result<Named> {
             is_mounted(path, &mounts)
         }
     };
-    Ok(Named { id: Id(device, stats.stx_ino), names: u64::from(stats.stx_nlink), mounted })
+    Ok(Named {
+        id: Id(device, stats.stx_ino),
+        regular: FileType::from_raw_mode(stats.stx_mode.into()) == FileType::RegularFile,
+        names: u64::from(stats.stx_nlink),
+        mounted,
+    })
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(super) fn inspect(path: &Path) -> io::Result<Named> {
     use std::os::unix::fs::MetadataExt;
     let stats = std::fs::metadata(path)?;
-    Ok(Named { id: Id(stats.dev(), stats.ino()), names: stats.nlink(), mounted: false })
+    Ok(Named {
+        id: Id(stats.dev(), stats.ino()),
+        regular: stats.is_file(),
+        names: stats.nlink(),
+        mounted: false,
+    })
 }
 
 /// On other systems an open file cannot be deleted.
 #[cfg(not(unix))]
 pub(super) fn inspect(path: &Path) -> io::Result<Named> {
-    std::fs::metadata(path).map(|_| Named { id: Id(0, 0), names: 1, mounted: false })
+    let stats = std::fs::metadata(path)?;
+    Ok(Named { id: Id(0, 0), regular: stats.is_file(), names: 1, mounted: false })
 }
 
 /// Whether `path` is a mount point, by `/proc/self/mountinfo`: the fifth word of a line, in which
