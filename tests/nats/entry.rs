@@ -51,14 +51,6 @@ impl Pair {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_key_evicts() {
-    let mut pair = Pair::open().await;
-    pair.env.delete_key().await;
-    assert_eq!(pair.loss().await, Cause::Evicted);
-    pair.gets_a_new_leader().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purged_key_evicts() {
     let mut pair = Pair::open().await;
     let headers = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")];
@@ -75,31 +67,6 @@ async fn a_purged_stream_evicts() {
     let stream = js.get_stream(format!("KV_{BUCKET}")).await.unwrap();
     stream.purge().await.unwrap();
     assert_eq!(pair.loss().await, Cause::Evicted);
-    pair.gets_a_new_leader().await;
-}
-
-/// Junk in the entry is a holder that never renews: it is waited out.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn junk_in_the_entry_supersedes_and_expires() {
-    let mut pair = Pair::open().await;
-    pair.env.publish(&[], "\u{1}junk\u{0}").await;
-    assert!(matches!(pair.loss().await, Cause::Superseded { .. }));
-    pair.gets_a_new_leader().await;
-}
-
-/// A value of another candidate, headers and all, is another holder.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_of_another_holder_supersedes() {
-    let mut pair = Pair::open().await;
-    let headers = [
-        ("Incumbent-Write", "00000000000000aa-1"),
-        ("Incumbent-Lease", "2000"),
-        ("Incumbent-Since", "1"),
-        ("Incumbent-Version", "1"),
-        ("Nats-TTL", "2"),
-    ];
-    pair.env.publish(&headers, "third").await;
-    assert_eq!(pair.loss().await, Cause::Superseded { by: Some("third".into()) });
     pair.gets_a_new_leader().await;
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{Proxy, Request, eventually};
 
-use crate::conformance::{leads, lost, sees, working};
+use crate::conformance::{leads, lost, working};
 use crate::env::{KEY, TestEnv, lock_at};
 
 const TTL: Duration = Duration::from_secs(6);
@@ -22,10 +22,6 @@ fn is_renewal(request: &Request) -> bool {
 
 fn is_read(request: &Request) -> bool {
     request.subject.starts_with("$JS.API.STREAM.MSG.GET.")
-}
-
-fn is_release(request: &Request) -> bool {
-    request.subject == KEY && request.header("KV-Operation") == Some("DEL")
 }
 
 /// The write was applied, the reply was lost, the lock must not be thrown away
@@ -76,19 +72,6 @@ async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
     assert_eq!(first_loss.await, Cause::Stopped);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_entry() {
-    let env = TestEnv::with_ttl(TTL).await;
-    let proxy = Proxy::start(env.server.address());
-    let first = env.start_at(&proxy.url(), "first").await;
-    drop(leads(&first).await);
-    let second = env.start("second").await;
-    sees(&second, "first").await;
-    let mut trap = proxy.lose_reply(is_release);
-    let (_, ()) = tokio::join!(trap.sprung(), first.stop());
-    drop(leads(&second).await);
-}
-
 /// A silence is no refusal: a leader whose first read on a connection gets no reply finds, with the
 /// next one, the renewal whose reply is lost thereafter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -111,34 +94,4 @@ async fn a_lost_read_after_a_reconnect_costs_no_term() {
     .await;
     assert!(leadership.is_valid());
     assert_eq!(election.token(), Some(leadership.token()));
-}
-
-/// A release that never arrives costs the lease and no more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_never_arrives_leaves_the_entry_to_expire() {
-    let env = TestEnv::with_ttl(Duration::from_secs(2)).await;
-    let proxy = Proxy::start(env.server.address());
-    let first = env.start_at(&proxy.url(), "first").await;
-    drop(leads(&first).await);
-    let second = env.start("second").await;
-    sees(&second, "first").await;
-    let _trap = proxy.lose_requests(is_release);
-    first.stop().await;
-    drop(leads(&second).await);
-}
-
-/// A create that arrives after its candidate has given it up is found, and adopted or left to
-/// expire: the entry is not blocked by it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_create_blocks_no_candidate() {
-    let env = TestEnv::with_ttl(TTL).await;
-    let proxy = Proxy::start(env.server.address());
-    let mut trap = proxy.hold_request(is_create);
-    let election = env.start_at(&proxy.url(), "only").await;
-    trap.sprung().await;
-    drop(leads(&election).await);
-    let token = election.token();
-    trap.release();
-    let leadership = leads(&election).await;
-    assert_eq!(Some(leadership.token()), token, "the late create is refused by its condition");
 }

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use incumbent::lock::Lock;
-use incumbent::nats::{Bucket, BucketConfig};
-use incumbent::{Cause, Change, Election, new_election};
-use incumbent_test_support::{Proxy, Server, eventually};
+use incumbent::{Cause, Change, Election};
+use incumbent_test_support::{Proxy, eventually};
 
-use crate::conformance::{change, leads, lost, sees, soon, working};
-use crate::env::{BUCKET, TestEnv};
+use crate::conformance::{leads, lost, sees, soon};
+use crate::env::TestEnv;
 
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(12);
@@ -39,12 +37,6 @@ async fn a_leader_keeps_its_term_through(outage: impl AsyncFnOnce(&TestEnv, &Ele
         losses += usize::from(matches!(change, Change::Lost { .. }));
     }
     assert_eq!(losses, 1, "the stop is the only end of a term");
-}
-
-/// The first slow call must not make the leader abdicate (home-operations/kopiur#324).
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_within_the_lease_costs_nothing() {
-    a_leader_keeps_its_term_through(async |env, _| env.server.restart().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,11 +94,6 @@ async fn a_server_that_is_down_for_longer_than_a_lease_ends_the_term() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_paused_for_longer_than_a_lease_ends_the_term() {
-    an_outage_ends_the_term(async |env| env.server.pause(), async |env| env.server.resume()).await;
-}
-
 /// Black-holed TCP (hashicorp/consul#18271): the leader notices by its own clock, and is replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_on_a_silent_connection_stops_by_its_own_deadline() {
@@ -126,75 +113,4 @@ async fn a_leader_on_a_silent_connection_stops_by_its_own_deadline() {
     proxy.pass();
     proxy.cut();
     sees(&first, "second").await;
-}
-
-/// A renewal that is answered when the lease is over extends nothing (kubernetes/kubernetes#44887).
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_answered_too_late_extends_nothing() {
-    let env = TestEnv::with_ttl(SHORT).await;
-    let proxy = Proxy::start(env.server.address());
-    let first = env.start_at(&proxy.url(), "first").await;
-    let leadership = leads(&first).await;
-    let second = env.start("second").await;
-    sees(&second, "first").await;
-    proxy.hold();
-    drop(leadership);
-    let next = leads(&second).await;
-    proxy.pass();
-    sees(&first, "second").await;
-    assert!(!first.is_leader());
-    assert!(next.is_valid());
-}
-
-/// A campaign may start before its server.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_campaign_may_start_before_its_server() {
-    let server = Server::start().await;
-    server.stop().await;
-    let client = async_nats::ConnectOptions::new()
-        .retry_on_initial_connect()
-        .reconnect_delay_callback(|_| Duration::from_millis(50))
-        .connect(server.url())
-        .await
-        .unwrap();
-    let config = BucketConfig::new(BUCKET).ttl(SHORT).create_if_missing(true);
-    let lock = Bucket::deferred(client, config).unwrap().lock();
-    assert_eq!(lock.capabilities().max_lease, SHORT);
-    let election = working(new_election("my_app", lock).identity("early")).start().unwrap();
-    let mut changes = election.changes();
-    if election.lock_failure().is_none() {
-        change(&mut changes, "the failure is reported", |change| {
-            matches!(change, Change::LockFailing(_)).then_some(())
-        })
-        .await;
-    }
-    server.start_again().await;
-    drop(leads(&election).await);
-    assert_eq!(election.lock_failure(), None);
-}
-
-/// Standbys receive hints of a vacancy after the server has been restarted under them
-/// (nats-io/nats.rs#1596: the watch was dead, unnoticed).
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn standbys_receive_hints_again_after_a_restart() {
-    let env = TestEnv::with_ttl(LONG).await;
-    let first = env.maker("first").start().unwrap();
-    drop(leads(&first).await);
-    let second = env.start("second").await;
-    sees(&second, "first").await;
-    env.server.restart().await;
-    let reconnected = |election: &Election| {
-        let election = election.clone();
-        async move {
-            eventually("the campaign is well", async || {
-                election.lock_failure().is_none().then_some(())
-            })
-            .await;
-        }
-    };
-    reconnected(&first).await;
-    first.stop().await;
-    // Long before the lease is over, and long before a standby with hints would read by itself.
-    let leadership = leads(&second).await;
-    assert!(leadership.is_valid());
 }

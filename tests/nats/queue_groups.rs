@@ -174,23 +174,6 @@ async fn a_create_waits_for_the_subscription_of_its_candidate() {
     busy.join().expect("it listened");
 }
 
-/// All that the groups are sent goes to processes that do nothing with it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_no_candidate_received_is_found() {
-    let env = env().await;
-    let mut candidates = fleet(&env, 3).await;
-    let suspended = env.client().await;
-    let mut subscriptions = Vec::new();
-    for number in 0..usize::from(GROUPS) * 200 {
-        let group = format!("incumbent-{}", number % usize::from(GROUPS));
-        let subject = format!("incumbent.{BUCKET}.my_app");
-        subscriptions.push(suspended.queue_subscribe(subject, group).await.expect("a member"));
-    }
-    suspended.flush().await.expect("a flush");
-    soon("the leader stops", candidates.remove(0).stop()).await;
-    leader_of(&candidates).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn candidates_with_and_without_groups_replace_each_other() {
     let env = env().await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use async_nats::Event;
 use incumbent::lock::{CandidateRequest, Lock, Messages, Reading};
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
-use incumbent::{Cause, Change, Election, Standing, State, new_election, observe};
-use incumbent_test_support::{NATS_PERMISSIONS, Server, ServerBuilder, eventually, nats_options};
+use incumbent::{Change, Election, Standing, State, new_election, observe};
+use incumbent_test_support::{NATS_PERMISSIONS, Server, eventually, nats_options};
 use tokio::sync::mpsc;
 
-use crate::conformance::{change, leads, lost, sees, soon, working};
+use crate::conformance::{change, leads, sees, soon, working};
 use crate::env::{BUCKET, TestEnv};
 use crate::log::Log;
 
@@ -18,25 +18,12 @@ const TTL: Duration = Duration::from_secs(2);
 /// The permission to write entries.
 const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
 
-/// Exactly what a Choria broker gives its clients, and an inbox.
-const CHORIA: &str = r#"authorization { users = [
-    { user: admin, password: pw }
-    { user: candidate, password: pw, permissions: {
-        publish: ["$KV.CHORIA_LEADER_ELECTION.>", "$JS.API.STREAM.INFO.KV_CHORIA_LEADER_ELECTION"]
-        subscribe: ["_INBOX_incumbent_candidate.>"]
-    } }
-] }"#;
-
-/// A server with these permissions, and a bucket made by `admin`.
-async fn server_with(rights: ServerBuilder) -> Server {
-    let server = rights.start().await;
+/// A server with the documented permissions, and a bucket made by `admin`.
+pub async fn documented_server() -> Server {
+    let server = Server::builder().with_permissions().start().await;
     let admin = connect_as(&server, "admin").await;
     Bucket::create(admin, BucketConfig::new(BUCKET).ttl(TTL)).await.unwrap();
     server
-}
-
-pub async fn documented_server() -> Server {
-    server_with(Server::builder().with_permissions()).await
 }
 
 pub async fn connect_as(server: &Server, user: &str) -> nats::Connection {
@@ -121,51 +108,6 @@ async fn documented_roles_can_do_no_more_than_they_must() {
         }
     }
     assert!(election.is_leader());
-}
-
-/// Without reads and hints standbys poll with creates, and tokens, deadlines and releases work.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_with_a_choria_clients_rights_leads_and_is_replaced() {
-    let server = server_with(Server::builder().config(CHORIA)).await;
-    let first = start_as(&server, "candidate", "first").await;
-    let leadership = leads(&first).await;
-    let second = start_as(&server, "candidate", "second").await;
-    drop(leadership);
-    first.stop().await;
-    let next = leads(&second).await;
-    assert!(next.is_valid());
-}
-
-/// A candidate without permissions reports that, and never leads (kubernetes/kubernetes#23731: the
-/// holder got "forbidden" and still reported that it was leader).
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_without_the_right_to_publish_reports_it_and_never_leads() {
-    let server = documented_server().await;
-    let election = start_as(&server, "observer", "mute").await;
-    let mut changes = election.changes();
-    let failure = change(&mut changes, "the failure is reported", |change| match change {
-        Change::LockFailing(failure) => Some(failure.clone()),
-        _ => None,
-    })
-    .await;
-    assert_eq!(failure.kind, incumbent::lock::LockErrorKind::Denied, "{}", failure.message);
-    let subject = format!("to $KV.{BUCKET}.my_app; grant it");
-    assert!(failure.message.contains(&subject), "{}", failure.message);
-    assert!(!failure.message.contains("pw"), "no secret is shown: {}", failure.message);
-    assert_ne!(election.state(), State::Leader);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rights_revoked_while_leading_end_the_term_as_denied() {
-    let server = documented_server().await;
-    let election = start_as(&server, "candidate", "first").await;
-    drop(leads(&election).await);
-    let mut changes = election.changes();
-    server.reload(NATS_PERMISSIONS.replace(WRITE, "")).await;
-    let cause = lost(&mut changes).await;
-    assert!(matches!(cause, Cause::Denied { .. }), "{cause}");
-    server.reload(NATS_PERMISSIONS).await;
-    drop(leads(&election).await);
 }
 
 /// It would rather lead, and may not write: each handover to it costs a term.

@@ -97,3 +97,19 @@ async fn a_refusal_for_a_write_in_flight_costs_no_term() {
     eventually("a renewal", async || (leadership.deadline() > before).then_some(())).await;
     assert_eq!(election.token(), Some(leadership.token()), "the term continues");
 }
+
+/// A stream without a quorum serves no request: the leader stops by its own deadline, and there is
+/// a leader again with the quorum.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_quorum_ends_the_term_and_its_return_begins_another() {
+    let cluster = cluster(&config()).await;
+    let first = Candidate::start(cluster.server(2), &config(), "first").await;
+    let leadership = leads(&first.election).await;
+    let others = [cluster.server(0), cluster.server(1)];
+    others.iter().for_each(|server| server.pause());
+    eventually("the leader is out", async || (!first.election.is_leader()).then_some(())).await;
+    assert!(!leadership.is_valid());
+    drop(leadership);
+    others.iter().for_each(|server| server.resume());
+    drop(leads(&first.election).await);
+}
