@@ -204,7 +204,7 @@ clean: ## Remove what was built, and .tools
 chart: rust ## Check the Helm chart and the kustomize base on a real API server (builds Helm and kubectl, once: minutes)
 	@scripts/check-chart.sh
 
-manifests: ## Write the manifests in deploy/ and the alerts of the chart from their sources
+manifests: ## Write the manifests in deploy/ from their sources
 	@scripts/render-manifests.sh
 
 rust:

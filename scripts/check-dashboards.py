@@ -23,7 +23,7 @@ from pathlib import Path
 
 from processes import Processes
 
-RULES = Path("deploy/prometheus-alerts.yaml").resolve()
+RULES = Path("deploy/helm/incumbent/files/prometheus-alerts.yaml").resolve()
 DASHBOARD = Path("deploy/grafana-dashboard.json")
 ELECTION = "billing"
 SET, SHARDS = "indexers", 2

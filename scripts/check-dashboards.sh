@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks deploy/prometheus-alerts.yaml with promtool, and its expressions and those of deploy/grafana-dashboard.json on a
+# Checks deploy/helm/incumbent/files/prometheus-alerts.yaml with promtool, and its expressions and those of deploy/grafana-dashboard.json on a
 # real Prometheus that scrapes two candidates.
 #
 # INCUMBENT names a built program; else it is built. NATS_SERVER as in scripts/install-nats.sh.
@@ -22,7 +22,7 @@ part() {
 }
 
 part "prometheus and promtool are there" 300 scripts/install-prometheus.sh
-part "the alerts are valid" 60 promtool check rules deploy/prometheus-alerts.yaml
+part "the alerts are valid" 60 promtool check rules deploy/helm/incumbent/files/prometheus-alerts.yaml
 part "the alerts fire, and do not fire, as their tests state" 60 promtool test rules deploy/prometheus-alerts.test.yaml
 part "nats-server is there" 300 scripts/install-nats.sh 2.15.1
 if [ -z "${INCUMBENT:-}" ]; then

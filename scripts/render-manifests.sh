@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Writes deploy/kubernetes*.yaml and deploy/kustomize/candidates.yaml from the chart deploy/helm/incumbent and the values in
-# deploy/helm/manifests, and the alerts of the chart from deploy/prometheus-alerts.yaml. With --check it writes nothing, and fails if one
-# of them differs. HELM names a program, else scripts/install-helm.sh builds it.
+# deploy/helm/manifests. With --check it writes nothing, and fails if one of them differs. HELM names a program, else scripts/install-helm.sh builds it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HELM=${HELM:-$(scripts/install-helm.sh)}
@@ -44,5 +43,4 @@ put deploy/kubernetes.yaml manifest kubernetes my-app serviceaccount rbac lease 
 put deploy/kustomize/candidates.yaml manifest kubernetes my-app serviceaccount rbac deployment
 put deploy/kubernetes-life.yaml manifest kubernetes-life my-app serviceaccount rbac deployment
 put deploy/kubernetes-sentinel.yaml manifest kubernetes-sentinel my-daemon serviceaccount rbac lease deployment
-put deploy/helm/incumbent/files/prometheus-alerts.yaml cat deploy/prometheus-alerts.yaml
 exit "$differ"
