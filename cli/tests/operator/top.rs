@@ -1,6 +1,6 @@
 //! `top`: the program on terminals of several sizes, against real servers.
 
-use incumbent_test_support::{Server, Version, eventually};
+use incumbent_test_support::{Server, eventually};
 
 use crate::screen::{Screen, has_line};
 use crate::shell::{BUCKET, Running, Shell};
@@ -156,36 +156,6 @@ async fn stopped_view_gives_the_terminal_back_and_goes_on() {
 }
 
 #[tokio::test]
-async fn view_goes_on_when_the_server_returns() {
-    let (server, shell) = Shell::with_leaders(&[("e", "one")]).await;
-    let screen = Screen::start(&shell, &["top", "--timeout", "1s"], (80, 24));
-    screen.wait_for(&["e ", "one"]);
-    server.stop().await;
-    let shown = screen.wait_for(&["lock failing: "]);
-    assert!(has_line(&shown, &["e ", "one"]), "{shown}");
-    server.start_again().await;
-    shell.put("e", "two");
-    screen.wait_for(&["e ", "two"]);
-    screen.wait_for_no("lock failing");
-}
-
-#[tokio::test]
-async fn view_needs_only_the_rights_of_an_observer() {
-    let (_server, admin, observer) = Shell::with_observer(&["incumbent-roll-call.B.>"]).await;
-    admin.out(&["kv", "add", "B", "--election", "--ttl", "4s", "-q"]);
-    let mut leader = admin.start(&["campaign", "e", "--bucket", "B", "--identity", "one"]);
-    leader.line_with("won");
-    let screen = Screen::start(&observer, &["top", "--bucket", "B"], (80, 24));
-    screen.wait_for(&["e ", "one", "["]);
-    screen.press("\r");
-    screen.wait_for(&["one", "leader", "ready"]);
-    screen.press("e\u{1b}[C\r");
-    screen.wait_for(&["release of e", "denies"]);
-    leader.end_with("TERM");
-    screen.wait_for(&["e: one released: stopped"]);
-}
-
-#[tokio::test]
 async fn one_frame_is_plain_text_of_the_given_width() {
     let server = Server::start().await;
     let shell = Shell::at(&server).with("COLUMNS", "60");
@@ -210,26 +180,6 @@ async fn one_frame_is_plain_text_of_the_given_width() {
     assert_eq!(seen["lease_ms"], 8000);
     assert!(seen["remaining_ms"].as_u64().is_some_and(|left| left <= 8000), "{seen}");
     assert_eq!(view["elections"].as_array().map(Vec::len), Some(1));
-}
-
-#[tokio::test]
-async fn view_works_on_a_lock_without_watchers() {
-    let (_server, shell) = Shell::serving().await;
-    let url = format!("sqlite:{}", shell.home().join("locks.db").display());
-    let run = |identity| {
-        let flags = ["campaign", "my_app", "--lock", &url, "--lease", "3s", "--identity", identity];
-        shell.start(&flags)
-    };
-    let mut first = run("first");
-    first.line_with("won");
-    let screen = Screen::start(&shell, &["top", "--lock", &url], (80, 24));
-    screen.wait_for(&["my_app", "first", "["]);
-    let _second = joined(run("second"), "first");
-    first.end_with("KILL");
-    screen.wait_for(&["first did not renew: expired"]);
-    screen.wait_for(&["my_app", "second", "["]);
-    screen.press("\r");
-    screen.wait_for(&["CANDIDATES", "carries no roll calls"]);
 }
 
 #[tokio::test]
@@ -275,16 +225,4 @@ async fn watching_many_elections_costs_one_request_per_poll() {
     })
     .await;
     assert!(polled < first + 20, "{first}, {polled}");
-}
-
-/// A server without markers removes an entry without a write.
-#[tokio::test]
-async fn entry_that_vanishes_is_noticed_on_v2_10() {
-    let server = Server::builder().version(Version::V2_10).start().await;
-    let shell = Shell::at(&server);
-    shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "3s", "-q"]);
-    shell.put("e", "one");
-    let screen = Screen::start(&shell, &["top"], (80, 24));
-    screen.wait_for(&["e ", "one"]);
-    screen.wait_for(&["e: one did not renew: expired"]);
 }
