@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision, Token};
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Reading, Revision, Token};
 use incumbent_test_support::eventually;
 
 use crate::conformance::{LEASE, first_write, leads};
@@ -70,5 +70,28 @@ async fn tokens_grow_though_the_key_was_deleted() {
         }
         last = revision;
         env.cluster.ctl(&["del", &env.key("my_app")]).await;
+    }
+}
+
+/// Also if its writer had seen nothing of the term that was deleted: an earlier leader with the
+/// same token, or a greater one, would pass a fence beside it.
+#[tokio::test]
+async fn a_token_is_greater_than_that_of_a_term_nobody_saw() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let (late, first, reader) = (env.etcd_lock(), env.etcd_lock(), env.etcd_lock());
+    late.read("my_app", TIMEOUT).await.unwrap();
+    first.read("my_app", TIMEOUT).await.unwrap();
+    let mut newest = first.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
+    for _ in 0..3 {
+        let renewal = first_write(LEASE, 1, Some(newest), Some(Token(newest.0)));
+        newest = first.write("my_app", renewal).await.unwrap();
+    }
+    env.cluster.ctl(&["del", &env.key("my_app")]).await;
+    let next = late.write("my_app", first_write(LEASE, 2, None, None)).await.unwrap();
+    assert!(next > newest, "{next} after {newest}");
+    // Whoever reads the entry counts from the same revision.
+    match reader.read("my_app", TIMEOUT).await.unwrap() {
+        Reading::Found(record) => assert_eq!(record.revision, next),
+        Reading::Empty { .. } => panic!("no key"),
     }
 }

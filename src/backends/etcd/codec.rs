@@ -27,8 +27,8 @@ pub(super) struct Origin {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Value {
     incumbent: u32,
-    /// The revision of this write. It is in the value since etcd's own revisions decrease when a
-    /// snapshot is restored.
+    /// The least revision of this write, which counts by that of etcd if that is greater. It is in
+    /// the value since etcd's own revisions decrease when a snapshot is restored.
     pub revision: Revision,
     /// The cluster that it was written in, and the term of Raft that its writer knew of.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -60,8 +60,8 @@ impl Value {
         Self { incumbent: CURRENT, revision, cluster, raft_term: 0, written_ms: 0, identity, mark }
     }
 
-    /// The value of the write with this revision, at this time since the Unix epoch. `origin`: of
-    /// the last response.
+    /// The value of the write with at least this revision, at this time since the Unix epoch.
+    /// `origin`: of the last response.
     pub fn with(self, revision: Revision, time: Duration, origin: Origin) -> Self {
         let written_ms = u64::try_from(time.as_millis()).unwrap_or_default();
         let Origin { cluster_id, raft_term } = origin;

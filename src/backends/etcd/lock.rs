@@ -85,6 +85,16 @@ impl Version {
     }
 }
 
+/// The revision of an entry: that of etcd that wrote it, or the one in the value, if that is
+/// greater.
+///
+/// That of etcd grows with every write to the cluster, so a token is greater than those of all
+/// earlier terms, also of one whose key was deleted and which the winner has not seen. The one in
+/// the value is greater only where etcd's own was set back by a restored snapshot.
+fn counted(in_value: Revision, of_etcd: i64) -> Revision {
+    in_value.max(Revision(of_etcd.unsigned_abs()))
+}
+
 /// The end of the range of all keys with a prefix.
 pub(super) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
@@ -124,9 +134,12 @@ impl LockState {
         (from, to)
     }
 
-    /// The value of a key, and its meaning; `None` if it is no entry of an election.
+    /// The value of a key with the revision that it counts by, and its meaning; `None` if it is no
+    /// entry of an election.
     pub fn decode(kv: &KeyValue) -> Option<(Value, Content)> {
-        Value::decode(&kv.value).filter(|_| kv.lease == 0)
+        let (mut value, content) = Value::decode(&kv.value).filter(|_| kv.lease == 0)?;
+        value.revision = counted(value.revision, kv.mod_revision);
+        Some((value, content))
     }
 
     fn found(
@@ -205,11 +218,11 @@ impl LockState {
         let election = self.elections.get(name);
         let fetch = self.fetch(name, by);
         let known = election.replaced(expected, fetch, || self.conflict(name)).await?;
-        // Greater than all revisions that this process has seen, of the cluster too: whoever
-        // deleted the key, the token of its next holder is greater.
+        // Greater than all revisions that this process has seen, of the cluster too, also if that
+        // was set back.
         let number = election.next_number(known.as_ref(), self.client.revision());
-        let revision = Revision(number.saturating_add(1));
-        let value = value.with(revision, since_unix_epoch(), self.client.origin());
+        let least = Revision(number.saturating_add(1));
+        let value = value.with(least, since_unix_epoch(), self.client.origin());
         if !value.has_valid_revision() {
             let message =
                 format!("{} has reached the last revision: use another name", self.describe(name));
@@ -246,6 +259,8 @@ impl LockState {
         }
         // The whole transaction has one revision.
         let revision_of_etcd = answer.header.map_or(0, |header| header.revision);
+        let revision = counted(least, revision_of_etcd);
+        let number = revision.0.saturating_sub(1);
         let version = Version { revision: revision_of_etcd, value: stored, era };
         let Some(content) = value.content() else {
             let message = format!("{}: its new entry has no meaning", self.describe(name));
@@ -403,6 +418,13 @@ partial_debug!(EtcdLock, self, at: self.inner.client.place(), prefix: self.inner
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_counts_by_the_greater_revision() {
+        for (value, of_etcd, counts) in [(57, 60, 60), (57, 57, 57), (57, 9, 57)] {
+            assert_eq!(counted(Revision(value), of_etcd), Revision(counts));
+        }
+    }
 
     #[test]
     fn a_range_holds_the_keys_with_its_prefix() {

@@ -1,9 +1,9 @@
 //! Elections in etcd: one key per election.
 //!
 //! A write is a transaction that names the revision of the key that its writer has seen: it changes
-//! nothing if the key has another one. The value is JSON, and holds the revision that the election
-//! counts by. It follows etcd's own, and never decreases for a process that has seen a greater one,
-//! as etcd's does when a snapshot is restored.
+//! nothing if the key has another one. An election counts by that revision. The value is JSON, and
+//! holds the least one that the election may count on with: it never decreases for a process that
+//! has seen a greater one, as etcd's own does when a snapshot is restored.
 //! ```no_run
 //! use incumbent::etcd::Etcd;
 //! use incumbent::new_election;

@@ -90,7 +90,7 @@ impl Instrument {
             Self::Scenarios => "test --workspace --all-features --test protocol",
             Self::Decisions => {
                 "test --workspace --all-features --lib -- protocol:: set:: driver:: schedule:: \
-                 etcd::cluster"
+                 etcd::"
             }
             Self::Locks => {
                 "test --workspace --all-features --test nats -- lock:: queue_groups:: \

@@ -371,6 +371,15 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Differential],
     },
     Mutation {
+        name: "etcd: a token follows only what its writer has seen",
+        edits: &[edit(
+            "src/backends/etcd/lock.rs",
+            "in_value.max(Revision(of_etcd.unsigned_abs()))",
+            "in_value.max(Revision(of_etcd.unsigned_abs().min(1)))",
+        )],
+        noticed_by: &[Decisions],
+    },
+    Mutation {
         name: "etcd: an entry that was seen counts in a restored cluster",
         edits: &[edit(
             "src/backends/etcd/cluster.rs",
