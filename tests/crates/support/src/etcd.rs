@@ -21,11 +21,12 @@ use crate::process::Process;
 /// How long a member may take to start, and a command to end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The folder of `etcd`, `etcdctl` and `etcdutl`, which are built where missing.
+/// The folder of `etcd`, `etcdctl` and, from version 3.5 on, `etcdutl`, which are installed where
+/// missing. The variable `ETCD` selects another version: see the script.
 ///
 /// # Panics
 ///
-/// Where they cannot be built, saying what to install.
+/// Where they cannot be installed, saying what to do.
 pub fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
@@ -254,12 +255,18 @@ impl EtcdCluster {
     pub async fn restore(&self, snapshot: &Path, more: &[&str]) {
         let data = self.data(0);
         let _ = fs::remove_dir_all(&data);
-        let mut command = tokio::process::Command::new(programs().join("etcdutl"));
+        let mut command = restore_command();
         command.args(["snapshot", "restore"]).arg(snapshot).arg("--data-dir").arg(&data);
         command.args(["--name", "m0", "--initial-cluster", &self.initial_cluster()]);
         let peer = format!("http://127.0.0.1:{}", self.members[0].peer.number());
         command.args(["--initial-advertise-peer-urls", &peer]).args(more);
         run(&mut command).await;
+    }
+
+    /// Whether [`restore`](Self::restore) has the option `--bump-revision`: not in version 3.4.
+    pub async fn can_bump_revision(&self) -> bool {
+        let mut command = restore_command();
+        run(command.args(["snapshot", "restore", "--help"])).await.contains("bump-revision")
     }
 
     /// A file of its directory.
@@ -278,6 +285,13 @@ impl EtcdCluster {
     fn state(&self, member: usize) -> MutexGuard<'_, Option<Process>> {
         self.members[member].process.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What restores snapshots: `etcdctl` in version 3.4.
+fn restore_command() -> tokio::process::Command {
+    let mut programs = ["etcdutl", "etcdctl"].map(|name| programs().join(name)).into_iter();
+    let program = programs.find(|program| program.exists());
+    tokio::process::Command::new(program.expect("a program"))
 }
 
 async fn run(command: &mut tokio::process::Command) -> String {
