@@ -19,9 +19,21 @@ pub(super) struct EtcdTarget {
     shown: String,
 }
 
+/// Whether two hexadecimal digits follow each `%`.
+fn is_well_encoded(text: &str) -> bool {
+    let mut parts = text.split('%').skip(1);
+    parts.all(|part| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2)
+}
+
 impl EtcdTarget {
     pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let place = parts.place().strip_prefix("//").unwrap_or_default();
+        if place.contains('#') {
+            return Err(parts.malformed("write a # as %23"));
+        }
+        if !is_well_encoded(place) {
+            return Err(parts.malformed("write a % as %25"));
+        }
         let (authority, prefix) = place.split_once('/').unwrap_or((place, ""));
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (Some(user), hosts),

@@ -35,6 +35,10 @@ fn invalid_url_is_refused_with_the_reason() {
         #[cfg(feature = "etcd")]
         ("etcd:///a", "etcd:///a: it names no member, as etcd://localhost:2379/elections does"),
         #[cfg(feature = "etcd")]
+        ("etcd://h/a#b", "etcd://h/a#b: write a # as %23"),
+        #[cfg(feature = "etcd")]
+        ("etcd://me:1%zz@h/a", "etcd://***@h/a: write a % as %25"),
+        #[cfg(feature = "etcd")]
         (
             "etcd://h/a?ca=ca.pem",
             "etcd://h/a?ca=ca.pem: ca, cert and cert-key are of TLS: write etcds://",

@@ -104,6 +104,8 @@ async fn tls_verifies_the_server_and_presents_a_certificate() {
         assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
         assert!(!error.to_string().contains('\n'), "{error}");
     }
+    let plain = env.etcd_lock().read("my_app", TIMEOUT).await.unwrap_err();
+    assert!(plain.to_string().contains("if it requires TLS, use etcds://"), "{plain}");
     let absent = env.etcd().authorities("/absent.pem").lock().unwrap_err();
     assert_eq!(absent.kind(), LockErrorKind::Misconfigured);
     assert_eq!(absent.to_string(), "/absent.pem cannot be read");

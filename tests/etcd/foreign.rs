@@ -1,11 +1,13 @@
 //! Other programs at the keys of elections.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Reading, Revision, Token};
 use incumbent_test_support::eventually;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::conformance::{LEASE, first_write, leads};
+use crate::conformance::{LEASE, first_write, leads, soon};
 use crate::env::TestEnv;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -15,7 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 async fn no_term_begins_beside_candidates_of_etcds_own_elections() {
     let env = TestEnv::<1>::new(LEASE).await;
     let (lock, name) = (env.etcd_lock(), env.key("my_app"));
-    let mut foreign = env.cluster.ctl_command().args(["elect", &name, "go"]).spawn().unwrap();
+    let mut command = env.cluster.ctl_command();
+    let mut foreign = command.args(["elect", &name, "go"]).stdout(Stdio::null()).spawn().unwrap();
     let below = format!("{name}/");
     let keys = async || env.cluster.ctl(&["get", &below, "--prefix", "--keys-only"]).await;
     eventually("it leads", async || keys().await.contains(&below).then_some(())).await;
@@ -33,6 +36,38 @@ async fn no_term_begins_beside_candidates_of_etcds_own_elections() {
     // Its lease, of a minute, lives on without it.
     env.cluster.ctl(&["del", &below, "--prefix"]).await;
     drop(leads(&env.campaign("first")).await);
+}
+
+/// A candidate of etcd's that comes later waits for a key of the election, and keeps nobody of ours
+/// from leading, until that key is deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn later_candidates_of_etcds_own_elections_wait() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let name = env.key("my_app");
+    let first = env.campaign("first");
+    drop(leads(&first).await);
+    let mut command = env.cluster.ctl_command();
+    let mut foreign = command.args(["elect", &name, "go"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(foreign.stdout.take().unwrap()).lines();
+    let below = format!("{name}/");
+    let keys = async || env.cluster.ctl(&["get", &below, "--prefix", "--keys-only"]).await;
+    let waits = async || (keys().await.split_whitespace().count() == 2).then_some(());
+    eventually("it campaigns", waits).await;
+    let won = tokio::spawn(async move { lines.next_line().await });
+    first.stop().await;
+    let second = env.campaign("second");
+    drop(leads(&second).await);
+    second.stop().await;
+    assert!(!won.is_finished(), "it does not lead");
+    let lock = env.etcd_lock();
+    lock.read("my_app", TIMEOUT).await.unwrap();
+    env.cluster.ctl(&["del", &below]).await;
+    assert!(soon("it leads", won).await.unwrap().unwrap().is_some());
+    let Reading::Found(record) = lock.read("my_app", TIMEOUT).await.unwrap() else { panic!() };
+    let write = first_write(LEASE, 3, Some(record.revision), None);
+    let error = lock.write("my_app", write).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+    foreign.kill().await.unwrap();
 }
 
 #[tokio::test]

@@ -35,6 +35,12 @@ pub async fn check(
         }
     };
     let lock = probe.lock();
+    if probe.sends_password_in_clear() {
+        report.warning(
+            "password",
+            "it is sent without TLS, and whoever reads it may write the keys: use etcds://",
+        );
+    }
     let wrong = |rule| CliError::new(Code::Usage, rule);
     context.name.map_or(Ok(()), |name| lock.check_name(name)).map_err(wrong)?;
     if !members(&probe, context, report).await {
@@ -183,7 +189,8 @@ async fn foreign(probe: &EtcdProbe, context: CheckContext<'_>, report: &mut Repo
         Ok(None) => {
             report.ok(FOREIGN, format!("no other program's candidates below {}", probe.prefix()))
         }
-        Ok(Some(found)) => report.error(FOREIGN, found),
+        Ok(Some(found)) if found.waits => report.warning(FOREIGN, found.message),
+        Ok(Some(found)) => report.error(FOREIGN, found.message),
         Err(error) => report.unknown(FOREIGN, one_line(&error)),
     }
 }

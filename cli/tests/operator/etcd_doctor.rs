@@ -86,6 +86,27 @@ async fn candidates_of_etcds_own_elections_are_found_and_refused() {
     assert!(!shell.out(&["election", "list"]).contains("my_app/"), "it is no election here");
     foreign.kill().await.unwrap();
     refused.end_with("TERM");
+
+    // One that comes later waits.
+    let mut leader = shell.start(&["campaign", "shared", "--lease", "1s"]);
+    leader.line_with("won");
+    let _waits = cluster.ctl_command().args(["elect", "elections/shared", "go"]).spawn().unwrap();
+    eventually("it campaigns", async || {
+        cluster.ctl(&["get", "elections/shared/", "--prefix"]).await.contains("go").then_some(())
+    })
+    .await;
+    let says = "is a candidate of etcd's own election, which cannot lead beside shared";
+    expect_line(&doctor(&shell, &["shared"], 1), "warning  foreign ", says);
+    leader.end_with("TERM");
+}
+
+#[tokio::test]
+async fn a_password_without_tls_is_reported() {
+    let cluster = EtcdCluster::start(1, &[]).await;
+    let lock = format!("etcd://me:secret@0.0.0.0:{}/elections", cluster.port(0));
+    let report = doctor(&Shell::bare(), &["--lock", &lock], 1);
+    expect_line(&report, "warning  password ", "it is sent without TLS");
+    assert!(!report.stdout.contains("secret"), "{report:?}");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::lock::{EtcdLock, read_of};
-use super::messages::{Compare, PutRequest, RequestOp, TxnRequest};
+use super::lock::{EtcdLock, put_op, read_of};
+use super::messages::{Compare, TxnRequest};
 use crate::lock::checkpoint::{CHECKPOINTS, conflict};
 use crate::lock::{CheckpointStore, CheckpointVersion, LockError, StoredContent};
 use crate::time::timer::deadline_after;
@@ -46,8 +46,7 @@ impl CheckpointStore for EtcdLock {
             None => Some(0),
         };
         let compare = vec![Compare::written_by(&key, expected.ok_or_else(conflict)?)];
-        let put = PutRequest { key, value: content };
-        let success = vec![RequestOp { range: None, put: Some(put) }];
+        let success = vec![put_op(key, content)];
         let request = TxnRequest { compare, success, failure: Vec::new() };
         let (answer, _) = self.inner.client.txn(request, deadline_after(timeout)).await?;
         let revision = answer.header.filter(|_| answer.succeeded).map(|header| header.revision);

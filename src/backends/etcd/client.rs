@@ -214,7 +214,7 @@ impl Client {
                     if repeats && left > 0 && Instant::now() < by {
                         continue;
                     }
-                    return Err(errors::refused(&status, &member.address, effect));
+                    return Err(self.refused(&status, member, effect));
                 }
             }
         }
@@ -239,7 +239,7 @@ impl Client {
             let answer = unary(&member.channel(), method, request.clone(), token, by).await;
             let answer = answer.map_err(|failure| match failure {
                 Failure::Silence => errors::silence(&member.address, Effect::Read),
-                Failure::Refused(status) => errors::refused(&status, &member.address, Effect::Read),
+                Failure::Refused(status) => self.refused(&status, member, Effect::Read),
             });
             (member.address.as_str(), answer)
         };
@@ -270,7 +270,7 @@ impl Client {
                 if errors::is_old_token(&status) {
                     self.forget_token(token.as_ref()).await;
                 }
-                Err(errors::refused(&status, &member.address, Effect::Read))
+                Err(self.refused(&status, member, Effect::Read))
             }
             Err(_) => {
                 self.leave(index, Some(&channel));
@@ -351,7 +351,7 @@ impl Client {
                 if errors::is_of_member(&status) {
                     self.leave(index, Some(&channel));
                 }
-                return Err(errors::refused(&status, &member.address, Effect::Read));
+                return Err(self.refused(&status, member, Effect::Read));
             }
         };
         let Ok(token) = token.parse::<Token>() else {
@@ -360,6 +360,17 @@ impl Client {
         };
         *session = Session::Token(token.clone());
         Ok(Some(token))
+    }
+
+    /// The error of a refusal. A server that requires TLS closes other connections, with no word of
+    /// why.
+    fn refused(&self, status: &Status, member: &Member, effect: Effect) -> LockError {
+        let is_plain = member.endpoint.uri().scheme_str() == Some("http");
+        let hint = match is_plain && !locked(&self.cluster).is_known() {
+            true => "; if it requires TLS, use etcds://",
+            false => "",
+        };
+        errors::refused(status, &member.address, effect, hint)
     }
 
     /// What has been seen of the cluster.

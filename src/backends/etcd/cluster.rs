@@ -52,6 +52,11 @@ impl Cluster {
         Self { known: None, lease, seen, origin, revision: 0 }
     }
 
+    /// Whether there was a response.
+    pub fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
     /// The origin of the last response.
     pub fn origin(&self) -> Origin {
         self.origin

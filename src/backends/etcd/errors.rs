@@ -71,8 +71,8 @@ pub(super) fn needs_no_user(status: &Status) -> bool {
     status.message().contains("authentication is not enabled")
 }
 
-/// Converts a refusal.
-pub(super) fn refused(status: &Status, address: &str, effect: Effect) -> LockError {
+/// Converts a refusal. `hint`: what to do where the connection was lost, or nothing.
+pub(super) fn refused(status: &Status, address: &str, effect: Effect, hint: &str) -> LockError {
     let said = escape_line(status.message(), MAX_MESSAGE_LEN);
     let not_applied = was_not_sent(status) || NOT_PROPOSED.iter().any(|text| said.contains(text));
     let (kind, what) = match status.code() {
@@ -81,7 +81,7 @@ pub(super) fn refused(status: &Status, address: &str, effect: Effect) -> LockErr
             return LockError::with_source(LockErrorKind::Unavailable, what, cause(status));
         }
         _ if status.source().is_some() => {
-            let what = format!("the connection to etcd at {address} was lost");
+            let what = format!("the connection to etcd at {address} was lost{hint}");
             return LockError::with_source(effect.lost(), what, cause(status));
         }
         Code::PermissionDenied => (
@@ -163,7 +163,7 @@ mod tests {
             (Code::Internal, "x", Unavailable, OutcomeUnknown),
         ] {
             let status = Status::new(code, message);
-            let kind = |effect| refused(&status, "h:1", effect).kind();
+            let kind = |effect| refused(&status, "h:1", effect, "").kind();
             assert_eq!((kind(Effect::Read), kind(Effect::Write)), (read, write), "{message}");
         }
     }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::codec::{Origin, Value};
+use super::foreign;
 use super::messages::{Compare, KeyValue, PutRequest, RangeRequest, RequestOp, Txn, TxnRequest};
 use crate::backends::hint_hub::{HintHub, guard};
 use crate::backends::seen;
@@ -112,6 +113,11 @@ pub(super) fn read_of(key: Vec<u8>) -> RangeRequest {
     RangeRequest { key, ..RangeRequest::default() }
 }
 
+/// A write of one key.
+pub(super) fn put_op(key: Vec<u8>, value: Vec<u8>) -> RequestOp {
+    RequestOp { range: None, put: Some(PutRequest { key, value }) }
+}
+
 fn range_op(range: RangeRequest) -> RequestOp {
     RequestOp { range: Some(range), put: None }
 }
@@ -126,8 +132,8 @@ impl LockState {
         format!("the key {}{name} of etcd at {}", self.prefix, self.client.place())
     }
 
-    /// The keys below that of an election, where the candidates of etcd's own elections are: each
-    /// campaigns by a key that belongs to its lease.
+    /// The keys below that of an election, where the candidates of etcd's own elections are. The
+    /// first of them is the placeholder of this election.
     pub fn below(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
         let from = format!("{}{name}/", self.prefix).into_bytes();
         let to = after(&from);
@@ -235,17 +241,14 @@ impl LockState {
         let mut compare = vec![Compare::written_by(&key, replaced_revision)];
         compare.extend(replaced.map(|version| Compare::has_value(&key, &version.value)));
         let mut failure = vec![range_op(read_of(key.clone()))];
-        if acquires {
-            compare.push(Compare::unleased(from.clone(), to.clone()));
-            failure.push(range_op(RangeRequest {
-                range_end: to,
-                limit: PAGE_BELOW,
-                ..read_of(from)
-            }));
-        }
         let stored: Arc<[u8]> = value.encode().into();
-        let put = PutRequest { key, value: stored.to_vec() };
-        let success = vec![RequestOp { range: None, put: Some(put) }];
+        let mut success = vec![put_op(key, stored.to_vec())];
+        if acquires {
+            success.push(put_op(from.clone(), foreign::PLACEHOLDER.to_vec()));
+            let range_end = to.clone();
+            let below = RangeRequest { range_end, limit: PAGE_BELOW, ..read_of(from.clone()) };
+            failure.push(range_op(below));
+        }
         let before = election.before();
         // When what it replaces was read.
         let current = self.client.seen().era;
@@ -253,7 +256,18 @@ impl LockState {
         if acquires && read_in != current {
             return Err(self.conflict(name)); // it reads again
         }
-        let (answer, era) = self.client.txn(TxnRequest { compare, success, failure }, by).await?;
+        let replaces = TxnRequest { compare, success, failure };
+        let mut request = replaces.clone();
+        if acquires {
+            request.compare.push(Compare::unleased(from.clone(), to));
+        }
+        let (mut answer, mut era) = self.client.txn(request, by).await?;
+        if let Some(placeholder) = foreign::all_wait(&from, &answer) {
+            // No older candidate appears while the placeholder is there.
+            let mut request = replaces;
+            request.compare.push(Compare::created_by(&from, placeholder));
+            (answer, era) = self.client.txn(request, by).await?;
+        }
         if !answer.succeeded {
             return Err(self.not_written(name, &before, replaced, (&answer, era)));
         }
@@ -286,8 +300,8 @@ impl LockState {
         replaced: Option<&Version>,
         (answer, era): (&Txn, u64),
     ) -> LockError {
-        let mut keys = answer.responses.iter().filter_map(|response| response.range.as_ref());
-        let present = keys.next().and_then(|range| range.kvs.first());
+        let first = answer.responses.first().and_then(|response| response.range.as_ref());
+        let present = first.and_then(|range| range.kvs.first());
         if let Some(kv) = present.filter(|kv| !replaced.is_some_and(|replaced| replaced.is_in(kv)))
         {
             // An entry that cannot be read is reported by the read that follows.
@@ -295,28 +309,18 @@ impl LockState {
             let _ = self.found(name, before, kv, (origin, era));
             return self.conflict(name);
         }
-        let below = keys.next().filter(|_| present.is_some() == replaced.is_some());
-        let Some(below) = below else { return self.conflict(name) };
-        // All that is left of the condition is that of the keys below, also if those that were read
-        // do not show it.
-        let foreign = below.kvs.iter().find(|kv| kv.lease != 0);
-        let key = foreign.map_or_else(|| self.below(name).0, |kv| kv.key.clone());
-        let message = foreign_candidate(name, &String::from_utf8_lossy(&key));
-        LockError::new(LockErrorKind::Misconfigured, message)
+        // All that is left of the condition is that of the keys below.
+        let refusal = foreign::refusal(name, &self.below(name).0, answer);
+        match refusal.filter(|_| present.is_some() == replaced.is_some()) {
+            Some(message) => LockError::new(LockErrorKind::Misconfigured, message),
+            None => self.conflict(name),
+        }
     }
 
     fn conflict(&self, name: &str) -> LockError {
         let message = format!("{} was written by another client", self.describe(name));
         LockError::new(LockErrorKind::Conflict, message)
     }
-}
-
-/// Why an election cannot be shared with etcd's own, as one line.
-pub(super) fn foreign_candidate(name: &str, key: &str) -> String {
-    let key = crate::util::text::escape_line(key, 200);
-    format!(
-        "{key} is a candidate of etcd's own election, which would lead beside {name}: stop it, or use another name"
-    )
 }
 
 #[async_trait]
@@ -332,6 +336,9 @@ impl Lock for EtcdLock {
         }
         if name.contains(char::is_control) {
             return Err("the name of an election must not contain control characters".to_owned());
+        }
+        if name.ends_with('/') {
+            return Err("the name of an election must not end with a slash".to_owned());
         }
         check_no_checkpoint(name)
     }
@@ -364,8 +371,7 @@ impl Lock for EtcdLock {
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
         let key = self.inner.key(name);
         let compare = vec![Compare::written_by(&key, i64::MAX)];
-        let put = PutRequest { key, value: Vec::new() };
-        let success = vec![RequestOp { range: None, put: Some(put) }];
+        let success = vec![put_op(key, Vec::new())];
         let request = TxnRequest { compare, success, failure: Vec::new() };
         let answer = self.inner.client.txn(request, deadline_after(timeout)).await;
         match answer.map_err(|error| error.of_request("check of the release", name))?.0.succeeded {

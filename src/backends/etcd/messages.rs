@@ -46,6 +46,9 @@ answers!(Range, Txn, Status, Members, Authenticated);
 pub(super) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
+    /// The revision of the first write since the key was created.
+    #[prost(int64, tag = "2")]
+    pub create_revision: i64,
     #[prost(int64, tag = "3")]
     pub mod_revision: i64,
     /// The number of writes since the key was created.
@@ -111,6 +114,8 @@ pub(super) struct Compare {
     pub target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub key: Vec<u8>,
+    #[prost(int64, optional, tag = "5")]
+    pub create_revision: Option<i64>,
     #[prost(int64, optional, tag = "6")]
     pub mod_revision: Option<i64>,
     #[prost(bytes = "vec", optional, tag = "7")]
@@ -122,9 +127,16 @@ pub(super) struct Compare {
 }
 
 impl Compare {
+    const CREATE: i32 = 1;
     const MOD: i32 = 2;
     const VALUE: i32 = 3;
     const LEASE: i32 = 4;
+
+    /// The key was created by this revision.
+    pub fn created_by(key: &[u8], revision: i64) -> Self {
+        let (key, create_revision) = (key.to_vec(), Some(revision));
+        Self { target: Self::CREATE, key, create_revision, ..Self::default() }
+    }
 
     /// The key was last written by this revision; 0: it does not exist.
     pub fn written_by(key: &[u8], revision: i64) -> Self {

@@ -29,11 +29,13 @@ mod cluster;
 mod codec;
 mod config;
 mod errors;
+mod foreign;
 mod lock;
 mod messages;
 mod probe;
 mod watch;
 
 pub use config::Etcd;
+pub use foreign::ForeignCandidate;
 pub use lock::EtcdLock;
 pub use probe::{ClusterFacts, EtcdProbe, MemberFacts};

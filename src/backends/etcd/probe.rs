@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::client::methods;
-use super::lock::{EtcdLock, foreign_candidate};
+use super::foreign::{ForeignCandidate, Search};
+use super::lock::EtcdLock;
 use super::messages::{Members, MembersRequest, Status, StatusRequest};
 use crate::lock::LockError;
 use crate::time::timer::deadline_after;
@@ -12,6 +13,7 @@ use crate::time::timer::deadline_after;
 #[derive(Debug)]
 pub struct EtcdProbe {
     lock: EtcdLock,
+    sends_password_in_clear: bool,
 }
 
 /// What a member reports about itself.
@@ -45,8 +47,13 @@ pub struct ClusterFacts {
 }
 
 impl EtcdProbe {
-    pub(super) fn new(lock: EtcdLock) -> Self {
-        Self { lock }
+    pub(super) fn new(lock: EtcdLock, sends_password_in_clear: bool) -> Self {
+        Self { lock, sends_password_in_clear }
+    }
+
+    /// Whether the password of a user goes over a network without TLS.
+    pub fn sends_password_in_clear(&self) -> bool {
+        self.sends_password_in_clear
     }
 
     /// Returns the addresses of the members, for people.
@@ -103,7 +110,7 @@ impl EtcdProbe {
     }
 
     /// Looks for candidates of etcd's own elections below the keys of this prefix, or of one
-    /// election; returns one in words, as they exclude nobody here, and nobody excludes them.
+    /// election. Returns one that may lead beside an election here, else one that waits.
     ///
     /// # Errors
     /// If the keys cannot be read in time.
@@ -111,7 +118,7 @@ impl EtcdProbe {
         &self,
         election: Option<&str>,
         timeout: Duration,
-    ) -> Result<Option<String>, LockError> {
+    ) -> Result<Option<ForeignCandidate>, LockError> {
         let lock = &self.lock.inner;
         let (key, range_end) = match election {
             Some(name) => lock.below(name),
@@ -120,17 +127,9 @@ impl EtcdProbe {
                 (prefix.to_vec(), super::lock::after(prefix))
             }
         };
-        let mut foreign = None;
-        let scan = lock.scan(key, range_end, deadline_after(timeout), |kv| {
-            foreign = (kv.lease != 0).then(|| kv.key.clone());
-            foreign.is_none()
-        });
-        scan.await?;
-        Ok(foreign.map(|key| {
-            let key = String::from_utf8_lossy(&key);
-            let name = key.strip_prefix(lock.prefix.as_str()).unwrap_or(&key);
-            let name = name.rsplit_once('/').map_or(name, |(name, _)| name);
-            foreign_candidate(name, &key)
-        }))
+        let mut search = Search::default();
+        let by = deadline_after(timeout);
+        lock.scan(key, range_end, by, |kv| search.look(&lock.prefix, kv)).await?;
+        Ok(search.found())
     }
 }
