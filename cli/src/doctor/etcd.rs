@@ -1,7 +1,5 @@
 //! Checks of a cluster of etcd.
 
-use std::time::Instant;
-
 use incumbent::etcd::{Etcd, EtcdProbe, MemberFacts};
 use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind};
 use incumbent::protocol::TimingOptions;
@@ -10,7 +8,7 @@ use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
 use super::rights::{self, MissingRights, UNUSED_NAME};
-use super::server::{self, SAMPLES};
+use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
 use crate::output::text::printable;
@@ -47,16 +45,8 @@ pub async fn check(
         return Ok(());
     }
     let name = context.name.unwrap_or(UNUSED_NAME);
-    let mut spans = Vec::new();
-    let mut read = Ok(());
-    for _ in 0..SAMPLES {
-        let start = Instant::now();
-        read = lock.read(name, context.timeout).await.map(drop);
-        if read.is_err() {
-            break;
-        }
-        spans.push(start.elapsed());
-    }
+    let ask = async || lock.read(name, context.timeout).await;
+    let (asked, read) = Samples::take(ask, |_| None).await;
     match &read {
         Ok(()) => report.ok("quorum", "reads are answered by a majority"),
         Err(error) if is_a_right(error) => {}
@@ -65,9 +55,8 @@ pub async fn check(
             return Ok(());
         }
     }
-    spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
-    server::round_trip(&spans, lock.capabilities().timing(options), report);
+    server::round_trip(&asked.spans, lock.capabilities().timing(options), report);
     permissions(&lock, name, read, context, report).await;
     foreign(&probe, context, report).await;
     Ok(())

@@ -1,16 +1,15 @@
 //! Checks on Kubernetes: the API server, the permissions, and the object of an election.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use incumbent::kubernetes::{Cluster, LifeLock, PodState, Right, ServerFacts};
 use incumbent::lock::{Finding, LockError, LockErrorKind, Severity};
-use time::OffsetDateTime;
 
 use super::context::CheckContext;
 use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::{Level, Report};
 use super::rights::{self, MissingRights};
-use super::server::{self, SAMPLES};
+use super::server::{self, Samples};
 use crate::error::CliError;
 use crate::error::one_line;
 use crate::lock::{ElectionObjects, Kind, LifeObjects, timing};
@@ -123,44 +122,24 @@ async fn server(
     timeout: Duration,
     report: &mut Report,
 ) -> Option<Vec<Duration>> {
-    let (mut spans, mut offset, mut facts) = (Vec::new(), None, None);
-    for _ in 0..SAMPLES {
-        let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
-        match cluster.server(timeout).await {
-            Ok(answer) => {
-                let span = start.elapsed();
-                spans.push(span);
-                nearer(&mut offset, &answer, wall, span);
-                facts = Some(answer);
-            }
-            Err(error) => {
-                report.error(SERVER, one_line(&error));
-                return None;
-            }
-        }
+    // The header has whole seconds: assume the middle of the second, plus or minus a half.
+    const HALF: time::Duration = time::Duration::milliseconds(500);
+    let clock = |facts: &ServerFacts| {
+        let date = facts.date.and_then(time_format::from_system)?;
+        Some((date.saturating_add(HALF), HALF))
+    };
+    let (asked, ended) = Samples::take(async || cluster.server(timeout).await, clock).await;
+    if let Err(error) = ended {
+        report.error(SERVER, one_line(&error));
+        return None;
     }
-    match facts.and_then(|facts| facts.version) {
+    match asked.last.and_then(|facts| facts.version) {
         Some(version) => report.ok(SERVER, format!("Kubernetes {}", printable(&version))),
         None => report.unknown(SERVER, "reachable, version unknown"),
     }
     let what = "times of records, and which leader is overdue, do";
-    server::clock(offset, what, report);
-    spans.sort_unstable();
-    Some(spans)
-}
-
-/// Keeps the most accurate measurement of the server's clock.
-fn nearer(
-    known: &mut Option<(time::Duration, time::Duration)>,
-    facts: &ServerFacts,
-    asked_at: OffsetDateTime,
-    span: Duration,
-) {
-    // The header has whole seconds: assume the middle of the second, plus or minus a half.
-    const HALF: time::Duration = time::Duration::milliseconds(500);
-    let Some(date) = facts.date.and_then(time_format::from_system) else { return };
-    let (offset, doubt) = server::clock_offset(date.saturating_add(HALF), asked_at, span);
-    server::clock_bounds(known, (offset, doubt.saturating_add(HALF)));
+    server::clock(asked.offset, what, report);
+    Some(asked.spans)
 }
 
 async fn namespace(cluster: &Cluster, timeout: Duration, report: &mut Report) {

@@ -1,16 +1,15 @@
 //! Checks of a PostgreSQL database.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, TableSetup};
-use time::OffsetDateTime;
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
 use super::rights::{self, MissingRights};
-use super::server::{self, SAMPLES};
+use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::output::text::printable;
 
@@ -32,34 +31,23 @@ pub async fn check(
     context: CheckContext<'_>,
     report: &mut Report,
 ) {
-    let (mut spans, mut offset, mut last) = (Vec::new(), None, None);
-    for _ in 0..SAMPLES {
-        let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
-        match probe.server(context.timeout).await {
-            Ok(facts) => {
-                let span = start.elapsed();
-                // The first duration includes the connection, and gives the least accurate clock.
-                spans.push(span);
-                server::clock_bounds(
-                    &mut offset,
-                    server::clock_offset(facts.clock.into(), wall, span),
-                );
-                last = Some(facts);
-            }
-            Err(error) => return report.error(SERVER, one_line(&error)),
-        }
+    // The first duration includes the connection, and gives the least accurate clock.
+    let clock = |facts: &PostgresFacts| Some((facts.clock.into(), time::Duration::ZERO));
+    let ask = async || probe.server(context.timeout).await;
+    let (asked, ended) = Samples::take(ask, clock).await;
+    if let Err(error) = ended {
+        return report.error(SERVER, one_line(&error));
     }
-    let Some(facts) = last else { return };
+    let Some(facts) = asked.last else { return };
     let writable = check_facts(&facts, report);
-    server::clock(offset, "times that psql shows do", report);
-    spans.sort_unstable();
+    server::clock(asked.offset, "times that psql shows do", report);
     let found = probe.tables(context.timeout).await;
     let longest = found.as_ref().ok().and_then(|found| found.max_lease);
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     let max_lease = longest.unwrap_or(tables.lease_if_created());
     let timing = Timing::new(options, max_lease);
     server::short_lease(&timing, max_lease, report);
-    server::round_trip(&spans, timing, report);
+    server::round_trip(&asked.spans, timing, report);
     match found {
         Err(error) => report.error(TABLES, one_line(&error)),
         Ok(found) => {

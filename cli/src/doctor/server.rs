@@ -12,7 +12,7 @@ use crate::lock::nats::Session;
 use crate::output::time_format;
 
 /// The number of requests.
-pub const SAMPLES: usize = 10;
+const SAMPLES: usize = 10;
 
 /// The oldest supported server, and the first one with all features that are used.
 const OLDEST: [u64; 3] = [2, 10, 0];
@@ -27,7 +27,50 @@ const APART: time::Duration = time::Duration::SECOND;
 /// What a bucket states for its candidates, in the metadata of its stream.
 pub const QUEUE_GROUPS: &str = "incumbent.queue-groups";
 
-/// Several responses of the server to the same request.
+/// What several responses to the same request show.
+pub struct Samples<T> {
+    pub last: Option<T>,
+    /// The durations of the requests, sorted.
+    pub spans: Vec<Duration>,
+    /// The offset of the other clock, and its uncertainty.
+    pub offset: Option<(time::Duration, time::Duration)>,
+}
+
+impl<T> Samples<T> {
+    /// Sends the request until it has been answered so often, or fails: with the failure, then.
+    /// `clock` is the time in a response, if there is one, and by how much it may be off.
+    pub async fn take<E>(
+        ask: impl AsyncFn() -> Result<T, E>,
+        clock: impl Fn(&T) -> Option<(OffsetDateTime, time::Duration)>,
+    ) -> (Self, Result<(), E>) {
+        let mut samples = Self { last: None, spans: Vec::new(), offset: None };
+        let mut ended = Ok(());
+        for _ in 0..SAMPLES {
+            let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
+            let answer = match ask().await {
+                Ok(answer) => answer,
+                Err(failure) => {
+                    ended = Err(failure);
+                    break;
+                }
+            };
+            let span = start.elapsed();
+            samples.spans.push(span);
+            if let Some((theirs, doubt)) = clock(&answer) {
+                let (offset, more) = clock_offset(theirs, wall, span);
+                let doubt = doubt.saturating_add(more);
+                if samples.offset.is_none_or(|(_, known)| doubt < known) {
+                    samples.offset = Some((offset, doubt));
+                }
+            }
+            samples.last = Some(answer);
+        }
+        samples.spans.sort_unstable();
+        (samples, ended)
+    }
+}
+
+/// What JetStream says of a bucket, several times.
 pub struct ServerSamples {
     pub info: Option<Value>,
     bucket: String,
@@ -40,34 +83,20 @@ pub struct ServerSamples {
 
 impl ServerSamples {
     pub async fn take(session: &Session, bucket: &str) -> Result<Self, CliError> {
-        let (info, failure, spans, offset) = Default::default();
-        let mut samples = Self { info, bucket: bucket.to_owned(), failure, spans, offset };
-        for _ in 0..SAMPLES {
-            let (wall, start) = (OffsetDateTime::from(SystemTime::now()), Instant::now());
-            let answer = session.info(bucket).await;
-            let span = start.elapsed();
-            match answer {
-                Ok(info) => {
-                    samples.note(&info, wall, span);
-                    samples.info = Some(info);
-                }
-                Err(CliError::Message { code, message }) if code != Code::Usage => {
-                    samples.failure = Some((code, message));
-                    break;
-                }
-                Err(failure) => return Err(failure),
+        let clock = |info: &Value| {
+            let theirs = info.pointer("/ts").and_then(Value::as_str).and_then(time_format::parse);
+            theirs.map(|theirs| (theirs, time::Duration::ZERO))
+        };
+        let (asked, ended) = Samples::take(async || session.info(bucket).await, clock).await;
+        let failure = match ended {
+            Ok(()) => None,
+            Err(CliError::Message { code, message }) if code != Code::Usage => {
+                Some((code, message))
             }
-        }
-        samples.spans.sort_unstable();
-        Ok(samples)
-    }
-
-    fn note(&mut self, info: &Value, asked_at: OffsetDateTime, span: Duration) {
-        self.spans.push(span);
-        let theirs = info.pointer("/ts").and_then(Value::as_str).and_then(time_format::parse);
-        if let Some(theirs) = theirs {
-            clock_bounds(&mut self.offset, clock_offset(theirs, asked_at, span));
-        }
+            Err(failure) => return Err(failure),
+        };
+        let Samples { last: info, spans, offset } = asked;
+        Ok(Self { info, bucket: bucket.to_owned(), failure, spans, offset })
     }
 
     pub fn bucket_is_missing(&self) -> bool {
@@ -199,16 +228,6 @@ pub fn short_lease(timing: &Result<Timing, TimingError>, max_lease: Duration, re
             SHORT_LEASE,
             format!("where nothing is known of the last holder of a lease of {lease}, as after a delete, the next one waits for {longest}: give the bucket or the tables a longest lease of 1s"),
         );
-    }
-}
-
-/// Keeps the more accurate of two clock measurements.
-pub fn clock_bounds(
-    known: &mut Option<(time::Duration, time::Duration)>,
-    (offset, doubt): (time::Duration, time::Duration),
-) {
-    if known.is_none_or(|(_, known)| doubt < known) {
-        *known = Some((offset, doubt));
     }
 }
 

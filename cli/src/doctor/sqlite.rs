@@ -1,7 +1,6 @@
 //! Checks of a SQLite file.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::sql::{Sqlite, SqliteFacts, TableSetup};
@@ -10,7 +9,7 @@ use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
 use super::rights::MissingRights;
-use super::server::{self, SAMPLES};
+use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::output::time_format;
 
@@ -27,27 +26,20 @@ pub async fn check(
     context: CheckContext<'_>,
     report: &mut Report,
 ) {
-    let (mut spans, mut last) = (Vec::new(), None);
-    for _ in 0..SAMPLES {
-        let start = Instant::now();
-        match Sqlite::facts(path, context.timeout).await {
-            Ok(facts) => {
-                spans.push(start.elapsed());
-                last = Some(facts);
-            }
-            Err(error) => return report.error(FILE, one_line(&error)),
-        }
+    let ask = async || Sqlite::facts(path, context.timeout).await;
+    let (asked, ended) = Samples::take(ask, |_| None).await;
+    if let Err(error) = ended {
+        return report.error(FILE, one_line(&error));
     }
-    let Some(facts) = last else { return };
+    let Some(facts) = asked.last else { return };
     report.ok("sqlite", format!("SQLite {}", facts.version));
     state(path, &facts, tables, report);
     let longest = facts.file.as_ref().and_then(|file| file.max_lease);
-    spans.sort_unstable();
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     let max_lease = longest.unwrap_or(tables.lease_if_created());
     let timing = Timing::new(options, max_lease);
     server::short_lease(&timing, max_lease, report);
-    server::round_trip(&spans, timing, report);
+    server::round_trip(&asked.spans, timing, report);
     let directory = directory_of(path);
     rights(path, &directory, &facts, context, report);
     place(&facts, report);
