@@ -1,5 +1,6 @@
 //! The commands of operators: the real program against real servers.
 
+mod campaign;
 mod choria;
 mod config;
 mod connection;
