@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use incumbent_test_support::HttpMessage;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 /// Sends one scripted response per request, each on a connection of its own.
@@ -26,8 +27,11 @@ impl BusyServer {
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
-                let request = request(&mut client).await;
-                received.lock().unwrap().push(request);
+                let Some(request) = HttpMessage::receive(&mut client).await else { continue };
+                let head = request.headers.iter().map(|(name, value)| format!("{name}: {value}"));
+                let lines = [vec![request.first.clone()], head.collect()].concat();
+                let body = String::from_utf8_lossy(&request.body);
+                received.lock().unwrap().push(format!("{}\r\n\r\n{body}", lines.join("\r\n")));
                 let Some(answer) = given.lock().unwrap().pop_front() else { continue };
                 let _ = client.write_all(answer.as_bytes()).await;
                 let _ = client.shutdown().await;
@@ -52,19 +56,4 @@ impl BusyServer {
     pub fn left(&self) -> usize {
         self.answers.lock().unwrap().len()
     }
-}
-
-/// Reads one request, with its body.
-async fn request(client: &mut TcpStream) -> String {
-    let mut text = String::new();
-    let mut bytes = vec![0; 16 * 1024];
-    while let Ok(read @ 1..) = client.read(&mut bytes).await {
-        text.push_str(&String::from_utf8_lossy(&bytes[..read]));
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-            break;
-        }
-    }
-    text
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
+use incumbent_test_support::HttpMessage;
 use kube::client::Body;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -88,18 +88,17 @@ async fn relay(
     identity: &'static str,
     (way, held, landed): (watch::Sender<Way>, Arc<Notify>, Arc<Notify>),
 ) {
-    let Some((head, body)) = request(&mut client).await else { return };
-    let renews = body.windows(identity.len()).any(|part| part == identity.as_bytes());
-    let is_write = !head.starts_with("GET ");
+    let Some(request) = HttpMessage::receive(&mut client).await else { return };
+    let renews = request.body.windows(identity.len()).any(|part| part == identity.as_bytes());
+    let is_write = request.method() != "GET";
     let now = *way.borrow();
     match now {
         Way::Cut => return hang(client).await,
         Way::ReleasesOnly if is_write && renews => {
-            let refused = b"HTTP/1.1 500 no\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-            let _ = client.write_all(refused).await;
+            let _ = HttpMessage::new("HTTP/1.1 500 no").send(&mut client).await;
             return;
         }
-        Way::HoldsCreate if head.starts_with("POST ") && head.contains("/leases") => {
+        Way::HoldsCreate if request.method() == "POST" && request.second().contains("/leases") => {
             way.send_replace(Way::Passes);
             held.notified().await;
         }
@@ -109,16 +108,14 @@ async fn relay(
         }
         Way::Passes | Way::ReleasesOnly | Way::HoldsCreate | Way::HoldsWrite => {}
     }
-    let mut words = head.split_whitespace();
-    let (method, path) = (words.next().unwrap(), words.next().unwrap());
-    let mut passed = http::Request::builder().method(method).uri(path);
-    for line in head.lines().skip(1) {
-        let Some((name, value)) = line.split_once(": ") else { continue };
-        if ["accept", "content-type"].contains(&&*name.to_ascii_lowercase()) {
+    let mut passed = http::Request::builder().method(request.method()).uri(request.second());
+    for name in ["accept", "content-type"] {
+        if let Some(value) = request.header(name) {
             passed = passed.header(name, value);
         }
     }
-    let Ok(answer) = server.send(passed.body(Body::from(body)).unwrap()).await else { return };
+    let passed = passed.body(Body::from(request.body)).unwrap();
+    let Ok(answer) = server.send(passed).await else { return };
     if [Way::HoldsCreate, Way::HoldsWrite].contains(&now) && is_write {
         landed.notify_one();
     }
@@ -129,35 +126,13 @@ async fn relay(
         return hang(client).await;
     }
     let kind = parts.headers.get("content-type").map_or("", |kind| kind.to_str().unwrap());
-    let head = format!(
-        "HTTP/1.1 {} x\r\ncontent-type: {kind}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-        parts.status.as_u16(),
-        body.len()
-    );
-    let _ = client.write_all(head.as_bytes()).await;
-    let _ = client.write_all(&body).await;
+    let mut passed = HttpMessage::new(format!("HTTP/1.1 {} x", parts.status.as_u16()));
+    passed.body = body.to_vec();
+    let _ = passed.with("content-type", kind).send(&mut client).await;
 }
 
 /// Sends no response for longer than any client waits.
 async fn hang(client: TcpStream) {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     drop(client);
-}
-
-async fn request(client: &mut TcpStream) -> Option<(String, Vec<u8>)> {
-    let (mut all, mut bytes) = (Vec::new(), vec![0; 16 * 1024]);
-    loop {
-        let read = client.read(&mut bytes).await.ok().filter(|read| *read > 0)?;
-        all.extend_from_slice(bytes.get(..read)?);
-        let Some(end) = all.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8_lossy(all.get(..end)?).into_owned();
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(": ")?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().ok())?
-        });
-        let body = all.get(end + 4..)?;
-        if body.len() >= length.unwrap_or(0) {
-            return Some((head, body.to_vec()));
-        }
-    }
 }

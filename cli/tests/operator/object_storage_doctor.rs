@@ -2,68 +2,16 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::Command;
 
-use incumbent_test_support::{Port, Process, checkout, eventually};
-use tempfile::TempDir;
-use tokio::net::TcpStream;
+use incumbent_test_support::eventually;
+use incumbent_test_support::object_stores::{ACCESS_KEY, Program, SECRET_KEY, StoreServer};
 
 use crate::doctor::{doctor, expect_line};
 use crate::shell::Shell;
 
-const BUCKET: &str = "bucket";
-
-/// versitygw with one bucket.
-pub struct Store {
-    port: Port,
-    directory: TempDir,
-    _process: Process,
-}
-
-impl Store {
-    async fn start() -> Self {
-        let programs = tokio::task::spawn_blocking(|| {
-            let script = checkout().join("scripts/install-object-stores.sh");
-            let output = Command::new(&script).output().expect("bash");
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).expect("text")
-        });
-        let programs = programs.await.expect("the programs");
-        let program = PathBuf::from(programs.lines().nth(1).expect("a program"));
-        // versitygw keeps ETags in extended attributes, which a /tmp in memory need not have.
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        let data = directory.path().join("data");
-        std::fs::create_dir_all(data.join(BUCKET)).unwrap();
-        let port = Port::pick();
-        let log = directory.path().join("log");
-        let process = Process::spawn(&program, &log, |command| {
-            command.env("ROOT_ACCESS_KEY", "me").env("ROOT_SECRET_KEY", "s3cret");
-            command.args(["--quiet", "--port", &format!("127.0.0.1:{}", port.number())]);
-            command.arg("posix").arg(data);
-        });
-        let process = process.expect("the store starts");
-        eventually("the store listens", async || {
-            TcpStream::connect(("127.0.0.1", port.number())).await.ok()
-        })
-        .await;
-        Self { port, directory, _process: process }
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port.number()
-    }
-
-    fn objects(&self) -> Vec<String> {
-        let bucket = std::fs::read_dir(self.directory.path().join("data").join(BUCKET)).unwrap();
-        let names = bucket.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| !name.starts_with('.')).collect() // hidden files belong to the server
-    }
-}
-
-pub async fn versitygw() -> (Store, Shell) {
-    let store = Store::start().await;
-    let shell = shell_at(store.port.number());
+pub async fn versitygw() -> (StoreServer, Shell) {
+    let store = StoreServer::start(Program::Versitygw).await;
+    let shell = shell_at(store.port());
     (store, shell)
 }
 
@@ -72,8 +20,8 @@ pub fn shell_at(port: u16) -> Shell {
         .with("AWS_ENDPOINT", format!("http://127.0.0.1:{port}"))
         .with("AWS_ALLOW_HTTP", "true")
         .with("AWS_REGION", "us-east-1")
-        .with("AWS_ACCESS_KEY_ID", "me")
-        .with("AWS_SECRET_ACCESS_KEY", "s3cret")
+        .with("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        .with("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
 }
 
 #[tokio::test]

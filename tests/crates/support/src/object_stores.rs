@@ -126,6 +126,17 @@ impl StoreServer {
         .await;
     }
 
+    /// The names of versitygw's objects.
+    ///
+    /// # Panics
+    ///
+    /// If its files cannot be read.
+    pub fn objects(&self) -> Vec<String> {
+        let bucket = std::fs::read_dir(self.directory.path().join("data").join(BUCKET)).unwrap();
+        let names = bucket.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with('.')).collect() // hidden files belong to the server
+    }
+
     /// Kills it.
     pub fn kill(&self) {
         drop(self.process.lock().unwrap().take());
