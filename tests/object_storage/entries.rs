@@ -9,7 +9,7 @@ use incumbent_test_support::eventually;
 use tokio::time::Instant;
 
 use crate::conformance::{Process, leads, lost, soon, won};
-use crate::env::{Azure, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, write};
+use crate::env::{Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, write};
 
 /// A write, a renewal and a release name what they replace, so that a later write of another stays.
 async fn what_others_wrote_stays<K: Kind>() {
@@ -38,20 +38,7 @@ async fn what_others_wrote_stays<K: Kind>() {
     assert_eq!(env.object().await, theirs);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn foreign_objects_are_kept_on_s3() {
-    what_others_wrote_stays::<S3>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn foreign_objects_are_kept_on_gcs() {
-    what_others_wrote_stays::<Gcs>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn foreign_objects_are_kept_on_azure() {
-    what_others_wrote_stays::<Azure>().await;
-}
+on_stores!(foreign_objects_are_kept: what_others_wrote_stays);
 
 #[tokio::test]
 async fn no_election_is_in_the_folder_of_checkpoints() {
@@ -96,20 +83,7 @@ async fn tokens_grow_over_a_deletion<K: Kind>() {
     assert!(leads(&newcomer).await.token() > token);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn tokens_grow_over_a_deletion_on_s3() {
-    tokens_grow_over_a_deletion::<S3>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn tokens_grow_over_a_deletion_on_gcs() {
-    tokens_grow_over_a_deletion::<Gcs>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn tokens_grow_over_a_deletion_on_azure() {
-    tokens_grow_over_a_deletion::<Azure>().await;
-}
+on_stores!(tokens_grow: tokens_grow_over_a_deletion);
 
 /// An older version put back in the place of the last one supersedes the leader, whose term it
 /// lacks; a candidate that has seen a later one waits out a lease, and none takes it for a fresh

@@ -98,6 +98,28 @@ impl<K: Kind> TestEnv<K> {
     }
 }
 
+/// Makes a test of a behaviour on each kind of store.
+macro_rules! on_stores {
+    ($test:ident: $behaviour:ident) => {
+        mod $test {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+            async fn s3() {
+                super::$behaviour::<crate::env::S3>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+            async fn gcs() {
+                super::$behaviour::<crate::env::Gcs>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+            async fn azure() {
+                super::$behaviour::<crate::env::Azure>().await;
+            }
+        }
+    };
+}
+
 /// A write of one and the same candidate.
 pub fn write(number: u64) -> Write {
     Write {

@@ -203,20 +203,7 @@ async fn a_long_pause_of_the_store_ends_the_term<K: Kind>() {
     checker.verdict();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_long_pause_of_the_store_ends_the_term_on_gcs() {
-    a_long_pause_of_the_store_ends_the_term::<Gcs>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_long_pause_of_the_store_ends_the_term_on_azure() {
-    a_long_pause_of_the_store_ends_the_term::<Azure>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_long_pause_of_the_store_ends_the_term_on_s3() {
-    a_long_pause_of_the_store_ends_the_term::<S3>().await;
-}
+on_stores!(a_long_pause: a_long_pause_of_the_store_ends_the_term);
 
 /// A store that is killed and started again has kept the election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -252,7 +239,8 @@ async fn a_leader_without_the_right_to_write_stops_in_time() {
 }
 
 /// At most one leads while the store loses responses, refuses requests and pauses.
-async fn at_most_one_leads<K: Kind>(seed: u64) {
+async fn at_most_one_leads<K: Kind>() {
+    let seed = unix_ms();
     let env = Arc::new(TestEnv::<K>::new(Duration::from_secs(2)).await);
     let checker = Arc::new(ExclusionChecker::default());
     let (told, mut wins) = mpsc::unbounded_channel();
@@ -264,11 +252,8 @@ async fn at_most_one_leads<K: Kind>(seed: u64) {
         })
         .collect();
     soon("there is a leader", wins.recv()).await.unwrap();
-    let mut random = seed;
-    let mut draw = |below: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (random >> 33) % below
-    };
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut draw = |below: u64| random.u64(..below);
     for _ in 0..40 {
         let method = if draw(2) == 0 { "PUT" } else { "GET" };
         let fault = match draw(6) {
@@ -305,17 +290,4 @@ async fn at_most_one_leads<K: Kind>(seed: u64) {
     checker.verdict();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn at_most_one_leads_on_s3() {
-    at_most_one_leads::<S3>(unix_ms()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn at_most_one_leads_on_gcs() {
-    at_most_one_leads::<Gcs>(unix_ms()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn at_most_one_leads_on_azure() {
-    at_most_one_leads::<Azure>(unix_ms()).await;
-}
+on_stores!(exclusion: at_most_one_leads);

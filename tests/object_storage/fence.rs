@@ -8,7 +8,7 @@ use incumbent::new_election;
 use incumbent_test_support::{HttpFault, HttpMessage, s3_error};
 use object_store::{Attribute, Attributes, ObjectStoreExt, PutMode, PutOptions};
 
-use crate::env::{Azure, Gcs, Kind, LEASE, S3, TestEnv};
+use crate::env::{Kind, LEASE, S3, TestEnv};
 
 const STALE_9: FenceErrorKind = FenceErrorKind::Stale { greatest: Token(9) };
 
@@ -38,20 +38,7 @@ async fn object_refuses_former_leaders<K: Kind>() {
     assert!(stored.starts_with(b"incumbent-fence 9 6 ") && stored.ends_with(b" my_app\n9 a"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn object_of_s3_refuses_former_leaders() {
-    object_refuses_former_leaders::<S3>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn object_of_google_refuses_former_leaders() {
-    object_refuses_former_leaders::<Gcs>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn object_of_azure_refuses_former_leaders() {
-    object_refuses_former_leaders::<Azure>().await;
-}
+on_stores!(former_leaders: object_refuses_former_leaders);
 
 /// Why the token is in the object: another one in its metadata leaves the version as it was, and
 /// the condition of a late write in force.

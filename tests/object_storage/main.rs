@@ -4,9 +4,11 @@
 #[macro_use]
 extern crate incumbent_conformance as conformance;
 
+#[macro_use]
+mod env;
+
 mod azure;
 mod entries;
-mod env;
 mod faults;
 mod fence;
 mod go_entries;

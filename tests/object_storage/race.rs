@@ -7,7 +7,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use tokio::task::JoinSet;
 
-use crate::env::{Azure, Gcs, Kind, S3, TestEnv};
+use crate::env::{Kind, TestEnv};
 
 const WRITERS: usize = 50;
 
@@ -51,17 +51,4 @@ async fn of_many_writes_one_is_applied<K: Kind>() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn one_of_many_writes_to_fake_gcs_server_is_applied() {
-    of_many_writes_one_is_applied::<Gcs>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn one_of_many_writes_to_versitygw_is_applied() {
-    of_many_writes_one_is_applied::<S3>().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn one_of_many_writes_to_azurite_is_applied() {
-    of_many_writes_one_is_applied::<Azure>().await;
-}
+on_stores!(many_writes: of_many_writes_one_is_applied);
