@@ -107,25 +107,6 @@ async fn crashes_on_either_side_are_replaced_by_the_other() {
     assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
 }
 
-/// What ours wrote beside the record stays when client-go takes over, and is not believed any more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_stale_mark_is_ignored() {
-    let env = TestEnv::<InLease>::new(LEASE).await;
-    let ours = env.campaign("ours").await;
-    drop(leads(&ours).await);
-    let mut go = Peer::start(&env, "go").await;
-    go.wait_for_line("sees ours").await;
-    ours.stop().await;
-    go.wait_for_line("won").await;
-    let object = env.object().await.unwrap();
-    assert!(object["metadata"]["annotations"]["incumbent/mark"].is_string(), "{object}");
-    let next = env.campaign("next").await;
-    sees(&next, "go").await;
-    assert_eq!(next.leader().unwrap().token, None, "the token of our term is not theirs");
-    go.stop().await;
-    let _leadership = leads(&next).await;
-}
-
 /// A client-go candidate that was suspended while it led, and is ended when it wakes up, may
 /// release a record that is ours: our leader steps down, and no other leads beside it meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

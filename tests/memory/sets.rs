@@ -190,16 +190,6 @@ async fn members_that_begin_together_divide_the_shards_before_they_lead_any() {
 }
 
 #[tokio::test]
-async fn a_member_of_twice_the_weight_leads_twice_as_much() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let work = Work::default();
-    let light = member(&lock, &work, "light").start().unwrap();
-    lead(&[(&light, 12)]).await;
-    let heavy = member(&lock, &work, "heavy").weight(2).start().unwrap();
-    lead(&[(&light, 4), (&heavy, 8)]).await;
-}
-
-#[tokio::test]
 async fn a_member_that_stands_aside_hands_over_what_it_leads_and_gets_it_back() {
     let lock = MemoryLock::with_ttl(LEASE);
     let work = Work::default();

@@ -1,84 +1,11 @@
 //! A lock in process and one on a real nats-server.
 
-use std::sync::Arc;
-
-use incumbent::lock::{Lock, LockErrorKind};
-use incumbent::memory::MemoryLock;
+use incumbent::lock::LockErrorKind;
 use incumbent::{Cause, Change, Election, all_of, best_effort, required};
 
 use crate::conformance::{LEASE, Service, change, leads, sees, soon};
 use crate::env::{NAME, candidate, held, memory};
 use crate::nats_env::{BUCKET, TestEnv};
-
-mod nats_second {
-    use super::*;
-    suite!(MemoryAndNats);
-}
-
-mod nats_first {
-    use super::*;
-    suite!(NatsAndMemory:
-        one_leader_of_ten,
-        a_crashed_leader_is_replaced,
-        an_evicted_leader_is_replaced_and_campaigns_again,
-        wins_and_losses_alternate_and_each_loss_has_its_cause,
-        the_loss_is_reported_after_the_work_has_stopped_and_before_the_release,
-    );
-}
-
-/// Operators and rivals come to NATS.
-struct MemoryAndNats {
-    memory: MemoryLock,
-    nats: TestEnv,
-}
-
-impl Service for MemoryAndNats {
-    async fn start() -> Self {
-        Self { memory: memory(), nats: TestEnv::with_ttl(LEASE).await }
-    }
-
-    async fn lock(&self) -> Arc<dyn Lock> {
-        Arc::new(all_of([required(self.memory.clone()), required(TestEnv::lock(&self.nats).await)]))
-    }
-
-    async fn evict(&self, name: &str) {
-        Service::evict(&self.nats, name).await;
-    }
-
-    async fn overwrite(&self, name: &str, identity: &str) {
-        Service::overwrite(&self.nats, name, identity).await;
-    }
-
-    async fn holder(&self, name: &str) -> Option<String> {
-        self.memory.holder(name)
-    }
-}
-
-/// Operators and rivals come to the memory.
-struct NatsAndMemory(MemoryAndNats);
-
-impl Service for NatsAndMemory {
-    async fn start() -> Self {
-        Self(MemoryAndNats::start().await)
-    }
-
-    async fn lock(&self) -> Arc<dyn Lock> {
-        let nats = TestEnv::lock(&self.0.nats).await;
-        Arc::new(all_of([required(nats), required(self.0.memory.clone())]))
-    }
-
-    async fn evict(&self, name: &str) {
-        self.0.memory.evict(name);
-    }
-
-    async fn overwrite(&self, name: &str, identity: &str) {
-        self.0.memory.overwrite(name, identity);
-    }
-
-    async fn holder(&self, name: &str) -> Option<String> {
-        Service::holder(&self.0.nats, name).await
-    }
-}
 
 async fn failure(election: &Election) -> LockErrorKind {
     let mut changes = election.changes();

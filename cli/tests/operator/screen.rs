@@ -86,11 +86,6 @@ impl Screen {
         })
     }
 
-    /// Waits until no line of the screen contains this text.
-    pub fn wait_for_no(&self, text: &str) {
-        self.wait_until(&format!("no {text}"), |screen| !screen.contents().contains(text));
-    }
-
     /// What the terminal shows now, with its colors.
     pub fn shown(&self) -> vt100::Screen {
         self.shown.0.lock().expect("a parser").screen().clone()

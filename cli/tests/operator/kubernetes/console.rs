@@ -1,8 +1,5 @@
 //! `top` and `ui` of elections in Kubernetes.
 
-use std::sync::Arc;
-
-use incumbent_test_support::KubeServer;
 use serde_json::{Value, json};
 
 use super::env::{SERVE, TestEnv};
@@ -43,24 +40,6 @@ async fn leader_for_life_has_no_deadline() {
     let view = env.shell.json(&env.for_life_args(&["top", "--once", "-o", "json"]));
     assert_eq!(view["elections"][0]["pod"]["uid"], uid);
     assert_eq!(view["elections"][0]["remaining_ms"], json!(null));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn page_is_told_of_leases_also_after_a_restart_of_the_server() {
-    let env = TestEnv::on(Arc::new(KubeServer::start(&[]).await)).await;
-    let mut leader = env.start_campaign("first");
-    leader.line_with("won");
-    let (_ui, address) = serve(&env.shell, &env.args(&[])[..]);
-    let mut events = follow(&address, "");
-    let mut leads = |leader: &str| {
-        while event(&mut events, "changes")["elections"][0]["leader"] != leader {}
-    };
-    leads("first");
-    env.server.restart().await;
-    leader.end_with("TERM");
-    let mut next = env.start_campaign("second");
-    next.line_with("won");
-    leads("second");
 }
 
 /// A pod of the same name is another leader, as is one with another lock.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use incumbent_test_support::{KubeServer, eventually};
+use incumbent_test_support::KubeServer;
 use serde_json::{Value, json};
 
 use super::env::{TestEnv, cells};
@@ -92,23 +92,6 @@ async fn command_runs_while_a_lease_of_another_name_is_held() {
     let line =
         env.expect_refusal(&["election", "info", "my_app"], "is not a valid name of a Lease", 2);
     assert!(line.contains("as in my-app"), "{line}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn file_exists_while_its_candidate_holds_the_lease() {
-    let env = TestEnv::new().await;
-    let file = env.shell.home().join("leads.json");
-    let args = ["election", "file", "my-app", "leads.json", "--lease=1s", "--identity", "a"];
-    let candidate = env.start(&args);
-    let read = async || serde_json::from_str::<Value>(&std::fs::read_to_string(&file).ok()?).ok();
-    let content = eventually("a file", read).await;
-    assert_eq!((&content["election"], &content["leader"]), (&"my-app".into(), &"a".into()));
-    let ok = env.out(&["election", "file", "my-app", "leads.json", "--check", "1m"]);
-    assert!(ok.starts_with("OK: my-app: a wrote leads.json "), "{ok}");
-    assert_eq!(candidate.end_with("TERM"), Some(15));
-    assert!(!file.exists());
-    let list = env.out(&["election", "list"]);
-    assert!(list.ends_with("none (work_ended)\n"), "{list}");
 }
 
 /// The candidates of client-go write the same record without a mark.
