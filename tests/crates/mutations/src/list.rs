@@ -233,24 +233,6 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios, Elections],
     },
     Mutation {
-        name: "requests that fail are repeated without a delay",
-        edits: &[edit(
-            "src/protocol/holding.rs",
-            "                let delay = timing.scaled(self.retries.get_or_insert(fresh).delay());\n                self.renew_at = now + delay;\n            }\n        }\n        Transition::Stay\n    }\n\n    /// A write of the holder's",
-            "                self.renew_at = now;\n            }\n        }\n        Transition::Stay\n    }\n\n    /// A write of the holder's",
-        )],
-        noticed_by: &[Simulation, Scenarios],
-    },
-    Mutation {
-        name: "a candidate gives up when it has lost",
-        edits: &[edit(
-            "src/protocol/stepping_down.rs",
-            "        if cx.stopping {\n            return Transition::Finish;",
-            "        if cx.stopping || self.step == Step::Done {\n            return Transition::Finish;",
-        )],
-        noticed_by: &[Scenarios, Elections],
-    },
-    Mutation {
         name: "a renewal overwrites whatever is there",
         edits: &[edit(
             "src/backends/nats/codec.rs",

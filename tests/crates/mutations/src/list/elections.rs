@@ -107,20 +107,6 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         noticed_by: &[Elections],
     },
     Mutation {
-        name: "a drain has no end",
-        edits: &[edit("src/protocol/drain.rs", "now + self.limit", "now + self.limit * 1000")],
-        noticed_by: &[Elections],
-    },
-    Mutation {
-        name: "a pause forbids nothing",
-        edits: &[edit(
-            "src/protocol/moves.rs",
-            "if self.pause_ends.is_some_and(|ends| now < ends) => {",
-            "if false => {",
-        )],
-        noticed_by: &[Decisions, Simulation],
-    },
-    Mutation {
         name: "a leader hands over to one that is sick",
         edits: &[edit(
             "src/protocol/moves.rs",
