@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use incumbent::lock::{
-    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Nonce, Reading, RollCall,
+    CandidateRequest, Coverage, Hint, HintSink, Lock, LockErrorKind, Nonce, RollCall,
 };
 use incumbent::{CandidateInfo, Election, Role};
 use incumbent_test_support::eventually;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -32,11 +32,6 @@ async fn annotations(env: &TestEnv) -> Vec<String> {
     object.metadata.annotations.unwrap_or_default().into_keys().collect()
 }
 
-async fn annotate(env: &TestEnv, name: &str, annotations: Value) {
-    let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
-    leases(env).patch(name, &PatchParams::default(), &patch).await.expect("a patch");
-}
-
 async fn call(lock: &dyn Lock) -> Vec<CandidateInfo> {
     lock.call_roll("my_app", CandidateRequest::Identify, WITHIN).await.expect("a roll call")
 }
@@ -44,13 +39,6 @@ async fn call(lock: &dyn Lock) -> Vec<CandidateInfo> {
 /// Calls until a candidate hears it: its watch may begin after it leads.
 async fn answered(lock: &dyn Lock) -> CandidateInfo {
     eventually("the candidate answers", async || call(lock).await.pop()).await
-}
-
-async fn revision(lock: &dyn Lock) -> incumbent::lock::Revision {
-    match lock.read("my_app", LEASE).await.expect("a read") {
-        Reading::Found(record) => record.revision,
-        Reading::Empty { .. } => panic!("no record"),
-    }
 }
 
 /// The hints of a lock of the account, once its watch has begun.
@@ -74,10 +62,6 @@ async fn next_call(hints: &mut mpsc::UnboundedReceiver<Hint>) -> RollCall {
         }
     };
     soon("a call", call).await
-}
-
-fn roll_call(id: &str) -> String {
-    json!({ "id": id, "within_ms": 1, "request": "identify" }).to_string()
 }
 
 /// A record that nobody renews.
@@ -117,25 +101,6 @@ async fn a_call_disturbs_no_leader_and_leaves_nothing() {
     assert_eq!(names, [OBJECT], "the object with the answers is no election");
 }
 
-/// A call may have been written long ago, by a clock that nobody knows.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_that_starts_later_answers_no_old_call() {
-    let env = TestEnv::<InLease>::new(LEASE).await;
-    held_by_another_program(&env).await;
-    annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000001") })).await;
-    let lock = env.lock().await;
-    let (mut hints, _subscription) = listening(&*lock).await;
-    let before = revision(&*lock).await;
-    // Neither is the old call a new one, when the rest of the object changes.
-    annotate(&env, OBJECT, json!({ "other": "1" })).await;
-    annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000002") })).await;
-    assert_eq!(&*next_call(&mut hints).await.id.to_string(), "6abcdef000000002");
-    annotate(&env, OBJECT, json!({ "other": "2" })).await;
-    annotate(&env, OBJECT, json!({ CALL: roll_call("6abcdef000000003") })).await;
-    assert_eq!(&*next_call(&mut hints).await.id.to_string(), "6abcdef000000003");
-    assert_eq!(revision(&*lock).await, before, "a call is no write to the record");
-}
-
 /// Each answer is kept, and each call has its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_answer_two_calls_at_once() {
@@ -162,31 +127,6 @@ async fn many_answer_two_calls_at_once() {
     let (first, second, ()) = tokio::join!(ask(), ask(), answer);
     assert_eq!([first.unwrap().len(), second.unwrap().len()], [15, 15]);
     assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forged_calls_and_answers_do_no_harm() {
-    let env = TestEnv::<InLease>::new(LEASE).await;
-    let leader = env.campaign("first").await;
-    let leadership = leads(&leader).await;
-    let lock = env.lock().await;
-    answered(&*lock).await;
-    let long = "x".repeat(100_000);
-    for junk in ["", "[[[[", r#"{"id":"/../x","within_ms":1}"#, &long] {
-        annotate(&env, OBJECT, json!({ CALL: junk })).await;
-    }
-    let answers = json!({
-        "incumbent/answer.junk": "junk",
-        "incumbent/answer.ffffffffffffffff.00000000000000aa": long,
-    });
-    annotate(&env, ANSWERS, answers).await;
-    let found = call(&*lock).await;
-    let [only] = &found[..] else { panic!("the candidate alone: {found:?}") };
-    assert_eq!(&*only.identity, "first");
-    assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"], "junk is removed");
-    renewed(&leader, &env).await;
-    assert!(leadership.is_valid());
-    assert_eq!(leader.lock_failure(), None);
 }
 
 /// Without the permissions an election is what it was, and a call says which permission it lacks.

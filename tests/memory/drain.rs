@@ -1,6 +1,5 @@
 //! Drains: a leader that is to stop continues to lead while its work comes to its end.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -112,50 +111,11 @@ async fn a_term_that_drains_takes_on_no_further_work() {
 }
 
 #[tokio::test]
-async fn a_stop_in_the_drain_of_a_resignation_stops() {
-    let (election, leadership) = draining_leader(&MemoryLock::with_ttl(LEASE)).await;
-    leadership.resign();
-    soon("the drain", leadership.draining()).await;
-    let mut stop = pin!(election.stop());
-    assert!(stop.as_mut().now_or_never().is_none());
-    drop(leadership);
-    soon("the stop", stop).await;
-    assert!(election.won().await.is_err());
-}
-
-#[tokio::test]
-async fn work_that_does_not_drain_in_time_is_stopped() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let (election, mut changes) = new_election("my_app", lock.clone())
-        .drain(Duration::from_millis(300))
-        .on_won(|leadership| async move {
-            let _leadership = leadership;
-            std::future::pending().await
-        })
-        .start_with_changes()
-        .unwrap();
-    won(&mut changes).await;
-    soon("the stop", election.stop()).await;
-    assert_eq!(lost(&mut changes).await, Cause::Stopped);
-    assert_eq!(lock.holder("my_app"), None);
-}
-
-#[tokio::test]
 async fn a_drain_can_be_ended() {
     let lock = MemoryLock::with_ttl(LEASE);
     let (election, leadership, stopped) = stopping(&lock).await;
     election.end_drain();
     assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Stopped);
-    drop(leadership);
-    soon("the stop", stopped).await.unwrap();
-}
-
-#[tokio::test]
-async fn an_eviction_ends_a_drain() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let (_election, leadership, stopped) = stopping(&lock).await;
-    lock.evict("my_app");
-    assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Evicted);
     drop(leadership);
     soon("the stop", stopped).await.unwrap();
 }

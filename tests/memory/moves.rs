@@ -8,8 +8,8 @@ use incumbent::lock::CandidateRequest::Identify;
 use incumbent::lock::Messages;
 use incumbent::memory::MemoryLock;
 use incumbent::{
-    Cause, Change, Changes, Election, ElectionBuilder, HealthCheck, Standing, Successor,
-    new_election, observe,
+    Cause, Change, Changes, ElectionBuilder, HealthCheck, Standing, Successor, new_election,
+    observe,
 };
 
 use crate::conformance::{LEASE, change, leads, lost, sees, soon, working};
@@ -46,10 +46,6 @@ impl Disk {
 async fn stands(changes: &mut Changes<Change>, standing: Standing) {
     let wanted = |change: &Change| (*change == Change::Standing(standing)).then_some(());
     change(changes, &format!("it is {}", standing.as_str()), wanted).await;
-}
-
-fn standing(election: &Election) -> Standing {
-    election.watch().current().standing
 }
 
 #[tokio::test]
@@ -96,17 +92,6 @@ async fn where_all_are_sick_the_leader_leads_on() {
     other_disk.fills(false);
     drop(leads(&second).await);
     assert_eq!(lost(&mut changes).await, Cause::HandedOver { to: "second".into() });
-}
-
-/// A sick leader is better than none.
-#[tokio::test]
-async fn a_sick_candidate_leads_if_nobody_else_does() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let check = || async { Err::<(), _>("never") };
-    let check = HealthCheck::new(check).every(Duration::from_millis(10));
-    let alone = candidate(&lock, "alone").check(check).start().unwrap();
-    drop(leads(&alone).await);
-    assert_eq!(standing(&alone), Standing::Sick);
 }
 
 #[tokio::test]
@@ -193,21 +178,6 @@ async fn a_pause_holds_back_preferences_and_not_operators() {
     assert_eq!(loss.cause, Cause::HandedOver { to: "high".into() });
 }
 
-#[tokio::test]
-async fn a_leader_that_is_to_stand_aside_hands_over_and_leads_where_nobody_else_does() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let (first, mut changes) = candidate(&lock, "first").priority(9).start_with_changes().unwrap();
-    drop(leads(&first).await);
-    first.stand_aside(true);
-    stands(&mut changes, Standing::Aside).await;
-    let second = candidate(&lock, "second").start().unwrap();
-    drop(leads(&second).await);
-    assert_eq!(lost(&mut changes).await, Cause::HandedOver { to: "second".into() });
-    second.stop().await;
-    drop(leads(&first).await);
-    assert_eq!(standing(&first), Standing::Aside);
-}
-
 /// Their answers may wait for half a minute.
 #[tokio::test]
 async fn slow_calls_of_observers_do_not_block_a_move() {
@@ -235,19 +205,6 @@ async fn a_handover_ends_though_the_lock_hangs() {
     let outcome = soon("the answer", leadership.hand_over(Successor::Any)).await;
     let error = outcome.expect_err("nobody answers").to_string();
     assert!(error.contains("twice its time"), "{error}");
-}
-
-#[tokio::test]
-async fn work_drains_before_a_handover_and_the_successor_waits() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let (_first, leadership) = draining_leader(&lock).await;
-    let second = candidate(&lock, "second").start().unwrap();
-    sees(&second, "first").await;
-    soon("the handover", leadership.hand_over(Successor::Any)).await.expect("it is ready");
-    soon("the drain", leadership.draining()).await;
-    renewals_go_on(&leadership, LEASE, || assert!(!second.is_leader())).await;
-    drop(leadership);
-    drop(leads(&second).await);
 }
 
 /// The successor crashed while the work drained: the others hold back only for a moment.

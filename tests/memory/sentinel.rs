@@ -79,18 +79,6 @@ async fn a_term_is_registered_when_it_begins_and_when_its_entry_is_released() {
 }
 
 #[tokio::test]
-async fn terms_are_registered_again_with_a_sentinel_that_was_restarted() {
-    let (sentinel, lock) = (FakeSentinel::start(), MemoryLock::with_ttl(LEASE));
-    let election = sentinel.candidate(&lock, "first");
-    let leadership = leads(&election).await;
-    let before = sentinel.accept().await.message().await; // then closed
-    let again = sentinel.accept().await.message().await;
-    assert_eq!(again, before);
-    assert!(election.is_leader(), "the sentinel is not needed to lead");
-    drop(leadership);
-}
-
-#[tokio::test]
 async fn all_elections_of_a_process_share_a_connection() {
     let (sentinel, lock) = (FakeSentinel::start(), MemoryLock::with_ttl(LEASE));
     let first = sentinel.candidate(&lock, "first");

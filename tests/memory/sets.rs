@@ -1,19 +1,13 @@
 //! Sets: shards are led evenly, and move by handovers alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use incumbent::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Messages, Reading, Release, Revision,
-    Subscription, Write,
-};
 use incumbent::memory::MemoryLock;
-use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
+use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, new_set};
 
-use crate::conformance::{LEASE, becomes_true};
+use crate::conformance::LEASE;
 
 const SHARDS: u32 = 12;
 
@@ -38,12 +32,8 @@ impl Drop for Working {
 }
 
 fn member(lock: &MemoryLock, work: &Work, identity: &'static str) -> SetBuilder {
-    member_on(lock.clone(), work, identity)
-}
-
-fn member_on(lock: impl Lock, work: &Work, identity: &'static str) -> SetBuilder {
     let work = work.clone();
-    new_set("shop", lock)
+    new_set("shop", lock.clone())
         .shards(SHARDS)
         .identity(identity)
         .settle(LEASE / 4)
@@ -71,74 +61,6 @@ async fn lead(members: &[(&Set, usize)]) {
         let lead: Vec<_> = members.iter().map(|(set, _)| set.shards().len()).collect();
         panic!("the members lead {lead:?}");
     }
-}
-
-/// The lock of a client that may not write while `refuses`.
-#[derive(Debug)]
-struct Refusing {
-    lock: MemoryLock,
-    refuses: Arc<AtomicBool>,
-}
-
-impl Refusing {
-    fn check(&self) -> Result<(), LockError> {
-        match self.refuses.load(Ordering::SeqCst) {
-            true => Err(LockError::new(LockErrorKind::Denied, "no permission to write")),
-            false => Ok(()),
-        }
-    }
-}
-
-#[async_trait]
-impl Lock for Refusing {
-    fn capabilities(&self) -> Capabilities {
-        self.lock.capabilities()
-    }
-
-    fn check_name(&self, name: &str) -> Result<(), String> {
-        self.lock.check_name(name)
-    }
-
-    fn messages(&self) -> Option<&dyn Messages> {
-        self.lock.messages()
-    }
-
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.lock.read(name, timeout).await
-    }
-
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.check()?;
-        self.lock.write(name, write).await
-    }
-
-    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        self.check()?;
-        self.lock.release(name, release).await
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        self.lock.subscribe(name, sink)
-    }
-}
-
-/// It may not write, and leads nothing: it does not ask for shards again and again.
-#[tokio::test]
-async fn a_refused_member_takes_its_part_once_it_may_write() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let (work, refuses) = (Work::default(), Arc::new(AtomicBool::new(true)));
-    let first = member(&lock, &work, "first").start().unwrap();
-    lead(&[(&first, SHARDS as usize)]).await;
-    let refusing = Refusing { lock: lock.clone(), refuses: Arc::clone(&refuses) };
-    let second = member_on(refusing, &work, "second").start().unwrap();
-    let becomes = async |standing: Standing| {
-        becomes_true(standing.as_str(), async || second.standing() == standing).await;
-    };
-    becomes(Standing::Sick).await;
-    lead(&[(&first, SHARDS as usize), (&second, 0)]).await;
-    refuses.store(false, Ordering::SeqCst);
-    lead(&[(&first, SHARDS as usize / 2), (&second, SHARDS as usize / 2)]).await;
-    becomes(Standing::Ready).await;
 }
 
 #[tokio::test]
@@ -204,19 +126,6 @@ async fn a_member_that_stands_aside_hands_over_what_it_leads_and_gets_it_back() 
 }
 
 #[tokio::test]
-async fn a_lone_member_that_stands_aside_leads_on() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let work = Work::default();
-    let only = member(&lock, &work, "only").start().unwrap();
-    lead(&[(&only, 12)]).await;
-    let mut changes = only.changes();
-    only.stand_aside(true);
-    let change = tokio::time::timeout(LEASE * 2, changes.next()).await;
-    assert!(change.is_err(), "{change:?}");
-    assert_eq!(only.shards().len(), 12);
-}
-
-#[tokio::test]
 async fn a_move_waits_for_the_drain() {
     let lock = MemoryLock::with_ttl(LEASE);
     let finish = Arc::new(tokio::sync::Notify::new());
@@ -245,26 +154,6 @@ async fn a_move_waits_for_the_drain() {
     lead(&[(&first, 11), (&second, 1)]).await;
     let moved = second.shards().first().map(|led| led.shard);
     assert!(moved.is_some_and(|shard| draining.contains(&shard)));
-}
-
-#[tokio::test]
-async fn each_member_holds_one_seat_and_others_stand_by() {
-    let lock = MemoryLock::with_ttl(LEASE);
-    let work = Work::default();
-    let seat = |identity| member(&lock, &work, identity).seats(2).start().unwrap();
-    let (first, second, third) = (seat("first"), seat("second"), seat("third"));
-    let taken = || [&first, &second, &third].map(|set| set.shards().len());
-    let two = async {
-        while taken().iter().sum::<usize>() < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LEASE * 20, two).await.expect("both seats are taken");
-    assert!(taken().iter().all(|seats| *seats <= 1), "{:?}", taken());
-    let (holders, idle): (Vec<_>, Vec<_>) =
-        [&first, &second, &third].into_iter().partition(|set| !set.shards().is_empty());
-    holders[0].stop().await;
-    lead(&[(holders[1], 1), (idle[0], 1)]).await;
 }
 
 /// A member whose work is on keys: key `k` belongs to shard `k % shards`.
