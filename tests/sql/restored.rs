@@ -16,11 +16,16 @@ use crate::env::TestEnv;
 const LEASE: Duration = Duration::from_secs(8);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-async fn release(lock: &PostgresLock, nonce: u64, expected: Revision) {
-    let (by, left) = (Nonce(nonce), Duration::ZERO);
+/// A lock on which the first term has ended with a release, and its revision.
+async fn released(env: &TestEnv) -> (PostgresLock, Revision) {
+    let lock = env.postgres_lock().await;
+    let first = first_write(LEASE, 1, None, None);
+    let expected = lock.write("my_app", first).await.expect("a first write");
+    let (by, left) = (Nonce(1), Duration::ZERO);
     let release =
         Release { expected, by, left, cause: "stopped", to: None, pause: None, timeout: TIMEOUT };
     lock.release("my_app", release).await.expect("a release");
+    (lock, expected)
 }
 
 /// A lock that has seen nothing.
@@ -40,10 +45,7 @@ async fn found(lock: &PostgresLock) -> (Revision, Content) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn restored_server_repeats_no_token() {
     let env = TestEnv::alone(LEASE).await;
-    let lock = env.postgres_lock().await;
-    let first =
-        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
-    release(&lock, 1, first).await;
+    let (_, first) = released(&env).await;
     let mut tokens = vec![first];
     for nonce in 2..=4 {
         if nonce > 2 {
@@ -68,10 +70,7 @@ async fn restored_server_repeats_no_token() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn release_of_before_a_restore_proves_nothing_at_first() {
     let env = TestEnv::alone(LEASE).await;
-    let lock = env.postgres_lock().await;
-    let first =
-        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
-    release(&lock, 1, first).await;
+    let (lock, _) = released(&env).await;
     env.server.back_up();
     lock.write("other", first_write(LEASE, 2, None, None)).await.expect("an election that is lost");
     env.server.restore().await;
@@ -92,10 +91,7 @@ async fn release_of_before_a_restore_proves_nothing_at_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn create_that_rests_on_reads_of_before_a_restore_is_refused() {
     let env = TestEnv::alone(LEASE).await;
-    let lock = env.postgres_lock().await;
-    let first =
-        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
-    release(&lock, 1, first).await;
+    let (lock, _) = released(&env).await;
     let held = lock.write("held", first_write(LEASE, 1, None, None)).await.expect("a first write");
     let standby = fresh(&env).await;
     let (released, content) = found(&standby).await;
@@ -138,10 +134,7 @@ async fn create_that_rests_on_reads_of_before_a_restore_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn leader_that_the_backup_lacks_is_waited_for() {
     let env = TestEnv::alone(LEASE).await;
-    let lock = env.postgres_lock().await;
-    let first =
-        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
-    release(&lock, 1, first).await;
+    released(&env).await;
     env.server.back_up();
     let checker = Arc::new(ExclusionChecker::default());
     let (won, mut wins) = mpsc::unbounded_channel();

@@ -101,13 +101,20 @@ async fn command_of_a_suspended_candidate_ends_by_the_deadline() {
     assert_ne!(run.line().await, term, "the candidate wins again");
 }
 
+/// A tree of processes that ignore SIGTERM, in sessions of their own and without parents.
+const TREE: &str = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
+
+async fn runaway(env: &TestEnv) -> Candidate {
+    let mut run = env.run_without_cgroup("my_app", &[], TREE);
+    run.wait_for_line("up").await;
+    run
+}
+
 /// Its reaper adopts its processes.
 #[tokio::test]
 async fn tree_of_a_killed_guard_is_stopped() {
     let env = TestEnv::start().await;
-    let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
-    let mut run = env.run_without_cgroup("my_app", &[], script);
-    run.wait_for_line("up").await;
+    let mut run = runaway(&env).await;
     kill_process(run.guard(), Signal::KILL).expect("a guard");
     assert_eq!(run.exit_code().await, Some(1));
     assert_eq!(run.descendants(), [""; 0]);
@@ -156,9 +163,7 @@ async fn killed_reaper_ends_the_command_and_the_program() {
 #[tokio::test]
 async fn tree_of_a_killed_candidate_and_guard_is_stopped() {
     let env = TestEnv::start().await;
-    let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
-    let mut run = env.run_without_cgroup("my_app", &[], script);
-    run.wait_for_line("up").await;
+    let run = runaway(&env).await;
     let guard = run.guard();
     run.signal(Signal::STOP); // both end at one instant
     kill_process(guard, Signal::KILL).expect("a guard");
@@ -170,9 +175,7 @@ async fn tree_of_a_killed_candidate_and_guard_is_stopped() {
 #[tokio::test]
 async fn suspended_guard_of_a_killed_candidate_stops_the_tree() {
     let env = TestEnv::start().await;
-    let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
-    let mut run = env.run_without_cgroup("my_app", &[], script);
-    run.wait_for_line("up").await;
+    let run = runaway(&env).await;
     kill_process(run.guard(), Signal::STOP).expect("a guard");
     run.signal(Signal::KILL);
     run.wait_for_no_descendants().await;
@@ -214,8 +217,7 @@ async fn no_process_in_a_pid_namespace_outlives_candidate_and_guard() {
         return;
     }
     let env = TestEnv::start().await;
-    let script = "trap '' TERM; setsid sleep 1000 & ( ( sleep 1000 & ) & ); echo up; sleep 1000";
-    let command = [&ISOLATED[..], &["sh", "-c", script]].concat();
+    let command = [&ISOLATED[..], &["sh", "-c", TREE]].concat();
     let mut run = Candidate::start(env.command("my_app", &[], &command));
     run.wait_for_line("up").await;
     let guard = run.guard();

@@ -63,128 +63,48 @@ fn check(fleet: Fleet) {
     }
 }
 
-#[test]
-fn equal_candidates_have_at_most_one_leader() {
-    check(Fleet::Plain);
+/// A test of each of these fleets.
+macro_rules! fleets {
+    ($($(#[$doc:meta])* $test:ident: $fleet:ident,)+) => {
+        $(
+            $(#[$doc])*
+            #[test]
+            fn $test() {
+                check(Fleet::$fleet);
+            }
+        )+
+    };
 }
 
-#[test]
-fn a_mixed_fleet_has_at_most_one_leader() {
-    check(Fleet::Mixed);
-}
-
-#[test]
-fn at_most_one_leads_by_leases_below_a_second() {
-    check(Fleet::Short);
-}
-
-#[test]
-fn at_most_one_leads_while_the_ttl_is_changed() {
-    check(Fleet::ChangedTtl);
-}
-
-#[test]
-fn at_most_one_leads_beside_choria_candidates() {
-    check(Fleet::Choria);
-}
-
-#[test]
-fn at_most_one_leads_beside_choria_candidates_that_back_off() {
-    check(Fleet::ChoriaBackOff);
-}
-
-#[test]
-fn at_most_one_leads_while_the_server_clock_is_stepped() {
-    check(Fleet::SteppedClock);
-}
-
-#[test]
-fn at_most_one_leads_on_a_lock_without_expiry() {
-    check(Fleet::Judged);
-}
-
-#[test]
-fn at_most_one_leads_beside_client_go_candidates() {
-    check(Fleet::ClientGo);
-}
-
-#[test]
-fn at_most_one_leads_on_an_object() {
-    check(Fleet::Objects);
-}
-
-#[test]
-fn at_most_one_leads_across_a_synchronous_failover() {
-    check(Fleet::Synchronous);
-}
-
-#[test]
-fn at_most_one_leads_beside_vimeo_candidates() {
-    check(Fleet::Vimeo);
-}
-
-#[test]
-fn at_most_one_leads_on_rows_that_expire_by_the_server_clock() {
-    check(Fleet::Rows);
-}
-
-#[test]
-fn at_most_one_leads_on_rows_across_a_failover_that_loses_writes() {
-    check(Fleet::Failover);
-}
-
-#[test]
-fn at_most_one_leads_on_rows_while_the_server_clock_is_stepped() {
-    check(Fleet::SteppedRows);
-}
-
-#[test]
-fn at_most_one_leads_while_the_server_loses_acknowledged_writes() {
-    check(Fleet::Forgetful);
-}
-
-#[test]
-fn at_most_one_leads_among_candidates_that_saw_the_key_before_tampering() {
-    check(Fleet::Tampered);
-}
-
-/// Once the lease is over in which it could not know better, all is as before.
-#[test]
-fn a_stopped_clock_costs_at_most_one_lease() {
-    check(Fleet::Frozen);
-}
-
-#[test]
-fn at_most_one_leads_while_sentinels_release_what_the_dead_held() {
-    check(Fleet::Sentinel);
-}
-
-#[test]
-fn at_most_one_leads_while_terms_drain() {
-    check(Fleet::Drains);
-}
-
-#[test]
-fn leaders_hand_over_to_those_that_are_ready() {
-    check(Fleet::Moves);
-}
-
-/// A candidate whose writes are refused neither pulls the leadership nor stays sick once they are
-/// accepted.
-#[test]
-fn refused_writers_leave_the_leadership_to_others() {
-    check(Fleet::Refused);
-}
-
-/// Whoever leads, and whoever believes it.
-#[test]
-fn checkpoint_keeps_what_was_acknowledged() {
-    check(Fleet::Checkpoint);
-}
-
-#[test]
-fn members_of_a_set_share_its_shards_with_few_moves() {
-    check(Fleet::Sets);
+fleets! {
+    equal_candidates_have_at_most_one_leader: Plain,
+    a_mixed_fleet_has_at_most_one_leader: Mixed,
+    at_most_one_leads_by_leases_below_a_second: Short,
+    at_most_one_leads_while_the_ttl_is_changed: ChangedTtl,
+    at_most_one_leads_beside_choria_candidates: Choria,
+    at_most_one_leads_beside_choria_candidates_that_back_off: ChoriaBackOff,
+    at_most_one_leads_while_the_server_clock_is_stepped: SteppedClock,
+    at_most_one_leads_on_a_lock_without_expiry: Judged,
+    at_most_one_leads_beside_client_go_candidates: ClientGo,
+    at_most_one_leads_on_an_object: Objects,
+    at_most_one_leads_across_a_synchronous_failover: Synchronous,
+    at_most_one_leads_beside_vimeo_candidates: Vimeo,
+    at_most_one_leads_on_rows_that_expire_by_the_server_clock: Rows,
+    at_most_one_leads_on_rows_across_a_failover_that_loses_writes: Failover,
+    at_most_one_leads_on_rows_while_the_server_clock_is_stepped: SteppedRows,
+    at_most_one_leads_while_the_server_loses_acknowledged_writes: Forgetful,
+    at_most_one_leads_among_candidates_that_saw_the_key_before_tampering: Tampered,
+    /// Once the lease is over in which it could not know better, all is as before.
+    a_stopped_clock_costs_at_most_one_lease: Frozen,
+    at_most_one_leads_while_sentinels_release_what_the_dead_held: Sentinel,
+    at_most_one_leads_while_terms_drain: Drains,
+    leaders_hand_over_to_those_that_are_ready: Moves,
+    /// A candidate whose writes are refused neither pulls the leadership nor stays sick once they
+    /// are accepted.
+    refused_writers_leave_the_leadership_to_others: Refused,
+    /// Whoever leads, and whoever believes it.
+    checkpoint_keeps_what_was_acknowledged: Checkpoint,
+    members_of_a_set_share_its_shards_with_few_moves: Sets,
 }
 
 #[test]
