@@ -13,7 +13,7 @@ DEFAULT_SIGNALS := $(shell env --default-signal=INT true 2>/dev/null && echo env
 LOCK ?= nats
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify protocol sim model chaos mutations mutants histories fuzz differential soak lint deps layers api bench bench-scale bench-proxy bench-takeover traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
+.PHONY: help demo test verify protocol sim model chaos mutations mutants histories fuzz differential etcd-versions soak lint deps layers api bench bench-scale bench-proxy bench-takeover traffic doc cli-doc diagrams pictures tools clean rust chart manifests dist check-dist wine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,13 @@ sim: rust ## Simulate elections and faults until a promise breaks (MINUTES=…; 
 differential: rust tools ## Play random operations on a store and on its model (STORE=nats-2.15.1-r3, postgres, sqlite, gcs, s3, azure, kubernetes or etcd, OPERATIONS=10000 SEED=… STEPS=8)
 	$(CARGO) run --package incumbent-differential -- --store $(or $(STORE),nats-2.15.1) $(if $(OPERATIONS),--operations $(OPERATIONS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
+
+# etcd 3.7 is what `make verify` runs on.
+etcd-versions: rust ## Run the tests of etcd on the version of Debian, and on 3.5 and 3.6 (VERSIONS=3.5.35)
+	@for version in $(or $(VERSIONS),debian 3.5.35 3.6.16); do \
+		echo "etcd: $$version"; \
+		ETCD=$$version $(CARGO) test --quiet --package incumbent --all-features --test etcd || exit 1; \
+	done
 
 soak: rust ## Thousands of candidates on a cluster that is restarted (MINUTES=30 ELECTIONS=1000 CANDIDATES=20), or a set whose members are attacked (SETS=nats, nats-cluster or postgres)
 	@scripts/install-nats.sh 2.15.1

@@ -380,6 +380,15 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Decisions],
     },
     Mutation {
+        name: "etcd: an older candidate of etcd's own elections refuses nobody",
+        edits: &[edit(
+            "src/backends/etcd/foreign.rs",
+            "(is_there && all_wait).then_some(placeholder)",
+            "(is_there || all_wait).then_some(placeholder)",
+        )],
+        noticed_by: &[Decisions],
+    },
+    Mutation {
         name: "etcd: an entry that was seen counts in a restored cluster",
         edits: &[edit(
             "src/backends/etcd/cluster.rs",
