@@ -49,6 +49,7 @@ fi
 cd "$work/sources"
 # The features of dependencies are those of the workspace with its tests, where one of the tests is built too.
 with=()
+[ ! -e cli/tests/campaign.rs ] || with=(--test campaign) # of earlier releases
 [ ! -e cli/tests/upgrade/main.rs ] || with=(--test upgrade)
 CARGO_TARGET_DIR=$work/target "${CARGO:-cargo}" build --quiet --locked --workspace --all-features --bin incumbent "${with[@]}" >&2
 

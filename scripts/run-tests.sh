@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 tests="${CARGO:-cargo} test --workspace --all-features --no-fail-fast"
 
 # Integration tests that are quick as a whole, with the unit tests.
-quick=(protocol memory metrics spans campaign)
+quick=(protocol memory metrics spans)
 quick_targets=$(printf -- ' --test %s' "${quick[@]}")
 
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
