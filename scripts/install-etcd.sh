@@ -29,7 +29,7 @@ case ${ETCD:-} in
 '') ;;
 debian)
     version=$(apt-cache policy etcd-server 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][^ ]*\)$/\1/p')
-    [ -n "$version" ] || { version="of Debian" && give_up "apt-cache finds no package etcd-server"; }
+    [ -n "$version" ] || { version="of Debian" && give_up "run apt-get update, as apt-cache finds no etcd-server"; }
     version=debian-$version
     ;;
 [0-9]*.[0-9]*.[0-9]*) version=$ETCD ;;

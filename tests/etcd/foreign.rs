@@ -48,6 +48,7 @@ async fn later_candidates_of_etcds_own_elections_wait() {
     drop(leads(&first).await);
     let mut command = env.cluster.ctl_command();
     let mut foreign = command.args(["elect", &name, "go"]).stdout(Stdio::piped()).spawn().unwrap();
+    env.etcd_lock().check_name("my_app/").expect_err("the name of the key that it waits for");
     let mut lines = BufReader::new(foreign.stdout.take().unwrap()).lines();
     let below = format!("{name}/");
     let keys = async || env.cluster.ctl(&["get", &below, "--prefix", "--keys-only"]).await;
