@@ -131,7 +131,10 @@ impl Driver {
     pub(super) fn claimed(&mut self, outcome: ClaimOutcome) {
         match outcome {
             Ok(checkpoint) => {
-                let Some(Claim { token, deadline, .. }) = self.tasks().claim.take() else { return };
+                let now = self.now();
+                let claim = self.tasks().claim.take_if(|claim| now < claim.deadline);
+                // If the deadline has passed meanwhile, the machine ends the term and the claim.
+                let Some(Claim { token, deadline, .. }) = claim else { return };
                 self.set_unclaimed(None);
                 self.begin_term(token, deadline, Some(checkpoint));
             }

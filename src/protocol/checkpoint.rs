@@ -169,5 +169,32 @@ impl CheckpointWriter {
 }
 
 #[cfg(test)]
-#[path = "checkpoint_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_read_confirms_is_written_again_where_reads_are_not_durable() {
+        for durable in [true, false] {
+            let mut writer = CheckpointWriter::claim(Token(5), 50, durable);
+            writer.handle(CheckpointResponse::Loaded { version: None, checkpoint: None });
+            let CheckpointRequest::Store { checkpoint, expected: None } = writer.request() else {
+                panic!("a claim writes");
+            };
+            let unknown = CheckpointResponse::Failed(LockErrorKind::OutcomeUnknown);
+            assert_eq!(writer.handle(unknown), CheckpointProgress::Retry);
+            assert_eq!(writer.request(), CheckpointRequest::Load);
+            let version = CheckpointVersion::number(1);
+            let found = CheckpointResponse::Loaded {
+                version: Some(version.clone()),
+                checkpoint: Some(checkpoint.clone()),
+            };
+            let expected =
+                if durable { CheckpointProgress::Done } else { CheckpointProgress::Next };
+            assert_eq!(writer.handle(found), expected);
+            if !durable {
+                let again = CheckpointRequest::Store { checkpoint, expected: Some(version) };
+                assert_eq!(writer.request(), again);
+            }
+        }
+    }
+}

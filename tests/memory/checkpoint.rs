@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use incumbent::clock::TokioClock;
 use incumbent::lock::{
     Capabilities, CheckpointStore, CheckpointVersion, HintSink, Lock, LockError, LockErrorKind,
@@ -29,12 +30,14 @@ struct Failing {
     fails: fn(u32) -> Option<LockErrorKind>,
     /// Whether a write that fails is performed.
     performs: bool,
+    /// The response to the request of this number comes after a lease.
+    late: Option<u32>,
 }
 
 impl Failing {
     fn new(fails: fn(u32) -> Option<LockErrorKind>) -> Self {
         let lock = MemoryLock::with_clock(LEASE, TokioClock::new());
-        Self { lock, requests: Arc::default(), fails, performs: false }
+        Self { lock, requests: Arc::default(), fails, performs: false, late: None }
     }
 
     fn next(&self) -> Result<(), LockError> {
@@ -92,9 +95,14 @@ impl CheckpointStore for Failing {
         expected: Option<&CheckpointVersion>,
         timeout: Duration,
     ) -> Result<CheckpointVersion, LockError> {
+        let late = self.late == Some(self.requests.load(Ordering::Relaxed));
         let failure = self.next();
         if failure.is_ok() || self.performs {
             let stored = self.lock.store(name, content, expected, timeout).await?;
+            if late {
+                // At once: no timer is polled in between.
+                let _ = tokio::time::advance(LEASE).now_or_never();
+            }
             return failure.map(|()| stored);
         }
         failure.map(|()| CheckpointVersion::number(0))
@@ -250,6 +258,21 @@ async fn a_save_is_tried_until_the_deadline() {
     assert_eq!(checkpoint.save("two").await.unwrap_err().kind(), CheckpointErrorKind::TermOver);
     assert!(matches!(leadership.ended().await.cause, Cause::Expired { .. }));
     assert_eq!(&*checkpoint.data(), b"");
+}
+
+/// As where the process was suspended: the response to the claim is ready before the timer.
+#[tokio::test(start_paused = true)]
+async fn no_term_begins_after_its_deadline() {
+    let lock = Failing { late: Some(1), ..Failing::new(|_| None) };
+    let (election, mut changes) = candidate(&lock, "first").start_with_changes().unwrap();
+    let token = |change: &Change| match change {
+        Change::Won { token } => Some(*token),
+        _ => None,
+    };
+    let won = change(&mut changes, "the win is told", token).await;
+    assert_eq!(election.token(), Some(won), "the term that was told is the one that leads");
+    assert_eq!(lock.requests.load(Ordering::Relaxed), 4, "it has claimed after the first one");
+    election.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 mod harness;
 mod journal;
 
+mod checkpoint;
 mod cool_down;
 mod crash_release;
 mod fuzz;

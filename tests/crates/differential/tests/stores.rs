@@ -1,12 +1,23 @@
 //! A few hundred operations on each store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use incumbent::lock::Capabilities;
 use incumbent_differential::{Options, Store, run, stores};
+use incumbent_sim::Server;
 use incumbent_test_support::Version;
 
-/// Both return the same under all operations.
+/// Both return the same under all operations, and a lock states what the simulation and the model
+/// check assume of its model.
 async fn agree(store: Arc<dyn Store>) {
+    let (rules, stated) = (store.rules(), store.lock().capabilities());
+    let mut model = Server::new(rules.ttl, rules.retention, Duration::ZERO);
+    model.per_write_ttl = rules.per_write_ttl;
+    let Capabilities { min_lease, max_lease, max_identity_len, .. } = stated;
+    // A lock that states no proof yet may be too new for it.
+    let modelled = model.capabilities(stated.empty_is_proof);
+    assert_eq!(stated, Capabilities { min_lease, max_lease, max_identity_len, ..modelled });
     let options = Options { operations: 600, seed: 12, elections: 40, steps: 8 };
     let has_upheavals = !store.upheavals().is_empty();
     let report = run(store, options).await;

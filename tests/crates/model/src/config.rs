@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Capabilities, Nonce};
-use incumbent::protocol::{Elector, MIN_LEASE, Settings, Timing, TimingOptions};
+use incumbent::protocol::{Elector, Settings, Timing, TimingOptions};
+use incumbent_sim::Retention;
+
+use crate::lock::Entrance;
 
 /// What may go wrong. Each costs one of the faults that a run may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +74,9 @@ pub struct Config {
     pub ttl: Duration,
     /// The time between two instants at which anything happens.
     pub tick: Duration,
-    /// Whether the lock leaves a marker where an entry expired, and vouches for emptiness.
-    pub markers: bool,
+    /// What the lock does with an entry that is not renewed. It vouches for emptiness if it leaves
+    /// markers.
+    pub retention: Retention,
     /// Whether the lock was made before the time in which a lease could have been held.
     pub old: bool,
     /// Whether candidates get hints of writes. Any hint may be lost, at no cost.
@@ -89,6 +93,8 @@ pub struct Config {
     pub late: u8,
     /// No further than this many ticks.
     pub horizon: Option<u32>,
+    /// How often work saves the checkpoint in a run; 0: the election keeps none.
+    pub saves: u16,
     /// How many sentinels see a death, each of which releases what the process held.
     pub sentinels: u8,
     /// The permutations of identical candidates.
@@ -104,7 +110,7 @@ impl Config {
             leases: vec![second; candidates],
             ttl: second,
             tick: tick(second, ticks),
-            markers: true,
+            retention: Retention::LeavesMarkers,
             old: true,
             hints: false,
             faults,
@@ -113,6 +119,7 @@ impl Config {
             delay: 2,
             late: 0,
             horizon: None,
+            saves: 0,
             sentinels: 0,
             orders: orders(&vec![second; candidates]),
         }
@@ -131,15 +138,7 @@ impl Config {
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            min_lease: MIN_LEASE,
-            expires_entries: true,
-            reads_are_durable: true,
-            max_lease: self.ttl,
-            can_read: true,
-            empty_is_proof: self.markers && self.old,
-            max_identity_len: 100,
-        }
+        Entrance::new(self).capabilities(self.old)
     }
 
     pub(crate) fn campaign(&self, who: usize, nonce: Nonce) -> Elector {

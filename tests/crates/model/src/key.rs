@@ -8,8 +8,11 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
 
-use incumbent::lock::{Content, Hint, Nonce, Record, Request, Revision, Tombstone};
-use incumbent::protocol::{FingerprintSink, Response};
+use incumbent::lock::{
+    CheckpointVersion, Content, Hint, Nonce, Record, Request, Revision, StoredCheckpoint, Tombstone,
+};
+use incumbent::protocol::{CheckpointRequest, CheckpointResponse, FingerprintSink, Response};
+use incumbent_sim::Shelf;
 
 #[derive(Debug, Clone, Copy)]
 enum Word {
@@ -17,6 +20,8 @@ enum Word {
     Revision(u64),
     Nonce(u64),
     Write(u64, u64),
+    /// Of the checkpoint.
+    Version(u64),
 }
 
 /// The nonce of a candidate's `life`th process.
@@ -151,6 +156,61 @@ impl Key {
         self.plain(10 + failure.kind as u64);
     }
 
+    pub fn shelf(&mut self, shelf: &Shelf) {
+        let Shelf { version, stored, acknowledged, claimed, last } = shelf;
+        let Some(stored) = stored else { return };
+        self.words.push(Word::Version(*version));
+        self.checkpoint(stored);
+        self.data(acknowledged);
+        self.maybe_revision(claimed.map(|token| Revision(token.0)));
+        self.plain(u64::from(*last));
+    }
+
+    pub fn data(&mut self, data: &[u8]) {
+        self.plain(data.len() as u64);
+        data.iter().for_each(|byte| self.plain(u64::from(*byte)));
+    }
+
+    fn version(&mut self, version: Option<&CheckpointVersion>) {
+        match version.and_then(CheckpointVersion::as_number) {
+            Some(version) => self.words.push(Word::Version(version)),
+            None => self.plain(0),
+        }
+    }
+
+    fn checkpoint(&mut self, checkpoint: &StoredCheckpoint) {
+        let StoredCheckpoint { token, write, data, .. } = checkpoint;
+        self.token(token.0);
+        self.plain(*write);
+        self.data(data);
+    }
+
+    pub fn checkpoint_request(&mut self, request: &CheckpointRequest) {
+        match request {
+            CheckpointRequest::Load => self.plain(0),
+            CheckpointRequest::Store { checkpoint, expected } => {
+                self.plain(1);
+                self.checkpoint(checkpoint);
+                self.version(expected.as_ref());
+            }
+        }
+    }
+
+    pub fn checkpoint_response(&mut self, response: &CheckpointResponse) {
+        match response {
+            CheckpointResponse::Loaded { version, checkpoint } => {
+                self.plain(0);
+                self.version(version.as_ref());
+                checkpoint.iter().for_each(|checkpoint| self.checkpoint(checkpoint));
+            }
+            CheckpointResponse::Stored(version) => {
+                self.plain(1);
+                self.version(Some(version));
+            }
+            CheckpointResponse::Failed(kind) => self.plain(10 + *kind as u64),
+        }
+    }
+
     /// The least of what the state comes to with its candidates in any of these orders: each names
     /// the candidate that stands first, second and so on.
     pub fn finish(&self, orders: &[Vec<usize>]) -> u64 {
@@ -209,6 +269,7 @@ struct Names {
     revisions: Vec<u64>,
     nonces: Vec<u64>,
     writes: Vec<(u64, u64)>,
+    versions: Vec<u64>,
 }
 
 impl Names {
@@ -220,6 +281,7 @@ impl Names {
                 Word::Revision(revision) => names.revisions.push(revision),
                 Word::Nonce(nonce) => names.nonces.push(nonce),
                 Word::Write(nonce, number) => names.writes.push((nonce, number)),
+                Word::Version(version) => names.versions.push(version),
             }
         }
         names.revisions.sort_unstable();
@@ -228,6 +290,8 @@ impl Names {
         names.nonces.dedup();
         names.writes.sort_unstable();
         names.writes.dedup();
+        names.versions.sort_unstable();
+        names.versions.dedup();
         names
     }
 
@@ -250,6 +314,7 @@ impl Names {
                 let first = self.writes.partition_point(|(other, _)| *other < nonce) as u64;
                 (3, rank(self.writes.binary_search(&(nonce, number))) - first)
             }
+            Word::Version(version) => (4, rank(self.versions.binary_search(&version))),
         };
         hasher.write_u8(kind);
         hasher.write_u64(value);

@@ -6,7 +6,9 @@
 //! admin, resignations, stops, work that will not stop. `stateright` visits the states breadth
 //! first and looks at the promises in each: at most one leads by its own right (its clock against
 //! its deadline, until its work has stopped), tokens grow, terms begin and end in turn, and nothing
-//! is given up before the work has stopped.
+//! is given up before the work has stopped. Where the election keeps a checkpoint, no write of a
+//! former term is stored over that of a later one, and what was acknowledged is never lost, is part
+//! of what each later term begins with, and is of one history.
 //!
 //! # What represents what
 //! - **Time** passes in ticks, two to six of them a lease with its margin for drift, so no margin
@@ -29,6 +31,7 @@
 //! A fingerprint has 64 bits, so two states may by chance be taken for one: with 10 million of them
 //! the odds of any such pair are one in 400,000.
 
+mod checkpoint;
 mod config;
 mod confirm;
 mod key;
@@ -46,7 +49,7 @@ use stateright::{Model, Property};
 
 pub use config::{Config, Fault};
 pub use confirm::confirm;
-pub use presets::{large, small};
+pub use presets::{checkpoints, large, small};
 pub use report::{Bounds, Outcome, explore};
 pub use transitions::{Move, Sights};
 
@@ -89,6 +92,16 @@ impl Model for Election {
             Property::always("the work stops before the entry is given up", |_, state| {
                 not(state, Breach::Early)
             }),
+            Property::always("no former term writes the checkpoint", |_, state| {
+                not(state, Breach::Former)
+            }),
+            Property::always("no save that was acknowledged is lost", |_, state| {
+                not(state, Breach::Lost)
+            }),
+            Property::always("a term begins with what was acknowledged", |_, state| {
+                not(state, Breach::Older)
+            }),
+            Property::always("saves are of one history", |_, state| not(state, Breach::Histories)),
             Property::sometimes("there is a leader", |_, state: &State| state.leaders() == 1),
         ]
     }

@@ -9,6 +9,7 @@ use incumbent_sim::{Retention, Server, Stored, failure};
 
 pub use incumbent_sim::Time;
 
+use crate::config::Config;
 use crate::key::Key;
 
 /// One election's entry on a server.
@@ -21,12 +22,10 @@ pub fn failed(request: &Request, kind: LockErrorKind) -> Response {
 }
 
 impl Entrance {
-    /// `markers`: whether the expiry of an entry leaves a marker, and emptiness is vouched for;
-    /// `old`: whether it was made before the time in which a lease could have been held.
-    pub fn new(ttl: Duration, markers: bool, old: bool) -> Self {
-        let retention = if markers { Retention::LeavesMarkers } else { Retention::Expires };
+    pub fn new(config: &Config) -> Self {
+        let &Config { ttl, retention, old, .. } = config;
         let mut server = Server::new(ttl, retention, if old { ttl } else { Duration::ZERO });
-        server.tells_age = markers;
+        server.tells_age = retention == Retention::LeavesMarkers;
         server.remembered = 0;
         Self(server)
     }
@@ -35,16 +34,17 @@ impl Entrance {
         self.last.as_ref().is_some_and(|last| matches!(last.record.content, Content::Held(_)))
     }
 
+    /// When it frees what it holds.
     pub fn expires(&self) -> Option<Time> {
-        self.last.as_ref().map(|last| last.expires)
+        self.last.as_ref().filter(|_| self.retention.frees()).map(|last| last.expires)
     }
 
     pub fn sketch(&self, now: Time, key: &mut Key) {
         key.duration(self.until_proof(now));
-        if let Some(Stored { record, previous, expires, .. }) = &self.last {
+        if let Some(Stored { record, previous, .. }) = &self.last {
             key.record(record);
             key.maybe_revision(previous.flatten());
-            key.duration(expires.saturating_sub(now));
+            key.duration(self.expires().map_or(Duration::ZERO, |at| at.saturating_sub(now)));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use incumbent_model::{Bounds, explore, large, small};
+use incumbent_model::{Bounds, checkpoints, explore, large, small};
 
 const USAGE: &str = "incumbent-model [--candidates N] [--depth D] [--minutes M] [--small]
 Explores elections of N (2) candidates to depth D (no bound), for M (5) minutes in all; with --small those that the tests explore.";
@@ -31,7 +31,7 @@ fn run() -> Result<bool, String> {
     let minutes = number(&args, "--minutes")?.unwrap_or(5);
     let ends = Instant::now() + Duration::from_secs(60 * minutes as u64);
     let elections: Vec<_> = if few {
-        small()
+        small().into_iter().chain(checkpoints()).collect()
     } else {
         large(candidates).into_iter().map(|config| (config, None)).collect()
     };

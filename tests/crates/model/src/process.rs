@@ -46,6 +46,14 @@ pub enum Breach {
     Order,
     /// An entry given up before the work has stopped.
     Early,
+    /// The checkpoint of a later term is written by a former one.
+    Former,
+    /// A save of the checkpoint that was acknowledged is gone.
+    Lost,
+    /// Two leaders know two histories of the checkpoint, or one another save than its own.
+    Histories,
+    /// A term begins with a checkpoint that is older than what was acknowledged.
+    Older,
 }
 
 /// With its randomness as it was at its start.

@@ -117,6 +117,12 @@ fn name(state: &State, step: Move) -> String {
                 format!("sentinel of {who} -> lock: {request:?}")
             }
             Message::ToSentinel { answer, .. } => format!("sentinel of {who} <- lock: {answer:?}"),
+            Message::Checkpoint { token, request, .. } => {
+                format!("{who}'s term {token} -> checkpoint: {request:?}")
+            }
+            Message::OfCheckpoint { token, response, .. } => {
+                format!("{who}'s term {token} <- checkpoint: {response:?}")
+            }
         }
     };
     match step {
@@ -133,6 +139,10 @@ fn name(state: &State, step: Move) -> String {
         Move::Register(who) => format!("c{who} registers {:?}", state.processes[who].releasable()),
         Move::Sentinel(run) => format!("sentinel of c{}: next step", state.runs[run].who),
         Move::SentinelTimeOut(run) => format!("sentinel of c{}: timeout", state.runs[run].who),
+        Move::Save(index) => format!("c{}: its work saves", state.keepers[index].who),
+        Move::CheckpointTimeOut(index) => {
+            format!("c{}: its request to the checkpoint times out", state.keepers[index].who)
+        }
         Move::Expire => "the lock expires what it holds".to_owned(),
         Move::Tick => "time passes".to_owned(),
     }
@@ -162,9 +172,16 @@ impl fmt::Display for Outcome {
             if broken.is_none() { "all properties hold" } else { "BROKEN" },
         )?;
         let [stored, refused] = sights.releases.each_ref().map(seen);
-        match stored + refused {
+        if stored + refused > 0 {
+            write!(f, "; sentinels: {stored} releases, {refused} refused")?;
+        }
+        let [claims, saves] = sights.kept.each_ref().map(seen);
+        match claims {
             0 => Ok(()),
-            _ => write!(f, "; sentinels: {stored} releases, {refused} refused"),
+            _ => {
+                let late = seen(&sights.late);
+                write!(f, "; checkpoint: {claims} claims, {saves} saves, {late} late ones refused")
+            }
         }
     }
 }

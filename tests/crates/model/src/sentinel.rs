@@ -75,6 +75,7 @@ impl State {
             let run = self.run_of(who, life, twin, term);
             self.runs.push(Arc::new(run));
         }
+        self.drop_keepers(who);
         Arc::make_mut(&mut self.processes[who]).gone();
     }
 

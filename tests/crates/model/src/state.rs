@@ -3,9 +3,11 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use incumbent::lock::{Hint, Request};
-use incumbent::protocol::Response;
+use incumbent::lock::{Hint, Request, Token};
+use incumbent::protocol::{CheckpointRequest, CheckpointResponse, Response};
+use incumbent_sim::Shelf;
 
+use crate::checkpoint::Keeping;
 use crate::config::{Config, Fault};
 use crate::key::{Key, nonce};
 use crate::lock::{Entrance, Time};
@@ -25,6 +27,10 @@ pub enum Message {
     OfSentinel { twin: u8, id: u64, request: Request },
     /// From the lock to a sentinel.
     ToSentinel { twin: u8, id: u64, answer: Response },
+    /// From a term to the checkpoint of the lock.
+    Checkpoint { token: Token, id: u64, request: CheckpointRequest },
+    /// From there to the term.
+    OfCheckpoint { token: Token, id: u64, response: CheckpointResponse },
 }
 
 /// A message from or to a process.
@@ -51,6 +57,9 @@ pub struct State {
     pub flights: Vec<Arc<Flight>>,
     /// Releases that sentinels have begun.
     pub runs: Vec<Arc<Run>>,
+    pub shelf: Arc<Shelf>,
+    /// What terms do with the checkpoint.
+    pub keepers: Vec<Arc<Keeping>>,
     /// Faults that may still come.
     pub faults: u8,
     /// Which have come, a bit each, where each may come once.
@@ -61,7 +70,7 @@ pub struct State {
 
 impl State {
     pub fn first(config: &Arc<Config>) -> Self {
-        let lock = Entrance::new(config.ttl, config.markers, config.old);
+        let lock = Entrance::new(config);
         Self {
             tick: 0,
             now: Time::ZERO,
@@ -69,6 +78,8 @@ impl State {
             processes: (0..config.leases.len()).map(|who| Arc::new(Process::down(who))).collect(),
             flights: Vec::new(),
             runs: Vec::new(),
+            shelf: Arc::default(),
+            keepers: Vec::new(),
             faults: config.faults,
             spent: 0,
             last_token: 0,
@@ -106,7 +117,8 @@ impl State {
         });
         let arrives = self.flights.iter().any(|flight| {
             let hint = matches!(flight.message, Message::Hint(_)); // which may get lost
-            let of_process = matches!(flight.message, Message::Reply { .. });
+            let of_process =
+                matches!(flight.message, Message::Reply { .. } | Message::OfCheckpoint { .. });
             flight.left == 0 && !hint && (!of_process || self.processes[flight.who].acts())
         });
         !waits && !arrives && !overdue(self.lock.expires())
@@ -115,6 +127,7 @@ impl State {
     /// Drops what can have no effect: responses that are not awaited, hints to processes that are
     /// gone.
     pub fn prune(&mut self) {
+        self.prune_keepers();
         let mut flights = std::mem::take(&mut self.flights);
         flights.retain(|flight| {
             let process = &self.processes[flight.who];
@@ -124,6 +137,10 @@ impl State {
                 Message::ToSentinel { twin, id, .. } => self.sentinel_awaits(flight, *twin, *id),
                 Message::Reply { id, .. } => process.life == flight.life && awaited == Some(*id),
                 Message::Hint(_) => process.life == flight.life && process.is_up(),
+                Message::Checkpoint { request: CheckpointRequest::Store { .. }, .. } => true,
+                Message::Checkpoint { .. } | Message::OfCheckpoint { .. } => {
+                    self.keepers.iter().any(|keeping| keeping.awaits(flight))
+                }
             }
         });
         self.flights = flights;
@@ -133,6 +150,7 @@ impl State {
     pub fn key(&self) -> u64 {
         let mut key = Key::default();
         self.lock.sketch(self.now, &mut key);
+        key.shelf(&self.shelf);
         key.plain(u64::from(self.faults) << 16 | u64::from(self.spent));
         key.plain(self.breach.map_or(9, |breach| breach as u64));
         key.token(self.last_token);
@@ -172,11 +190,24 @@ impl State {
                     key.plain(45 + u64::from(*twin));
                     key.answer(answer);
                 }
+                Message::Checkpoint { token: _, id: _, request } => {
+                    let awaited = self.keepers.iter().any(|keeping| keeping.awaits(flight));
+                    key.plain(80 + u64::from(awaited));
+                    key.checkpoint_request(request);
+                }
+                Message::OfCheckpoint { token: _, id: _, response } => {
+                    key.plain(82);
+                    key.checkpoint_response(response);
+                }
             }
             key.part();
         }
         for run in &self.runs {
             run.sketch(self.now, &mut key);
+            key.part();
+        }
+        for keeping in &self.keepers {
+            keeping.sketch(&mut key);
             key.part();
         }
         for process in self.processes.iter().filter(|it| self.config.sentinels > 0 && it.is_up()) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use incumbent::lock::{Content, Coverage, Hint, LockErrorKind, Request, Tombstone};
-use incumbent::protocol::{Action, Event};
+use incumbent::protocol::{Action, CheckpointRequest, Event};
 
 use crate::config::Fault;
 use crate::key::nonce;
@@ -32,6 +32,10 @@ pub enum Move {
     Sentinel(usize),
     /// The timeout for a request of a sentinel passes.
     SentinelTimeOut(usize),
+    /// The work of a term saves the checkpoint.
+    Save(usize),
+    /// A term waits no longer for the response to a request to the checkpoint.
+    CheckpointTimeOut(usize),
     /// A fault that strikes a process.
     Strike(Fault, usize),
     /// A candidate hands over to another one.
@@ -53,6 +57,10 @@ pub struct Sights {
     pub notices: AtomicU64,
     /// Releases by sentinels that were stored, and that were refused.
     pub releases: [AtomicU64; 2],
+    /// Claims of the checkpoint, and saves, that terms were told of.
+    pub kept: [AtomicU64; 2],
+    /// Writes of former terms to the checkpoint that were refused.
+    pub late: AtomicU64,
 }
 
 pub(crate) fn count(sight: &AtomicU64) {
@@ -101,6 +109,7 @@ pub fn transitions(state: &State, moves: &mut Vec<Move>) {
         let reaches = match &flight.message {
             Message::Request { .. } => true,
             Message::OfSentinel { .. } | Message::ToSentinel { .. } => true,
+            Message::Checkpoint { .. } => true,
             _ => state.processes[flight.who].acts(),
         };
         if reaches && !flight.held {
@@ -112,6 +121,10 @@ pub fn transitions(state: &State, moves: &mut Vec<Move>) {
             (Fault::Duplicate, Message::Request { request: Request::Write(_), .. }) => {
                 flight.left == 0
             }
+            (
+                Fault::Duplicate,
+                Message::Checkpoint { request: CheckpointRequest::Store { .. }, .. },
+            ) => flight.left == 0,
             (Fault::Refusal, Message::Request { request, .. }) => {
                 flight.left == 0 && matches!(request, Request::Write(_) | Request::Release(_))
             }
@@ -134,6 +147,7 @@ pub fn transitions(state: &State, moves: &mut Vec<Move>) {
         moves.push(Move::Remove(Fault::Vanish));
     }
     state.sentinel_moves(moves);
+    state.checkpoint_moves(moves);
     if state.is_settled() && state.config.horizon.is_none_or(|horizon| state.tick < horizon) {
         moves.push(Move::Tick);
     }
@@ -178,6 +192,13 @@ impl State {
             }
             Move::Sentinel(index) => self.sentinel_steps(index),
             Move::SentinelTimeOut(index) => self.sentinel_times_out(index),
+            Move::Save(index) => self.saves(index),
+            Move::CheckpointTimeOut(index) => {
+                let who = self.keepers[index].who;
+                if let Some(event) = self.checkpoint_times_out(index, sights) {
+                    self.feed(who, event, sights, told);
+                }
+            }
             Move::Strike(fault, who) => {
                 self.spend(fault);
                 match fault {
@@ -290,6 +311,11 @@ impl State {
             Message::OfSentinel { .. } | Message::ToSentinel { .. } => {
                 self.sentinel_message(&flight, sights);
             }
+            Message::Checkpoint { .. } | Message::OfCheckpoint { .. } => {
+                if let Some(event) = self.checkpoint_message(&flight, sights) {
+                    self.feed(who, event, sights, told);
+                }
+            }
         }
     }
 
@@ -357,7 +383,9 @@ impl State {
                     self.breach.get_or_insert(Breach::Token);
                 }
                 self.last_token = token.0;
+                self.claims(who, token);
             }
+            Action::End { .. } => self.claims_no_more(who),
             Action::Request { id, request } => {
                 let gives_up = matches!(request, Request::Release(_) | Request::NotifyStepDown(_));
                 if gives_up && self.processes[who].term != Term::None {

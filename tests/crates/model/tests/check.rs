@@ -3,11 +3,10 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
-use incumbent_model::{Bounds, confirm, explore, small};
+use incumbent_model::{Bounds, Config, Outcome, Sights, checkpoints, confirm, explore, small};
 
-#[test]
-fn at_most_one_leads_in_every_schedule() {
-    for (config, depth) in small() {
+fn explore_all(elections: Vec<(Config, Option<usize>)>) -> Vec<Outcome> {
+    let explored = elections.into_iter().map(|(config, depth)| {
         let depth = depth.and_then(NonZeroUsize::new);
         // On one thread a bound on the depth is exact.
         let threads = if depth.is_some() { 1 } else { 2 };
@@ -19,13 +18,30 @@ fn at_most_one_leads_in_every_schedule() {
             outcome.broken.as_deref().unwrap_or_default()
         );
         assert!(outcome.complete);
+        outcome
+    });
+    explored.collect()
+}
+
+#[test]
+fn at_most_one_leads_in_every_schedule() {
+    for outcome in explore_all(small()) {
         assert!(outcome.sights.terms.load(Ordering::Relaxed) > 500, "too few terms: {outcome}");
     }
 }
 
 #[test]
+fn checkpoint_is_kept_in_every_schedule() {
+    for outcome in explore_all(checkpoints()) {
+        let Sights { kept: [claims, saves], late, .. } = &*outcome.sights;
+        let enough = [claims, saves, late].iter().all(|seen| seen.load(Ordering::Relaxed) > 500);
+        assert!(enough, "too few: {outcome}");
+    }
+}
+
+#[test]
 fn states_with_the_same_key_have_the_same_future() {
-    for (config, depth) in small() {
+    for (config, depth) in small().into_iter().chain(checkpoints()) {
         let name = config.name;
         // All of them, where the election is explored to its end.
         let most = if depth.is_none() { 200_000 } else { 10_000 };

@@ -85,7 +85,7 @@ impl Instrument {
             }
             Self::Model => {
                 "test --package incumbent-model --test check -- \
-                 at_most_one_leads"
+                 at_most_one_leads checkpoint_is_kept"
             }
             Self::Scenarios => "test --workspace --all-features --test protocol",
             Self::Decisions => {

@@ -11,7 +11,7 @@ use incumbent::protocol::{
     Timing, TimingOptions,
 };
 
-use crate::checkpoints::Keeper;
+use crate::checkpoints::TimedKeeper;
 use crate::moves::{MoveSetup, Mover};
 use crate::objects::{Exchange, Room};
 use crate::process::{Process, millis};
@@ -90,7 +90,7 @@ pub struct Candidate {
     pub drain: Drain,
     pub mover: Option<Box<Mover>>,
     /// The checkpoint, of the last term.
-    pub(super) keeper: Option<Box<Keeper>>,
+    pub(super) keeper: Option<Box<TimedKeeper>>,
     /// Whether it could not claim the checkpoint, since it last did.
     pub(super) stands_back: bool,
     nonce: Nonce,

@@ -1,57 +1,29 @@
 //! The checkpoint of the election: each term claims it before it leads, as the driver does, and its
 //! work saves again and again, beside all that former terms have sent.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{CheckpointVersion, LockErrorKind, Standing, StoredCheckpoint, Token};
-use incumbent::protocol::{
-    CheckpointProgress, CheckpointRequest, CheckpointResponse, CheckpointWriter, Event,
-};
+use incumbent::lock::{LockErrorKind, Standing, Token};
+use incumbent::protocol::{CheckpointProgress, CheckpointRequest, CheckpointResponse, Event};
 
+use crate::shelf::{Keeper, Shelf};
 use crate::world::{Inner, SimEvent, World};
 
 /// Of so many saves one is given up before its response.
 const GIVEN_UP: u8 = 8;
 
-/// The checkpoint on the server of an election, and what must become of it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Shelf {
-    version: u64,
-    stored: Option<StoredCheckpoint>,
-    /// What leaders were told to be stored: the longest.
-    acknowledged: Arc<[u8]>,
-    /// The number of the last save: the data of each is that before it and its number.
-    last: u16,
-}
-
-/// What a term does with the checkpoint.
+/// A [`Keeper`] in its process: its requests, one at a time, and when it gives up.
 #[derive(Debug)]
-pub(super) struct Keeper {
-    writer: CheckpointWriter,
-    pub token: Token,
+pub(super) struct TimedKeeper {
+    keeper: Keeper,
     pub deadline: Instant,
-    /// When the claim is given up; `None` once it is done.
-    claims_until: Option<Instant>,
-    /// What is being saved.
-    saving: Option<Arc<[u8]>>,
-    /// As last acknowledged.
-    data: Arc<[u8]>,
+    /// When the claim is given up.
+    claims_until: Instant,
     /// The request whose response is awaited.
     awaits: Option<u64>,
     requests: u64,
     saves: u64,
-}
-
-impl Keeper {
-    pub fn has_claimed(&self) -> bool {
-        self.claims_until.is_none()
-    }
-
-    fn is_busy(&self) -> bool {
-        !self.has_claimed() || self.saving.is_some()
-    }
 }
 
 /// What happens to the checkpoint of a term, in its process.
@@ -70,48 +42,6 @@ pub(super) enum Step {
     },
 }
 
-impl Shelf {
-    fn version(&self) -> Option<CheckpointVersion> {
-        self.stored.as_ref().map(|_| CheckpointVersion::number(self.version))
-    }
-
-    /// Stores a write as a lock does. An error: what must not be stored, and is.
-    fn store(
-        &mut self,
-        checkpoint: StoredCheckpoint,
-        expected: Option<&CheckpointVersion>,
-    ) -> Result<CheckpointResponse, String> {
-        if self.version().as_ref() != expected {
-            return Ok(CheckpointResponse::Failed(LockErrorKind::Conflict));
-        }
-        let before = self.stored.as_ref().map(|stored| stored.token);
-        if before > Some(checkpoint.token) {
-            return Err(format!("a write of {} over that of {before:?}", checkpoint.token));
-        }
-        if !checkpoint.data.starts_with(&self.acknowledged) {
-            return Err(format!("a save that was acknowledged is lost by {}", checkpoint.token));
-        }
-        self.version += 1;
-        self.stored = Some(checkpoint);
-        Ok(CheckpointResponse::Stored(CheckpointVersion::number(self.version)))
-    }
-
-    /// A leader is told that this is stored.
-    fn acknowledge(&mut self, data: &Arc<[u8]>) -> Result<(), String> {
-        if data.starts_with(&self.acknowledged) {
-            self.acknowledged = Arc::clone(data);
-        } else if !self.acknowledged.starts_with(data) {
-            return Err("two leaders were told of two histories".to_owned());
-        }
-        Ok(())
-    }
-
-    fn is_kept(&self) -> bool {
-        let stored = self.stored.as_ref().map(|stored| &*stored.data).unwrap_or_default();
-        stored.starts_with(&self.acknowledged)
-    }
-}
-
 impl World {
     /// A term has begun for its machine: it claims the checkpoint until its work would have to stop
     /// if nothing were renewed.
@@ -122,13 +52,10 @@ impl World {
         let write = self.time.random.u64(..);
         let lock = self.capabilities(who);
         let candidate = &mut self.candidates[who];
-        candidate.keeper = Some(Box::new(Keeper {
-            writer: CheckpointWriter::claim(token, write, lock.reads_are_durable),
-            token,
+        candidate.keeper = Some(Box::new(TimedKeeper {
+            keeper: Keeper::claim(token, write, lock.reads_are_durable),
             deadline,
-            claims_until: Some(deadline - candidate.timing.grace()),
-            saving: None,
-            data: Arc::default(),
+            claims_until: deadline - candidate.timing.grace(),
             awaits: None,
             requests: 0,
             saves: 0,
@@ -139,11 +66,11 @@ impl World {
     /// The term is over. What it saves it tries until its deadline.
     pub(super) fn claims_no_more(&mut self, who: usize) {
         let keeper = &mut self.candidates[who].keeper;
-        *keeper = keeper.take().filter(|keeper| keeper.has_claimed());
+        *keeper = keeper.take().filter(|timed| timed.keeper.has_claimed());
     }
 
-    fn keeper(&mut self, who: usize, token: Token) -> Option<&mut Keeper> {
-        self.candidates[who].keeper.as_deref_mut().filter(|keeper| keeper.token == token)
+    fn keeper(&mut self, who: usize, token: Token) -> Option<&mut TimedKeeper> {
+        self.candidates[who].keeper.as_deref_mut().filter(|timed| timed.keeper.token == token)
     }
 
     pub(super) fn step_checkpoint(&mut self, who: usize, token: Token, step: Step) {
@@ -151,11 +78,8 @@ impl World {
             Step::Next => self.next_request(who, token),
             Step::Save { after } => self.saves(who, token, after),
             Step::Response { id, response, .. } => {
-                let Some(keeper) = self.keeper(who, token) else { return };
-                if keeper.awaits == Some(id) {
-                    keeper.awaits = None;
-                    let progress = keeper.writer.handle(response);
-                    self.progresses(who, token, progress);
+                if self.keeper(who, token).is_some_and(|timed| timed.awaits == Some(id)) {
+                    self.takes_response(who, token, response);
                 }
             }
         }
@@ -165,20 +89,21 @@ impl World {
         let (now, life) = (self.local(who), self.life(who));
         let timeout = self.candidates[who].timing.request_timeout();
         let cut = self.time.now < self.process(who).faults.cut_out_until;
-        let Some(keeper) = self.keeper(who, token) else { return };
-        if !keeper.is_busy() || keeper.awaits.is_some() {
+        let Some(timed) = self.keeper(who, token) else { return };
+        let Some(request) = timed.keeper.request().filter(|_| timed.awaits.is_none()) else {
             return; // a save has taken the place of the one that this is of
-        }
-        if keeper.has_claimed() && now >= keeper.deadline {
-            self.candidates[who].keeper = None; // it saves nothing any more
-            return;
-        }
-        if keeper.claims_until.is_some_and(|until| now >= until) {
+        };
+        if timed.keeper.has_claimed() {
+            if now >= timed.deadline {
+                self.candidates[who].keeper = None; // it saves nothing any more
+                return;
+            }
+        } else if now >= timed.claims_until {
             return self.gives_up(who, token);
         }
-        keeper.requests += 1;
-        let (id, request) = (keeper.requests, keeper.writer.request());
-        keeper.awaits = Some(id);
+        timed.requests += 1;
+        let id = timed.requests;
+        timed.awaits = Some(id);
         self.time.log(|| format!("c{who}'s {token}: checkpoint #{id}, {request:?}"));
         let response = CheckpointResponse::Failed(LockErrorKind::OutcomeUnknown);
         let timed_out = Step::Response { id, response, from_server: false };
@@ -201,26 +126,18 @@ impl World {
             return;
         }
         let denied = now < self.process(who).faults.denied_until;
-        let shelf = &mut self.shelves[key];
-        let response = match request {
-            CheckpointRequest::Load => {
-                let checkpoint = shelf.stored.clone();
-                CheckpointResponse::Loaded { version: shelf.version(), checkpoint }
-            }
-            CheckpointRequest::Store { .. } if denied => {
-                CheckpointResponse::Failed(LockErrorKind::Denied)
-            }
-            CheckpointRequest::Store { checkpoint, expected } => {
-                let is_former = self.checker.last_token(key) > Some(token);
-                let stored = shelf.store(checkpoint, expected.as_ref());
-                let refused = matches!(stored, Ok(CheckpointResponse::Failed(_)));
-                self.checkpoints.late += u64::from(is_former && refused);
-                match stored {
-                    Ok(response) => response,
-                    Err(why) => return self.checker.fail(why),
-                }
-            }
+        let stores = matches!(request, CheckpointRequest::Store { .. });
+        let performed = match stores && denied {
+            true => Ok(CheckpointResponse::Failed(LockErrorKind::Denied)),
+            false => self.shelves[key].perform(request),
         };
+        let response = match performed {
+            Ok(response) => response,
+            Err(breach) => return self.checker.fail(format!("checkpoint of {token}: {breach}")),
+        };
+        let refused = matches!(response, CheckpointResponse::Failed(LockErrorKind::Conflict));
+        let is_former = self.checker.last_token(key) > Some(token);
+        self.checkpoints.late += u64::from(is_former && refused);
         self.time.log(|| format!("server: c{who}'s {token}: checkpoint #{id}: {response:?}"));
         for after in self.time.passages(0.08) {
             let response = response.clone();
@@ -230,39 +147,34 @@ impl World {
         }
     }
 
-    fn progresses(&mut self, who: usize, token: Token, progress: CheckpointProgress) {
-        match progress {
-            CheckpointProgress::Next => self.next_request(who, token),
-            CheckpointProgress::Retry => {
+    fn takes_response(&mut self, who: usize, token: Token, response: CheckpointResponse) {
+        let key = self.candidates[who].key;
+        let (keepers, shelf) = (&mut self.candidates, &mut self.shelves[key]);
+        let Some(timed) = &mut keepers[who].keeper else { return };
+        timed.awaits = None;
+        let had_claimed = timed.keeper.has_claimed();
+        match timed.keeper.handle(response, shelf) {
+            Ok(CheckpointProgress::Next) => self.next_request(who, token),
+            Ok(CheckpointProgress::Retry) => {
                 let after = self.time.millis(20..400);
                 self.later(who, after, Inner::Checkpoint(token, Step::Next));
             }
-            CheckpointProgress::Done => self.is_stored(who, token),
-            CheckpointProgress::Superseded(_) => {
+            Ok(CheckpointProgress::Done) => self.is_stored(who, token, !had_claimed),
+            Ok(CheckpointProgress::Superseded(_)) => {
                 self.checkpoints.superseded += 1;
                 self.gives_up(who, token);
             }
-            CheckpointProgress::Refused => self.gives_up(who, token),
+            Ok(CheckpointProgress::Refused) => self.gives_up(who, token),
+            Err(breach) => self.checker.fail(format!("checkpoint of {token}: {breach}")),
         }
     }
 
     /// A claim or a save is acknowledged.
-    fn is_stored(&mut self, who: usize, token: Token) {
-        let key = self.candidates[who].key;
-        let Some(keeper) = self.keeper(who, token) else { return };
-        keeper.data = keeper.writer.data();
-        let (data, saving) = (Arc::clone(&keeper.data), keeper.saving.take());
-        let claimed = keeper.claims_until.take().is_some();
-        if saving.is_some_and(|saving| saving != data) {
-            self.checker.fail(format!("{token} was told of another save than its own"));
-        }
-        if let Err(why) = self.shelves[key].acknowledge(&data) {
-            self.checker.fail(why);
-        }
-        self.checkpoints.claims += u64::from(claimed);
-        self.checkpoints.saves += u64::from(!claimed);
+    fn is_stored(&mut self, who: usize, token: Token, is_claim: bool) {
+        self.checkpoints.claims += u64::from(is_claim);
+        self.checkpoints.saves += u64::from(!is_claim);
         self.saves_within(who, token, 1500);
-        if claimed && self.candidates[who].stands_back {
+        if is_claim && self.candidates[who].stands_back {
             self.candidates[who].stands_back = false;
             self.feed(who, Event::Standing(Standing::Ready));
         }
@@ -271,7 +183,7 @@ impl World {
     /// Its next save is due within so many milliseconds.
     fn saves_within(&mut self, who: usize, token: Token, within: u64) {
         let delay = self.time.millis(0..within);
-        if let Some(Keeper { saves: after, .. }) = self.keeper(who, token) {
+        if let Some(TimedKeeper { saves: after, .. }) = self.keeper(who, token) {
             let step = Step::Save { after: *after };
             self.later(who, delay, Inner::Checkpoint(token, step));
         }
@@ -280,15 +192,12 @@ impl World {
     fn saves(&mut self, who: usize, token: Token, after: u64) {
         let key = self.candidates[who].key;
         let (write, gives_up) = (self.time.random.u64(..), self.time.random.u8(..GIVEN_UP) == 0);
-        let number = self.shelves[key].last.wrapping_add(1);
-        let Some(keeper) = self.keeper(who, token).filter(|keeper| keeper.saves == after) else {
-            return;
-        };
-        keeper.saves += 1;
-        let data: Arc<[u8]> = [&*keeper.data, &number.to_be_bytes()].concat().into();
-        keeper.writer.save(write, Arc::clone(&data), 0);
-        (keeper.saving, keeper.awaits) = (Some(data), None);
-        self.shelves[key].last = number;
+        let (candidates, shelf) = (&mut self.candidates, &mut self.shelves[key]);
+        let timed = candidates[who].keeper.as_deref_mut();
+        let is_it = |timed: &&mut TimedKeeper| (timed.keeper.token, timed.saves) == (token, after);
+        let Some(timed) = timed.filter(is_it) else { return };
+        timed.keeper.save(write, shelf);
+        (timed.saves, timed.awaits) = (timed.saves + 1, None);
         if gives_up {
             self.saves_within(who, token, 20);
         }
@@ -297,9 +206,8 @@ impl World {
 
     /// A leader without its checkpoint leads no longer, and stands back; a save is not repeated.
     fn gives_up(&mut self, who: usize, token: Token) {
-        let Some(keeper) = self.keeper(who, token) else { return };
-        keeper.saving = None;
-        if keeper.has_claimed() {
+        let Some(timed) = self.keeper(who, token) else { return };
+        if timed.keeper.has_claimed() {
             return self.saves_within(who, token, 1500);
         }
         self.time.log(|| format!("c{who}'s {token} does not claim the checkpoint"));
@@ -315,7 +223,7 @@ impl World {
         }
         let claimed = |who: &usize| {
             let keeper = self.candidates[*who].keeper.as_ref();
-            self.checker.is_leading(*who) && keeper.is_some_and(|keeper| keeper.has_claimed())
+            self.checker.is_leading(*who) && keeper.is_some_and(|it| it.keeper.has_claimed())
         };
         match self.shelves.iter().all(Shelf::is_kept) {
             false => Err("what was acknowledged is not stored".to_owned()),

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Entry, LockErrorKind, Reading, Record, Request, Revision, Tombstone,
+    Capabilities, Content, Entry, LockErrorKind, Reading, Record, Request, Revision, Tombstone,
 };
-use incumbent::protocol::{LockFailure, Response};
+use incumbent::protocol::{LockFailure, MIN_LEASE, Response};
 
 use crate::tampering::is_release;
 
@@ -178,6 +178,21 @@ impl Server {
     /// Whether nothing under a key can show that there was no write for a bucket's TTL.
     pub fn vouches(&self) -> bool {
         self.tells_age && self.retention.vouches(self.per_write_ttl)
+    }
+
+    /// As a lock on it states them. `old`: whether it was made before the time in which a lease
+    /// could have been held.
+    pub fn capabilities(&self, old: bool) -> Capabilities {
+        let frees = self.retention.frees();
+        Capabilities {
+            min_lease: MIN_LEASE,
+            max_lease: self.bucket_ttl,
+            can_read: true,
+            empty_is_proof: self.vouches() && frees && old,
+            expires_entries: frees,
+            reads_are_durable: true,
+            max_identity_len: 100,
+        }
     }
 
     /// From when on a read reports the life of the stored entry as over.

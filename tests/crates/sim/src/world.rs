@@ -8,11 +8,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Hint, Reading, Request, Token};
-use incumbent::protocol::{CheckpointRequest, Event, MIN_LEASE, Response};
+use incumbent::protocol::{CheckpointRequest, Event, Response};
 
 use crate::candidate::Candidate;
 use crate::checker::Checker;
-use crate::checkpoints::{Shelf, Step};
+use crate::checkpoints::Step;
 use crate::choria::Choria;
 use crate::clientgo::ClientGo;
 use crate::faults::{Fault, PendingFaults};
@@ -24,6 +24,7 @@ use crate::process::Process;
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::{self, Run, Sentinel};
 use crate::server::{Retention, Server, Time};
+use crate::shelf::Shelf;
 use crate::tampering::{answered_revision, hinted_revision};
 use crate::timeline::Timeline;
 use crate::trace;
@@ -234,15 +235,10 @@ impl World {
 
     pub(super) fn capabilities(&self, who: usize) -> Capabilities {
         let server = &self.servers[self.candidates[who].key];
-        let frees = self.scenario.retention.frees();
         Capabilities {
-            min_lease: MIN_LEASE,
-            max_lease: server.bucket_ttl,
             can_read: self.candidates[who].setup.reads,
-            empty_is_proof: server.vouches() && frees && self.scenario.old_bucket,
-            expires_entries: frees,
             reads_are_durable: !self.scenario.synchronous,
-            max_identity_len: 100,
+            ..server.capabilities(self.scenario.old_bucket)
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Mutation, edit};
 use crate::instrument::Instrument::{
-    Decisions, Differential, Elections, Programs, Scenarios, Sets, Simulation,
+    Decisions, Differential, Elections, Model, Programs, Scenarios, Sets, Simulation,
 };
 
 pub(super) const OF_ELECTIONS: &[Mutation] = &[
@@ -16,13 +16,22 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         noticed_by: &[Elections],
     },
     Mutation {
+        name: "a term begins after its deadline, as its claim has taken so long",
+        edits: &[edit(
+            "src/driver/term.rs",
+            "claim.take_if(|claim| now < claim.deadline)",
+            "claim.take_if(|claim| claim.deadline < now || now < claim.deadline)",
+        )],
+        noticed_by: &[Elections],
+    },
+    Mutation {
         name: "a term claims the checkpoint of a later one",
         edits: &[edit(
             "src/protocol/checkpoint.rs",
             "if stored.token > self.token {",
             "if stored.token > self.token && false {",
         )],
-        noticed_by: &[Decisions, Elections, Simulation],
+        noticed_by: &[Scenarios, Model, Elections, Simulation],
     },
     Mutation {
         name: "a term reads its checkpoint and does not claim it",
@@ -31,7 +40,7 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             "false => CheckpointProgress::Next,",
             "false => CheckpointProgress::Done,",
         )],
-        noticed_by: &[Decisions, Simulation],
+        noticed_by: &[Scenarios, Model, Simulation],
     },
     Mutation {
         name: "a checkpoint is saved without its condition",
@@ -50,7 +59,7 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             "self.save.data.clone().unwrap_or(kept)",
             "self.save.data.clone().or(Some(kept).filter(|_| false)).unwrap_or_default()",
         )],
-        noticed_by: &[Decisions, Elections],
+        noticed_by: &[Scenarios, Model, Elections],
     },
     Mutation {
         name: "a slot runs before it is recorded",
