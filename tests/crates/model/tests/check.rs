@@ -39,9 +39,8 @@ fn checkpoint_is_kept_in_every_schedule() {
     }
 }
 
-#[test]
-fn states_with_the_same_key_have_the_same_future() {
-    for (config, depth) in small().into_iter().chain(checkpoints()) {
+fn confirm_all(elections: Vec<(Config, Option<usize>)>) {
+    for (config, depth) in elections {
         let name = config.name;
         // All of them, where the election is explored to its end.
         let most = if depth.is_none() { 200_000 } else { 10_000 };
@@ -49,4 +48,14 @@ fn states_with_the_same_key_have_the_same_future() {
         println!("{name}: {pairs} pairs");
         assert!(pairs > 5_000, "{name}: only {pairs} pairs");
     }
+}
+
+#[test]
+fn states_with_the_same_key_have_the_same_future() {
+    confirm_all(small());
+}
+
+#[test]
+fn states_of_a_checkpoint_with_the_same_key_have_the_same_future() {
+    confirm_all(checkpoints());
 }
