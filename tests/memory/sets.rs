@@ -1,13 +1,19 @@
 //! Sets: shards are led evenly, and move by handovers alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use incumbent::lock::{
+    Capabilities, HintSink, Lock, LockError, LockErrorKind, Messages, Reading, Release, Revision,
+    Subscription, Write,
+};
 use incumbent::memory::MemoryLock;
-use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, new_set};
+use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
 
-use crate::conformance::LEASE;
+use crate::conformance::{LEASE, becomes_true};
 
 const SHARDS: u32 = 12;
 
@@ -32,8 +38,12 @@ impl Drop for Working {
 }
 
 fn member(lock: &MemoryLock, work: &Work, identity: &'static str) -> SetBuilder {
+    member_on(lock.clone(), work, identity)
+}
+
+fn member_on(lock: impl Lock, work: &Work, identity: &'static str) -> SetBuilder {
     let work = work.clone();
-    new_set("shop", lock.clone())
+    new_set("shop", lock)
         .shards(SHARDS)
         .identity(identity)
         .settle(LEASE / 4)
@@ -61,6 +71,66 @@ async fn lead(members: &[(&Set, usize)]) {
         let lead: Vec<_> = members.iter().map(|(set, _)| set.shards().len()).collect();
         panic!("the members lead {lead:?}");
     }
+}
+
+/// The lock of a client that may not write while `refuses`.
+#[derive(Debug)]
+struct Refusing {
+    lock: MemoryLock,
+    refuses: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Lock for Refusing {
+    fn capabilities(&self) -> Capabilities {
+        self.lock.capabilities()
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        self.lock.check_name(name)
+    }
+
+    fn messages(&self) -> Option<&dyn Messages> {
+        self.lock.messages()
+    }
+
+    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.lock.read(name, timeout).await
+    }
+
+    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(LockError::new(LockErrorKind::Denied, "no permission to write"));
+        }
+        self.lock.write(name, write).await
+    }
+
+    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
+        self.lock.release(name, release).await
+    }
+
+    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
+        self.lock.subscribe(name, sink)
+    }
+}
+
+/// It may not write, and leads nothing: it does not ask for shards again and again.
+#[tokio::test]
+async fn a_refused_member_takes_its_part_once_it_may_write() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let (work, refuses) = (Work::default(), Arc::new(AtomicBool::new(true)));
+    let first = member(&lock, &work, "first").start().unwrap();
+    lead(&[(&first, 12)]).await;
+    let refusing = Refusing { lock, refuses: Arc::clone(&refuses) };
+    let second = member_on(refusing, &work, "second").start().unwrap();
+    let becomes = async |standing: Standing| {
+        becomes_true(standing.as_str(), async || second.standing() == standing).await;
+    };
+    becomes(Standing::Sick).await;
+    lead(&[(&first, 12), (&second, 0)]).await;
+    refuses.store(false, Ordering::SeqCst);
+    lead(&[(&first, 6), (&second, 6)]).await;
+    becomes(Standing::Ready).await;
 }
 
 #[tokio::test]
@@ -109,6 +179,16 @@ async fn members_that_begin_together_divide_the_shards_before_they_lead_any() {
             assert!(matches!(change, Some(ShardChange::Won { .. })), "{change:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_member_of_twice_the_weight_leads_twice_as_much() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let light = member(&lock, &work, "light").start().unwrap();
+    lead(&[(&light, 12)]).await;
+    let heavy = member(&lock, &work, "heavy").weight(2).start().unwrap();
+    lead(&[(&light, 4), (&heavy, 8)]).await;
 }
 
 #[tokio::test]
