@@ -7,6 +7,12 @@ mod env;
 mod faults;
 mod leaders;
 mod migration;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "nats")]
+#[allow(dead_code, reason = "shared with the tests of NATS alone")]
+#[path = "../nats/env.rs"]
+mod nats_env;
 mod needs;
 mod simulated;
 mod suite;
