@@ -1,16 +1,77 @@
 //! A fleet shared with candidates that behave as Choria's do.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_nats::jetstream;
+use async_nats::jetstream::{self, kv};
 use incumbent::nats::{Bucket, BucketConfig};
 use incumbent::new_election;
 use incumbent_test_support::Server;
+use tokio::task::JoinHandle;
 
 use crate::conformance::{leads, working};
 use crate::env::{BUCKET, TestEnv};
 
 const TTL: Duration = Duration::from_secs(2);
+
+/// Who leads by its own word, and whether two of different kinds ever did at once. (Two of Choria's
+/// may, by their rules.)
+#[derive(Default)]
+struct Ledger {
+    ours: AtomicUsize,
+    theirs: AtomicUsize,
+    overlaps: Mutex<Vec<String>>,
+}
+
+impl Ledger {
+    fn enter(&self, mine: &AtomicUsize, who: &str) {
+        mine.fetch_add(1, Ordering::SeqCst);
+        let (ours, theirs) = (self.ours.load(Ordering::SeqCst), self.theirs.load(Ordering::SeqCst));
+        if ours > 1 || (ours > 0 && theirs > 0) {
+            self.overlaps.lock().unwrap().push(format!("{who}: {ours} ours, {theirs} theirs"));
+        }
+    }
+}
+
+/// A candidate that does on the wire what go-choria's provider does without back-off: create, plain
+/// update at 0.75 of the TTL, win 200 ms after the first update, give up on any error.
+fn choria_like(kv: kv::Store, identity: &'static str, ledger: Arc<Ledger>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(TTL * 3 / 4);
+        let mut held: Option<u64> = None;
+        let mut leads = false;
+        loop {
+            tick.tick().await;
+            let value = identity.into();
+            let campaign = match held {
+                None => kv.create("my_app", value).await.map_err(|_| ()),
+                Some(revision) => kv.update("my_app", value, revision).await.map_err(|_| ()),
+            };
+            match (campaign, held) {
+                (Ok(revision), None) => held = Some(revision),
+                (Ok(revision), Some(_)) => {
+                    held = Some(revision);
+                    if !leads {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                        leads = true;
+                        ledger.enter(&ledger.theirs, identity);
+                    }
+                }
+                (Err(()), _) => {
+                    held = None;
+                    if std::mem::take(&mut leads) {
+                        ledger.theirs.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+            }
+        }
+    })
+}
+
+async fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    incumbent_test_support::eventually(what, async || reached().then_some(())).await;
+}
 
 /// As a Choria broker makes it: 1024 bytes a message, no markers, no republish.
 async fn choria_made_bucket(server: &Server) -> jetstream::Context {
@@ -30,6 +91,49 @@ async fn choria_made_bucket(server: &Server) -> jetstream::Context {
     .await
     .unwrap();
     js
+}
+
+/// Leadership goes from theirs to ours and back, by release, by expiry and by eviction, and never
+/// do one of ours and one of theirs lead at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn ours_and_chorias_never_lead_at_once() {
+    let server = Server::start().await;
+    let js = choria_made_bucket(&server).await;
+    let ledger = Arc::new(Ledger::default());
+    let kv = js.get_key_value(BUCKET).await.unwrap();
+    let theirs = choria_like(kv.clone(), "go-1", Arc::clone(&ledger));
+    until("theirs leads", || ledger.theirs.load(Ordering::SeqCst) == 1).await;
+
+    let lock = Bucket::open(server.connect().await, BUCKET).await.unwrap().lock();
+    let at_work = Arc::clone(&ledger);
+    let election = new_election("my_app", lock)
+        .identity("rust-1")
+        .with_choria()
+        .on_won(move |leadership| {
+            let ledger = Arc::clone(&at_work);
+            async move {
+                ledger.enter(&ledger.ours, "rust-1");
+                leadership.ended().await;
+                ledger.ours.fetch_sub(1, Ordering::SeqCst);
+            }
+        })
+        .start()
+        .unwrap();
+
+    // Evicted: theirs may not notice for a while, and ours has to wait it out.
+    kv.delete("my_app").await.unwrap();
+    until("ours leads", || ledger.ours.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(&kv.get("my_app").await.unwrap().unwrap()[..], b"rust-1");
+
+    // Evicted again, with theirs waiting: ours stops on the hint.
+    kv.delete("my_app").await.unwrap();
+    until("ours stands down", || ledger.ours.load(Ordering::SeqCst) == 0).await;
+
+    // Released: theirs, or ours again, may lead.
+    election.stop().await;
+    until("theirs leads again", || ledger.theirs.load(Ordering::SeqCst) == 1).await;
+    theirs.abort();
+    assert_eq!(*ledger.overlaps.lock().unwrap(), Vec::<String>::new());
 }
 
 /// A Choria broker's bucket carries elections of ours: entries fit its messages, expiry is its max

@@ -205,6 +205,19 @@ async fn ten_thousand_unrelated_keys_are_ignored() {
     contest.ends_well().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_over_the_entry_itself_is_survived() {
+    let env = TestEnv::with_ttl(TTL).await;
+    let contest = Contest::open(&env, "my_app").await;
+    let client = env.client().await;
+    for n in 0..3_000_u32 {
+        let value: Vec<u8> = n.to_be_bytes().repeat(8);
+        client.publish(contest.key(), value.into()).await.unwrap();
+    }
+    client.flush().await.unwrap();
+    contest.ends_well().await;
+}
+
 /// Forged hints: they may end a term, they begin none, and true ones are received afterwards.
 #[tokio::test]
 async fn forged_messages_beside_the_bucket_end_at_most_a_term() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{Proxy, Request, eventually};
 
-use crate::conformance::{leads, lost, working};
+use crate::conformance::{leads, lost, sees, working};
 use crate::env::{KEY, TestEnv, lock_at};
 
 const TTL: Duration = Duration::from_secs(6);
@@ -22,6 +22,10 @@ fn is_renewal(request: &Request) -> bool {
 
 fn is_read(request: &Request) -> bool {
     request.subject.starts_with("$JS.API.STREAM.MSG.GET.")
+}
+
+fn is_release(request: &Request) -> bool {
+    request.subject == KEY && request.header("KV-Operation") == Some("DEL")
 }
 
 /// The write was applied, the reply was lost, the lock must not be thrown away
@@ -70,6 +74,19 @@ async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
     election.stop().await;
     let first_loss = lost(&mut changes);
     assert_eq!(first_loss.await, Cause::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_entry() {
+    let env = TestEnv::with_ttl(TTL).await;
+    let proxy = Proxy::start(env.server.address());
+    let first = env.start_at(&proxy.url(), "first").await;
+    drop(leads(&first).await);
+    let second = env.start("second").await;
+    sees(&second, "first").await;
+    let mut trap = proxy.lose_reply(is_release);
+    let (_, ()) = tokio::join!(trap.sprung(), first.stop());
+    drop(leads(&second).await);
 }
 
 /// A silence is no refusal: a leader whose first read on a connection gets no reply finds, with the

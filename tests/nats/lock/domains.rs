@@ -34,13 +34,13 @@ async fn a_bucket_below_an_api_prefix() {
         accounts: {
           streams: {
             jetstream: enabled
-            users: [ { user: admin, password: admin } ]
+            users: [ { user: admin, password: pw-admin } ]
             exports: [
               { service: "$JS.API.>" }, { service: "$KV.B.>" }, { stream: "incumbent.B.>" },
             ]
           }
           users: {
-            users: [ { user: a, password: a } ]
+            users: [ { user: a, password: pw-a } ]
             imports: [
               { service: { account: streams, subject: "$JS.API.>" }, to: "choria.streams.>" },
               { service: { account: streams, subject: "$KV.B.>" }, to: "choria.streams.$KV.B.>" },

@@ -105,9 +105,9 @@ async fn held(lock: &NatsLock, name: &str) -> (Revision, Entry) {
     }
 }
 
-/// The options of a user whose password is its name.
+/// The options of a user whose password is its name after `pw-`.
 fn user(name: &str) -> async_nats::ConnectOptions {
-    async_nats::ConnectOptions::new().user_and_password(name.to_owned(), name.to_owned())
+    async_nats::ConnectOptions::new().user_and_password(name.to_owned(), format!("pw-{name}"))
 }
 
 /// Asks the server something in JetStream's own words.

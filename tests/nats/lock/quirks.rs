@@ -146,7 +146,7 @@ async fn a_stored_create_is_distinguished_from_one_of_another_candidate() {
 #[tokio::test]
 async fn a_stale_direct_read_is_never_requested() {
     let rights = r#"
-        authorization: { users: [ { user: a, password: a, permissions: {
+        authorization: { users: [ { user: a, password: pw-a, permissions: {
             publish: { deny: ["$JS.API.DIRECT.>"] }
         } } ] }"#;
     let server = Server::builder().config(rights).start().await;

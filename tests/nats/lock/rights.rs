@@ -21,8 +21,8 @@ fn server(publish: &str, subscribe: &str) -> ServerBuilder {
 fn users(publish: &str, subscribe: &str) -> String {
     format!(
         r#"authorization: {{ users: [
-            {{ user: admin, password: admin }},
-            {{ user: a, password: a, permissions: {{ publish: {publish}, subscribe: {subscribe} }} }},
+            {{ user: admin, password: pw-admin }},
+            {{ user: a, password: pw-a, permissions: {{ publish: {publish}, subscribe: {subscribe} }} }},
         ] }}"#
     )
 }
@@ -44,6 +44,8 @@ async fn a_refused_write_is_denied_at_once() {
     let write = within(WAIT * 100, entry(1, 1, None));
     let denied = tokio::time::timeout(WAIT, lock.write("a", write)).await.unwrap().unwrap_err();
     assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+    assert!(denied.to_string().contains("to $KV.B.a; grant it"), "{denied}");
+    assert!(!format!("{denied:?}").contains("pw-a"), "no secret is shown: {denied:?}");
     lock.write("b", entry(1, 1, None)).await.expect("another key is granted");
 }
 
