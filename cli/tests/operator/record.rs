@@ -127,47 +127,6 @@ async fn restarted_recorder_doubles_nothing_and_knows_what_it_missed() {
 }
 
 #[tokio::test]
-async fn leader_that_renews_is_stored_once() {
-    let (_server, shell) = Shell::serving().await;
-    let args = ["campaign", "my_app", "--lease", "2s", "--identity", "one"];
-    let mut leader = shell.start(&args);
-    leader.line_with("won");
-    let writes = || {
-        let bucket = ["kv", "get", BUCKET, "my_app", "-o", "json"];
-        shell.json(&bucket)["revision"].as_u64().expect("a revision")
-    };
-    for run in 1..=3 {
-        let recorder = record(&shell, &[]);
-        eventually("what it found", async || {
-            let observed = query(&shell, "SELECT count(*) FROM observation").await;
-            (observed == [(run,)]).then_some(())
-        })
-        .await;
-        assert_eq!(query(&shell, "SELECT count(*) FROM transition").await, [(1,)], "run {run}");
-        recorder.end_with("TERM");
-        let before = writes();
-        eventually("a renewal", async || (writes() > before).then_some(())).await;
-    }
-    leader.end_with("TERM");
-}
-
-#[tokio::test]
-async fn entry_that_vanished_while_nobody_recorded_has_no_leader() {
-    let (_server, shell) = Shell::serving().await;
-    shell.out(&["kv", "add", BUCKET, "--ttl", "2s", "-q"]);
-    shell.put("e", "one");
-    let recorder = record(&shell, &[]);
-    recorded(&shell, "e", &["term one -"]).await;
-    recorder.end_with("TERM");
-    eventually("no entry", async || {
-        (shell.run(&["kv", "get", BUCKET, "e"]).code == Some(3)).then_some(())
-    })
-    .await;
-    let _recorder = record(&shell, &[]);
-    recorded(&shell, "e", &["term one -", "unknown - -", "gap - expired"]).await;
-}
-
-#[tokio::test]
 async fn killed_recorder_leaves_a_readable_file_and_an_unknown_time() {
     let (_server, shell) = Shell::with_leaders(&[]).await;
     let recorder = record(&shell, &["e"]);
