@@ -40,7 +40,7 @@ pub enum StartError {
     #[error(transparent)]
     Timing(#[from] TimingError),
     /// A duration that is longer than it may be.
-    #[error("a {what} of {duration:?} is longer than the greatest, {greatest:?}")]
+    #[error("a {what} of {duration:?} is above the maximum of {greatest:?}")]
     TooLong {
         /// Which one.
         what: &'static str,

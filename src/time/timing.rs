@@ -195,7 +195,7 @@ pub(crate) fn three_quarters(lease: Duration) -> Duration {
 #[non_exhaustive]
 pub enum TimingError {
     /// A lease shorter than [`MIN_LEASE`].
-    #[error("a lease of {lease:?} is shorter than the least, {least:?}")]
+    #[error("a lease of {lease:?} is below the minimum of {least:?}")]
     LeaseTooShort {
         /// As given.
         lease: Duration,
@@ -203,7 +203,7 @@ pub enum TimingError {
         least: Duration,
     },
     /// A lease longer than [`MAX_LEASE`].
-    #[error("a lease of {lease:?} is longer than the greatest, {greatest:?}")]
+    #[error("a lease of {lease:?} is above the maximum of {greatest:?}")]
     LeaseTooLong {
         /// As given.
         lease: Duration,
@@ -251,7 +251,7 @@ pub enum TimingError {
         validity: Duration,
     },
     /// Renewals too close together.
-    #[error("a renewal every {renewal:?} is more often than the least interval, {least:?}")]
+    #[error("a renewal every {renewal:?} is more often than the minimum interval of {least:?}")]
     RenewalTooShort {
         /// As given.
         renewal: Duration,
@@ -294,11 +294,11 @@ mod tests {
         let refused = |options, longest| Timing::new(options, longest).unwrap_err().to_string();
         assert_eq!(
             refused(lease(Duration::from_millis(199)), MINUTE),
-            "a lease of 199ms is shorter than the least, 200ms"
+            "a lease of 199ms is below the minimum of 200ms"
         );
         assert_eq!(
             refused(lease(MINUTE * 61), MINUTE * 90),
-            "a lease of 3660s is longer than the greatest, 3600s"
+            "a lease of 3660s is above the maximum of 3600s"
         );
         assert_eq!(
             refused(lease(MINUTE), Duration::from_secs(5)),
@@ -316,7 +316,7 @@ mod tests {
         let often = TimingOptions { renewal: Some(Duration::from_millis(10)), ..lease(MINUTE) };
         assert_eq!(
             refused(often, MINUTE),
-            "a renewal every 10ms is more often than the least interval, 50ms"
+            "a renewal every 10ms is more often than the minimum interval of 50ms"
         );
         let late = TimingOptions { renewal: Some(Duration::from_secs(50)), ..lease(MINUTE) };
         assert_eq!(

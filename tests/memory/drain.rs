@@ -152,5 +152,5 @@ async fn a_drain_of_more_than_a_day_is_refused() {
     let builder = new_election("my_app", MemoryLock::new()).drain(Duration::from_secs(86_401));
     let error = builder.start().expect_err("too long");
     assert!(matches!(error, StartError::TooLong { what: "drain", .. }));
-    assert_eq!(error.to_string(), "a drain of 86401s is longer than the greatest, 86400s");
+    assert_eq!(error.to_string(), "a drain of 86401s is above the maximum of 86400s");
 }

@@ -249,9 +249,9 @@ impl BucketConfig {
 /// Refuses a TTL that is not within a second and an hour; the error contains both numbers.
 pub(super) fn check_ttl(ttl: Duration, what: &str) -> Result<(), BucketError> {
     let message = if ttl < MIN_TTL {
-        format!("{what} of {ttl:?} is shorter than the minimum for elections, {MIN_TTL:?}")
+        format!("{what} of {ttl:?} is below the minimum for elections, {MIN_TTL:?}")
     } else if ttl > MAX_TTL {
-        format!("{what} of {ttl:?} is longer than the maximum for elections, {MAX_TTL:?}")
+        format!("{what} of {ttl:?} is above the maximum for elections, {MAX_TTL:?}")
     } else {
         return Ok(());
     };

@@ -24,7 +24,7 @@ pub enum PeerStartError {
         weight: f64,
     },
     /// The interval between hellos.
-    #[error("an interval of {interval:?} is shorter than the minimum, 10ms")]
+    #[error("an interval of {interval:?} is below the minimum of 10ms")]
     Interval {
         /// As given.
         interval: Duration,

@@ -193,17 +193,12 @@ async fn a_bucket_that_cannot_carry_elections_is_refused() {
     assert_eq!(missing.kind(), BucketErrorKind::Missing);
     for (name, max_age, size, says) in [
         ("ETERNAL", 0_u64, -1, "has no TTL"),
-        (
-            "BRIEF",
-            500_000_000,
-            -1,
-            "its TTL of 500ms is shorter than the minimum for elections, 1s",
-        ),
+        ("BRIEF", 500_000_000, -1, "its TTL of 500ms is below the minimum for elections, 1s"),
         (
             "LONG",
             7_200_000_000_000,
             -1,
-            "its TTL of 7200s is longer than the maximum for elections, 3600s",
+            "its TTL of 7200s is above the maximum for elections, 3600s",
         ),
         ("TINY", 60_000_000_000, 200, "messages of at most 200 bytes"),
     ] {

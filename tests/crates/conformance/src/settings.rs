@@ -27,7 +27,7 @@ pub async fn invalid_settings_are_refused_under_the_names_the_user_knows<S: Serv
     let new = || new_election("my_app", Arc::clone(&lock)).identity("only").lease(LEASE);
     assert_eq!(
         refused(new().lease(Duration::from_millis(199))),
-        "a lease of 199ms is shorter than the least, 200ms"
+        "a lease of 199ms is below the minimum of 200ms"
     );
     let least = lock.capabilities().min_lease;
     if least > Duration::from_millis(250) {
@@ -42,7 +42,7 @@ pub async fn invalid_settings_are_refused_under_the_names_the_user_knows<S: Serv
     );
     assert_eq!(
         refused(new().takeover_delay(Duration::from_secs(9999))),
-        "a takeover_delay of 9999s is longer than the greatest, 3600s"
+        "a takeover_delay of 9999s is above the maximum of 3600s"
     );
     assert_eq!(refused(new().identity("")), "\"\" cannot be an identity: it is empty");
     assert_eq!(
