@@ -137,20 +137,15 @@ chaos: rust ## Attack elections on a real cluster for MINUTES=5 (SEED=…), and 
 	$(CARGO) build --release --package incumbent-attack --package incumbent-cli
 	"$(CARGO_TARGET_DIR)/release/incumbent-attack" chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
-bench-takeover: rust ## Measure how soon a leader is replaced whose host is gone, beside keepalived and etcd's own election (as root; TIMES=30 LEASES=250,500,1000,5000), and lost terms (CALM=600, in seconds, instead)
+bench-takeover: RIVALS ?= etcd,etcd-fast,keepalived,keepalived-fast
+bench-takeover: rust ## Measure how soon a leader is replaced whose host is gone, beside etcd's own election and keepalived (as root; TIMES=30 LEASES=250,500,1000,5000 LOCKS=nats,nats-3,quorum,etcd; without others: RIVALS=), or with CALM=1200, in seconds, the terms that elections of all leases at once lose (LOADS=none,cpu,disk)
 	@scripts/install-nats.sh 2.15.1
 	@scripts/install-etcd.sh >/dev/null
 	@scripts/install-keepalived.sh
 	$(CARGO) build --release --package incumbent-attack
-	@for lock in "--servers 1" "--servers 3" --quorum; do \
-		"$(CARGO_TARGET_DIR)/release/incumbent-attack" takeover $$lock $(if $(TIMES),--times $(TIMES)) \
-			$(if $(LEASES),--leases $(LEASES)) $(if $(CALM),--calm $(CALM)) || exit; \
-	done
-ifndef CALM
-	@for lock in "--etcd --leases 1000" "--rival etcd" "--rival etcd --fast" "--rival keepalived" "--rival keepalived --fast"; do \
-		"$(CARGO_TARGET_DIR)/release/incumbent-attack" takeover $$lock $(if $(TIMES),--times $(TIMES)) || exit; \
-	done
-endif
+	"$(CARGO_TARGET_DIR)/release/incumbent-attack" takeover $(if $(LEASES),--leases $(LEASES)) \
+		$(if $(CALM),--calm $(CALM) --locks $(or $(LOCKS),nats) $(if $(LOADS),--loads $(LOADS)), \
+		$(if $(RIVALS),--rivals $(RIVALS)) $(if $(LOCKS),--locks $(LOCKS)) $(if $(TIMES),--times $(TIMES)))
 
 doc: rust ## Build the documentation and print its path
 	$(CARGO) doc --package incumbent --all-features --no-deps

@@ -291,6 +291,12 @@ impl Judge {
         loads
     }
 
+    /// How many terms of an election have ended.
+    pub fn lost(&self, election: &str) -> usize {
+        let of_it = self.terms.iter().filter(|(key, _)| key.election == election);
+        of_it.filter(|(_, term)| term.lost.is_some()).count()
+    }
+
     /// How many terms were reported, and their ends were not.
     pub fn held(&self) -> usize {
         self.candidacies.values().filter(|candidacy| candidacy.holds.is_some()).count()

@@ -46,7 +46,9 @@ pub struct Orders {
     pub bucket: String,
     pub election: String,
     pub lease: u64,
-    /// The addresses of the candidates, if they are the voters of a quorum.
+    /// Whether the candidates of an election are the voters of its quorum.
+    pub is_quorum: bool,
+    /// Their addresses.
     pub quorum: Vec<Ipv4Addr>,
     /// A member of etcd, if that is the lock.
     pub etcd: Option<String>,
@@ -121,9 +123,9 @@ impl Candidate {
             Kind::Choria => Some("--with-choria".to_owned()),
         };
         let mut arguments: Vec<_> = words.into_iter().chain(flag).collect();
-        let is_me = |(index, _): &(usize, _)| *index == self.index;
-        let (me, others): (Vec<_>, Vec<_>) = orders.quorum.iter().enumerate().partition(is_me);
-        arguments.extend(me.into_iter().chain(others).map(|(_, one)| format!("--voter={one}")));
+        let is_me = |one: &&Ipv4Addr| net.address(self.node()) == Some(**one);
+        let (me, others): (Vec<&Ipv4Addr>, Vec<_>) = orders.quorum.iter().partition(is_me);
+        arguments.extend(me.into_iter().chain(others).map(|one| format!("--voter={one}")));
         arguments.extend(orders.etcd.iter().map(|member| format!("--etcd={member}")));
         let output = orders.directory.join(format!("{}.err", self.name()));
         self.guarded = self.ours && orders.kind == Kind::Sentinel;

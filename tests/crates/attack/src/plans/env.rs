@@ -96,6 +96,7 @@ impl TestEnv {
                 election: String::new(),
                 lease: ttl,
                 quorum: Vec::new(),
+                is_quorum: false,
                 etcd: None,
                 kind: Kind::Proven,
             },
@@ -137,6 +138,49 @@ impl TestEnv {
         self.orders.kind = kind;
         self.orders.election = format!("round-{}", self.rounds);
         self.start_fleet()
+    }
+
+    /// Sends the fleet home, and starts an election for each lease, with as many candidates as
+    /// `each`. Returns their names.
+    pub async fn new_fleets(&mut self, leases: &[u64], each: usize) -> io::Result<Vec<String>> {
+        self.dismiss().await?;
+        self.rounds += 1;
+        let mut elections = Vec::new();
+        for (fleet, &lease) in self.fleet.chunks_mut(each).zip(leases) {
+            self.orders.lease = lease;
+            self.orders.election = format!("round-{}-{lease}", self.rounds);
+            if self.orders.is_quorum {
+                let voters = fleet.iter().map(|one| self.net.address(one.node()));
+                self.orders.quorum = voters.collect::<Option<_>>().ok_or_else(|| {
+                    io::Error::other("no network namespaces, so no address for each voter")
+                })?;
+            }
+            for candidate in fleet {
+                candidate.start(&self.net, &self.orders)?;
+            }
+            elections.push(self.orders.election.clone());
+        }
+        Ok(elections)
+    }
+
+    /// Waits until so many elections have a leader.
+    pub async fn await_leaders(&mut self, count: usize, limit: Duration) -> io::Result<()> {
+        let end = Instant::now() + limit;
+        while self
+            .judge
+            .loads(now().saturating_sub(FRESH.as_nanos() as u64))
+            .values()
+            .sum::<usize>()
+            < count
+        {
+            if Instant::now() >= end {
+                return Err(io::Error::other(format!(
+                    "not all elections had a leader within {limit:?}"
+                )));
+            }
+            self.pass(GLANCE).await?;
+        }
+        Ok(())
     }
 
     /// Starts the candidates of the fleet that do not run.

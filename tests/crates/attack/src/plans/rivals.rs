@@ -25,36 +25,45 @@ const GLANCE: Duration = Duration::from_millis(1);
 /// For how long a candidate that is cut off is watched after its successor leads.
 const WATCH: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(60);
+/// How long a fault takes, roughly.
+pub const EXPECTED: Duration = Duration::from_secs(9);
 
 /// What campaigns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Rival {
-    /// An address of keepalived: adverts each second, or each 100 ms.
-    Keepalived,
-    /// Go's `concurrency.Election` with a session of 1 s, or of the member's minimum.
+    /// Go's `concurrency.Election` with a session of 2 s, the minimum of a member by default.
     Etcd,
+    /// The same with a session of 1 s.
+    EtcdFast,
+    /// An address of keepalived, with adverts each second.
+    Keepalived,
+    /// The same with adverts each 100 ms.
+    KeepalivedFast,
 }
 
 impl Rival {
     /// What its log says when it leads, and when it does not any more.
     fn signs(self) -> [&'static str; 2] {
         match self {
-            Self::Keepalived => ["Entering MASTER STATE", "Entering BACKUP STATE"],
-            Self::Etcd => ["won\n", "lost\n"],
+            Self::Keepalived | Self::KeepalivedFast => {
+                ["Entering MASTER STATE", "Entering BACKUP STATE"]
+            }
+            Self::Etcd | Self::EtcdFast => ["won\n", "lost\n"],
         }
     }
 
-    fn start(self, env: &TestEnv, index: usize, fast: bool, log: &Path) -> io::Result<Process> {
+    fn start(self, env: &TestEnv, index: usize, log: &Path) -> io::Result<Process> {
         let node = Node::Candidate(index);
         match self {
-            Self::Keepalived => {
+            Self::Keepalived | Self::KeepalivedFast => {
+                let fast = self == Self::KeepalivedFast;
                 let file = |name: &str| log.with_extension(name).display().to_string();
                 fs::write(file("conf"), keepalived(address(&env.net, node)?, fast))?;
                 let [config, pid, vrrp] = ["conf", "pid", "vrrp"].map(file);
                 let words = ["-n", "-l", "-P", "-f", &config, "-p", &pid, "-r", &vrrp];
                 env.net.spawn(node, Path::new("keepalived"), &owned(&words), &[], log)
             }
-            Self::Etcd => {
+            Self::Etcd | Self::EtcdFast => {
                 let member = env.orders.etcd.clone().unwrap_or_default();
                 let identity = format!("r{index}");
                 let words = ["-endpoints", &member, "-name", "takeover", "-identity", &identity];
@@ -119,12 +128,20 @@ pub fn start_etcd(env: &TestEnv, fast: bool) -> io::Result<(Process, String)> {
 
 /// Cuts the leader's link again and again, and prints how long it took until another one led, and
 /// for how long the former one did as well.
-pub async fn replace(env: &mut TestEnv, rival: Rival, fast: bool, times: usize) -> io::Result<()> {
+pub async fn replace(env: &mut TestEnv, rival: Rival, times: usize) -> io::Result<()> {
+    let _member = match rival {
+        Rival::Etcd | Rival::EtcdFast => {
+            let (member, address) = start_etcd(env, rival == Rival::EtcdFast)?;
+            env.orders.etcd = Some(address);
+            Some(member)
+        }
+        Rival::Keepalived | Rival::KeepalivedFast => None,
+    };
     let logs: Vec<_> = (0..CANDIDATES)
         .map(|index| env.orders.directory.join(format!("rival{index}.log")))
         .collect();
     let processes = logs.iter().enumerate();
-    let processes = processes.map(|(index, log)| rival.start(env, index, fast, log));
+    let processes = processes.map(|(index, log)| rival.start(env, index, log));
     let processes = processes.collect::<io::Result<Vec<_>>>()?;
     let (mut spans, mut both) = (Vec::new(), Vec::new());
     for _ in 0..times {

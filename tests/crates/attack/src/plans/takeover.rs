@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::env::{Setup, TestEnv};
 use super::rivals::{self, Rival};
 use crate::judge::Report;
-use crate::load::fleet::Kind;
 use crate::record::journal::now;
 
 /// How many candidates there are: the voters of a quorum, too.
@@ -22,34 +21,39 @@ const FIRST: Duration = Duration::from_secs(30);
 /// What is measured.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
+    /// The locks of our candidates, one after the other.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "nats,nats-3,quorum,etcd")]
+    locks: Vec<LockKind>,
     /// The leases, in milliseconds, one after the other.
     #[arg(long, value_delimiter = ',', default_value = "250,500,1000,5000")]
     leases: Vec<u64>,
+    /// The candidates of other programs. They are only cut off.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    rivals: Vec<Rival>,
     /// Faults of each kind, at each lease.
     #[arg(long, default_value_t = 30)]
     times: usize,
-    /// The nats-servers: 1 or 3, in a cluster.
-    #[arg(long, default_value_t = 1)]
-    servers: usize,
-    /// The candidates are the voters of a quorum, and use no server.
-    #[arg(long)]
-    quorum: bool,
-    /// The lock is a member of etcd.
-    #[arg(long, conflicts_with = "quorum")]
-    etcd: bool,
-    /// Instead of ours, the candidates are those of another program, and only cut off.
-    #[arg(long, value_enum)]
-    rival: Option<Rival>,
-    /// That program, or the member of etcd, detects faults faster than it does by default.
-    #[arg(long)]
-    fast: bool,
-    /// Instead of faults: for so many seconds at each lease and load, count the terms that are
-    /// lost.
-    #[arg(long)]
+    /// Instead of faults: for so many seconds at each load, count the terms that are lost, of an
+    /// election for each lease, all at once.
+    #[arg(long, conflicts_with = "rivals")]
     calm: Option<u64>,
     /// What the machine does meanwhile.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "none,cpu,disk")]
     loads: Vec<Load>,
+}
+
+/// Where our candidates elect their leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LockKind {
+    /// One nats-server.
+    Nats,
+    /// A cluster of three.
+    #[value(name = "nats-3")]
+    Nats3,
+    /// The candidates are the voters of a quorum, and use no server.
+    Quorum,
+    /// A member of etcd, which keeps no lease below a second: the least other is measured.
+    Etcd,
 }
 
 /// What keeps the machine busy.
@@ -72,63 +76,109 @@ enum Fault {
 
 /// Measures with candidates that are `program`.
 pub async fn run(options: &Options, program: &Path) -> io::Result<ExitCode> {
-    let directory = tempfile::tempdir()?;
-    let longest = options.leases.iter().copied().max().unwrap_or_default();
-    let setup = Setup {
-        servers: options.servers,
-        candidates: CANDIDATES,
-        ttl: longest.max(1_000),
-        loopback: false,
-        disks: false,
-    };
-    let seed = fastrand::u64(..);
-    let mut env = TestEnv::start(&setup, program, directory.path(), seed).await?;
-    let _member = if options.etcd || options.rival == Some(Rival::Etcd) {
-        let (member, address) = rivals::start_etcd(&env, options.fast)?;
-        env.orders.etcd = Some(address);
-        Some(member)
-    } else {
-        None
-    };
-    if let Some(rival) = options.rival {
-        println!("{rival:?}, fast: {}; {}", options.fast, machine());
-        rivals::replace(&mut env, rival, options.fast, options.times).await?;
-        println!("\n{}", machine());
-        return Ok(ExitCode::SUCCESS);
-    }
-    if options.quorum {
-        let members = (0..CANDIDATES).map(|index| env.net.address(env.fleet[index].node()));
-        env.orders.quorum = members.collect::<Option<_>>().ok_or_else(|| {
-            io::Error::other("no network namespaces, so no address for each voter")
-        })?;
-    }
-    let lock = match (options.quorum, options.servers) {
-        (true, _) => "a quorum of three".to_owned(),
-        (false, _) if options.etcd => format!("etcd, fast: {}", options.fast),
-        (false, servers) => format!("NATS, servers: {servers}"),
-    };
-    println!("{lock}; {}", machine());
-    match options.calm {
-        None => {
-            println!("\n| lease | leader | times | median | p90 | max |\n|---|---|---|---|---|---|")
-        }
-        Some(_) => println!(
-            "\n| lease | load | seconds | terms lost | messages/s |\n|---|---|---|---|---|"
-        ),
-    }
+    println!("it takes about {} minutes", options.expected().as_secs().div_ceil(60));
+    println!("build: {BUILD}; {}", machine());
     let mut failures = Vec::new();
-    for &lease in &options.leases {
-        let measured = match options.calm {
-            None => replace(&mut env, lease, options.times).await,
-            Some(seconds) => wait(&mut env, lease, seconds, options).await,
+    let mut all = Report::default();
+    for &lock in &options.locks {
+        match measure(options, lock, program, &mut failures).await {
+            Ok(mut report) => all.violations.append(&mut report.violations),
+            Err(error) => failures.push(format!("{lock:?}: {error}")),
+        }
+    }
+    for &rival in &options.rivals {
+        let measured = against(options, rival, program).await;
+        failures.extend(measured.err().map(|error| format!("{rival:?}: {error}")));
+    }
+    println!("\nall of it; {}", machine());
+    Ok(super::verdict(&all, &failures))
+}
+
+/// What the figures are of.
+const BUILD: &str = if cfg!(debug_assertions) { "development" } else { "release" };
+
+impl Options {
+    /// The leases that a lock keeps.
+    fn leases(&self, lock: LockKind) -> Vec<u64> {
+        let (least, most) = if lock == LockKind::Etcd { (1_000, 1) } else { (0, usize::MAX) };
+        self.leases.iter().copied().filter(|lease| *lease >= least).take(most).collect()
+    }
+
+    /// How long all of it takes, roughly.
+    fn expected(&self) -> Duration {
+        let of_lock = |lock: &LockKind| match self.calm {
+            Some(seconds) => Duration::from_secs((seconds + 5) * self.loads.len() as u64),
+            None => {
+                let fault = |lease| Duration::from_millis(1_200 + lease * 5 / 2);
+                let leases = self.leases(*lock).into_iter();
+                leases.map(|lease| fault(lease) * 2 * self.times as u32).sum()
+            }
         };
-        failures.extend(measured.err().map(|error| format!("{lease} ms: {error}")));
+        let rivals = rivals::EXPECTED * (self.times * self.rivals.len()) as u32;
+        self.locks.iter().map(of_lock).sum::<Duration>() + rivals
+    }
+
+    async fn env(
+        &self,
+        (servers, candidates): (usize, usize),
+        program: &Path,
+        directory: &Path,
+    ) -> io::Result<TestEnv> {
+        let longest = self.leases.iter().copied().max().unwrap_or_default();
+        let setup =
+            Setup { servers, candidates, ttl: longest.max(1_000), loopback: false, disks: false };
+        TestEnv::start(&setup, program, directory, fastrand::u64(..)).await
+    }
+}
+
+async fn against(options: &Options, rival: Rival, program: &Path) -> io::Result<()> {
+    println!("\n{rival:?}; {}", machine());
+    let directory = tempfile::tempdir()?;
+    let mut env = options.env((1, CANDIDATES), program, directory.path()).await?;
+    rivals::replace(&mut env, rival, options.times).await
+}
+
+/// Measures candidates of ours, and prints a row for each lease.
+async fn measure(
+    options: &Options,
+    lock: LockKind,
+    program: &Path,
+    failures: &mut Vec<String>,
+) -> io::Result<Report> {
+    println!("\n{lock:?}; {}", machine());
+    let leases = options.leases(lock);
+    let fleets = if options.calm.is_some() { leases.len() } else { 1 };
+    let servers = if lock == LockKind::Nats3 { 3 } else { 1 };
+    let directory = tempfile::tempdir()?;
+    let mut env = options.env((servers, CANDIDATES * fleets), program, directory.path()).await?;
+    let _member = match lock {
+        LockKind::Etcd => {
+            let (member, address) = rivals::start_etcd(&env, false)?;
+            env.orders.etcd = Some(address);
+            Some(member)
+        }
+        _ => None,
+    };
+    env.orders.is_quorum = lock == LockKind::Quorum;
+    match options.calm {
+        Some(seconds) => calm(&mut env, &leases, seconds, &options.loads).await?,
+        None => {
+            println!(
+                "\n| lease | leader | times | median | p90 | max |\n|---|---|---|---|---|---|"
+            );
+            for lease in leases {
+                let measured = replace(&mut env, lease, options.times).await;
+                failures
+                    .extend(measured.err().map(|error| format!("{lock:?}, {lease} ms: {error}")));
+            }
+        }
     }
     env.dismiss().await?;
     env.replay();
     let report = env.judge.report(true);
-    println!("\n{} terms; {}", report.terms, machine());
-    Ok(super::verdict(&report, &failures))
+    let broken = report.violations.len();
+    println!("\n{} terms, {broken} broken promises; {}", report.terms, machine());
+    Ok(report)
 }
 
 /// The load of the machine, which says how far the figures can be trusted.
@@ -139,13 +189,6 @@ fn machine() -> String {
     format!("cores: {cores}, load averages: {load}")
 }
 
-/// Has a fleet with this lease, which has a leader.
-async fn new_fleet(env: &mut TestEnv, lease: u64) -> io::Result<usize> {
-    env.orders.lease = lease;
-    env.new_fleet(Kind::Proven).await?;
-    leader(env).await
-}
-
 async fn leader(env: &mut TestEnv) -> io::Result<usize> {
     let limit = FIRST + env.lease() * 4;
     let leader = env.await_leader(limit, |_| true).await?;
@@ -154,7 +197,7 @@ async fn leader(env: &mut TestEnv) -> io::Result<usize> {
 
 /// Strikes the leader again and again, and prints how long it took until another one worked.
 async fn replace(env: &mut TestEnv, lease: u64, times: usize) -> io::Result<()> {
-    new_fleet(env, lease).await?;
+    env.new_fleets(&[lease], CANDIDATES).await?;
     for fault in [Fault::Cut, Fault::Freeze] {
         let mut spans = Vec::new();
         for _ in 0..times {
@@ -180,7 +223,10 @@ async fn replaced(env: &mut TestEnv, fault: Fault) -> io::Result<Duration> {
     leader(env).await?;
     let phase = env.lease().mul_f64(env.rng.f64());
     env.pass(phase).await?;
-    let leader = leader(env).await?;
+    let leader = match env.leader() {
+        Some(leader) => leader,
+        None => leader(env).await?, // it has changed
+    };
     let name = env.fleet[leader].name();
     let struck = now();
     match fault {
@@ -206,23 +252,29 @@ async fn replaced(env: &mut TestEnv, fault: Fault) -> io::Result<Duration> {
     Ok(Duration::from_nanos(replaced))
 }
 
-/// Prints how many terms were lost though nothing was wrong, and what the election cost.
-async fn wait(env: &mut TestEnv, lease: u64, seconds: u64, options: &Options) -> io::Result<()> {
-    for &load in &options.loads {
-        new_fleet(env, lease).await?;
+/// Prints how many terms were lost though nothing was wrong, and what all elections cost.
+async fn calm(env: &mut TestEnv, leases: &[u64], seconds: u64, loads: &[Load]) -> io::Result<()> {
+    println!("\n| load | seconds | lease: terms lost | messages/s of all |\n|---|---|---|---|");
+    for &load in loads {
+        let elections = env.new_fleets(leases, CANDIDATES).await?;
+        env.await_leaders(elections.len(), FIRST).await?;
         let busy = Busy::begin(env, load);
-        let lost = |report: &Report| report.losses.values().sum::<u64>();
-        let (lost_before, messages_before) = (lost(&env.judge.report(false)), messages(env).await);
+        let lost = |env: &TestEnv| -> Vec<_> {
+            elections.iter().map(|election| env.judge.lost(election)).collect()
+        };
+        let (lost_before, messages_before) = (lost(env), messages(env).await);
         env.pass(Duration::from_secs(seconds)).await?;
-        let terms = lost(&env.judge.report(false)) - lost_before;
-        // What stores the load is not the election's.
+        let terms = lost(env).into_iter().zip(lost_before).map(|(now, before)| now - before);
+        let terms = leases.iter().zip(terms).map(|(lease, terms)| format!("{lease} ms: {terms}"));
+        let terms = terms.collect::<Vec<_>>().join(", ");
+        // What stores the load is not the elections'.
         let messages = match (messages(env).await, messages_before, load) {
             (_, _, Load::Disk) => "-".to_owned(),
             (Some(now), Some(before), _) => format!("{:.0}", (now - before) / seconds as f64),
             _ => "?".to_owned(),
         };
         drop(busy);
-        println!("| {lease} ms | {load:?} | {seconds} | {terms} | {messages} |");
+        println!("| {load:?} | {seconds} | {terms} | {messages} |");
     }
     Ok(())
 }
