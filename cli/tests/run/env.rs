@@ -234,6 +234,17 @@ impl Candidate {
         .await;
     }
 
+    /// The control group of each descendant.
+    pub fn groups(&self) -> Vec<String> {
+        let mark = format!("{MARK}={}", self.mark);
+        let group = |process: Process| {
+            let pid = process.pid.as_raw_nonzero();
+            let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            groups.lines().find_map(|line| Some(line.strip_prefix("0::")?.to_owned()))
+        };
+        marked(&mark).filter_map(group).collect()
+    }
+
     pub async fn wait_for_no_descendants(&self) {
         eventually("no descendant is left", async || self.descendants().is_empty().then_some(()))
             .await;

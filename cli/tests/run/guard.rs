@@ -86,7 +86,7 @@ fn expired_command_is_not_started() {
 async fn command_that_is_too_late_to_start_waits_for_its_guard() {
     let past = json!({"ask_at": 1, "kill_at": 2}).to_string();
     let mut late = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-        .args(["run-exec", &std::process::id().to_string(), "-", &past, "-", "echo", "up"])
+        .args(["run-exec", &std::process::id().to_string(), &past, "-", "echo", "up"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");

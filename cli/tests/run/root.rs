@@ -145,13 +145,16 @@ impl Delegated {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let mount = mounts.find(|fields| fields.get(2) == Some(&"cgroup2"))?;
-        let group = Path::new(mount[1]).join(format!("incumbent-test-{}", std::process::id()));
-        fs::create_dir(&group).ok()?;
-        let delegated = Self(group);
+        let group = tempfile::Builder::new().prefix("incumbent-test-").tempdir_in(mount[1]);
+        let delegated = Self(group.ok()?.keep());
         for path in ["", "cgroup.procs", "cgroup.subtree_control"] {
             chown(delegated.0.join(path), Some(NOBODY), Some(NOBODY)).ok()?;
         }
         delegated.0.join("cgroup.kill").is_file().then_some(delegated)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// A shell script that runs its arguments in this group as the user `nobody`.

@@ -9,6 +9,7 @@ use incumbent_test_support::eventually;
 use rustix::process::{Signal, kill_process};
 
 use crate::env::{Candidate, TestEnv, now, read_deadline};
+use crate::root::Delegated;
 
 /// Scripts whose processes escape from the process tree or ignore SIGTERM.
 const RUNAWAYS: [&str; 8] = [
@@ -108,6 +109,31 @@ async fn runaway(env: &TestEnv) -> Candidate {
     let mut run = env.run_without_cgroup("my_app", &[], TREE);
     run.wait_for_line("up").await;
     run
+}
+
+/// The command does not wait for its control group, and may leave it.
+#[tokio::test]
+async fn what_a_command_starts_early_is_in_its_control_group() {
+    let Some(chosen) = Delegated::create() else { return };
+    let env = TestEnv::start().await;
+    let script = format!(
+        "( setsid sleep 1000 & ); sleep 1000 & \
+         echo $$ > {}/cgroup.procs; echo up; exec sleep 1000",
+        chosen.path().display()
+    );
+    let mut run = env.run("my_app", &[], &script);
+    run.wait_for_line("up").await;
+    let is_chosen = |group: &&String| chosen.path().ends_with(group.trim_start_matches('/'));
+    eventually("two processes are in the group, and one is where it went", async || {
+        let groups = run.groups();
+        let (chosen, others): (Vec<_>, Vec<_>) = groups.iter().partition(is_chosen);
+        let ours = others.iter().filter(|group| group.contains("/incumbent-")).count();
+        ((chosen.len(), ours, others.len()) == (1, 2, 2)).then_some(())
+    })
+    .await;
+    run.signal(Signal::TERM);
+    assert_eq!(run.exit_code().await, Some(128 + 15));
+    assert_eq!(run.descendants(), [""; 0]);
 }
 
 /// Its reaper adopts its processes.

@@ -1,21 +1,37 @@
 //! The command's control group, if one can be created: it is killed atomically.
+//!
+//! The kernel has one lock for all groups of a machine. Whoever moves a process holds it while all
+//! cores pass a point of rest, for 5 to 100 ms, and a second on a busy machine. So what is done to
+//! a group waits for strangers, and nothing that is urgent may wait for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use rustix::process::Pid;
+
+use super::tree;
+
+const OWN_GROUPS: &str = "/proc/self/cgroup";
+/// How often the tree is looked through for processes outside of the group, at most.
+const MOST_PASSES: usize = 100;
 
 /// A child of this process's group, in the hierarchy of version 2. Each of the processes that know
 /// it removes it when it drops it, if no process is left in it.
 pub struct Cgroup {
     directory: PathBuf,
+    /// Whether a thread kills it at this moment.
+    is_being_killed: Arc<AtomicBool>,
 }
 
 impl Cgroup {
     /// Creates it. `None` without such a hierarchy, without the permission to write, or if the
     /// kernel (before 5.14) cannot kill a group.
     pub fn create() -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let cgroup = Self::create_in(&own_directory(&mounts, &groups)?)?;
+        let groups = fs::read_to_string(OWN_GROUPS).ok()?;
+        let cgroup = Self::create_in(&own_directory(&groups)?)?;
         cgroup.directory.join("cgroup.kill").is_file().then_some(cgroup)
     }
 
@@ -23,27 +39,63 @@ impl Cgroup {
     fn create_in(parent: &Path) -> Option<Self> {
         let mut random = tempfile::Builder::new();
         let directory = random.prefix("incumbent-").rand_bytes(16).tempdir_in(parent);
-        Some(Self { directory: directory.ok()?.keep() })
+        Some(Self::at(directory.ok()?.keep()))
     }
 
     /// The group that another process created.
     pub fn at(directory: PathBuf) -> Self {
-        Self { directory }
+        Self { directory, is_being_killed: Arc::default() }
     }
 
     pub fn path(&self) -> &Path {
         &self.directory
     }
 
-    /// Moves the calling process into the group.
-    pub fn enter(&self) -> std::io::Result<()> {
-        fs::write(self.directory.join("cgroup.procs"), "0")
+    /// Moves the descendants of this process from its own group into this one, on a thread. Those
+    /// that cannot be moved are found by a walk of the tree.
+    pub fn adopt_descendants(&self) {
+        let group = self.directory.clone();
+        // Without a thread the tree is walked.
+        let _ = thread::Builder::new().name("cgroup".to_owned()).spawn(move || adopt_into(&group));
     }
 
-    /// Kills every process in the group.
-    pub fn kill(&self) {
-        let _ = fs::write(self.directory.join("cgroup.kill"), "1"); // each process is killed, too
+    /// Kills every process in the group, on a thread, as each process is killed, too. Returns the
+    /// thread, unless one does so already.
+    pub fn kill(&self) -> Option<JoinHandle<()>> {
+        let is_being_killed = Arc::clone(&self.is_being_killed);
+        if is_being_killed.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let file = self.directory.join("cgroup.kill");
+        let kill = move || {
+            let _ = fs::write(file, "1");
+            is_being_killed.store(false, Ordering::Release);
+        };
+        let thread = thread::Builder::new().name("cgroup".to_owned()).spawn(kill);
+        thread.inspect_err(|_| self.is_being_killed.store(false, Ordering::Release)).ok()
     }
+}
+
+/// What a process has started before it was moved is moved after it.
+fn adopt_into(group: &Path) -> Option<()> {
+    let own = fs::read_to_string(OWN_GROUPS).ok()?;
+    // Else somebody has moved this process, and its descendants with it.
+    let parent = own_directory(&own).filter(|own| group.parent() == Some(own.as_path()))?;
+    // This one moves nothing, and waits: a process that changes its group meanwhile stays there.
+    let _ = fs::write(parent.join("cgroup.procs"), "0");
+    let file = group.join("cgroup.procs");
+    for _ in 0..MOST_PASSES {
+        let is_outside = |pid: &Pid| {
+            let of_it = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_pid()));
+            of_it.is_ok_and(|of_it| of_it == own)
+        };
+        let outside = tree::descendants().into_iter().filter(is_outside);
+        let moved = outside.filter(|pid| fs::write(&file, pid.to_string()).is_ok());
+        if moved.count() == 0 {
+            break;
+        }
+    }
+    Some(())
 }
 
 impl Drop for Cgroup {
@@ -60,8 +112,13 @@ fn remove(group: &Path) {
     let _ = fs::remove_dir(group); // it may have processes
 }
 
-/// The directory of the process's group, from its `mounts` and `cgroup` files.
-fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
+/// The directory of this process's group.
+fn own_directory(groups: &str) -> Option<PathBuf> {
+    directory_of(&fs::read_to_string("/proc/self/mounts").ok()?, groups)
+}
+
+/// The directory of a group, from the `mounts` and `cgroup` files of its process.
+fn directory_of(mounts: &str, groups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');
         let at = fields.nth(1)?;
@@ -80,10 +137,10 @@ mod tests {
     fn it_finds_our_group_beside_the_old_hierarchies() {
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
         let groups = "4:memory:/x\n0::/user.slice/a.service\n";
-        let found = own_directory(mounts, groups);
+        let found = directory_of(mounts, groups);
         assert_eq!(found, Some("/sys/fs/cgroup/unified/user.slice/a.service".into()));
-        assert_eq!(own_directory(mounts, "0::/../../outside\n"), None);
-        assert_eq!(own_directory("proc /proc proc rw 0 0\n", groups), None);
+        assert_eq!(directory_of(mounts, "0::/../../outside\n"), None);
+        assert_eq!(directory_of("proc /proc proc rw 0 0\n", groups), None);
     }
 
     #[test]

@@ -157,8 +157,8 @@ async fn reap(
             }
         }
     }
-    drop(cgroup);
     report(&channel, EMPTY);
+    drop(cgroup); // which may take a second
     Ok(note(&[]).unwrap_or(1))
 }
 

@@ -99,11 +99,10 @@ impl Tree {
         let mut changed = Vec::new();
         let since = *self.killing_since.get_or_insert_with(|| BootClock.now());
         loop {
-            if let Some(cgroup) = cgroup {
-                cgroup.kill();
-            }
             // The orphans of a child are children when it has been waited for.
             self.signal_all(Signal::KILL);
+            // After the signals, and not waited for: it may be late.
+            cgroup.map(Cgroup::kill);
             let mut reaped = reap();
             changed.append(&mut reaped.changed);
             if reaped.none_left {
@@ -161,6 +160,11 @@ pub fn is_descendant(pid: Pid) -> bool {
 /// The process group of this process; `None` if it is that of another PID namespace.
 pub fn own_group() -> Option<Pid> {
     Process::open(getpid())?.group
+}
+
+/// The visible descendants of this process.
+pub fn descendants() -> Vec<Pid> {
+    below(getpid()).into_iter().map(|(_, pid)| pid).collect()
 }
 
 /// The visible processes below this one, each with its parent.

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
@@ -309,8 +310,12 @@ impl GuardHandle {
             true => self.left = None,
             false => drop(self.left.get_or_insert_with(|| unknown.to_owned())),
         }
-        if let Some(cgroup) = &self.cgroup {
-            cgroup.kill();
+        let kills = self.cgroup.as_ref().and_then(Cgroup::kill);
+        // This process may end at once, and nothing else kills what is left.
+        if !self.empty
+            && let Some(kills) = kills
+        {
+            let _ = kills.join();
         }
         // A guard that was killed has left it armed.
         if self.empty
@@ -357,6 +362,13 @@ impl GuardHandle {
     pub fn was_interrupted(&self) -> bool {
         let recently = |at: Instant| BootClock.now().saturating_since(at) < INTERRUPT_WINDOW;
         self.interrupted.is_some_and(recently)
+    }
+}
+
+impl Drop for GuardHandle {
+    fn drop(&mut self) {
+        let cgroup = self.cgroup.take();
+        let _ = thread::Builder::new().spawn(move || drop(cgroup)); // which may take a second
     }
 }
 

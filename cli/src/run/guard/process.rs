@@ -123,7 +123,6 @@ impl Guard {
             }
             watchdog = Some(armed);
         }
-        let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
         let until = until_argument(config.until);
         // The candidate made the channel.
         let candidate = socket_peercred(&channel).map_err(io::Error::from);
@@ -134,7 +133,7 @@ impl Guard {
         }
         let child = child
             .arg0("incumbent")
-            .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), cgroup, until])
+            .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), until])
             .arg(flag_argument(config.drops_network_capabilities))
             .args(args)
             .stdin(Stdio::from(input))
@@ -147,6 +146,9 @@ impl Guard {
             }
         };
         let command = Pid::from_child(&child);
+        if let Some(cgroup) = &config.cgroup {
+            cgroup.adopt_descendants();
+        }
         Ok(Some(Self {
             config,
             terminal,
