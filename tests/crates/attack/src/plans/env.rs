@@ -165,18 +165,12 @@ impl TestEnv {
 
     /// Waits until so many elections have a leader.
     pub async fn await_leaders(&mut self, count: usize, limit: Duration) -> io::Result<()> {
-        let end = Instant::now() + limit;
-        while self
-            .judge
-            .loads(now().saturating_sub(FRESH.as_nanos() as u64))
-            .values()
-            .sum::<usize>()
-            < count
-        {
+        let (end, began) = (Instant::now() + limit, now());
+        let fresh = || began.max(now().saturating_sub(FRESH.as_nanos() as u64));
+        while self.judge.loads(fresh()).values().sum::<usize>() < count {
             if Instant::now() >= end {
-                return Err(io::Error::other(format!(
-                    "not all elections had a leader within {limit:?}"
-                )));
+                let error = format!("not all elections had a leader within {limit:?}");
+                return Err(io::Error::other(error));
             }
             self.pass(GLANCE).await?;
         }
