@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
-use incumbent::Cause;
+use incumbent::{Cause, Election};
 use incumbent_test_support::object_stores::BUCKET;
 use incumbent_test_support::{eventually, go_program, not_run};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -14,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::conformance::{Process, leads, sees, soon};
+use crate::conformance::{Process, Service, leads, sees, soon};
 use crate::env::{Fields, Gcs, LEASE, TestEnv, unix_ms};
 
 struct Peer {
@@ -158,6 +159,92 @@ async fn a_paused_go_leader_finds_its_successor() {
     let deadline = leadership.deadline();
     soon("a renewal", leadership.renewed(deadline)).await.unwrap();
     assert!(leadership.is_valid());
+}
+
+/// Two of each; all of one kind leave, by release or by crash, and come back, over and over: at no
+/// time are two at work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_mixed_fleet_has_one_leader() {
+    let Some(program) = program().await else { return };
+    let env = Arc::new(TestEnv::<Gcs>::new(Duration::from_secs(2)).await);
+    let (told, mut tellings) = mpsc::unbounded_channel::<(Instant, Instant)>();
+    let campaign = |name: &str| {
+        let told = told.clone();
+        let working = move |leadership: incumbent::Leadership| {
+            let told = told.clone();
+            async move {
+                let began = Instant::now();
+                leadership.ended().await;
+                let _ = told.send((began, Instant::now()));
+            }
+        };
+        env.describe(name).on_won(working).start().unwrap()
+    };
+    let holder = async |prefix: &str| {
+        eventually(&format!("one of {prefix} leads"), async || {
+            env.holder("my_app").await.filter(|holder| holder.starts_with(prefix))
+        })
+        .await;
+    };
+    let mut spans: Vec<(Instant, Instant, &str)> = Vec::new();
+    for _ in 0..4 {
+        let ours = ["ours-1", "ours-2"].map(campaign);
+        holder("ours").await;
+        let mut go = ["go-1", "go-2"].map(|name| Peer::start(&program, &env, name));
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            ours.iter().for_each(Election::resign);
+        }
+        for election in ours {
+            election.stop().await;
+        }
+        holder("go").await;
+        let ours = ["ours-3", "ours-4"].map(campaign);
+        tokio::time::sleep(env.lease * 2).await;
+        for peer in &mut go {
+            peer.process.kill().await.unwrap();
+        }
+        holder("ours").await;
+        for election in ours {
+            election.stop().await;
+        }
+        for (peer, name) in go.iter_mut().zip(["go-1", "go-2"]) {
+            collect(peer, name, &mut spans);
+        }
+    }
+    let of_go = spans.len();
+    while let Ok((began, ended)) = tellings.try_recv() {
+        spans.push((began, ended, "ours"));
+    }
+    spans.sort();
+    println!("{} terms of ours, {of_go} of Go's", spans.len() - of_go);
+    assert!(of_go >= 4 && spans.len() >= of_go + 8, "both lead at times");
+    // A line of Go's is read a little after it was written.
+    let slack = Duration::from_millis(20);
+    for two in spans.windows(2) {
+        let [(_, ended, who), (began, _, next)] = two else { unreachable!() };
+        assert!(*began + slack >= *ended, "{next} began {:?} before {who} ended", *ended - *began);
+    }
+}
+
+/// The spans of time in which a peer was at work: ticks that follow each other closely.
+fn collect<'a>(peer: &mut Peer, name: &'a str, spans: &mut Vec<(Instant, Instant, &'a str)>) {
+    let mut span: Option<(Instant, Instant)> = None;
+    while let Ok((at, line)) = peer.lines.try_recv() {
+        match (&mut span, &*line) {
+            (Some((_, last)), "tick" | "context") => *last = at,
+            (None, "tick" | "context") => span = Some((at, at)),
+            (_, "lost") => {
+                if let Some((began, ended)) = span.take() {
+                    spans.push((began, ended, name));
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some((began, ended)) = span {
+        spans.push((began, ended, name));
+    }
 }
 
 /// A leader whose object a Go candidate takes leads no more, whatever the reason for that write.
