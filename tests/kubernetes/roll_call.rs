@@ -8,7 +8,7 @@ use incumbent::lock::{
 };
 use incumbent::{CandidateInfo, Election, Role};
 use incumbent_test_support::eventually;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -30,6 +30,11 @@ fn leases(env: &TestEnv) -> Api<DynamicObject> {
 async fn annotations(env: &TestEnv) -> Vec<String> {
     let object = leases(env).get(ANSWERS).await.expect("the object with the answers");
     object.metadata.annotations.unwrap_or_default().into_keys().collect()
+}
+
+async fn annotate(env: &TestEnv, name: &str, annotations: Value) {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+    leases(env).patch(name, &PatchParams::default(), &patch).await.expect("a patch");
 }
 
 async fn call(lock: &dyn Lock) -> Vec<CandidateInfo> {
@@ -127,6 +132,31 @@ async fn many_answer_two_calls_at_once() {
     let (first, second, ()) = tokio::join!(ask(), ask(), answer);
     assert_eq!([first.unwrap().len(), second.unwrap().len()], [15, 15]);
     assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_calls_and_answers_do_no_harm() {
+    let env = TestEnv::<InLease>::new(LEASE).await;
+    let leader = env.campaign("first").await;
+    let leadership = leads(&leader).await;
+    let lock = env.lock().await;
+    answered(&*lock).await;
+    let long = "x".repeat(100_000);
+    for junk in ["", "[[[[", r#"{"id":"/../x","within_ms":1}"#, &long] {
+        annotate(&env, OBJECT, json!({ CALL: junk })).await;
+    }
+    let answers = json!({
+        "incumbent/answer.junk": "junk",
+        "incumbent/answer.ffffffffffffffff.00000000000000aa": long,
+    });
+    annotate(&env, ANSWERS, answers).await;
+    let found = call(&*lock).await;
+    let [only] = &found[..] else { panic!("the candidate alone: {found:?}") };
+    assert_eq!(&*only.identity, "first");
+    assert_eq!(annotations(&env).await, ["incumbent/roll-call-of"], "junk is removed");
+    renewed(&leader, &env).await;
+    assert!(leadership.is_valid());
+    assert_eq!(leader.lock_failure(), None);
 }
 
 /// Without the permissions an election is what it was, and a call says which permission it lacks.
