@@ -233,6 +233,15 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
         noticed_by: &[Scenarios, Elections],
     },
     Mutation {
+        name: "a candidate gives up when it has lost",
+        edits: &[edit(
+            "src/protocol/stepping_down.rs",
+            "        if cx.stopping {\n            return Transition::Finish;",
+            "        if cx.stopping || self.step == Step::Done {\n            return Transition::Finish;",
+        )],
+        noticed_by: &[Scenarios, Elections],
+    },
+    Mutation {
         name: "a renewal overwrites whatever is there",
         edits: &[edit(
             "src/backends/nats/codec.rs",
