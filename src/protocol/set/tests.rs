@@ -335,6 +335,19 @@ fn a_sick_member_gives_away_so_many_at_once_to_those_that_answer() {
 }
 
 #[test]
+fn a_cordoned_member_that_nobody_can_relieve_keeps_what_it_leads() {
+    let mut cordoned = info("m2", 0);
+    cordoned.standing = Standing::Aside;
+    for others in [vec![], vec![cordoned]] {
+        let mut case = Case::new(settings("m1"), &others);
+        case.holds(0..SHARDS, &Holder::Me).passes(SETTLE * 2);
+        case.member.set_standing(case.now, Standing::Aside);
+        case.passes(MOVE_WITHIN * 4);
+        assert_eq!((case.given.len(), case.firsts().len()), (0, 12), "beside {others:?}");
+    }
+}
+
+#[test]
 fn a_shard_that_comes_back_is_given_away_later_and_later() {
     let mut case = Case::new(settings("m1"), &[info("m2", 0)]);
     case.holds([0], &Holder::Me).passes(SETTLE);
