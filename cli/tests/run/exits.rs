@@ -111,22 +111,6 @@ async fn invalid_flags_are_reported_in_one_line() {
     assert!(line.contains("a grace of 3s 900ms is too long for a lease of 4s"), "{line}");
 }
 
-/// No sum of durations overflows.
-#[tokio::test]
-async fn extreme_grace_is_reported_in_one_line() {
-    const EXTREME: &str = "18446744073709551615s";
-    let env = TestEnv::with_ttl(std::time::Duration::from_secs(60)).await;
-    let mut run = env.run("my_app", &["--grace", EXTREME], "true");
-    assert_eq!(run.exit_code().await, Some(2));
-    let line = run.stderr();
-    assert!(line.contains("is too long for a lease of 1m") && line.lines().count() == 1, "{line}");
-    let output = incumbent().args(["life", "my_app", "--grace", EXTREME, "--", "true"]).output();
-    let output = output.expect("it starts");
-    let line = String::from_utf8_lossy(&output.stderr);
-    assert!(line.contains("more than a year"), "{line}");
-    assert_eq!(output.status.code(), Some(2));
-}
-
 /// `nohup` starts a program with SIGHUP ignored.
 #[tokio::test]
 async fn ignored_hangup_stays_ignored() {

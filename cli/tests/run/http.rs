@@ -223,7 +223,7 @@ async fn candidate_with_unreachable_lock_is_live_but_not_ready() {
         }
         Some(())
     };
-    for path in ["/livez", "/readyz"] {
+    for path in ["/livez", "/readyz", "/healthz"] {
         eventually("all are healthy", async || all_return(path, 200).await).await;
     }
     env.server.pause();
@@ -232,6 +232,10 @@ async fn candidate_with_unreachable_lock_is_live_but_not_ready() {
         all_return("/readyz", 503).await
     })
     .await;
+    // After a lease without the lock.
+    eventually("both are unhealthy", async || all_return("/healthz", 503).await).await;
+    let (_, why) = get(&second, "/healthz").expect("it listens");
+    assert!(why.starts_with("the lock has been unreachable for "), "{why}");
     all_return("/livez", 200).await.expect("both stay live");
     env.server.resume();
     eventually("both are ready again", async || all_return("/readyz", 200).await).await;
@@ -319,52 +323,6 @@ async fn oversized_request_is_refused() {
     assert!(sent < 64 * MIB, "{sent} bytes of a body were taken: {response}");
     let (status, body) = get(&address, "/livez").expect("it listens");
     assert_eq!(status, 200, "{body}");
-}
-
-/// For the leader and for standbys.
-#[tokio::test]
-async fn candidate_is_unhealthy_after_a_lease_without_its_lock() {
-    let env = TestEnv::start().await;
-    let ((first_port, first), (second_port, second)) = (free_port(), free_port());
-    let mut run = env.run("my_app", &["--http", &first_port], SERVE);
-    run.wait_for_line("up").await;
-    let mut candidate = Candidate::start(env.campaign("my_app", &["--http", &second_port]));
-    candidate.line().await;
-    let all_return = async |expected: u16| {
-        for address in [&first, &second] {
-            let (status, body) = get(address, "/healthz")?;
-            assert_eq!(body.lines().count(), 1, "{body}");
-            if status != expected {
-                return None;
-            }
-            let is_expected = match status {
-                200 => body.starts_with("ok: "),
-                _ => body.starts_with("the lock has been unreachable for "),
-            };
-            assert!(is_expected, "{status}: {body}");
-        }
-        Some(())
-    };
-    eventually("all are healthy", async || all_return(200).await).await;
-    env.server.pause();
-    eventually("both report the failure", async || all_return(503).await).await;
-    env.server.resume();
-    eventually("all are healthy again", async || all_return(200).await).await;
-}
-
-#[tokio::test]
-async fn port_alone_listens_on_loopback_only() {
-    let env = TestEnv::start().await;
-    let (port, address) = free_port();
-    let mut run = env.run("my_app", &["--http", &port], SERVE);
-    run.wait_for_line("up").await;
-    assert!(get_leader(&address).is_some());
-    assert_eq!(get_leader(&format!("127.0.0.2:{port}")), None);
-    let (port, _) = free_port();
-    let everywhere = format!("0.0.0.0:{port}");
-    let mut open = Candidate::start(env.campaign("other", &["--http", &everywhere]));
-    open.line().await;
-    assert!(get_leader(&format!("127.0.0.2:{port}")).is_some());
 }
 
 /// The address is checked before the program connects: there is no server here.
