@@ -5,6 +5,7 @@
 //! a group waits for strangers, and nothing that is urgent may wait for it.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,22 +28,20 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates it. `None` without such a hierarchy, without the permission to write, or if the
-    /// kernel (before 5.14) cannot kill a group.
-    pub fn create() -> Option<Self> {
-        let groups = fs::read_to_string(OWN_GROUPS).ok()?;
-        let cgroup = Self::create_in(&own_directory(&groups)?)?;
-        cgroup.directory.join("cgroup.kill").is_file().then_some(cgroup)
+    /// One that a guard is to create. `None` without such a hierarchy.
+    pub fn plan() -> Option<Self> {
+        Self::plan_in(&own_directory(&fs::read_to_string(OWN_GROUPS).ok()?)?)
     }
 
     /// Its name is random, and nobody else's: processes of several PID namespaces share this group.
-    fn create_in(parent: &Path) -> Option<Self> {
+    fn plan_in(parent: &Path) -> Option<Self> {
         let mut random = tempfile::Builder::new();
-        let directory = random.prefix("incumbent-").rand_bytes(16).tempdir_in(parent);
-        Some(Self::at(directory.ok()?.keep()))
+        let random = random.prefix("incumbent-").rand_bytes(16);
+        let (_, path) = random.make_in(parent, |_| Ok(())).ok()?.keep().ok()?;
+        Some(Self::at(path))
     }
 
-    /// The group that another process created.
+    /// The group that another process planned.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory, is_being_killed: Arc::default() }
     }
@@ -51,11 +50,10 @@ impl Cgroup {
         &self.directory
     }
 
-    /// Moves the descendants of this process from its own group into this one, on a thread. Those
-    /// that cannot be moved are found by a walk of the tree.
+    /// Creates it, and moves the descendants of this process from its own group there, on a thread.
+    /// Without the permission to write, or a kernel (5.14) that can kill a group, there is none.
     pub fn adopt_descendants(&self) {
         let group = self.directory.clone();
-        // Without a thread the tree is walked.
         let _ = thread::Builder::new().name("cgroup".to_owned()).spawn(move || adopt_into(&group));
     }
 
@@ -83,6 +81,10 @@ fn adopt_into(group: &Path) -> Option<()> {
     let parent = own_directory(&own).filter(|own| group.parent() == Some(own.as_path()))?;
     // This one moves nothing, and waits: a process that changes its group meanwhile stays there.
     let _ = fs::write(parent.join("cgroup.procs"), "0");
+    fs::DirBuilder::new().mode(0o700).create(group).ok()?;
+    if !group.join("cgroup.kill").is_file() {
+        return fs::remove_dir(group).ok();
+    }
     let file = group.join("cgroup.procs");
     for _ in 0..MOST_PASSES {
         let is_outside = |pid: &Pid| {
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn group_is_removed_with_those_below_it() {
         let parent = tempfile::tempdir().unwrap();
-        let group = Cgroup::create_in(parent.path()).unwrap();
+        let group = Cgroup::plan_in(parent.path()).unwrap();
         fs::create_dir_all(group.path().join("one/two")).unwrap();
         let path = group.path().to_owned();
         drop(group);
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn no_two_groups_share_a_name() {
         let parent = tempfile::tempdir().unwrap();
-        let create = || Cgroup::create_in(parent.path()).unwrap().path().to_owned();
+        let create = || Cgroup::plan_in(parent.path()).unwrap().path().to_owned();
         assert_ne!(create(), create());
     }
 }
