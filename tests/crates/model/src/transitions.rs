@@ -49,7 +49,7 @@ pub enum Move {
 /// How often something was seen, so that nothing holds by not happening.
 #[derive(Debug, Default)]
 pub struct Sights {
-    /// VimeoTiming that began.
+    /// Terms that began.
     pub terms: AtomicU64,
     /// Entries created over nothing, over a release, over an expiry's marker, over a delete.
     pub creates: [AtomicU64; 4],
