@@ -268,6 +268,7 @@ impl<'j> JobTerm<'j> {
                 Some(Step::Run { slot, late }) => {
                     let before = *record;
                     record.begin(slot);
+                    self.records.log.begin(job.name(), slot, self.leadership.token());
                     (lane.ready_since, self.changed) = (None, true);
                     let run = JobRun { job: job.name().into(), slot, late };
                     due.push(Due { index, run, before });
@@ -286,6 +287,7 @@ impl<'j> JobTerm<'j> {
     /// Takes the record of a run back that did not begin: another leader may do it.
     fn put_back(&mut self, due: &Due) {
         self.records.set(&due.run.job, due.before);
+        self.log_end(&due.run, None, Duration::ZERO);
         self.changed = true;
     }
 
@@ -322,18 +324,23 @@ impl<'j> JobTerm<'j> {
             let pauses = !matches!(end, RunEnd::Ended(_));
             lane.not_before = pauses.then(|| Instant::now() + PAUSE);
         }
-        let run = &due.run;
-        match (end, self.records.get_mut(&run.job)) {
-            (RunEnd::Ended(code), Some(record)) => {
-                let took = began.elapsed();
-                let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-                record.end(Ended { slot: run.slot.unix_seconds(), code, ms });
-                self.changed = true;
-                crate::telemetry::slot_ended(self.leadership.election(), &run.job, code, took);
-            }
-            (RunEnd::NotBegun, _) => self.put_back(&due),
-            _ => {}
+        let (run, took) = (&due.run, began.elapsed());
+        let code = match end {
+            RunEnd::Ended(code) => Some(code),
+            RunEnd::CutShort => None,
+            RunEnd::NotBegun => return self.put_back(&due),
+        };
+        if let (Some(code), Some(record)) = (code, self.records.get_mut(&run.job)) {
+            let ms = super::whole_millis(took);
+            record.end(Ended { slot: run.slot.unix_seconds(), code, ms });
         }
+        self.log_end(run, code, took);
+        self.changed = true;
+        crate::telemetry::slot_ended(self.leadership.election(), &run.job, code, took);
+    }
+
+    fn log_end(&mut self, run: &JobRun, code: Option<u8>, took: Duration) {
+        self.records.log.end(&run.job, run.slot, self.leadership.token(), code, took);
     }
 }
 

@@ -33,6 +33,7 @@
 
 mod job;
 mod jobs;
+mod log;
 mod once;
 mod plan;
 mod records;
@@ -40,6 +41,7 @@ mod run;
 
 pub use self::job::{Job, MAX_CATCH_UP, Slot};
 pub use self::jobs::{JobRun, JobStatus, Jobs, RunEnd};
+pub use self::log::{RecordedRun, RunState, recorded_runs};
 pub use self::once::{last_of_period, once_per};
 pub use self::run::{Schedule, ScheduleBuilder, new_schedule};
 use crate::lock::Error;
@@ -65,4 +67,8 @@ impl ScheduleError {
     fn invalid(message: impl Into<String>) -> Self {
         Self::new(ScheduleErrorKind::Invalid, message)
     }
+}
+
+fn whole_millis(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

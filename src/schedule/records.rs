@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Job, Slot};
+use super::log::RunLog;
 use super::plan::JobRecord;
 use super::{ScheduleError, ScheduleErrorKind};
 use crate::lock::MAX_CHECKPOINT_LEN;
@@ -14,6 +15,9 @@ use crate::lock::MAX_CHECKPOINT_LEN;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Records {
     jobs: BTreeMap<String, JobRecord>,
+    /// The latest runs, as far as there is room.
+    #[serde(default, skip_serializing_if = "RunLog::is_empty")]
+    pub(super) log: RunLog,
 }
 
 impl Records {
@@ -38,6 +42,9 @@ impl Records {
             if data.len() <= MAX_CHECKPOINT_LEN {
                 return data;
             }
+            if self.log.shorten() {
+                continue;
+            }
             let others = self.jobs.iter().filter(|(name, _)| own.iter().all(|j| j.name() != *name));
             let oldest = others.min_by_key(|(_, record)| record.last());
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { return data };
@@ -48,7 +55,7 @@ impl Records {
     /// Refuses more jobs than a checkpoint has room for.
     pub fn check(jobs: &[Job]) -> Result<(), ScheduleError> {
         let longest = |job: &Job| (job.name().to_owned(), JobRecord::longest());
-        let mut fullest = Self { jobs: jobs.iter().map(longest).collect() };
+        let mut fullest = Self { jobs: jobs.iter().map(longest).collect(), ..Self::default() };
         if fullest.encode(jobs).len() <= MAX_CHECKPOINT_LEN {
             return Ok(());
         }
@@ -99,6 +106,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Token;
 
     fn jobs(count: usize) -> Vec<Job> {
         (0..count).map(|n| Job::new(format!("job-{n}"), "@daily").unwrap()).collect()
@@ -121,6 +129,23 @@ mod tests {
         assert!(Records::check(&jobs(25)).is_ok());
         let error = Records::check(&jobs(100)).unwrap_err();
         assert!(error.to_string().starts_with("100 jobs are too many"), "{error}");
+    }
+
+    #[test]
+    fn runs_give_way_to_the_records_of_jobs() {
+        let all = jobs(25);
+        let mut records = Records { jobs: BTreeMap::new(), ..Records::default() };
+        all.iter().for_each(|job| records.set(job.name(), JobRecord::longest()));
+        let begin = |records: &mut Records, slot| {
+            records.log.begin("job-1", Slot(slot), Token(u64::MAX));
+            let read = Records::decode("e", &records.encode(&all)).unwrap();
+            assert_eq!(read.jobs.len(), all.len());
+            read.log
+        };
+        let before = begin(&mut records, 0);
+        assert!(!before.is_empty());
+        let after = (1..100).map(|slot| begin(&mut records, slot)).last();
+        assert!(after.is_some_and(|log| !log.is_empty() && log != before));
     }
 
     #[test]

@@ -14,10 +14,19 @@ pub(crate) fn sentinel_up(up: bool) {
     metrics::gauge!("incumbent_sentinel_up").set(f64::from(up));
 }
 
-/// The end of a run of a job.
+/// The end of a run of a job, with its exit code; `None` if it was cut short.
 #[cfg(feature = "schedule")]
-pub(crate) fn slot_ended(election: &str, job: &str, code: u8, took: std::time::Duration) {
+pub(crate) fn slot_ended(election: &str, job: &str, code: Option<u8>, took: std::time::Duration) {
     let labels = [("election", election.to_owned()), ("job", job.to_owned())];
+    let outcome = match code {
+        Some(0) => "success",
+        Some(_) => "failure",
+        None => "cut_short",
+    };
+    let [of_election, of_job] = labels.clone();
+    let counted = [of_election, of_job, ("outcome", outcome.to_owned())];
+    metrics::counter!("incumbent_slot_runs_total", &counted).increment(1);
+    let Some(code) = code else { return };
     metrics::gauge!("incumbent_slot_last_duration_seconds", &labels).set(took.as_secs_f64());
     metrics::gauge!("incumbent_slot_last_exit_code", &labels).set(f64::from(code));
     if code == 0 {

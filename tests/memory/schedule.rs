@@ -11,7 +11,8 @@ use incumbent::lock::Lock;
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 use incumbent::schedule::{
-    Job, JobRun, Jobs, RunEnd, Schedule, ScheduleErrorKind, Slot, new_schedule,
+    Job, JobRun, Jobs, RunEnd, RunState, Schedule, ScheduleErrorKind, Slot, new_schedule,
+    recorded_runs,
 };
 use tokio::runtime::Runtime;
 
@@ -92,7 +93,27 @@ fn run_fleet(job: &Job, slots: usize) -> Ledger {
         round += 1;
     }
     members.into_iter().for_each(Member::stop);
-    std::mem::take(&mut *ledger.lock().expect("whole"))
+    let ledger = std::mem::take(&mut *ledger.lock().expect("whole"));
+    check_recorded_runs(&lock, &ledger);
+    ledger
+}
+
+/// The latest runs are in the checkpoint, and ended as the ledger says.
+fn check_recorded_runs(lock: &MemoryLock, ledger: &Ledger) {
+    let read = (lock as &dyn Lock).checkpoint("jobs", Duration::from_secs(1));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let stored = runtime.expect("a runtime").block_on(read);
+    let runs = recorded_runs(&stored.expect("an answer").expect("one")).expect("records");
+    assert!(runs.windows(2).all(|pair| pair[0].number + 1 == pair[1].number), "{runs:?}");
+    let last = runs.last().expect("runs");
+    assert_eq!(last.slot, *ledger.begun.last().expect("one"), "{runs:?}");
+    for run in &runs {
+        // The end of one may not have been recorded.
+        let ended = ledger.ended.contains(&run.slot);
+        assert!(ended || !matches!(run.state, RunState::Ended { .. }), "{run:?}");
+    }
+    let ended = runs.iter().filter(|run| matches!(run.state, RunState::Ended { .. })).count();
+    assert!(2 * ended > runs.len(), "{runs:?}");
 }
 
 fn number(variable: &str, default: usize) -> usize {

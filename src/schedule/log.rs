@@ -1,0 +1,204 @@
+//! The latest runs of all jobs of an election, as its checkpoint holds them: for those who look.
+//! Which slot runs next is decided by the records of the jobs alone.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::job::Slot;
+use super::records::Records;
+use crate::lock::{StoredCheckpoint, Token};
+
+/// The most runs that are kept.
+const MAX_RUNS: usize = 32;
+
+/// A run of a job, as the checkpoint of an election has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordedRun {
+    /// Counts the runs of the election. A number that is missing is that of a run that is not
+    /// there any more.
+    pub number: u64,
+    /// The job.
+    pub job: String,
+    /// The slot.
+    pub slot: Slot,
+    /// The term in which it ran.
+    pub token: Token,
+    /// What is known of its end.
+    pub state: RunState,
+}
+
+/// What is known of the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunState {
+    /// It has begun, and its term may continue.
+    Begun,
+    /// It ended.
+    Ended {
+        /// The exit code; zero if the run succeeded.
+        code: u8,
+        /// How long it ran.
+        took: Duration,
+    },
+    /// The end of its term cut it short.
+    CutShort {
+        /// How long it ran; `None` if its host did not record it, as after a crash.
+        took: Option<Duration>,
+    },
+}
+
+/// The latest runs of a schedule in the checkpoint of its election, the latest one last: up to 32,
+/// and fewer where the records of the jobs leave little room. `None`: it has no records of jobs.
+pub fn recorded_runs(checkpoint: &StoredCheckpoint) -> Option<Vec<RecordedRun>> {
+    if checkpoint.data.is_empty() {
+        return None;
+    }
+    let records = Records::decode("", &checkpoint.data).ok()?;
+    let run = |run: &Run| RecordedRun {
+        number: run.number,
+        job: run.job.clone(),
+        slot: Slot(run.slot),
+        token: Token(run.token),
+        state: match (run.code, run.ms.map(Duration::from_millis)) {
+            (Some(code), took) => RunState::Ended { code, took: took.unwrap_or_default() },
+            (None, None) if run.token == checkpoint.token.0 => RunState::Begun,
+            (None, took) => RunState::CutShort { took },
+        },
+    };
+    Some(records.log.runs.iter().map(run).collect())
+}
+
+/// The runs, and how many there ever were.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunLog {
+    count: u64,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Run {
+    #[serde(rename = "n")]
+    number: u64,
+    job: String,
+    slot: i64,
+    token: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<u8>,
+    /// `None` until it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ms: Option<u64>,
+}
+
+impl RunLog {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A run begins: it may be a slot that was cut short in this term.
+    pub fn begin(&mut self, job: &str, slot: Slot, token: Token) {
+        if let Some(run) = self.find(job, slot, token) {
+            (run.code, run.ms) = (None, None);
+            return;
+        }
+        while self.runs.len() >= MAX_RUNS {
+            self.shorten();
+        }
+        self.count = self.count.saturating_add(1);
+        let (number, job) = (self.count, job.to_owned());
+        self.runs.push(Run { number, job, slot: slot.0, token: token.0, code: None, ms: None });
+    }
+
+    /// A run ended, with this exit code or cut short.
+    pub fn end(&mut self, job: &str, slot: Slot, token: Token, code: Option<u8>, took: Duration) {
+        if let Some(run) = self.find(job, slot, token) {
+            (run.code, run.ms) = (code, Some(super::whole_millis(took)));
+        }
+    }
+
+    fn find(&mut self, job: &str, slot: Slot, token: Token) -> Option<&mut Run> {
+        let is_it = |run: &&mut Run| run.job == job && run.slot == slot.0 && run.token == token.0;
+        self.runs.iter_mut().rev().find(is_it)
+    }
+
+    /// Leaves out the oldest run: one that has ended, if there is one. Returns whether it left out
+    /// anything, in the end the count.
+    pub fn shorten(&mut self) -> bool {
+        if self.runs.is_empty() {
+            return std::mem::take(&mut self.count) > 0;
+        }
+        let ended = self.runs.iter().position(|run| run.ms.is_some());
+        self.runs.remove(ended.unwrap_or(0));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Job;
+
+    const TOKEN: Token = Token(7);
+
+    fn stored(records: &mut Records, token: u64) -> StoredCheckpoint {
+        let data = records.encode(&[Job::new("a", "@daily").unwrap()]);
+        StoredCheckpoint { token: Token(token), write: 1, saved_unix_ms: 1, data: data.into() }
+    }
+
+    fn states(records: &mut Records, token: u64) -> Vec<(u64, i64, RunState)> {
+        let runs = recorded_runs(&stored(records, token)).unwrap();
+        runs.iter().map(|run| (run.number, run.slot.0, run.state)).collect()
+    }
+
+    #[test]
+    fn run_without_an_end_is_cut_short_once_its_term_is_over() {
+        let (mut records, second) = (Records::default(), Duration::from_secs(1));
+        for slot in 1..=4 {
+            records.log.begin("a", Slot(slot), TOKEN);
+        }
+        records.log.end("a", Slot(1), TOKEN, Some(3), second);
+        records.log.end("a", Slot(2), TOKEN, None, second);
+        records.log.end("a", Slot(3), TOKEN, None, second);
+        records.log.begin("a", Slot(3), TOKEN); // again
+        let ended = RunState::Ended { code: 3, took: second };
+        let mut expected = vec![
+            (1, 1, ended),
+            (2, 2, RunState::CutShort { took: Some(second) }),
+            (3, 3, RunState::Begun),
+            (4, 4, RunState::Begun),
+        ];
+        assert_eq!(states(&mut records, 7), expected);
+        expected[2].2 = RunState::CutShort { took: None };
+        expected[3].2 = RunState::CutShort { took: None };
+        assert_eq!(states(&mut records, 8), expected);
+    }
+
+    #[test]
+    fn oldest_runs_that_ended_are_left_out_first() {
+        let mut records = Records::default();
+        for slot in 0..100 {
+            records.log.begin("a", Slot(slot), TOKEN);
+            if slot > 0 {
+                records.log.end("a", Slot(slot), TOKEN, Some(0), Duration::ZERO);
+            }
+        }
+        let numbers: Vec<_> = states(&mut records, 7).iter().map(|run| run.0).collect();
+        let latest = (101 - (MAX_RUNS as u64 - 1))..=100;
+        assert_eq!(numbers, std::iter::once(1).chain(latest).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn other_checkpoints_have_no_runs() {
+        let with = |data: &[u8]| StoredCheckpoint {
+            token: TOKEN,
+            write: 1,
+            saved_unix_ms: 1,
+            data: data.into(),
+        };
+        assert_eq!(recorded_runs(&with(b"")), None);
+        assert_eq!(recorded_runs(&with(b"{\"offset\":4711}")), None);
+        // Of a leader that keeps none.
+        assert_eq!(recorded_runs(&with(b"{\"jobs\":{\"a\":{\"slot\":5}}}")), Some(Vec::new()));
+    }
+}
