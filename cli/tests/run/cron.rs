@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::env::{Candidate, TestEnv, incumbent};
+use crate::http::{free_port, get};
 
 const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
 
@@ -47,8 +49,10 @@ impl<'e> Fleet<'e> {
     }
 
     /// Runs until so many slots have ended, while leaders are killed, stopped and suspended.
-    async fn run(&self, slots: usize) {
+    /// Returns how often.
+    async fn run(&self, slots: usize) -> usize {
         let mut hosts = HOSTS.map(|host| self.start(host));
+        let mut ends = 0;
         for round in 0.. {
             for host in &mut hosts {
                 host.assert_runs();
@@ -58,24 +62,20 @@ impl<'e> Fleet<'e> {
                 break;
             }
             let more = before + fastrand::usize(1..4);
-            eventually("slots run", async || {
-                (lines(&self.file("ended")).len() >= more).then_some(())
-            })
-            .await;
+            patiently("slots run", async || lines(&self.file("ended")).len() >= more).await;
             let holder = self.env.holder(&self.name).await;
             let Some(index) = HOSTS.iter().position(|host| holder.as_deref() == Some(*host)) else {
                 continue;
             };
+            ends += 1;
             match round % 3 {
                 0 => hosts[index].signal(Signal::KILL),
                 1 => hosts[index].signal(Signal::TERM),
                 _ => {
                     // For longer than its lease.
                     hosts[index].signal(Signal::STOP);
-                    eventually("another host leads", async || {
-                        (self.env.holder(&self.name).await != holder).then_some(())
-                    })
-                    .await;
+                    let leads = async || self.env.holder(&self.name).await != holder;
+                    patiently("another host leads", leads).await;
                     hosts[index].signal(Signal::CONT);
                     continue;
                 }
@@ -87,7 +87,19 @@ impl<'e> Fleet<'e> {
             host.signal(Signal::TERM);
             host.exit().await;
         }
+        ends
     }
+}
+
+/// Waits on a machine that is busy with many fleets, without adding to its load.
+async fn patiently(what: &str, is_so: impl AsyncFn() -> bool) {
+    for _ in 0..3000 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("waited five minutes for: {what}");
 }
 
 fn lines(file: &Path) -> Vec<String> {
@@ -106,10 +118,14 @@ async fn run_fleets(flags: &'static [&'static str], check: fn(&Fleet<'_>)) {
     let slots = number("SLOTS", 8);
     let fleets = (0..number("FLEETS", 2)).map(async |number| {
         let fleet = Fleet::new(&env, number, flags);
-        fleet.run(slots).await;
+        let ends = fleet.run(slots).await;
         check(&fleet);
+        let runs = ["begun", "ended"].map(|file| lines(&fleet.file(file)).len());
+        [runs[0], runs[1], ends]
     });
-    futures_util::future::join_all(fleets).await;
+    let figures = futures_util::future::join_all(fleets).await;
+    let [begun, ended, ends] = [0, 1, 2].map(|i| figures.iter().map(|of| of[i]).sum::<usize>());
+    println!("{begun} runs begun, {ended} ended, leaders ended or suspended {ends} times");
 }
 
 #[tokio::test]
@@ -162,6 +178,29 @@ async fn last_runs_are_listed_with_their_exit_codes() {
     })
     .await;
     assert!(listed["next"].as_str() > listed["last"].as_str(), "{listed}");
+}
+
+#[tokio::test]
+async fn metrics_have_the_ends_of_runs() {
+    let env = TestEnv::start().await;
+    let (port, address) = free_port();
+    let script = "case $INCUMBENT_SLOT in *[02468]Z) exit 0;; *) exit 3;; esac";
+    let cron = start(&env, &["--http", &port], script);
+    let labels = r#"election="my_app",job="my_app""#;
+    let metrics = eventually("runs of both kinds", async || {
+        let (_, metrics) = get(&address, "/metrics")?;
+        let has = |outcome| {
+            let counter = format!("incumbent_slot_runs_total{{{labels},outcome=\"{outcome}\"}} ");
+            metrics.contains(&counter)
+        };
+        (has("success") && has("failure")).then_some(metrics)
+    })
+    .await;
+    for gauge in ["last_success_timestamp_seconds", "last_exit_code", "last_duration_seconds"] {
+        let gauge = format!("incumbent_slot_{gauge}{{{labels}}} ");
+        assert!(metrics.contains(&gauge), "{gauge}: {metrics}");
+    }
+    drop(cron);
 }
 
 #[tokio::test]

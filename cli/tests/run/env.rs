@@ -66,7 +66,9 @@ impl TestEnv {
 
     /// The identity in the entry.
     pub async fn holder(&self, name: &str) -> Option<String> {
-        let value = self.store.get(name).await.expect("a response")?;
+        // A busy machine may not respond in time.
+        let read = async || self.store.get(name).await.ok();
+        let value = eventually("a response", read).await?;
         Some(String::from_utf8(value.to_vec()).expect("text"))
     }
 
