@@ -132,7 +132,24 @@ impl Elections {
 
     /// The checkpoint of an election, if it has one and this program may read it.
     pub async fn checkpoint(&self, name: &str) -> Option<StoredCheckpoint> {
-        self.at.lock()?.checkpoint(name, self.timeout).await.ok().flatten()
+        self.read_checkpoint(name).await.ok().flatten()
+    }
+
+    /// The checkpoint of an election, if it has one.
+    ///
+    /// # Errors
+    /// The lock stores none, cannot be reached, or stores something else there.
+    pub async fn read_checkpoint(&self, name: &str) -> Result<Option<StoredCheckpoint>, CliError> {
+        let Some(lock) = self.at.lock() else {
+            let message = "a leader for life keeps no checkpoint, and runs no jobs";
+            return Err(CliError::new(Code::Usage, message));
+        };
+        Ok(lock.checkpoint(name, self.timeout).await?)
+    }
+
+    /// Whether elections of the lock can have checkpoints.
+    pub fn store_checkpoints(&self) -> bool {
+        self.at.lock().is_some_and(|lock| lock.checkpoints().is_some())
     }
 
     async fn of_lock(at: OpenLock, timeout: Duration) -> Result<Self, CliError> {

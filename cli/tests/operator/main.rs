@@ -26,6 +26,7 @@ mod postgres_doctor;
 mod problems;
 mod record;
 mod record_file;
+mod record_runs;
 mod reference;
 mod refused_writes;
 mod screen;

@@ -55,7 +55,7 @@ async fn record_on(disk: &SmallDisk) -> (Server, Shell, String, Running) {
 }
 
 /// Returns the file that fills the disk.
-fn fill(disk: &SmallDisk) -> PathBuf {
+pub fn fill(disk: &SmallDisk) -> PathBuf {
     let filler = disk.path().join("filler");
     let full = std::fs::write(&filler, vec![0; 4 << 20]).expect_err("too large");
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);

@@ -10,9 +10,13 @@
 //!   ([`History::json`]).
 //! - [`stored`] reads what the bucket of an election still stores.
 //!
+//! [`RunHistory`] is the past of the jobs of an election: the runs that were recorded, and how many
+//! were not.
+//!
 //! [`Transition::json`]: crate::console::model::Transition::json
 
 mod recording;
+mod runs;
 mod spans;
 mod statistics;
 #[cfg(test)]
@@ -28,7 +32,8 @@ use crate::console::model::{Model, Moment, Observation, Origin, Transition};
 use crate::elections::{ElectionRecord, ElectionState, Elections};
 use crate::output::time_format;
 
-pub use self::recording::{MIN_SIZE, ObservedPeriod, Recording, WriteError, Writer};
+pub use self::recording::{ElectionRun, MIN_SIZE, ObservedPeriod, Recording, WriteError, Writer};
+pub use self::runs::{JobStatistics, KnownRun, RunHistory, RunLine};
 pub use self::spans::{Event, Period, Span, State};
 pub use self::statistics::{Day, Statistics, percent};
 

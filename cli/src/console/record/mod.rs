@@ -1,6 +1,7 @@
 //! `incumbent record`: writes every change of leadership to a file.
 
 mod recorder;
+mod runs;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use futures_util::FutureExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::recorder::Recorder;
-use crate::console::history::{MIN_SIZE, Writer};
+use self::runs::RunReads;
+use crate::console::history::{ElectionRun, MIN_SIZE, Writer};
 use crate::console::model::{Feed, Transition};
 use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
@@ -45,6 +47,13 @@ pub struct Record {
     /// elections with most of them are removed; the file does not shrink.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     max_size: u64,
+    /// Record the runs of jobs, too: of `incumbent cron`, and of schedules of programs.
+    ///
+    /// The checkpoint of each election is read when its leader changes, and every five seconds if
+    /// it runs jobs; else less and less often, for twenty minutes. `election history --runs` shows
+    /// them.
+    #[arg(long)]
+    runs: bool,
 }
 
 impl Record {
@@ -58,7 +67,8 @@ impl Record {
             signal = signals.next() => return Err(CliError::Signal(signal)),
         };
         let mut recorder = Recorder::new(writer, &elections, &self.names).await?;
-        let end = follow(&elections, &self, &mut recorder, &mut signals).await;
+        let runs = self.runs.then(|| RunReads::new(&elections, &self.names)).transpose()?;
+        let end = follow(&elections, &self, (&mut recorder, runs), &mut signals).await;
         recorder.close().await?;
         Err(end)
     }
@@ -68,7 +78,7 @@ impl Record {
 async fn follow(
     elections: &Elections,
     args: &Record,
-    recorder: &mut Recorder,
+    (recorder, mut runs): (&mut Recorder, Option<RunReads<'_>>),
     signals: &mut StopSignals,
 ) -> CliError {
     let feed = tokio::select! {
@@ -93,12 +103,20 @@ async fn follow(
                 is_paused = false;
                 feed.next().now_or_never()
             }
+            learned = next_runs(&mut runs) => {
+                recorder.add_runs(learned);
+                // As above: what the last read showed.
+                (!is_paused).then(|| feed.next().now_or_never()).flatten()
+            }
             // Not while something is being written.
             signal = signals.next() => return CliError::Signal(signal),
         };
         while let Some(found) = next {
             match found {
-                Ok(transition) => recorder.add(transition),
+                Ok(transition) => {
+                    runs.iter_mut().for_each(|runs| runs.look(&transition.election));
+                    recorder.add(transition);
+                }
                 // An unreachable server may come back; a missing bucket or permission does not.
                 Err(failure @ CliError::Message { code: Code::Unreachable, .. }) => {
                     recorder.interrupt(feed.last_read());
@@ -123,6 +141,13 @@ async fn follow(
         if let Err(failure) = recorder.write_if_due().await {
             return failure;
         }
+    }
+}
+
+async fn next_runs(runs: &mut Option<RunReads<'_>>) -> Vec<ElectionRun> {
+    match runs {
+        Some(runs) => runs.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,7 +7,7 @@ use incumbent::lock::Revision;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use crate::console::history::{Event, ObservedPeriod, Period, WriteError, Writer};
+use crate::console::history::{ElectionRun, Event, ObservedPeriod, Period, WriteError, Writer};
 use crate::console::model::{LastRead, Transition};
 use crate::elections::{ElectionRecord, Elections, Vacancy};
 use crate::error::{CliError, Code};
@@ -17,17 +17,18 @@ use crate::output::{self, time_format};
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How many transitions wait before they are written.
 const BATCH: usize = 500;
-/// How many transitions wait for the file at most.
+/// How many transitions, and runs, wait for the file at most.
 const MAX_WAITING: usize = 10_000;
 /// The pause before a failed write is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Transitions on their way to the file.
+/// Transitions, and runs of jobs, on their way to the file.
 pub struct Recorder {
     writer: Writer,
     has_lock_times: bool,
     cause_of_absence: Vacancy,
     waiting: VecDeque<Event>,
+    runs: VecDeque<ElectionRun>,
     observed: Observed,
     last_read: Option<Instant>,
     /// The reads so far that showed that writes had been missed.
@@ -68,6 +69,7 @@ impl Recorder {
             has_lock_times,
             cause_of_absence,
             waiting: VecDeque::new(),
+            runs: VecDeque::new(),
             observed: Observed::default(),
             last_read: None,
             gaps: 0,
@@ -92,6 +94,13 @@ impl Recorder {
             lost.into_iter().for_each(|lost| self.observed.lose_until(lost));
         }
         self.waiting.push_back(Event { transition, at, learned });
+    }
+
+    /// Takes what was learned of runs.
+    pub fn add_runs(&mut self, runs: Vec<ElectionRun>) {
+        self.runs.extend(runs);
+        // The numbers of the runs say that some are lost.
+        self.runs.drain(..self.runs.len().saturating_sub(MAX_WAITING));
     }
 
     /// The lock cannot be read, since some time after the last read. What that one showed is taken.
@@ -139,7 +148,7 @@ impl Recorder {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
             return Ok(());
         }
-        let is_due = !self.waiting.is_empty() || self.is_heartbeat_due();
+        let is_due = self.has_waiting() || self.is_heartbeat_due();
         if is_due { self.write().await } else { Ok(()) }
     }
 
@@ -158,7 +167,13 @@ impl Recorder {
     }
 
     async fn write_all(&mut self) -> Result<(), WriteError> {
-        while !self.waiting.is_empty() || self.is_heartbeat_due() {
+        while self.has_waiting() || self.is_heartbeat_due() {
+            if self.waiting.is_empty() && !self.runs.is_empty() {
+                let count = self.writer.write_runs(self.runs.make_contiguous()).await?;
+                self.runs.drain(..count);
+                self.note_recovery();
+                continue;
+            }
             let events = &*self.waiting.make_contiguous();
             let count = self.writer.write(events, self.observed.periods()).await?;
             self.waiting.drain(..count);
@@ -167,11 +182,19 @@ impl Recorder {
                 self.observed.written();
                 self.written_at = Some(Instant::now());
             }
-            if self.retry_at.take().is_some() {
-                output::note("recording again");
-            }
+            self.note_recovery();
         }
         Ok(())
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || !self.runs.is_empty()
+    }
+
+    fn note_recovery(&mut self) {
+        if self.retry_at.take().is_some() {
+            output::note("recording again");
+        }
     }
 
     /// Whether the end of the observation is to be written, or a new one.
@@ -185,17 +208,24 @@ impl Recorder {
         self.written_at = None; // the end of the observation, too
         let written = self.write_all().await;
         let closed = self.writer.close().await;
-        match (written, self.waiting.len()) {
-            (Ok(()) | Err(WriteError::Passing(_)), 0) => closed,
-            (Err(WriteError::Lasting(failure)), 0) => Err(failure),
-            (Ok(()), _) => closed, // never: all is written
-            (Err(WriteError::Passing(failure) | WriteError::Lasting(failure)), left) => {
-                let what = if left == 1 { "transition was" } else { "transitions were" };
-                let message = format!("{left} {what} not written: {failure}");
+        let left = [(self.waiting.len(), "transition"), (self.runs.len(), "run")];
+        let left: Vec<_> = left.into_iter().filter(|(count, _)| *count > 0).map(counted).collect();
+        match written {
+            Err(WriteError::Lasting(failure)) if left.is_empty() => Err(failure),
+            Err(WriteError::Passing(failure) | WriteError::Lasting(failure))
+                if !left.is_empty() =>
+            {
+                let message = format!("{} not written: {failure}", left.join(", "));
                 Err(CliError::new(Code::Failed, message))
             }
+            _ => closed,
         }
     }
+}
+
+/// As in `1 run was`.
+fn counted((count, what): (usize, &str)) -> String {
+    if count == 1 { format!("1 {what} was") } else { format!("{count} {what}s were") }
 }
 
 /// The longest time between two quick reads: more is a suspension, or a clock that was set.

@@ -234,6 +234,8 @@ pub struct Recorded {
     pub statistics: Statistics,
     /// The last transitions, the latest one last.
     pub transitions: Vec<Transition>,
+    /// How the runs of its jobs ended; `None` without recorded runs.
+    pub runs: Option<String>,
 }
 
 /// What came of a request.

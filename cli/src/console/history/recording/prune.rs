@@ -3,7 +3,7 @@
 use sqlx::{Connection, Error, SqliteConnection};
 use time::OffsetDateTime;
 
-use super::row;
+use super::{row, runs};
 
 /// Which part of the rows is removed at once.
 const PART: i64 = 16;
@@ -23,17 +23,18 @@ pub async fn is_at_limit(connection: &mut SqliteConnection, need: u64) -> Result
     Ok(pages.saturating_sub(free).saturating_add(need) >= max)
 }
 
-/// Removes a part of the transitions, but the last one of each election, which is its state since
-/// then: of the elections with most of them, so that one that flaps does not erase the history of
-/// the others. If observations are more, or there are no such transitions, the oldest observations;
-/// without those, any transitions. Returns whether it removed any.
+/// Removes a part of the runs if they are more than the transitions. Else a part of the
+/// transitions, but the last one of each election, which is its state since then: of the elections
+/// with most of them, so that one that flaps does not erase the history of the others. If
+/// observations are more, or there are no such transitions, the oldest observations; without those,
+/// any transitions. Returns whether it removed any.
 pub async fn prune(connection: &mut SqliteConnection, now: OffsetDateTime) -> Result<bool, Error> {
     let now = row::nanos(now);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let counts = "SELECT (SELECT count(*) FROM observation) > (SELECT count(*) FROM transition)";
     let has_more_observations = sqlx::query_scalar(counts).fetch_one(&mut *transaction).await?;
-    let mut removed = false;
-    if has_more_observations {
+    let mut removed = remove_runs(&mut transaction).await?;
+    if !removed && has_more_observations {
         removed = remove_observations(&mut transaction, now).await?;
     }
     removed = removed
@@ -42,6 +43,22 @@ pub async fn prune(connection: &mut SqliteConnection, now: OffsetDateTime) -> Re
         || remove_any(&mut transaction, now).await?;
     transaction.commit().await?;
     Ok(removed)
+}
+
+/// Removes the oldest runs of the jobs with most of them, but the last run of each. Their numbers
+/// say that they are missing.
+async fn remove_runs(connection: &mut SqliteConnection) -> Result<bool, Error> {
+    let count = "SELECT (SELECT count(*) FROM run) > (SELECT count(*) FROM transition)";
+    if !runs::exist(connection).await?
+        || !sqlx::query_scalar(count).fetch_one(&mut *connection).await?
+    {
+        return Ok(false);
+    }
+    let remove = "DELETE FROM run WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER \
+         (PARTITION BY election, job ORDER BY id DESC) AS place FROM run) \
+         WHERE place > 1 ORDER BY place DESC, id LIMIT (SELECT count(*) / ? + 1 FROM run))";
+    let removed = sqlx::query(remove).bind(PART).execute(connection).await?;
+    Ok(removed.rows_affected() > 0)
 }
 
 /// A removed row: its election, its number, and when it was learned.

@@ -6,14 +6,13 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Connection, Error, SqliteConnection};
 use time::OffsetDateTime;
 
-use super::file;
-use super::row;
-use crate::console::history::History;
+use super::{file, row, runs};
 use crate::console::history::spans::{Event, Period};
+use crate::console::history::{History, RunHistory};
 use crate::console::model::Transition;
 use crate::error::{CliError, Code};
 
-/// The most transitions, and periods, of one history: the latest ones.
+/// The most transitions, periods, and runs of one history: the latest ones.
 const MAX_ROWS: i64 = 100_000;
 /// The age of the last observation of a recorder that runs.
 const RUNNING: Duration = Duration::from_secs(15);
@@ -58,6 +57,24 @@ impl Recording {
         since: Option<OffsetDateTime>,
     ) -> Result<Option<History>, CliError> {
         self.history_of_rows(election, since, MAX_ROWS).await
+    }
+
+    /// The latest runs of the jobs of an election, of slots from a time on or as far as it reaches.
+    /// None if no run of it is recorded.
+    pub async fn runs(
+        &self,
+        election: &str,
+        since: Option<OffsetDateTime>,
+    ) -> Result<RunHistory, CliError> {
+        let mut connection = self.connect().await?;
+        let read = async {
+            // One state of the file, beside a recorder that writes.
+            let mut transaction = connection.begin().await?;
+            runs::read(&mut transaction, election, MAX_ROWS).await
+        };
+        let result = read.await.map_err(|error| self.failed(&error));
+        let runs = self.close(connection, result).await?;
+        Ok(RunHistory::new(election, runs, since))
     }
 
     /// The latest transitions of an election, at most `limit`. What is before them is unknown.

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use incumbent::Token;
 use incumbent::lock::Revision;
+use incumbent::schedule::RunState;
 use time::OffsetDateTime;
 
 use super::*;
 use crate::console::history::spans::{Event, Period};
+use crate::console::history::{KnownRun, RunLine};
 use crate::console::model::Transition;
 use crate::elections::{ElectionState, Holder};
 
@@ -284,4 +286,76 @@ async fn file_that_is_too_small_is_no_full_disk() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn run(number: u64, job: &str, state: RunState) -> ElectionRun {
+    let run = KnownRun {
+        number,
+        job: job.to_owned(),
+        slot: at(number.cast_signed()),
+        token: Token(u64::MAX),
+        state: Some(state),
+        learned: at(number.cast_signed()),
+        leader: None,
+    };
+    ElectionRun { election: "e".to_owned(), run }
+}
+
+fn ended(code: u8) -> RunState {
+    RunState::Ended { code, took: Duration::from_millis(5) }
+}
+
+#[tokio::test]
+async fn runs_are_read_as_they_were_learned_last() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let recording = Recording::open(&path).await.expect("a recording");
+    let read = async |since| {
+        let history = recording.runs("e", since).await.expect("rows");
+        history.lines().to_vec()
+    };
+    assert_eq!(read(None).await, [], "a file without runs");
+    let led = event(1, 1, held("one", u64::MAX));
+    writer.write(&[led], &mut seen(0, 1)).await.expect("room");
+    let cut = RunState::CutShort { took: None };
+    let begun = [run(1, "a", RunState::Begun), run(2, "b", cut), run(3, "c", cut)];
+    assert_eq!(writer.write_runs(&begun).await.expect("room"), 3);
+    let mut later = [run(1, "a", ended(9)), run(2, "b", RunState::Begun), run(3, "c", cut)];
+    later.iter_mut().for_each(|run| run.run.learned = at(50));
+    writer.write_runs(&later).await.expect("room");
+    // A read of a server that is behind.
+    writer.write_runs(&begun[..1]).await.expect("room");
+    later[2].run.learned = at(3);
+    let expected =
+        later.map(|run| RunLine::Run(KnownRun { leader: Some("one".to_owned()), ..run.run }));
+    assert_eq!(read(None).await, expected);
+    assert_eq!(read(Some(at(2))).await, expected[1..]);
+}
+
+/// Nor do they take the room of the transitions.
+#[tokio::test]
+async fn full_file_keeps_the_runs_of_rare_jobs() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let led = event(1, 1, held("one", u64::MAX));
+    writer.write(&[led], &mut seen(0, 1)).await.expect("room");
+    writer.write_runs(&[run(1, "nightly", ended(0))]).await.expect("room");
+    for part in 0..60 {
+        let runs: Vec<_> = (0..100).map(|n| run(part * 100 + n + 2, "often", ended(0))).collect();
+        let mut written = 0;
+        while written < runs.len() {
+            written += writer.write_runs(&runs[written..]).await.expect("room");
+        }
+    }
+    assert!(std::fs::metadata(&path).expect("a file").len() <= MIN_SIZE);
+    let recording = Recording::open(&path).await.expect("a recording");
+    let history = recording.runs("e", None).await.expect("rows");
+    let statistics = history.statistics();
+    assert_eq!(statistics["nightly"].succeeded, 1);
+    let left = statistics["often"].succeeded;
+    assert!((100..6000).contains(&left), "{left}");
+    assert_eq!(history.lines()[1], RunLine::Unknown(Some(6000 - left)));
+    assert_eq!(recording.transitions(None, None, 10).await.expect("rows").len(), 1);
 }

@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, Error, SqliteConnection};
 use time::OffsetDateTime;
 
 use super::prune::{is_at_limit, prune};
+use super::runs::{self, ElectionRun};
 use super::{file, row};
 use crate::console::history::spans::{Event, Period};
 use crate::error::{CliError, Code};
@@ -18,7 +19,7 @@ use crate::output::unwritten;
 pub const MIN_SIZE: u64 = 256 << 10;
 /// The size of a page.
 const PAGE: u64 = 4096;
-/// How many transitions are written at once at most.
+/// How many transitions, or runs, are written at once at most.
 const BATCH: usize = 500;
 /// How often rows are removed for one write.
 const ATTEMPTS: usize = 20;
@@ -45,6 +46,12 @@ pub struct ObservedPeriod {
     /// Its row, once it has one.
     pub id: Option<i64>,
     pub period: Period,
+}
+
+/// What one transaction writes.
+enum Rows<'r> {
+    Events(&'r [Event], &'r mut [ObservedPeriod]),
+    Runs(&'r [ElectionRun]),
 }
 
 /// Whether a full file has room again.
@@ -160,18 +167,32 @@ impl Writer {
         events: &[Event],
         observations: &mut [ObservedPeriod],
     ) -> Result<usize, WriteError> {
+        let (count, pages) = self.first(events.iter().map(row::size));
+        let (events, rest) = events.split_at(count);
+        // A time must not be known before its transitions are in the file.
+        let observations = if rest.is_empty() { observations } else { &mut [] };
+        self.store(Rows::Events(events, observations), pages).await?;
+        Ok(count)
+    }
+
+    /// Writes the first runs, or nothing. Returns how many.
+    pub async fn write_runs(&mut self, runs: &[ElectionRun]) -> Result<usize, WriteError> {
+        let (count, pages) = self.first(runs.iter().map(runs::size));
+        let (runs, _) = runs.split_at(count);
+        self.store(Rows::Runs(runs), pages).await?;
+        Ok(count)
+    }
+
+    /// Writes rows that need so many pages, and makes room for them.
+    async fn store(&mut self, mut rows: Rows<'_>, pages: u64) -> Result<(), WriteError> {
         if id(&self.path) != Some(self.id) {
             let why = "it was moved or deleted: restart the recorder";
             return Err(WriteError::Lasting(unwritten(&self.path, why)));
         }
-        let (count, pages) = self.first(events);
-        let (events, rest) = events.split_at(count);
-        // A time must not be known before its transitions are in the file.
-        let observations = if rest.is_empty() { observations } else { &mut [] };
         let mut attempts = 0;
         let error = loop {
-            let error = match self.transact(events, observations).await {
-                Ok(()) => return Ok(events.len()),
+            let error = match self.transact(&mut rows).await {
+                Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             self.disconnect().await;
@@ -197,36 +218,44 @@ impl Writer {
         })
     }
 
-    /// How many of the first events need a small part of the file, and how many pages they and an
-    /// observation need.
-    fn first(&self, events: &[Event]) -> (usize, u64) {
-        let mut bytes = 0;
-        let fitting = events.iter().take(BATCH).take_while(|event| {
-            bytes += row::size(event);
+    /// How many of the first rows, of which these are the sizes, need a small part of the file, and
+    /// how many pages they and an observation need.
+    fn first(&self, sizes: impl ExactSizeIterator<Item = u64>) -> (usize, u64) {
+        let (mut bytes, rows) = (0, sizes.len());
+        let fitting = sizes.take(BATCH).take_while(|size| {
+            bytes += size;
             bytes <= self.pages * PAGE / 8
         });
-        let count = fitting.count().max(1).min(events.len());
+        let count = fitting.count().max(1).min(rows);
         let names = self.names.as_ref().map_or(0, |names| names.len() as u64);
         (count, (bytes + names) / PAGE)
     }
 
-    async fn transact(
-        &mut self,
-        events: &[Event],
-        observations: &mut [ObservedPeriod],
-    ) -> Result<(), Error> {
+    async fn transact(&mut self, rows: &mut Rows<'_>) -> Result<(), Error> {
         let names = self.names.clone();
         let mut transaction = self.connected().await?.begin_with("BEGIN IMMEDIATE").await?;
-        for event in events {
-            insert(&mut transaction, event).await?;
-        }
         let mut ids = Vec::new();
-        for observation in observations.iter() {
-            ids.push(observe(&mut transaction, names.as_deref(), observation).await?);
+        match rows {
+            Rows::Events(events, observations) => {
+                for event in *events {
+                    insert(&mut transaction, event).await?;
+                }
+                for observation in observations.iter() {
+                    ids.push(observe(&mut transaction, names.as_deref(), observation).await?);
+                }
+            }
+            Rows::Runs(runs) => {
+                runs::create(&mut transaction).await?;
+                for run in *runs {
+                    runs::insert(&mut transaction, run).await?;
+                }
+            }
         }
         transaction.commit().await?;
-        for (observation, id) in observations.iter_mut().zip(ids) {
-            observation.id = Some(id);
+        if let Rows::Events(_, observations) = rows {
+            for (observation, id) in observations.iter_mut().zip(ids) {
+                observation.id = Some(id);
+            }
         }
         Ok(())
     }

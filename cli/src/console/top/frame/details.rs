@@ -29,6 +29,8 @@ pub fn draw(state: &State, election: &str, selected: usize, mut pane: Pane<'_>) 
     );
     let recorded = state.recorded.of(election);
     fields.extend(recorded.map(|recorded| ("recorded", recorded_text(recorded))));
+    let runs = recorded.and_then(Result::ok).and_then(|recorded| recorded.runs.clone());
+    fields.extend(runs.map(|runs| ("runs", runs)));
     let mut line = 1;
     for (label, value) in fields {
         pane.put(line, label, Style::new());

@@ -1,5 +1,7 @@
 //! `election history`.
 
+mod runs;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +32,13 @@ pub struct ShowHistory {
     /// How far to look back, as in 7d or 12h [default: as far as it reaches].
     #[arg(long, value_name = "DURATION", value_parser = time_format::parse_up_to_a_year)]
     since: Option<Duration>,
+    /// Show the runs of the jobs of this election: of `incumbent cron`, or of the schedule of a
+    /// program.
+    ///
+    /// With --from those that `incumbent record --runs` has recorded. Without it up to 32, which
+    /// are in the checkpoint of the election.
+    #[arg(long)]
+    runs: bool,
     #[command(flatten)]
     printing: Printing,
 }
@@ -39,6 +48,9 @@ impl ShowHistory {
         let since = self
             .since
             .and_then(|span| OffsetDateTime::now_utc().checked_sub(span.try_into().ok()?));
+        if self.runs {
+            return runs::show(&self, lock, since).await;
+        }
         let history = match &self.from {
             Some(file) => {
                 check_name(&self.name)?;

@@ -1,0 +1,100 @@
+//! `election history --runs`.
+
+use incumbent::Token;
+use incumbent::schedule::recorded_runs;
+use time::OffsetDateTime;
+
+use super::ShowHistory;
+use crate::console::history::{JobStatistics, KnownRun, Recording, RunHistory, RunLine};
+use crate::elections::Elections;
+use crate::error::{CliError, Code};
+use crate::lock::{LockArgs, check_name};
+use crate::output::time_format::{self, rfc3339};
+use crate::output::{self, Format};
+
+pub async fn show(
+    args: &ShowHistory,
+    lock: &LockArgs,
+    since: Option<OffsetDateTime>,
+) -> Result<(), CliError> {
+    let name = &args.name;
+    let (history, absent) = match &args.from {
+        Some(file) => {
+            check_name(name)?;
+            let shown = file.display();
+            let absent = format!("no run is in {shown}: `incumbent record --runs` records them");
+            (Recording::open(file).await?.runs(name, since).await?, absent)
+        }
+        None => {
+            let history = of_lock(name, lock, since).await?;
+            (history, "it has run no job, or none that its leader recorded".to_owned())
+        }
+    };
+    if history.lines().is_empty() {
+        return Err(CliError::new(Code::NotFound, format!("election {name}: {absent}")));
+    }
+    match args.printing.output {
+        Format::Json => output::json(&history.json()),
+        Format::Text => print(&history),
+    }
+}
+
+/// The runs in the checkpoint of the election.
+async fn of_lock(
+    name: &str,
+    lock: &LockArgs,
+    since: Option<OffsetDateTime>,
+) -> Result<RunHistory, CliError> {
+    let elections = Elections::open(lock, Some(name)).await?;
+    let stored = elections.read_checkpoint(name).await?;
+    let record = elections.now(name).await?;
+    let leader = |token: Token| {
+        let holder = record.holder().filter(|holder| holder.token == Some(token));
+        holder.map(|holder| holder.identity.to_string())
+    };
+    let now = OffsetDateTime::now_utc();
+    let runs = stored.as_ref().and_then(recorded_runs).unwrap_or_default().into_iter();
+    let known = runs.map(|run| KnownRun { leader: leader(run.token), ..KnownRun::read(run, now) });
+    Ok(RunHistory::new(name, known.collect(), since))
+}
+
+fn print(history: &RunHistory) -> Result<(), CliError> {
+    let head = ["slot", "job", "state", "exit code", "took", "leader", "token"];
+    output::table(head, history.lines().iter().map(row))?;
+    output::line("")?;
+    let head = ["job", "succeeded", "failed", "cut short", "others", "longest"];
+    output::table(head, history.statistics().into_iter().map(job_row))
+}
+
+fn row(line: &RunLine) -> [String; 7] {
+    let none = || "-".to_owned();
+    let run = match line {
+        RunLine::Run(run) => run,
+        RunLine::Unknown(count) => {
+            let count = count.map_or_else(|| "some".to_owned(), |count| count.to_string());
+            let state = format!("not recorded: {count}");
+            return [none(), none(), state, none(), none(), none(), none()];
+        }
+    };
+    let (state, code, took) = run.end();
+    [
+        rfc3339(run.slot),
+        run.job.clone(),
+        state.replace('_', " "),
+        code.map_or_else(none, |code| code.to_string()),
+        took.map_or_else(none, time_format::span),
+        run.leader.clone().unwrap_or_else(none),
+        run.token.0.to_string(),
+    ]
+}
+
+fn job_row((job, of): (&str, JobStatistics)) -> [String; 6] {
+    [
+        job.to_owned(),
+        of.succeeded.to_string(),
+        of.failed.to_string(),
+        of.cut_short.to_string(),
+        of.others.to_string(),
+        of.longest.map_or_else(|| "-".to_owned(), time_format::span),
+    ]
+}
