@@ -1,6 +1,6 @@
 //! The guard alone, without further messages from the candidate that started it.
 
-use std::io::{BufRead, BufReader, IoSlice, Read};
+use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,6 +15,24 @@ use crate::env::now;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(1));
 
+/// A socket that passes a file as standard input, and its other end.
+fn channel(input: &str) -> (UnixStream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let input = std::fs::File::open(input).expect("input");
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [input.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(&ours, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty()).expect("sent");
+    (ours, theirs)
+}
+
+/// The schedule of a command that may run for a given time from now.
+fn schedule(may_run: Duration) -> String {
+    let ask_at = ((now() + may_run.as_secs_f64()) * 1e9) as u64;
+    json!({"ask_at": ask_at, "kill_at": ask_at + 100_000_000}).to_string()
+}
+
 /// A guard whose command may run for a given time from now. Killed when dropped.
 struct Guard {
     child: Child,
@@ -23,15 +41,8 @@ struct Guard {
 
 impl Guard {
     fn start(may_run: Duration, script: &str) -> Self {
-        let (ours, theirs) = UnixStream::pair().expect("sockets");
-        let input = std::fs::File::open("/dev/null").expect("no input");
-        let mut space = [MaybeUninit::uninit(); SPACE];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = [input.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&fds));
-        sendmsg(&ours, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty()).expect("sent");
-        let ask_at = ((now() + may_run.as_secs_f64()) * 1e9) as u64;
-        let until = json!({"ask_at": ask_at, "kill_at": ask_at + 100_000_000}).to_string();
+        let (ours, theirs) = channel("/dev/null");
+        let until = schedule(may_run);
         let child = Command::new(env!("CARGO_BIN_EXE_incumbent"))
             .args(["run-guard", "100", "15", "-", "-", &until, "-", "-", "-", "null"])
             .args(["sh", "-c", script])
@@ -81,12 +92,16 @@ fn expired_command_is_not_started() {
     assert_eq!(guard.report(), "\"expired\"\n");
 }
 
-/// Its guard reports an expiry, and stops it. By itself it would look like a command that failed.
+/// Its guard reports an expiry, and stops it: by itself it would look like a command that failed.
+/// Or the term is renewed while the process starts on a busy machine.
 #[tokio::test]
-async fn command_that_is_too_late_to_start_waits_for_its_guard() {
+async fn command_that_is_too_late_to_start_waits_for_a_renewal() {
+    let (mut ours, theirs) = channel("/proc/self/status");
     let past = json!({"ask_at": 1, "kill_at": 2}).to_string();
     let mut late = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-        .args(["run-exec", &std::process::id().to_string(), &past, "-", "echo", "up"])
+        .args(["run-exec", &std::process::id().to_string(), &past, "-"])
+        .args(["sh", "-c", "read -r name value && echo $name"])
+        .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
@@ -97,7 +112,9 @@ async fn command_that_is_too_late_to_start_waits_for_its_guard() {
         (looks == 50).then_some(())
     })
     .await;
-    late.kill().expect("a signal");
+    for schedule in [past, schedule(Duration::from_secs(60))] {
+        writeln!(ours, "{schedule}").expect("it reads");
+    }
     let output = late.wait_with_output().expect("an end");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Name:\n", "the input of the command");
 }

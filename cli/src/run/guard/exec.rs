@@ -1,7 +1,9 @@
 //! The process between guard and command: ties itself to the guard, and executes the command.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::thread;
@@ -16,13 +18,15 @@ use rustix::thread::{
 };
 
 use super::config::is_flag;
+use super::messages::receive_fd;
 use crate::process::{StopTimes, lookup};
 
 /// The subcommand of this process.
 pub const SUBCOMMAND: &str = "run-exec";
 
 /// Arguments: the guard's process id, the schedule or `-`, whether the capabilities of the network
-/// are dropped, the command and its arguments.
+/// are dropped, the command and its arguments. Standard input is a socket: it passes the one of the
+/// command, and then each later schedule in a line.
 pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(guard), Some(until)) = (args.next(), args.next()) else { return ExitCode::FAILURE };
     let Some(drops_capabilities) = args.next() else { return ExitCode::FAILURE };
@@ -34,21 +38,40 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let until = until.to_str().and_then(|until| serde_json::from_str(until).ok());
-    let Some(until): Option<Option<StopTimes>> = until else { return ExitCode::FAILURE };
+    let Some(mut until): Option<Option<StopTimes>> = until else { return ExitCode::FAILURE };
+    let (guard, input) = match from_guard() {
+        Ok(received) => received,
+        Err(error) => {
+            eprintln!("incumbent: cannot start COMMAND: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     // It is not started. An exit would look like one of the command: the guard, whose clock shows
-    // the same, reports the expiry and ends this process.
+    // the same, reports the expiry and ends this process. Or the term was renewed meanwhile.
+    let mut schedules = BufReader::new(guard).lines();
     while until.is_some_and(|until| until.ask_at <= BootClock.now()) {
-        thread::sleep(Duration::from_secs(1));
+        match schedules.next() {
+            Some(Ok(later)) => until = serde_json::from_str(&later).unwrap_or(until),
+            _ => thread::sleep(Duration::from_secs(1)), // the guard ends
+        }
     }
+    drop(schedules);
     if is_flag(&drops_capabilities)
         && let Err(error) = drop_network_capabilities()
     {
         eprintln!("incumbent: cannot drop CAP_NET_ADMIN and CAP_NET_RAW for COMMAND: {error}");
         return ExitCode::FAILURE;
     }
-    let error = Command::new(&program).args(args).exec();
+    let error = Command::new(&program).args(args).stdin(input).exec();
     eprintln!("incumbent: cannot run {}: {error}", program.display());
     ExitCode::from(lookup::exit_code(&error))
+}
+
+/// The socket of the guard, and the standard input of the command.
+fn from_guard() -> io::Result<(UnixStream, OwnedFd)> {
+    let guard = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let input = receive_fd(&guard)?;
+    Ok((guard, input))
 }
 
 /// What it takes to add an address and to announce it.

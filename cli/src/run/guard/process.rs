@@ -1,10 +1,10 @@
 //! The guard process: starts the command, and stops its tree.
 
 use std::io::{self, Write, stdin};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant, sleep_until};
@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use super::config::{GuardConfig, flag_argument, until_argument};
 use super::device::{ArmedDevice, NotArmed};
 use super::exec;
-use super::messages::{GuardEvent, GuardRequest, receive_fd};
+use super::messages::{GuardEvent, GuardRequest, receive_fd, send_fd};
 use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
@@ -64,6 +64,8 @@ struct Guard {
     channel: StdStream,
     tree: Tree,
     command: Pid,
+    /// Tells the process that becomes the command of later schedules, until it has.
+    starting: Option<StdStream>,
     phase: Phase,
     pending: PendingSignals,
     ended: bool,
@@ -96,7 +98,9 @@ impl Guard {
     ) -> io::Result<Option<Self>> {
         let tree = Tree::adopt()?;
         let channel = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
-        let input = receive_fd(&channel)?;
+        let (starting, theirs) = StdStream::pair()?;
+        send_fd(&starting, receive_fd(&channel)?.as_fd())?;
+        starting.set_nonblocking(true)?;
         if config.until.is_some_and(|until| until.ask_at <= BootClock.now()) {
             (&channel).write_all(&encode(&GuardEvent::Expired))?;
             return Ok(None);
@@ -136,7 +140,7 @@ impl Guard {
             .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), until])
             .arg(flag_argument(config.drops_network_capabilities))
             .args(args)
-            .stdin(Stdio::from(input))
+            .stdin(OwnedFd::from(theirs))
             .spawn();
         let child = match child {
             Ok(child) => child,
@@ -155,6 +159,7 @@ impl Guard {
             channel,
             tree,
             command,
+            starting: Some(starting),
             phase: Phase::Running,
             pending: PendingSignals::default(),
             ended: false,
@@ -309,6 +314,11 @@ impl Guard {
                     Some(watchdog) => watchdog.feed(until),
                     None => until,
                 });
+                // It may start later than the schedule allows that it was started with.
+                let line = encode(&self.config.until);
+                if self.starting.as_mut().is_some_and(|command| command.write_all(&line).is_err()) {
+                    self.starting = None;
+                }
             }
             Ok(GuardRequest::Stop { kill_at }) => self.stop_tree(kill_at),
             Ok(GuardRequest::Drain) => self.drain_tree(),
