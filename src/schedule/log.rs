@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::job::Slot;
-use super::records::Records;
-use crate::lock::{StoredCheckpoint, Token};
+use crate::lock::Token;
 
 /// The most runs that are kept.
 const MAX_RUNS: usize = 32;
@@ -49,27 +48,6 @@ pub enum RunState {
     },
 }
 
-/// The latest runs of a schedule in the checkpoint of its election, the latest one last: up to 32,
-/// and fewer where the records of the jobs leave little room. `None`: it has no records of jobs.
-pub fn recorded_runs(checkpoint: &StoredCheckpoint) -> Option<Vec<RecordedRun>> {
-    if checkpoint.data.is_empty() {
-        return None;
-    }
-    let records = Records::decode("", &checkpoint.data).ok()?;
-    let run = |run: &Run| RecordedRun {
-        number: run.number,
-        job: run.job.clone(),
-        slot: Slot(run.slot),
-        token: Token(run.token),
-        state: match (run.code, run.ms.map(Duration::from_millis)) {
-            (Some(code), took) => RunState::Ended { code, took: took.unwrap_or_default() },
-            (None, None) if run.token == checkpoint.token.0 => RunState::Begun,
-            (None, took) => RunState::CutShort { took },
-        },
-    };
-    Some(records.log.runs.iter().map(run).collect())
-}
-
 /// The runs, and how many there ever were.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLog {
@@ -94,6 +72,22 @@ struct Run {
 impl RunLog {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The runs, by the token of the term that wrote them.
+    pub fn runs(&self, writer: Token) -> Vec<RecordedRun> {
+        let run = |run: &Run| RecordedRun {
+            number: run.number,
+            job: run.job.clone(),
+            slot: Slot(run.slot),
+            token: Token(run.token),
+            state: match (run.code, run.ms.map(Duration::from_millis)) {
+                (Some(code), took) => RunState::Ended { code, took: took.unwrap_or_default() },
+                (None, None) if run.token == writer.0 => RunState::Begun,
+                (None, took) => RunState::CutShort { took },
+            },
+        };
+        self.runs.iter().map(run).collect()
     }
 
     /// A run begins: it may be a slot that was cut short in this term.
@@ -137,30 +131,24 @@ impl RunLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Job;
 
     const TOKEN: Token = Token(7);
 
-    fn stored(records: &mut Records, token: u64) -> StoredCheckpoint {
-        let data = records.encode(&[Job::new("a", "@daily").unwrap()]);
-        StoredCheckpoint { token: Token(token), write: 1, saved_unix_ms: 1, data: data.into() }
-    }
-
-    fn states(records: &mut Records, token: u64) -> Vec<(u64, i64, RunState)> {
-        let runs = recorded_runs(&stored(records, token)).unwrap();
-        runs.iter().map(|run| (run.number, run.slot.0, run.state)).collect()
+    fn states(log: &RunLog, writer: u64) -> Vec<(u64, i64, RunState)> {
+        let runs = log.runs(Token(writer)).into_iter();
+        runs.map(|run| (run.number, run.slot.0, run.state)).collect()
     }
 
     #[test]
     fn run_without_an_end_is_cut_short_once_its_term_is_over() {
-        let (mut records, second) = (Records::default(), Duration::from_secs(1));
+        let (mut log, second) = (RunLog::default(), Duration::from_secs(1));
         for slot in 1..=4 {
-            records.log.begin("a", Slot(slot), TOKEN);
+            log.begin("a", Slot(slot), TOKEN);
         }
-        records.log.end("a", Slot(1), TOKEN, Some(3), second);
-        records.log.end("a", Slot(2), TOKEN, None, second);
-        records.log.end("a", Slot(3), TOKEN, None, second);
-        records.log.begin("a", Slot(3), TOKEN); // again
+        log.end("a", Slot(1), TOKEN, Some(3), second);
+        log.end("a", Slot(2), TOKEN, None, second);
+        log.end("a", Slot(3), TOKEN, None, second);
+        log.begin("a", Slot(3), TOKEN); // again
         let ended = RunState::Ended { code: 3, took: second };
         let mut expected = vec![
             (1, 1, ended),
@@ -168,37 +156,23 @@ mod tests {
             (3, 3, RunState::Begun),
             (4, 4, RunState::Begun),
         ];
-        assert_eq!(states(&mut records, 7), expected);
+        assert_eq!(states(&log, 7), expected);
         expected[2].2 = RunState::CutShort { took: None };
         expected[3].2 = RunState::CutShort { took: None };
-        assert_eq!(states(&mut records, 8), expected);
+        assert_eq!(states(&log, 8), expected);
     }
 
     #[test]
     fn oldest_runs_that_ended_are_left_out_first() {
-        let mut records = Records::default();
+        let mut log = RunLog::default();
         for slot in 0..100 {
-            records.log.begin("a", Slot(slot), TOKEN);
+            log.begin("a", Slot(slot), TOKEN);
             if slot > 0 {
-                records.log.end("a", Slot(slot), TOKEN, Some(0), Duration::ZERO);
+                log.end("a", Slot(slot), TOKEN, Some(0), Duration::ZERO);
             }
         }
-        let numbers: Vec<_> = states(&mut records, 7).iter().map(|run| run.0).collect();
+        let numbers: Vec<_> = states(&log, 7).iter().map(|run| run.0).collect();
         let latest = (101 - (MAX_RUNS as u64 - 1))..=100;
         assert_eq!(numbers, std::iter::once(1).chain(latest).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn other_checkpoints_have_no_runs() {
-        let with = |data: &[u8]| StoredCheckpoint {
-            token: TOKEN,
-            write: 1,
-            saved_unix_ms: 1,
-            data: data.into(),
-        };
-        assert_eq!(recorded_runs(&with(b"")), None);
-        assert_eq!(recorded_runs(&with(b"{\"offset\":4711}")), None);
-        // Of a leader that keeps none.
-        assert_eq!(recorded_runs(&with(b"{\"jobs\":{\"a\":{\"slot\":5}}}")), Some(Vec::new()));
     }
 }

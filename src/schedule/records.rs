@@ -6,10 +6,20 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Job, Slot};
-use super::log::RunLog;
+use super::log::{RecordedRun, RunLog};
 use super::plan::JobRecord;
 use super::{ScheduleError, ScheduleErrorKind};
-use crate::lock::MAX_CHECKPOINT_LEN;
+use crate::lock::{MAX_CHECKPOINT_LEN, StoredCheckpoint};
+
+/// The latest runs of a schedule in the checkpoint of its election, the latest one last: up to 32,
+/// and fewer where the records of the jobs leave little room. `None`: it has no records of jobs.
+pub fn recorded_runs(checkpoint: &StoredCheckpoint) -> Option<Vec<RecordedRun>> {
+    if checkpoint.data.is_empty() {
+        return None;
+    }
+    let records = Records::decode("", &checkpoint.data).ok()?;
+    Some(records.log.runs(checkpoint.token))
+}
 
 /// One JSON object: `{"jobs":{"nightly":{"slot":1790000000}}}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,5 +163,17 @@ mod tests {
         assert_eq!(Records::decode("e", b"").unwrap(), Records::default());
         let error = Records::decode("e", b"order 4711").unwrap_err();
         assert_eq!(error.kind(), ScheduleErrorKind::NoRecords);
+    }
+
+    #[test]
+    fn other_checkpoints_have_no_runs() {
+        let runs = |data: &[u8]| {
+            let (token, data) = (Token(7), data.into());
+            recorded_runs(&StoredCheckpoint { token, write: 1, saved_unix_ms: 1, data })
+        };
+        assert_eq!(runs(b""), None);
+        assert_eq!(runs(b"{\"offset\":4711}"), None);
+        // Of a leader that keeps none.
+        assert_eq!(runs(b"{\"jobs\":{\"a\":{\"slot\":5}}}"), Some(Vec::new()));
     }
 }

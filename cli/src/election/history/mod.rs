@@ -49,7 +49,8 @@ impl ShowHistory {
             .since
             .and_then(|span| OffsetDateTime::now_utc().checked_sub(span.try_into().ok()?));
         if self.runs {
-            return runs::show(&self, lock, since).await;
+            let (name, format) = (&self.name, self.printing.output);
+            return runs::show(name, self.from.as_deref(), lock, since, format).await;
         }
         let history = match &self.from {
             Some(file) => {

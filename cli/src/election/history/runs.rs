@@ -1,10 +1,11 @@
 //! `election history --runs`.
 
+use std::path::Path;
+
 use incumbent::Token;
 use incumbent::schedule::recorded_runs;
 use time::OffsetDateTime;
 
-use super::ShowHistory;
 use crate::console::history::{JobStatistics, KnownRun, Recording, RunHistory, RunLine};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
@@ -13,12 +14,13 @@ use crate::output::time_format::{self, rfc3339};
 use crate::output::{self, Format};
 
 pub async fn show(
-    args: &ShowHistory,
+    name: &str,
+    from: Option<&Path>,
     lock: &LockArgs,
     since: Option<OffsetDateTime>,
+    format: Format,
 ) -> Result<(), CliError> {
-    let name = &args.name;
-    let (history, absent) = match &args.from {
+    let (history, absent) = match from {
         Some(file) => {
             check_name(name)?;
             let shown = file.display();
@@ -33,7 +35,7 @@ pub async fn show(
     if history.lines().is_empty() {
         return Err(CliError::new(Code::NotFound, format!("election {name}: {absent}")));
     }
-    match args.printing.output {
+    match format {
         Format::Json => output::json(&history.json()),
         Format::Text => print(&history),
     }
