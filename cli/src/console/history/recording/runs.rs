@@ -35,7 +35,7 @@ pub async fn create(connection: &mut SqliteConnection) -> Result<(), Error> {
 pub async fn insert(connection: &mut SqliteConnection, run: &ElectionRun) -> Result<(), Error> {
     let ElectionRun { election, run } = run;
     let (state, code, took) = run.end();
-    // Found again it is as it was learned. A run that was cut short may begin once more in its term.
+    // Found again it is as it was learned. A run that was cut short may begin again in its term.
     let insert = "INSERT INTO run \
          (election, number, job, slot, token, state, code, duration_ms, learned) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (election, job, slot, token) DO UPDATE SET \
