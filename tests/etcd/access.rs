@@ -1,10 +1,11 @@
 //! Users with the least permissions, and TLS.
 
 use std::fs;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockAdmin, LockErrorKind};
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Token};
 use incumbent_test_support::{Authority, EtcdCluster};
 
 use crate::conformance::{LEASE, first_write, leads, sees};
@@ -68,6 +69,35 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     second.stop().await;
     drop(leads(&third).await);
     watching.stop().await;
+}
+
+/// A signed token names the revision of the users and roles, and is refused once any of them has
+/// changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_term_outlives_changes_of_users_where_tokens_are_signed() {
+    let mut key = tempfile::NamedTempFile::new().unwrap();
+    key.write_all(&fastrand::u128(..).to_be_bytes()).unwrap();
+    let tokens =
+        format!("--auth-token=jwt,sign-method=HS256,ttl=10m,priv-key={}", key.path().display());
+    let cluster = Arc::new(EtcdCluster::start(1, &[&tokens]).await);
+    let env = TestEnv::<1>::on(cluster, LEASE);
+    for command in [
+        &["user", "add", "root:r"][..],
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        env.cluster.ctl(command).await;
+    }
+    let lock = env.etcd().user("root", "r").lock().unwrap();
+    let mut revision = lock.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
+    let token = Token(revision.0);
+    for role in ["a", "b"] {
+        env.cluster.ctl(&["--user=root:r", "role", "add", role]).await;
+        lock.read("my_app", TIMEOUT).await.expect("it authenticates again to read");
+        env.cluster.ctl(&["--user=root:r", "role", "delete", role]).await;
+        let renewal = first_write(LEASE, 1, Some(revision), Some(token));
+        revision = lock.write("my_app", renewal).await.expect("it authenticates again to write");
+    }
 }
 
 /// A user of before authentication was enabled, and an address without it, work alike.

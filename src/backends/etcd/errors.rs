@@ -59,11 +59,12 @@ pub(super) fn is_of_member(status: &Status) -> bool {
         || status.message().contains("learner")
 }
 
-/// Whether the cluster does not know the token of the user any more, or requires one by now.
+/// Whether the cluster does not know the token of the user any more, or requires one by now. A
+/// signed token is too old once any user or role has changed.
 pub(super) fn is_old_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated
         || status.message().contains("user name is empty")
-        || status.message().contains("auth: revision in header is old")
+        || status.message().contains("revision of auth store is old")
 }
 
 /// Whether the cluster authenticates nobody.
