@@ -176,7 +176,12 @@ impl Etcd {
 
 /// An endpoint, and its address for people.
 fn endpoint(text: &str, tls: Option<&ClientTlsConfig>) -> Result<(Endpoint, String), LockError> {
-    let wrong = |_| unusable(format!("{text:?} is no member of a cluster: give HOST:PORT"));
+    let wrong = |_| {
+        // It may have a password.
+        let has_user = text.contains('@');
+        let shown = if has_user { "an address with @".to_owned() } else { format!("{text:?}") };
+        unusable(format!("{shown} is no member of a cluster: give HOST:PORT"))
+    };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && !host.ends_with(':')
@@ -252,6 +257,9 @@ mod tests {
             let refusal = refused(etcd).unwrap_or_default();
             assert!(refusal.contains(what), "{refusal:?} has no {what:?}");
         }
+        let with_password = refused(Etcd::new(["http://me:secret@h"])).unwrap_or_default();
+        assert!(with_password.contains("give HOST:PORT"), "{with_password:?}");
+        assert!(!with_password.contains("secret"), "{with_password:?}");
         assert_eq!(refused(Etcd::new(["[::1]", "h:1"]).prefix("my-incumbent-checkpoints")), None);
     }
 
