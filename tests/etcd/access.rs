@@ -26,6 +26,11 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
         &["role", "grant-permission", "elections", "readwrite", &prefix, "--prefix=true"],
         &["role", "add", "observers"],
         &["role", "grant-permission", "observers", "read", &prefix, "--prefix=true"],
+        &["role", "add", "one"],
+        &["role", "grant-permission", "one", "readwrite", &env.key("my_app")],
+        &["role", "grant-permission", "one", "read", &prefix, "--prefix=true"],
+        &["user", "add", "one:o"],
+        &["user", "grant-role", "one", "one"],
         &["user", "add", "candidate:c"],
         &["user", "grant-role", "candidate", "elections"],
         &["user", "add", "observer:o"],
@@ -53,8 +58,11 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
     let denied = observer.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(kind(denied), LockErrorKind::Denied);
-    let denied = observer.check_release("my_app", TIMEOUT).await.unwrap_err();
-    assert_eq!(kind(denied), LockErrorKind::Denied);
+    // The key of the election alone is not enough.
+    for lock in [&observer, &user("one", "o")] {
+        let denied = lock.check_release("my_app", TIMEOUT).await.unwrap_err();
+        assert_eq!(kind(denied), LockErrorKind::Denied);
+    }
     user("candidate", "c").check_release("my_app", TIMEOUT).await.unwrap();
     // Hints come to an observer, and to a candidate after a restart, which knows no session.
     let watching = incumbent::observe("my_app", user("observer", "o")).unwrap();

@@ -71,6 +71,48 @@ async fn later_candidates_of_etcds_own_elections_wait() {
     foreign.kill().await.unwrap();
 }
 
+/// More of them than a response holds, and below other names too.
+#[tokio::test]
+async fn no_number_of_waiting_candidates_prevents_a_term() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let lock = env.etcd_lock();
+    let acquires = async |name: &str, nonce| {
+        let expected = match env.etcd_lock().read(name, TIMEOUT).await.unwrap() {
+            Reading::Found(record) => Some(record.revision),
+            Reading::Empty { .. } => None,
+        };
+        lock.read(name, TIMEOUT).await.unwrap();
+        lock.write(name, first_write(LEASE, nonce, expected, None)).await.map(drop)
+    };
+    let granted = env.cluster.ctl(&["lease", "grant", "600"]).await;
+    let lease = format!("--lease={}", granted.split_whitespace().nth(1).unwrap());
+    let campaigns = async |key: &str| env.cluster.ctl(&["put", &lease, &env.key(key), "x"]).await;
+    acquires("a/b", 1).await.unwrap();
+    for number in 0..40 {
+        campaigns(&format!("a/b/{number}")).await;
+    }
+    acquires("a/b", 2).await.unwrap();
+    acquires("a", 1).await.expect("they campaign for another election");
+    campaigns("a/7").await;
+    acquires("a", 2).await.unwrap();
+    campaigns("c/7").await;
+    let error = acquires("c", 1).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains(&env.key("c/7")), "{error}");
+}
+
+/// The key for which later candidates wait is not taken from another program.
+#[tokio::test]
+async fn a_key_of_another_program_is_not_written_over() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let (lock, key) = (env.etcd_lock(), env.key("my_app/"));
+    env.cluster.ctl(&["put", &key, "theirs"]).await;
+    let error = lock.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains(&key), "{error}");
+    assert_eq!(env.cluster.ctl(&["get", "--print-value-only", &key]).await.trim(), "theirs");
+}
+
 #[tokio::test]
 async fn a_key_of_another_program_is_no_entry() {
     let env = TestEnv::<1>::new(LEASE).await;

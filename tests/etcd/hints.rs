@@ -42,8 +42,8 @@ async fn a_standby_writes_over_what_a_hint_has_shown() {
     assert!(next > released);
 }
 
-/// A member whose disk hangs answers the tests of a connection, so its watch would go on, and report
-/// nothing.
+/// A member whose disk hangs answers the tests of a connection, so its watch would go on, and
+/// report nothing.
 #[tokio::test]
 async fn a_watch_ends_when_a_request_finds_its_member_silent() {
     let env = TestEnv::<1>::new(LEASE).await;

@@ -15,10 +15,12 @@ const LEASE: Duration = Duration::from_secs(4);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 async fn release(lock: &EtcdLock, nonce: u64, expected: Revision) {
+    lock.release("my_app", released(nonce, expected)).await.expect("a release");
+}
+
+fn released(nonce: u64, expected: Revision) -> Release {
     let (by, left) = (Nonce(nonce), Duration::ZERO);
-    let release =
-        Release { expected, by, left, cause: "stopped", to: None, pause: None, timeout: TIMEOUT };
-    lock.release("my_app", release).await.expect("a release");
+    Release { expected, by, left, cause: "stopped", to: None, pause: None, timeout: TIMEOUT }
 }
 
 async fn found(lock: &EtcdLock) -> (Revision, Content) {
@@ -165,6 +167,30 @@ async fn a_restored_entry_is_another_one_to_who_has_seen_it() {
     eventually("a refusal", acquires).await;
     let (revision, content) = found(&writing).await;
     assert!(is_unknown(&content) && revision > first, "{content:?}");
+}
+
+/// A leader that hung finds a restored entry of its own, and another one may lead whose entry was
+/// lost: its release would be proof that nobody does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_restored_entry_is_not_released() {
+    let env = TestEnv::<1>::alone(LEASE).await;
+    let (holder, other) = (env.etcd_lock(), env.etcd_lock());
+    let first = holder.write("my_app", first_write(LEASE, 1, None, None)).await.unwrap();
+    let (seen, _) = found(&other).await;
+    let snapshot = env.cluster.snapshot().await;
+    other.write("my_app", first_write(LEASE, 2, Some(seen), None)).await.unwrap();
+    holder.read("another", TIMEOUT).await.unwrap(); // it shows the revision of that
+    env.cluster.kill(0);
+    env.cluster.restore(&snapshot, &[]).await;
+    env.cluster.restart(0).await;
+    eventually("a response", async || holder.read("another", TIMEOUT).await.ok()).await;
+    let refused = holder.release("my_app", released(1, first)).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+    assert!(!is_released(&found(&env.etcd_lock()).await.1));
+    // Within its lease nobody else has written over its entry.
+    let renewal = first_write(LEASE, 1, Some(first), Some(first.into()));
+    let renewed = holder.write("my_app", renewal).await.unwrap();
+    release(&holder, 1, renewed).await;
 }
 
 /// Candidates that took part before lead one after the other through a restore.

@@ -1,9 +1,9 @@
 //! Candidates of etcd's own elections, as of `etcdctl elect` and Go's `concurrency.Election`.
 //!
 //! Such a candidate creates a key below that of the election, which belongs to its lease, and leads
-//! once no key below it is older. Nothing of ours bounds how long it leads. So nobody acquires an
-//! election beside one that may lead, and whoever acquires an election leaves a key there for which
-//! those that come later wait.
+//! once no key below it is older. Nothing of ours bounds how long it leads. So an election is
+//! acquired only while a key of ours is there, the placeholder, which is older than all of theirs:
+//! it is created while there is none of them, and they wait for it.
 
 use super::messages::{KeyValue, Range, Txn};
 use crate::util::text::escape_line;
@@ -11,8 +11,8 @@ use crate::util::text::escape_line;
 /// The value of a placeholder, which etcd's own programs show as that of the leader.
 ///
 /// A placeholder is the key of the election with a slash at its end. It is there from the first
-/// acquisition on, and belongs to no lease, so a candidate of etcd's that comes later waits until
-/// it is deleted.
+/// acquisition on, and belongs to no lease, so a candidate of etcd's, which comes later, waits
+/// until it is deleted.
 pub(super) const PLACEHOLDER: &[u8] = b"incumbent: candidates of etcd's own elections wait here";
 
 /// A candidate of etcd's own elections.
@@ -37,42 +37,28 @@ impl ForeignCandidate {
     }
 }
 
-/// The revision that created the placeholder, if it is the first of these keys.
-fn placeholder(from: &[u8], kvs: &[KeyValue]) -> Option<i64> {
-    let first = kvs.first().filter(|kv| kv.key == from && kv.lease == 0)?;
-    Some(first.create_revision)
-}
-
-/// Whether a key is of a candidate that may lead.
-fn may_lead(kv: &KeyValue, placeholder: Option<i64>) -> bool {
-    kv.lease != 0 && placeholder.is_none_or(|placeholder| kv.create_revision < placeholder)
-}
-
-/// The keys below that of the election, which a transaction has read because it wrote nothing.
-fn keys_below(answer: &Txn) -> Option<&Range> {
+/// The placeholder as a transaction has read it, because it acquired nothing.
+fn placeholder(answer: &Txn) -> Option<&Range> {
     let mut ranges = answer.responses.iter().filter_map(|response| response.range.as_ref());
     ranges.nth(1).filter(|_| !answer.succeeded)
 }
 
-/// The revision that created the placeholder, if candidates of etcd's are there and all of them
-/// wait for it. `from`: the key of the placeholder.
-pub(super) fn all_wait(from: &[u8], answer: &Txn) -> Option<i64> {
-    let below = keys_below(answer).filter(|below| !below.more)?;
-    let placeholder = placeholder(from, &below.kvs)?;
-    let is_there = below.kvs.iter().any(|kv| kv.lease != 0);
-    let all_wait = !below.kvs.iter().any(|kv| may_lead(kv, Some(placeholder)));
-    (is_there && all_wait).then_some(placeholder)
+/// Whether a transaction has acquired nothing, and found no placeholder.
+pub(super) fn lacks_placeholder(answer: &Txn) -> bool {
+    placeholder(answer).is_some_and(|range| range.kvs.is_empty())
 }
 
-/// Why a transaction has acquired nothing, if nothing but the keys below that of the election
-/// prevented it; `None` if by now none of them does.
-pub(super) fn refusal(name: &str, from: &[u8], answer: &Txn) -> Option<String> {
-    let below = keys_below(answer).filter(|_| all_wait(from, answer).is_none())?;
-    let placeholder = placeholder(from, &below.kvs);
-    // The condition is of all keys, and those that were read may not show it.
-    let foreign = below.kvs.iter().find(|kv| may_lead(kv, placeholder));
-    let key = foreign.map_or(from, |kv| &kv.key);
-    Some(ForeignCandidate::new(name, key, false).message)
+/// Whether a transaction has acquired nothing, and found another program's key in its place.
+pub(super) fn is_placeholder_taken(answer: &Txn) -> bool {
+    let mut found = placeholder(answer).into_iter().flat_map(|range| &range.kvs);
+    found.any(|kv| kv.value != PLACEHOLDER)
+}
+
+/// Why there can be no placeholder, if a key below that of the election is of a candidate. One
+/// farther below is of another election. `from`: the key of the placeholder.
+pub(super) fn refusal(name: &str, from: &[u8], kv: &KeyValue) -> Option<String> {
+    let rest = kv.key.strip_prefix(from).filter(|rest| !rest.contains(&b'/'));
+    rest.filter(|_| kv.lease != 0).map(|_| ForeignCandidate::new(name, &kv.key, false).message)
 }
 
 /// Looks for candidates in keys, which come in their order.
@@ -97,7 +83,7 @@ impl Search {
         }
         let (parent, _) = kv.key.split_at(slash + 1);
         let above = self.placeholders.last().filter(|(above, _)| above == parent);
-        let waits = !may_lead(kv, above.map(|(_, revision)| *revision));
+        let waits = above.is_some_and(|(_, revision)| kv.create_revision > *revision);
         if !waits || self.found.is_none() {
             let parent = String::from_utf8_lossy(parent);
             let name = parent.strip_prefix(prefix).unwrap_or(&parent).trim_end_matches('/');
@@ -114,37 +100,23 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::etcd::messages::ResponseOp;
 
     fn kv(key: &str, create_revision: i64, lease: i64) -> KeyValue {
         KeyValue { key: key.into(), create_revision, lease, ..KeyValue::default() }
     }
 
-    fn refused(kvs: &[KeyValue], more: bool) -> Txn {
-        let range = |kvs: &[KeyValue], more| ResponseOp {
-            range: Some(Range { kvs: kvs.to_vec(), more, ..Range::default() }),
-        };
-        Txn { responses: vec![range(&[], false), range(kvs, more)], ..Txn::default() }
-    }
-
     #[test]
-    fn a_candidate_waits_if_it_is_younger_than_the_placeholder() {
-        let (young, old) = (kv("e/a/7", 20, 7), kv("e/a/8", 5, 8));
-        let (placed, nested) = (kv("e/a/", 10, 0), kv("e/a/b", 2, 0));
-        let of = |kvs: &[&KeyValue], more| {
-            let kvs: Vec<_> = kvs.iter().map(|kv| (*kv).clone()).collect();
-            let answer = refused(&kvs, more);
-            (all_wait(b"e/a/", &answer), refusal("a", b"e/a/", &answer))
-        };
-        let says = |key: &str| Some(ForeignCandidate::new("a", key.as_bytes(), false).message);
-        assert_eq!(of(&[&placed, &young, &nested], false), (Some(10), None));
-        assert_eq!(of(&[&placed, &young, &old], false), (None, says("e/a/8")));
-        assert_eq!(of(&[&young], false), (None, says("e/a/7")));
-        assert_eq!(of(&[&placed, &young], true), (None, says("e/a/")), "more may be there");
-        let leased = kv("e/a/", 10, 9);
-        assert_eq!(of(&[&leased, &young], false), (None, says("e/a/")), "no placeholder");
-        let written = Txn { succeeded: true, ..refused(&[placed, young], false) };
-        assert_eq!(all_wait(b"e/a/", &written), None);
+    fn a_candidate_is_a_key_of_a_lease_right_below_that_of_the_election() {
+        for (key, lease, is_one) in [
+            ("e/a/7", 7, true),
+            ("e/a/", 7, true),
+            ("e/a/7", 0, false),
+            ("e/a/b/7", 7, false),
+            ("e/ab/7", 7, false),
+        ] {
+            let refusal = refusal("a", b"e/a/", &kv(key, 1, lease));
+            assert_eq!(refusal.is_some(), is_one, "{key} {lease}: {refusal:?}");
+        }
     }
 
     #[test]

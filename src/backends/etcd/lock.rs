@@ -40,10 +40,16 @@ pub(super) type Election = seen::SeenRevisions<Version>;
 const MAX_NAME_LEN: usize = 1024;
 /// The most keys that one response holds.
 const PAGE: i64 = 500;
-/// The most keys below that of an election that are read, to name one of a lease.
-const PAGE_BELOW: i64 = 32;
 /// The most names that are listed.
 const MAX_NAMES: usize = 1_000_000;
+
+/// What a write does to an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Acquire,
+    Renew,
+    Release,
+}
 
 /// The lock in a cluster of etcd: see [`Etcd::lock`](super::Etcd::lock).
 ///
@@ -133,7 +139,7 @@ impl LockState {
     }
 
     /// The keys below that of an election, where the candidates of etcd's own elections are. The
-    /// first of them is the placeholder of this election.
+    /// first of them is the [placeholder](foreign::PLACEHOLDER) of this election.
     pub fn below(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
         let from = format!("{}{name}/", self.prefix).into_bytes();
         let to = after(&from);
@@ -190,22 +196,25 @@ impl LockState {
     }
 
     /// Reads a range of keys, page by page, until `take` returns `false`. With their values: etcd
-    /// leaves out the lease of a key where it is asked for keys only.
+    /// leaves out the lease of a key where it is asked for keys only. Returns the revision of the
+    /// first page: every key of then that is still there was read.
     pub async fn scan(
         &self,
         mut from: Vec<u8>,
         to: Vec<u8>,
         by: Instant,
         mut take: impl FnMut(&KeyValue) -> bool,
-    ) -> Result<(), LockError> {
+    ) -> Result<i64, LockError> {
+        let mut began_at = None;
         loop {
             let page = RangeRequest { range_end: to.clone(), limit: PAGE, ..read_of(from) };
             let (page, _) = self.client.range(page, by).await?;
+            let began_at = *began_at.get_or_insert(page.header.unwrap_or_default().revision);
             let Some(last) = page.kvs.last().filter(|_| page.kvs.iter().all(&mut take)) else {
-                return Ok(());
+                return Ok(began_at);
             };
             if !page.more {
-                return Ok(());
+                return Ok(began_at);
             }
             from = last.key.clone();
             from.push(0);
@@ -218,7 +227,7 @@ impl LockState {
         name: &str,
         expected: Option<Revision>,
         value: Value,
-        acquires: bool,
+        purpose: Purpose,
         by: Instant,
     ) -> Result<Revision, LockError> {
         let election = self.elections.get(name);
@@ -235,37 +244,31 @@ impl LockState {
             return Err(LockError::new(LockErrorKind::Misconfigured, message));
         }
         let key = self.key(name);
-        let (from, to) = self.below(name);
         let replaced = known.as_ref().map(|known| &known.version);
         let replaced_revision = replaced.map_or(0, |version| version.revision);
         let mut compare = vec![Compare::written_by(&key, replaced_revision)];
         compare.extend(replaced.map(|version| Compare::has_value(&key, &version.value)));
         let mut failure = vec![range_op(read_of(key.clone()))];
-        let stored: Arc<[u8]> = value.encode().into();
-        let mut success = vec![put_op(key, stored.to_vec())];
-        if acquires {
-            success.push(put_op(from.clone(), foreign::PLACEHOLDER.to_vec()));
-            let range_end = to.clone();
-            let below = RangeRequest { range_end, limit: PAGE_BELOW, ..read_of(from.clone()) };
-            failure.push(range_op(below));
+        if purpose == Purpose::Acquire {
+            let (placeholder, _) = self.below(name);
+            compare.push(Compare::has_value(&placeholder, foreign::PLACEHOLDER));
+            failure.push(range_op(read_of(placeholder)));
         }
+        let stored: Arc<[u8]> = value.encode().into();
+        let success = vec![put_op(key, stored.to_vec())];
+        let request = TxnRequest { compare, success, failure };
         let before = election.before();
         // When what it replaces was read.
         let current = self.client.seen().era;
         let read_in = replaced.map_or(current, |version| version.era);
-        if acquires && read_in != current {
-            return Err(self.conflict(name)); // it reads again
+        // A restored entry may not be the last one: it is read again. A renewal replaces its
+        // holder's own entry, which nobody else writes over within its lease.
+        if purpose != Purpose::Renew && read_in != current {
+            return Err(self.conflict(name));
         }
-        let replaces = TxnRequest { compare, success, failure };
-        let mut request = replaces.clone();
-        if acquires {
-            request.compare.push(Compare::unleased(from.clone(), to));
-        }
-        let (mut answer, mut era) = self.client.txn(request, by).await?;
-        if let Some(placeholder) = foreign::all_wait(&from, &answer) {
-            // No older candidate appears while the placeholder is there.
-            let mut request = replaces;
-            request.compare.push(Compare::created_by(&from, placeholder));
+        let (mut answer, mut era) = self.client.txn(request.clone(), by).await?;
+        if foreign::lacks_placeholder(&answer) {
+            self.place(name, by).await?;
             (answer, era) = self.client.txn(request, by).await?;
         }
         if !answer.succeeded {
@@ -280,16 +283,39 @@ impl LockState {
             let message = format!("{}: its new entry has no meaning", self.describe(name));
             return Err(LockError::new(LockErrorKind::Misconfigured, message));
         };
-        if acquires && read_in != era {
-            // What it replaced may not have been the last entry, so it acquires nothing: a read
-            // finds the entry of an unknown holder. A renewal has replaced its holder's own entry,
-            // which nobody else writes over within its lease.
+        if purpose == Purpose::Acquire && read_in != era {
+            // It acquires nothing: a read finds the entry of an unknown holder.
             let content = seen::set_back(content, self.max_lease);
             election.learn(Known { version, number, revision, content });
             return Err(self.conflict(name));
         }
         election.learn(Known { version, number, revision, content });
         Ok(revision)
+    }
+
+    /// Writes the placeholder of an election that has none, unless a candidate of etcd's is there,
+    /// which leads as long as it likes. So where there is one, all candidates of etcd's are
+    /// younger, and wait for it.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](LockErrorKind::Misconfigured): a candidate is there.
+    async fn place(&self, name: &str, by: Instant) -> Result<(), LockError> {
+        let (from, to) = self.below(name);
+        let mut refusal = None;
+        let scan = self.scan(from.clone(), to.clone(), by, |kv| {
+            refusal = foreign::refusal(name, &from, kv);
+            refusal.is_none()
+        });
+        let read_at = scan.await?;
+        if let Some(message) = refusal {
+            return Err(LockError::new(LockErrorKind::Misconfigured, message));
+        }
+        // Every key that is there by then was read. Those of nested names do not matter.
+        let unchanged = Compare::created_until(from.clone(), to, read_at);
+        let compare = vec![Compare::written_by(&from, 0), unchanged];
+        let success = vec![put_op(from, foreign::PLACEHOLDER.to_vec())];
+        let request = TxnRequest { compare, success, failure: Vec::new() };
+        self.client.txn(request, by).await.map(drop)
     }
 
     /// Why a transaction wrote nothing, by what it read instead.
@@ -309,12 +335,14 @@ impl LockState {
             let _ = self.found(name, before, kv, (origin, era));
             return self.conflict(name);
         }
-        // All that is left of the condition is that of the keys below.
-        let refusal = foreign::refusal(name, &self.below(name).0, answer);
-        match refusal.filter(|_| present.is_some() == replaced.is_some()) {
-            Some(message) => LockError::new(LockErrorKind::Misconfigured, message),
-            None => self.conflict(name),
+        // All that is left of the condition is the placeholder.
+        let is_taken = foreign::is_placeholder_taken(answer);
+        if is_taken && present.is_some() == replaced.is_some() {
+            let what = "is of another program: delete it, or use another name";
+            let message = format!("{} {what}", self.describe(&format!("{name}/")));
+            return LockError::new(LockErrorKind::Misconfigured, message);
         }
+        self.conflict(name)
     }
 
     fn conflict(&self, name: &str) -> LockError {
@@ -354,24 +382,25 @@ impl Lock for EtcdLock {
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
         let by = deadline_after(write.timeout);
-        let acquires = write.mark.token.is_none();
-        let put = self.inner.put(name, write.expected, Value::held(&write), acquires, by);
+        let purpose = if write.mark.token.is_none() { Purpose::Acquire } else { Purpose::Renew };
+        let put = self.inner.put(name, write.expected, Value::held(&write), purpose, by);
         put.await.map_err(|error| error.of_request("write", name))
     }
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let by = deadline_after(release.timeout);
         let expected = Some(release.expected);
-        let put = self.inner.put(name, expected, Value::released(&release), false, by);
+        let put = self.inner.put(name, expected, Value::released(&release), Purpose::Release, by);
         put.await.map(drop).map_err(|error| error.of_request("release", name))
     }
 
     /// A transaction under a condition that no key fulfils: the cluster checks the permissions of
-    /// both its branches.
+    /// both its branches. The first acquisition needs that of the placeholder too.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
         let key = self.inner.key(name);
         let compare = vec![Compare::written_by(&key, i64::MAX)];
-        let success = vec![put_op(key, Vec::new())];
+        let placeholder = self.inner.below(name).0;
+        let success = vec![put_op(key, Vec::new()), put_op(placeholder, Vec::new())];
         let request = TxnRequest { compare, success, failure: Vec::new() };
         let answer = self.inner.client.txn(request, deadline_after(timeout)).await;
         match answer.map_err(|error| error.of_request("check of the release", name))?.0.succeeded {

@@ -104,10 +104,10 @@ pub(super) struct ResponseOp {
     pub range: Option<Range>,
 }
 
-/// A condition of a transaction: the field of each key equals the value.
+/// A condition of a transaction, of the field of each key.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Compare {
-    /// 0: equal.
+    /// 0: it equals the value. 2: it is less.
     #[prost(int32, tag = "1")]
     pub result: i32,
     #[prost(int32, tag = "2")]
@@ -120,22 +120,21 @@ pub(super) struct Compare {
     pub mod_revision: Option<i64>,
     #[prost(bytes = "vec", optional, tag = "7")]
     pub value: Option<Vec<u8>>,
-    #[prost(int64, optional, tag = "8")]
-    pub lease: Option<i64>,
     #[prost(bytes = "vec", tag = "64")]
     pub range_end: Vec<u8>,
 }
 
 impl Compare {
+    const LESS: i32 = 2;
     const CREATE: i32 = 1;
     const MOD: i32 = 2;
     const VALUE: i32 = 3;
-    const LEASE: i32 = 4;
 
-    /// The key was created by this revision.
-    pub fn created_by(key: &[u8], revision: i64) -> Self {
-        let (key, create_revision) = (key.to_vec(), Some(revision));
-        Self { target: Self::CREATE, key, create_revision, ..Self::default() }
+    /// Each key of the range was created by this revision, or an earlier one.
+    pub fn created_until(from: Vec<u8>, to: Vec<u8>, revision: i64) -> Self {
+        let create_revision = Some(revision.saturating_add(1));
+        let (result, target) = (Self::LESS, Self::CREATE);
+        Self { result, target, key: from, range_end: to, create_revision, ..Self::default() }
     }
 
     /// The key was last written by this revision; 0: it does not exist.
@@ -148,11 +147,6 @@ impl Compare {
     pub fn has_value(key: &[u8], value: &[u8]) -> Self {
         let (key, value) = (key.to_vec(), Some(value.to_vec()));
         Self { target: Self::VALUE, key, value, ..Self::default() }
-    }
-
-    /// No key of the range belongs to a lease.
-    pub fn unleased(from: Vec<u8>, to: Vec<u8>) -> Self {
-        Self { target: Self::LEASE, key: from, lease: Some(0), range_end: to, ..Self::default() }
     }
 }
 
@@ -289,7 +283,7 @@ mod tests {
     fn a_zero_in_a_condition_is_on_the_wire() {
         let absent = Compare::written_by(b"k", 0).encode_to_vec();
         assert_eq!(absent, [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);
-        let unleased = Compare::unleased(b"a".to_vec(), b"b".to_vec()).encode_to_vec();
-        assert_eq!(unleased, [0x10, 4, 0x1a, 1, b'a', 0x40, 0, 0x82, 4, 1, b'b']);
+        let created = Compare::created_until(b"a".to_vec(), b"b".to_vec(), 6).encode_to_vec();
+        assert_eq!(created, [8, 2, 0x10, 1, 0x1a, 1, b'a', 0x28, 7, 0x82, 4, 1, b'b']);
     }
 }

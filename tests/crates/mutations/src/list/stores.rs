@@ -383,8 +383,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "etcd: an older candidate of etcd's own elections refuses nobody",
         edits: &[edit(
             "src/backends/etcd/foreign.rs",
-            "(is_there && all_wait).then_some(placeholder)",
-            "(is_there || all_wait).then_some(placeholder)",
+            "rest.filter(|_| kv.lease != 0)",
+            "rest.filter(|_| kv.lease == 0)",
         )],
         noticed_by: &[Decisions],
     },
