@@ -76,6 +76,7 @@ async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
     assert_eq!(first_loss.await, Cause::Stopped);
 }
 
+/// The server refuses the repeated release, and a read shows why.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_entry() {
     let env = TestEnv::with_ttl(TTL).await;
@@ -85,7 +86,16 @@ async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_entry() {
     let second = env.start("second").await;
     sees(&second, "first").await;
     let mut trap = proxy.lose_reply(is_release);
-    let (_, ()) = tokio::join!(trap.sprung(), first.stop());
+    let repeated = async {
+        trap.sprung().await;
+        let mut repeated = proxy.hold_request(is_release);
+        repeated.sprung().await;
+        let mut read = proxy.hold_request(is_read);
+        repeated.release();
+        read.sprung().await;
+        read.release();
+    };
+    tokio::join!(repeated, first.stop());
     drop(leads(&second).await);
 }
 
