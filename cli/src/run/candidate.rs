@@ -281,6 +281,7 @@ impl CommandCandidate {
 
     /// Runs the command once.
     async fn work(&mut self, leadership: &Leadership) -> Result<Ended, CliError> {
+        let cgroup = tokio::task::spawn_blocking(Cgroup::create);
         if let Some(ended) = self.announce(leadership).await? {
             return Ok(ended);
         }
@@ -294,13 +295,14 @@ impl CommandCandidate {
         if let Some(ended) = self.watchdog_fits(leadership).await {
             return Ok(ended);
         }
+        let cgroup = cgroup.await.ok().flatten();
         let mut deadline = leadership.deadline();
         self.term.extend(deadline);
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
             return Ok(self.give_up(leadership).await); // suspended for too long
         }
-        let mut guard = self.start(leadership, until)?;
+        let mut guard = self.start(leadership, until, cgroup)?;
         let mut draining = false;
         loop {
             self.watchdog.feed(deadline);
@@ -471,14 +473,19 @@ impl CommandCandidate {
         self.exit_if_processes_remain(guard);
     }
 
-    fn start(&self, leadership: &Leadership, until: StopTimes) -> Result<GuardHandle, CliError> {
+    fn start(
+        &self,
+        leadership: &Leadership,
+        until: StopTimes,
+        cgroup: Option<Cgroup>,
+    ) -> Result<GuardHandle, CliError> {
         let election = &self.candidate.election;
         let mut environment = variables(election, leadership.token(), self.file.path()).to_vec();
         environment.extend(self.checkpoint.iter().flat_map(CheckpointFile::variables));
         let config = GuardConfig {
             grace: self.grace.stop,
             signal: self.options.program.signal,
-            cgroup: Cgroup::plan(),
+            cgroup,
             directory: Some(self.file.directory().to_owned()),
             until: Some(until),
             withheld: self.options.withheld(),

@@ -174,7 +174,7 @@ impl Life {
         let config = GuardConfig {
             grace: self.grace,
             signal: self.program.signal,
-            cgroup: Cgroup::plan(),
+            cgroup: Cgroup::create(),
             directory: None,
             until: None,
             withheld: withheld(),

@@ -77,7 +77,8 @@ impl GuardedCommand {
         watchdog: &Watchdog,
         orders: &broadcast::Sender<Order>,
     ) -> Result<CommandEnd, CommandFailure> {
-        let Ok(file) = tokio::task::spawn_blocking(DeadlineFile::create).await else {
+        let create = || (DeadlineFile::create(), Cgroup::create());
+        let Ok((file, cgroup)) = tokio::task::spawn_blocking(create).await else {
             return Ok(CommandEnd::NotStarted); // the program ends
         };
         let mut file = file?;
@@ -99,7 +100,7 @@ impl GuardedCommand {
         // Before the command starts, so that it misses none.
         let mut orders = orders.subscribe();
         let grace = self.grace;
-        let mut guard = self.start((leadership, election), &file)?;
+        let mut guard = self.start((leadership, election), &file, cgroup)?;
         let mut draining = false;
         loop {
             watchdog.feed(deadline);
@@ -161,13 +162,14 @@ impl GuardedCommand {
         self,
         (leadership, election): (&Leadership, &Election),
         file: &DeadlineFile,
+        cgroup: Option<Cgroup>,
     ) -> Result<GuardHandle, CliError> {
         let mut environment = variables(election, leadership.token(), file.path()).to_vec();
         environment.extend(self.environment);
         let config = GuardConfig {
             grace: self.grace.stop,
             signal: self.signal,
-            cgroup: Cgroup::plan(),
+            cgroup,
             directory: Some(file.directory().to_owned()),
             until: Some(self.grace.until(leadership.deadline())),
             withheld: self.withheld,

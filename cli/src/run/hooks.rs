@@ -68,7 +68,7 @@ impl RunningHook {
         let config = GuardConfig {
             grace: Duration::ZERO, // once this process is gone
             signal: Signal::TERM,
-            cgroup: Cgroup::plan(),
+            cgroup: Cgroup::create(),
             directory: None,
             until: Some(until),
             withheld,

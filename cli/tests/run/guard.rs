@@ -99,7 +99,7 @@ async fn command_that_is_too_late_to_start_waits_for_a_renewal() {
     let (mut ours, theirs) = channel("/proc/self/status");
     let past = json!({"ask_at": 1, "kill_at": 2}).to_string();
     let mut late = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-        .args(["run-exec", &std::process::id().to_string(), &past, "-"])
+        .args(["run-exec", &std::process::id().to_string(), "-", &past, "-"])
         .args(["sh", "-c", "read -r name value && echo $name"])
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::piped())

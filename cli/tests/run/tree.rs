@@ -111,7 +111,7 @@ async fn runaway(env: &TestEnv) -> Candidate {
     run
 }
 
-/// The command does not wait for its control group, and may leave it.
+/// The command starts in its control group, and may leave it.
 #[tokio::test]
 async fn what_a_command_starts_early_is_in_its_control_group() {
     let Some(chosen) = Delegated::create() else { return };

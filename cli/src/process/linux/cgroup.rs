@@ -1,23 +1,17 @@
 //! The command's control group, if one can be created: it is killed atomically.
 //!
 //! The kernel has one lock for all groups of a machine. Whoever moves a process holds it while all
-//! cores pass a point of rest, for 5 to 100 ms, and a second on a busy machine. So what is done to
-//! a group waits for strangers, and nothing that is urgent may wait for it.
+//! cores pass a point of rest, for 5 to 100 ms, and a second on a busy machine. COMMAND enters the
+//! group before it starts, so that no descendant of it begins outside; when it is killed, nothing
+//! waits for the group.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use rustix::process::Pid;
-
-use super::tree;
-
 const OWN_GROUPS: &str = "/proc/self/cgroup";
-/// How often the tree is looked through for processes outside of the group, at most.
-const MOST_PASSES: usize = 100;
 
 /// A child of this process's group, in the hierarchy of version 2. Each of the processes that know
 /// it removes it when it drops it, if no process is left in it.
@@ -28,20 +22,22 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// One that a guard is to create. `None` without such a hierarchy.
-    pub fn plan() -> Option<Self> {
-        Self::plan_in(&own_directory(&fs::read_to_string(OWN_GROUPS).ok()?)?)
+    /// Creates it. `None` without such a hierarchy, without the permission to write, or if the
+    /// kernel (before 5.14) cannot kill a group.
+    pub fn create() -> Option<Self> {
+        let groups = fs::read_to_string(OWN_GROUPS).ok()?;
+        let cgroup = Self::create_in(&own_directory(&groups)?)?;
+        cgroup.directory.join("cgroup.kill").is_file().then_some(cgroup)
     }
 
     /// Its name is random, and nobody else's: processes of several PID namespaces share this group.
-    fn plan_in(parent: &Path) -> Option<Self> {
+    fn create_in(parent: &Path) -> Option<Self> {
         let mut random = tempfile::Builder::new();
-        let random = random.prefix("incumbent-").rand_bytes(16);
-        let (_, path) = random.make_in(parent, |_| Ok(())).ok()?.keep().ok()?;
-        Some(Self::at(path))
+        let directory = random.prefix("incumbent-").rand_bytes(16).tempdir_in(parent);
+        Some(Self::at(directory.ok()?.keep()))
     }
 
-    /// The group that another process planned.
+    /// The group that another process created.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory, is_being_killed: Arc::default() }
     }
@@ -50,15 +46,13 @@ impl Cgroup {
         &self.directory
     }
 
-    /// Creates it, and moves the descendants of this process from its own group there, on a thread.
-    /// Without the permission to write, or a kernel (5.14) that can kill a group, there is none.
-    pub fn adopt_descendants(&self) {
-        let group = self.directory.clone();
-        let _ = thread::Builder::new().name("cgroup".to_owned()).spawn(move || adopt_into(&group));
+    /// Moves the calling process into the group.
+    pub fn enter(&self) -> std::io::Result<()> {
+        fs::write(self.directory.join("cgroup.procs"), "0")
     }
 
     /// Kills every process in the group, on a thread, as each process is killed, too. Returns the
-    /// thread, unless one does so already.
+    /// thread, unless one does so already or none can be started: then it is done at once.
     pub fn kill(&self) -> Option<JoinHandle<()>> {
         let is_being_killed = Arc::clone(&self.is_being_killed);
         if is_being_killed.swap(true, Ordering::AcqRel) {
@@ -69,35 +63,10 @@ impl Cgroup {
             let _ = fs::write(file, "1");
             is_being_killed.store(false, Ordering::Release);
         };
-        let thread = thread::Builder::new().name("cgroup".to_owned()).spawn(kill);
-        thread.inspect_err(|_| self.is_being_killed.store(false, Ordering::Release)).ok()
+        // COMMAND may have used up the threads: that is what the group is killed for.
+        let thread = thread::Builder::new().name("cgroup".to_owned()).spawn(kill.clone());
+        thread.inspect_err(|_| kill()).ok()
     }
-}
-
-/// What a process has started before it was moved is moved after it.
-fn adopt_into(group: &Path) -> Option<()> {
-    let own = fs::read_to_string(OWN_GROUPS).ok()?;
-    // Else somebody has moved this process, and its descendants with it.
-    let parent = own_directory(&own).filter(|own| group.parent() == Some(own.as_path()))?;
-    // This one moves nothing, and waits: a process that changes its group meanwhile stays there.
-    let _ = fs::write(parent.join("cgroup.procs"), "0");
-    fs::DirBuilder::new().mode(0o700).create(group).ok()?;
-    if !group.join("cgroup.kill").is_file() {
-        return fs::remove_dir(group).ok();
-    }
-    let file = group.join("cgroup.procs");
-    for _ in 0..MOST_PASSES {
-        let is_outside = |pid: &Pid| {
-            let of_it = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_pid()));
-            of_it.is_ok_and(|of_it| of_it == own)
-        };
-        let outside = tree::descendants().into_iter().filter(is_outside);
-        let moved = outside.filter(|pid| fs::write(&file, pid.to_string()).is_ok());
-        if moved.count() == 0 {
-            break;
-        }
-    }
-    Some(())
 }
 
 impl Drop for Cgroup {
@@ -148,7 +117,7 @@ mod tests {
     #[test]
     fn group_is_removed_with_those_below_it() {
         let parent = tempfile::tempdir().unwrap();
-        let group = Cgroup::plan_in(parent.path()).unwrap();
+        let group = Cgroup::create_in(parent.path()).unwrap();
         fs::create_dir_all(group.path().join("one/two")).unwrap();
         let path = group.path().to_owned();
         drop(group);
@@ -158,7 +127,7 @@ mod tests {
     #[test]
     fn no_two_groups_share_a_name() {
         let parent = tempfile::tempdir().unwrap();
-        let create = || Cgroup::plan_in(parent.path()).unwrap().path().to_owned();
+        let create = || Cgroup::create_in(parent.path()).unwrap().path().to_owned();
         assert_ne!(create(), create());
     }
 }

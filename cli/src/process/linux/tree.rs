@@ -162,11 +162,6 @@ pub fn own_group() -> Option<Pid> {
     Process::open(getpid())?.group
 }
 
-/// The visible descendants of this process.
-pub fn descendants() -> Vec<Pid> {
-    below(getpid()).into_iter().map(|(_, pid)| pid).collect()
-}
-
 /// The visible processes below this one, each with its parent.
 fn below(root: Pid) -> Vec<(Pid, Pid)> {
     let mut found = vec![];

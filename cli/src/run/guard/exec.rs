@@ -19,23 +19,28 @@ use rustix::thread::{
 
 use super::config::is_flag;
 use super::messages::receive_fd;
-use crate::process::{StopTimes, lookup};
+use crate::process::{Cgroup, StopTimes, lookup};
 
 /// The subcommand of this process.
 pub const SUBCOMMAND: &str = "run-exec";
 
-/// Arguments: the guard's process id, the schedule or `-`, whether the capabilities of the network
-/// are dropped, the command and its arguments. Standard input is a socket: it passes the one of the
-/// command, and then each later schedule in a line.
+/// Arguments: the guard's process id, the control group or `-`, the schedule or `-`, whether the
+/// capabilities of the network are dropped, the command and its arguments. Standard input is a
+/// socket: it passes the one of the command, and then each later schedule in a line.
 pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    let (Some(guard), Some(until)) = (args.next(), args.next()) else { return ExitCode::FAILURE };
-    let Some(drops_capabilities) = args.next() else { return ExitCode::FAILURE };
+    let (Some(guard), Some(cgroup)) = (args.next(), args.next()) else { return ExitCode::FAILURE };
+    let (Some(until), Some(drops_capabilities)) = (args.next(), args.next()) else {
+        return ExitCode::FAILURE;
+    };
     let Some(program) = args.next() else { return ExitCode::FAILURE };
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
     // A guard that already ended sends no signal.
     let parent = getppid().map_or(0, |pid| pid.as_raw_pid());
     if tied.is_err() || guard.to_str() != Some(&parent.to_string()) {
         return ExitCode::FAILURE;
+    }
+    if cgroup != "-" {
+        let _ = Cgroup::at(cgroup.into()).enter(); // otherwise the tree is walked
     }
     let until = until.to_str().and_then(|until| serde_json::from_str(until).ok());
     let Some(mut until): Option<Option<StopTimes>> = until else { return ExitCode::FAILURE };

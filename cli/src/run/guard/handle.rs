@@ -367,9 +367,8 @@ impl GuardHandle {
 
 impl Drop for GuardHandle {
     fn drop(&mut self) {
-        if let Some(cgroup) = self.cgroup.take() {
-            let _ = thread::Builder::new().spawn(move || drop(cgroup)); // which may take a second
-        }
+        let cgroup = self.cgroup.take();
+        let _ = thread::Builder::new().spawn(move || drop(cgroup)); // which may take a second
     }
 }
 

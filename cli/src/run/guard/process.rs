@@ -127,6 +127,7 @@ impl Guard {
             }
             watchdog = Some(armed);
         }
+        let cgroup = config.cgroup.as_ref().map_or_else(|| "-".into(), |c| c.path().into());
         let until = until_argument(config.until);
         // The candidate made the channel.
         let candidate = socket_peercred(&channel).map_err(io::Error::from);
@@ -137,7 +138,7 @@ impl Guard {
         }
         let child = child
             .arg0("incumbent")
-            .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), until])
+            .args([exec::SUBCOMMAND.into(), OsString::from(getpid().to_string()), cgroup, until])
             .arg(flag_argument(config.drops_network_capabilities))
             .args(args)
             .stdin(OwnedFd::from(theirs))
@@ -150,9 +151,6 @@ impl Guard {
             }
         };
         let command = Pid::from_child(&child);
-        if let Some(cgroup) = &config.cgroup {
-            cgroup.adopt_descendants();
-        }
         Ok(Some(Self {
             config,
             terminal,
