@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Reading, Revision, Token};
 use incumbent_test_support::eventually;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::conformance::{LEASE, first_write, leads, soon};
 use crate::env::TestEnv;
@@ -99,6 +99,43 @@ async fn no_number_of_waiting_candidates_prevents_a_term() {
     let error = acquires("c", 1).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains(&env.key("c/7")), "{error}");
+}
+
+/// One that comes while the keys below the election are read, page by page, leads or waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn no_candidate_that_comes_during_the_first_acquisition_leads_too() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let [key, placeholder, candidate] = ["my_app", "my_app/", "my_app/7"].map(|name| env.key(name));
+    for page in 0..20 {
+        let put = |number| format!("put {placeholder}nested/{page}-{number} x\n");
+        let puts = format!("\n{}\n\n", (0..100).map(put).collect::<String>());
+        let mut command = env.cluster.ctl_command();
+        let mut txn = command.arg("txn").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let txn = txn.as_mut().unwrap();
+        txn.stdin.take().unwrap().write_all(puts.as_bytes()).await.unwrap();
+        assert!(txn.wait().await.unwrap().success());
+    }
+    let granted = env.cluster.ctl(&["lease", "grant", "600"]).await;
+    let lease = format!("--lease={}", granted.split_whitespace().nth(1).unwrap());
+    let created = async |key: &str| {
+        let found = env.cluster.ctl(&["get", key, "-w", "json"]).await;
+        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+        found["kvs"][0]["create_revision"].as_u64().unwrap()
+    };
+    for round in 0..20 {
+        let lock = env.etcd_lock();
+        let campaign = ["put", &lease, &candidate, "x"];
+        let (_, written) = tokio::join!(env.cluster.ctl(&campaign), async {
+            tokio::time::sleep(Duration::from_millis(round * 3)).await;
+            lock.write("my_app", first_write(LEASE, round, None, None)).await
+        });
+        if written.is_ok() {
+            assert!(created(&candidate).await > created(&placeholder).await, "round {round}");
+        }
+        for key in [&key, &placeholder, &candidate] {
+            env.cluster.ctl(&["del", key]).await;
+        }
+    }
 }
 
 /// The key for which later candidates wait is not taken from another program.

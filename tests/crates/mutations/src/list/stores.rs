@@ -389,6 +389,15 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         noticed_by: &[Decisions],
     },
     Mutation {
+        name: "etcd: a candidate that came after the read counts for nothing",
+        edits: &[edit(
+            "src/backends/etcd/messages.rs",
+            "let create_revision = Some(revision.saturating_add(1));",
+            "let create_revision = Some(revision.max(i64::MAX));",
+        )],
+        noticed_by: &[Decisions],
+    },
+    Mutation {
         name: "etcd: an entry that was seen counts in a restored cluster",
         edits: &[edit(
             "src/backends/etcd/cluster.rs",
