@@ -51,7 +51,8 @@ pub struct Record {
     ///
     /// The checkpoint of each election is read when its leader changes, and every five seconds if
     /// it runs jobs; else less and less often, for twenty minutes. `election history --runs` shows
-    /// them.
+    /// them. In a file that is half full the oldest runs are removed if they are more than the
+    /// changes.
     #[arg(long)]
     runs: bool,
 }

@@ -12,51 +12,72 @@ const MORE: u64 = 8;
 
 /// Whether a transaction that needs so many pages reaches the maximum: else the disk is full.
 pub async fn is_at_limit(connection: &mut SqliteConnection, need: u64) -> Result<bool, Error> {
+    let (used, max) = pages(connection).await?;
+    // Pages are filled by half at worst.
+    let need = need.saturating_mul(2).saturating_add(MORE);
+    Ok(used.saturating_add(need) >= max)
+}
+
+/// How many pages of the file are in use, and how many it may have.
+async fn pages(connection: &mut SqliteConnection) -> Result<(u64, u64), Error> {
     let mut read = async |pragma: &'static str| -> Result<u64, Error> {
         let pages: i64 = sqlx::query_scalar(pragma).fetch_one(&mut *connection).await?;
         Ok(u64::try_from(pages).unwrap_or_default())
     };
     let (pages, free) = (read("PRAGMA page_count").await?, read("PRAGMA freelist_count").await?);
-    let max = read("PRAGMA max_page_count").await?;
-    // Pages are filled by half at worst.
-    let need = need.saturating_mul(2).saturating_add(MORE);
-    Ok(pages.saturating_sub(free).saturating_add(need) >= max)
+    Ok((pages.saturating_sub(free), read("PRAGMA max_page_count").await?))
 }
 
 /// Removes a part of the runs if they are more than the transitions. Else a part of the
 /// transitions, but the last one of each election, which is its state since then: of the elections
 /// with most of them, so that one that flaps does not erase the history of the others. If
 /// observations are more, or there are no such transitions, the oldest observations; without those,
-/// any transitions. Returns whether it removed any.
+/// any runs, and then any transitions. Returns whether it removed any.
 pub async fn prune(connection: &mut SqliteConnection, now: OffsetDateTime) -> Result<bool, Error> {
     let now = row::nanos(now);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let counts = "SELECT (SELECT count(*) FROM observation) > (SELECT count(*) FROM transition)";
     let has_more_observations = sqlx::query_scalar(counts).fetch_one(&mut *transaction).await?;
-    let mut removed = remove_runs(&mut transaction).await?;
+    let mut removed = remove_runs_if_more(&mut transaction).await?;
     if !removed && has_more_observations {
         removed = remove_observations(&mut transaction, now).await?;
     }
     removed = removed
         || remove_superseded(&mut transaction, now).await?
         || remove_observations(&mut transaction, now).await?
+        || remove_runs(&mut transaction).await?
         || remove_any(&mut transaction, now).await?;
     transaction.commit().await?;
     Ok(removed)
 }
 
-/// Removes the oldest runs of the jobs with most of them, but the last run of each. Their numbers
-/// say that they are missing.
+/// Removes a part of the runs if they fill half of the file. An older version of incumbent, which
+/// cannot remove them, continues the file with the other half.
+pub async fn prune_runs(connection: &mut SqliteConnection) -> Result<(), Error> {
+    let (used, max) = pages(connection).await?;
+    if used >= max / 2 {
+        remove_runs_if_more(connection).await?;
+    }
+    Ok(())
+}
+
+/// Removes a part of the runs if they are more than the transitions.
+async fn remove_runs_if_more(connection: &mut SqliteConnection) -> Result<bool, Error> {
+    let are_more = "SELECT (SELECT count(*) FROM run) > (SELECT count(*) FROM transition)";
+    Ok(runs::exist(connection).await?
+        && sqlx::query_scalar(are_more).fetch_one(&mut *connection).await?
+        && remove_runs(connection).await?)
+}
+
+/// Removes the oldest runs of the jobs with most of them; the last run of each job only if there
+/// are no others. Their numbers say that they are missing.
 async fn remove_runs(connection: &mut SqliteConnection) -> Result<bool, Error> {
-    let count = "SELECT (SELECT count(*) FROM run) > (SELECT count(*) FROM transition)";
-    if !runs::exist(connection).await?
-        || !sqlx::query_scalar(count).fetch_one(&mut *connection).await?
-    {
+    if !runs::exist(connection).await? {
         return Ok(false);
     }
     let remove = "DELETE FROM run WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER \
          (PARTITION BY election, job ORDER BY id DESC) AS place FROM run) \
-         WHERE place > 1 ORDER BY place DESC, id LIMIT (SELECT count(*) / ? + 1 FROM run))";
+         ORDER BY place DESC, id LIMIT (SELECT count(*) / ? + 1 FROM run))";
     let removed = sqlx::query(remove).bind(PART).execute(connection).await?;
     Ok(removed.rows_affected() > 0)
 }

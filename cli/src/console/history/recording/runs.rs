@@ -13,6 +13,10 @@ use crate::console::history::runs::KnownRun;
 
 /// The bytes of a row beside its texts, with those of the index.
 const FIXED: u64 = 120;
+/// How many runs are added before the file is looked at again.
+const UNPRUNED: i64 = 16;
+/// How much later than a run its leader may be learned.
+const SOON: Duration = Duration::from_secs(30);
 
 /// A run, and its election.
 #[derive(Debug, Clone)]
@@ -31,8 +35,48 @@ pub async fn create(connection: &mut SqliteConnection) -> Result<(), Error> {
     sqlx::raw_sql(include_str!("runs.sql")).execute(connection).await.map(drop)
 }
 
-/// Adds a run, or what was learned of one.
-pub async fn insert(connection: &mut SqliteConnection, run: &ElectionRun) -> Result<(), Error> {
+/// Adds runs, or what was learned of them. A restarted recorder finds those in a checkpoint again
+/// that were removed from the file: they stay removed. Returns whether it is time to prune.
+pub async fn insert_all(
+    connection: &mut SqliteConnection,
+    runs: &[ElectionRun],
+) -> Result<bool, Error> {
+    // The greatest number of those that are in the file, of each election.
+    let (mut followed, mut kept) = (HashMap::<&str, u64>::new(), Vec::new());
+    for run in runs.iter().rev() {
+        let (greatest, number) = (followed.entry(&run.election).or_default(), run.run.number);
+        if is_recorded(connection, run).await? {
+            *greatest = number.max(*greatest);
+        } else if number < *greatest {
+            continue;
+        }
+        kept.push(run);
+    }
+    let before = last_id(connection).await?;
+    for run in kept.into_iter().rev() {
+        insert(connection, run).await?;
+    }
+    Ok(before / UNPRUNED < last_id(connection).await? / UNPRUNED)
+}
+
+async fn is_recorded(connection: &mut SqliteConnection, run: &ElectionRun) -> Result<bool, Error> {
+    let ElectionRun { election, run } = run;
+    let read = "SELECT EXISTS \
+         (SELECT 1 FROM run WHERE election = ? AND job = ? AND slot = ? AND token = ?)";
+    sqlx::query_scalar(read)
+        .bind(election)
+        .bind(row::cut(&run.job))
+        .bind(row::nanos(run.slot))
+        .bind(row::token(run.token))
+        .fetch_one(connection)
+        .await
+}
+
+async fn last_id(connection: &mut SqliteConnection) -> Result<i64, Error> {
+    sqlx::query_scalar("SELECT ifnull(max(id), 0) FROM run").fetch_one(connection).await
+}
+
+async fn insert(connection: &mut SqliteConnection, run: &ElectionRun) -> Result<(), Error> {
     let ElectionRun { election, run } = run;
     let (state, code, took) = run.end();
     // Found again it is as it was learned. A run that was cut short may begin again in its term.
@@ -73,18 +117,34 @@ pub async fn read(
     if !exist(connection).await? {
         return Ok(Vec::new());
     }
-    let leaders = "SELECT token, leader FROM transition WHERE leader IS NOT NULL \
-         AND token IS NOT NULL AND election = (SELECT id FROM election WHERE name = ?) GROUP BY token";
-    let leaders: Vec<(i64, String)> =
+    let leaders = "SELECT token, learned, leader FROM transition WHERE leader IS NOT NULL \
+         AND token IN (SELECT token FROM run WHERE election = ?1) \
+         AND election = (SELECT id FROM election WHERE name = ?1) ORDER BY id";
+    let leaders: Vec<(i64, i64, String)> =
         sqlx::query_as(leaders).bind(election).fetch_all(&mut *connection).await?;
-    let leaders: HashMap<_, _> = leaders.into_iter().collect();
+    let mut terms = Terms::new();
+    for (token, learned, leader) in leaders {
+        terms.entry(token).or_default().push((learned, leader));
+    }
     let read = "SELECT number, job, slot, token, state, code, duration_ms, learned FROM run \
          WHERE election = ? ORDER BY id DESC LIMIT ?";
     let rows = sqlx::query(read).bind(election).bind(limit).fetch_all(connection).await?;
-    rows.iter().rev().map(|row| known(row, &leaders)).collect()
+    rows.iter().rev().map(|row| known(row, &terms)).collect()
 }
 
-fn known(row: &SqliteRow, leaders: &HashMap<i64, String>) -> Result<KnownRun, Error> {
+/// When the leaders of a token were learned, by token: the tokens of a new lock begin again.
+type Terms = HashMap<i64, Vec<(i64, String)>>;
+
+/// Who led when this was learned of a run of this token: it may be learned before its leader is.
+fn leader(terms: &Terms, token: i64, learned: i64) -> Option<String> {
+    let leaders = terms.get(&token)?;
+    let before = leaders.iter().rfind(|(since, _)| *since <= learned);
+    let soon = learned.saturating_add(SOON.as_nanos() as i64);
+    let after = || leaders.iter().find(|(since, _)| *since <= soon);
+    before.or_else(after).map(|(_, leader)| leader.clone())
+}
+
+fn known(row: &SqliteRow, terms: &Terms) -> Result<KnownRun, Error> {
     let code: Option<u8> = row.try_get("code")?;
     let took = row.try_get::<Option<i64>, _>("duration_ms")?;
     let took = took.map(|ms| Duration::from_millis(ms.cast_unsigned()));
@@ -94,14 +154,14 @@ fn known(row: &SqliteRow, leaders: &HashMap<i64, String>) -> Result<KnownRun, Er
         ("cut_short", _) => Some(RunState::CutShort { took }),
         _ => None,
     };
-    let token: i64 = row.try_get("token")?;
+    let (token, learned) = (row.try_get("token")?, row.try_get("learned")?);
     Ok(KnownRun {
         number: row.try_get::<i64, _>("number")?.cast_unsigned(),
         job: row.try_get("job")?,
         slot: row::time(row.try_get("slot")?),
-        token: Token(token.cast_unsigned()),
+        token: Token(i64::cast_unsigned(token)),
         state,
-        learned: row::time(row.try_get("learned")?),
-        leader: leaders.get(&token).cloned(),
+        learned: row::time(learned),
+        leader: leader(terms, token, learned),
     })
 }

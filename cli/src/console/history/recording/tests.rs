@@ -359,3 +359,110 @@ async fn full_file_keeps_the_runs_of_rare_jobs() {
     assert_eq!(history.lines()[1], RunLine::Unknown(Some(6000 - left)));
     assert_eq!(recording.transitions(None, None, 10).await.expect("rows").len(), 1);
 }
+
+/// Nor the room of the transitions of a recorder that cannot remove them.
+#[tokio::test]
+async fn runs_of_ever_new_jobs_leave_half_of_the_file() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let led = [event(1, 1, held("one", 1)), event(2, 2, held("two", 2))];
+    writer.write(&led, &mut seen(0, 2)).await.expect("room");
+    for number in 1..3000 {
+        let job = format!("{number:040}");
+        assert_eq!(writer.write_runs(&[run(number, &job, ended(0))]).await.expect("room"), 1);
+    }
+    writer.close().await.expect("an end");
+    let size = std::fs::metadata(&path).expect("a file").len();
+    assert!(size <= MIN_SIZE * 5 / 8, "{size}");
+    let recording = Recording::open(&path).await.expect("a recording");
+    assert_eq!(recording.transitions(None, None, 10).await.expect("rows").len(), 2);
+    let runs = recording.runs("e", None).await.expect("rows");
+    match runs.lines() {
+        [first, .., RunLine::Run(last)] if last.number == 2999 => match first {
+            RunLine::Run(first) => assert!(first.number < 2800, "{first:?}"),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Transitions and their last state are kept rather than runs.
+#[tokio::test]
+async fn runs_give_way_to_the_state_of_elections() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let first = |number: u64| {
+        let mut event = event(1, 1, held("one", 1));
+        event.transition.election = format!("{number:0100}");
+        event
+    };
+    let mut observed = seen(0, 1);
+    let mut written = 0;
+    while written < 500 {
+        let events: Vec<_> = (written..500).map(first).collect();
+        written += writer.write(&events, &mut observed).await.expect("room") as u64;
+    }
+    for number in 1..400 {
+        let job = format!("{number:0100}");
+        assert_eq!(writer.write_runs(&[run(number, &job, ended(0))]).await.expect("room"), 1);
+    }
+    let recording = Recording::open(&path).await.expect("a recording");
+    let left = recording.transitions(None, None, 1000).await.expect("rows").len();
+    assert_eq!(left, 500);
+    let runs = recording.runs("e", None).await.expect("rows");
+    assert!((1..399).contains(&runs.lines().len()), "{}", runs.lines().len());
+}
+
+/// The tokens of a lock that was deleted begin again.
+#[tokio::test]
+async fn run_is_of_the_leader_of_its_time() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let led = [(10, "one"), (20, "two"), (100, "three"), (200, "four")];
+    let led =
+        led.map(|(seconds, leader)| event(seconds, 1, held(leader, 1 + u64::from(seconds == 20))));
+    writer.write(&led, &mut seen(0, 300)).await.expect("room");
+    let learned =
+        [(1, 1), (11, 1), (21, 2), (30, 1), (99, 1), (100, 1), (300, 1), (300, 2), (300, 3)];
+    let runs = (1..).zip(learned).map(|(number, (seconds, token))| {
+        let mut run = run(number, "a", ended(0));
+        (run.run.learned, run.run.token) = (at(seconds), Token(token));
+        run
+    });
+    writer.write_runs(&runs.collect::<Vec<_>>()).await.expect("room");
+    let recording = Recording::open(&path).await.expect("a recording");
+    let history = recording.runs("e", None).await.expect("rows");
+    let leader = |line: &RunLine| match line {
+        RunLine::Run(run) => run.leader.clone().unwrap_or_default(),
+        RunLine::Unknown(_) => "unknown".to_owned(),
+    };
+    let leaders: Vec<_> = history.lines().iter().map(leader).collect();
+    assert_eq!(leaders, ["one", "one", "two", "one", "one", "three", "four", "two", ""]);
+}
+
+#[tokio::test]
+async fn run_that_was_removed_does_not_return() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("rec");
+    let mut writer = writer(&path).await;
+    let first: Vec<_> = (1..=4).map(|number| run(number, "a", RunState::Begun)).collect();
+    writer.write_runs(&first[1..3]).await.expect("room");
+    // A restarted recorder finds all that are in the checkpoint.
+    writer.write_runs(&first).await.expect("room");
+    writer.write_runs(&[run(2, "a", ended(5))]).await.expect("room");
+    // The lock was deleted.
+    let mut anew = run(1, "a", ended(0));
+    (anew.run.token, anew.run.slot) = (Token(1), at(90));
+    writer.write_runs(&[anew]).await.expect("room");
+    let recording = Recording::open(&path).await.expect("a recording");
+    let history = recording.runs("e", None).await.expect("rows");
+    let line = |line: &RunLine| match line {
+        RunLine::Run(run) => (run.number, run.end().1),
+        RunLine::Unknown(count) => (count.unwrap_or(0), None),
+    };
+    let lines: Vec<_> = history.lines().iter().map(line).collect();
+    assert_eq!(lines, [(2, Some(5)), (3, None), (4, None), (0, None), (1, Some(0))]);
+}

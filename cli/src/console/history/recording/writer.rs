@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sqlx::{AssertSqlSafe, Connection, Error, SqliteConnection};
 use time::OffsetDateTime;
 
-use super::prune::{is_at_limit, prune};
+use super::prune::{is_at_limit, prune, prune_runs};
 use super::runs::{self, ElectionRun};
 use super::{file, row};
 use crate::console::history::spans::{Event, Period};
@@ -175,7 +175,8 @@ impl Writer {
         Ok(count)
     }
 
-    /// Writes the first runs, or nothing. Returns how many.
+    /// Writes the first runs, or nothing. Returns how many. Those that a full file has no room for
+    /// are left out: their numbers say that they are missing.
     pub async fn write_runs(&mut self, runs: &[ElectionRun]) -> Result<usize, WriteError> {
         let (count, pages) = self.first(runs.iter().map(runs::size));
         let (runs, _) = runs.split_at(count);
@@ -203,7 +204,12 @@ impl Writer {
             // Full: the file, or the disk.
             match self.make_room(pages).await {
                 Ok(Room::Made) if attempts <= ATTEMPTS => {}
-                Ok(Room::Made | Room::None) => return Err(WriteError::Lasting(self.too_small())),
+                Ok(Room::Made | Room::None) => {
+                    return match rows {
+                        Rows::Runs(_) => Ok(()),
+                        Rows::Events(..) => Err(WriteError::Lasting(self.too_small())),
+                    };
+                }
                 Ok(Room::DiskFull) => break error,
                 Err(error) => {
                     self.disconnect().await;
@@ -246,8 +252,8 @@ impl Writer {
             }
             Rows::Runs(runs) => {
                 runs::create(&mut transaction).await?;
-                for run in *runs {
-                    runs::insert(&mut transaction, run).await?;
+                if runs::insert_all(&mut transaction, runs).await? {
+                    prune_runs(&mut transaction).await?;
                 }
             }
         }
