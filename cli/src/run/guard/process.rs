@@ -312,9 +312,12 @@ impl Guard {
                     Some(watchdog) => watchdog.feed(until),
                     None => until,
                 });
-                // It may start later than the schedule allows that it was started with.
+                // It may start later than the schedule allows that it was started with, but not
+                // once it is to stop.
                 let line = encode(&self.config.until);
-                if self.starting.as_mut().is_some_and(|command| command.write_all(&line).is_err()) {
+                if matches!(self.phase, Phase::Running)
+                    && self.starting.as_mut().is_some_and(|c| c.write_all(&line).is_err())
+                {
                     self.starting = None;
                 }
             }
