@@ -149,7 +149,7 @@ impl Jobs {
             // Recorded before it begins: what is not recorded is not run.
             let saved = term.save().await;
             if !matches!(saved, Ok(true)) || !leadership.is_valid() {
-                due.iter().for_each(|due| term.put_back(due));
+                due.iter().rev().for_each(|due| term.put_back(due)); // the last number first
                 failure = saved.err();
                 // A drain that this begins ends with the runs.
                 leadership.resign();
@@ -200,6 +200,8 @@ struct Due {
     run: JobRun,
     /// The record of the job before it.
     before: JobRecord,
+    /// What its beginning in the log returned.
+    logged: Option<u64>,
 }
 
 /// When a job may begin its next run.
@@ -268,10 +270,10 @@ impl<'j> JobTerm<'j> {
                 Some(Step::Run { slot, late }) => {
                     let before = *record;
                     record.begin(slot);
-                    self.records.log.begin(job.name(), slot, self.leadership.token());
+                    let logged = self.records.log.begin(job.name(), slot, self.leadership.token());
                     (lane.ready_since, self.changed) = (None, true);
                     let run = JobRun { job: job.name().into(), slot, late };
-                    due.push(Due { index, run, before });
+                    due.push(Due { index, run, before, logged });
                 }
                 Some(Step::Wait(slot)) => {
                     let left = slot.time().map(|time| now.duration_until(time));
@@ -286,8 +288,9 @@ impl<'j> JobTerm<'j> {
 
     /// Takes the record of a run back that did not begin: another leader may do it.
     fn put_back(&mut self, due: &Due) {
-        self.records.set(&due.run.job, due.before);
-        self.log_end(&due.run, None, Duration::ZERO);
+        let (run, token) = (&due.run, self.leadership.token());
+        self.records.set(&run.job, due.before);
+        self.records.log.take_back(&run.job, run.slot, token, due.logged);
         self.changed = true;
     }
 
@@ -333,14 +336,11 @@ impl<'j> JobTerm<'j> {
         if let (Some(code), Some(record)) = (code, self.records.get_mut(&run.job)) {
             let ms = super::whole_millis(took);
             record.end(Ended { slot: run.slot.unix_seconds(), code, ms });
+            self.changed = true;
         }
-        self.log_end(run, code, took);
-        self.changed = true;
-        crate::telemetry::slot_ended(self.leadership.election(), &run.job, code, took);
-    }
-
-    fn log_end(&mut self, run: &JobRun, code: Option<u8>, took: Duration) {
+        // Alone it is not worth a save, which the release of the term would wait for.
         self.records.log.end(&run.job, run.slot, self.leadership.token(), code, took);
+        crate::telemetry::slot_ended(self.leadership.election(), &run.job, code, took);
     }
 }
 

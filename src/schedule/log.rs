@@ -43,7 +43,8 @@ pub enum RunState {
     },
     /// The end of its term cut it short.
     CutShort {
-        /// How long it ran; `None` if its host did not record it, as after a crash.
+        /// How long it ran; `None` if its host did not record it: nothing is recorded for that
+        /// alone.
         took: Option<Duration>,
     },
 }
@@ -90,11 +91,11 @@ impl RunLog {
         self.runs.iter().map(run).collect()
     }
 
-    /// A run begins: it may be a slot that was cut short in this term.
-    pub fn begin(&mut self, job: &str, slot: Slot, token: Token) {
+    /// A run begins. If its slot was cut short in this term, returns after how many milliseconds.
+    pub fn begin(&mut self, job: &str, slot: Slot, token: Token) -> Option<u64> {
         if let Some(run) = self.find(job, slot, token) {
-            (run.code, run.ms) = (None, None);
-            return;
+            run.code = None;
+            return run.ms.take();
         }
         while self.runs.len() >= MAX_RUNS {
             self.shorten();
@@ -102,6 +103,20 @@ impl RunLog {
         self.count = self.count.saturating_add(1);
         let (number, job) = (self.count, job.to_owned());
         self.runs.push(Run { number, job, slot: slot.0, token: token.0, code: None, ms: None });
+        None
+    }
+
+    /// Takes the beginning of a run back that did not begin. `before` is what that returned.
+    pub fn take_back(&mut self, job: &str, slot: Slot, token: Token, before: Option<u64>) {
+        let Some(index) = self.position(job, slot, token) else { return };
+        if let (Some(_), Some(run)) = (before, self.runs.get_mut(index)) {
+            run.ms = before;
+            return;
+        }
+        // The next run has the number of the last one: none is missing.
+        if self.runs.remove(index).number == self.count {
+            self.count = self.count.saturating_sub(1);
+        }
     }
 
     /// A run ended, with this exit code or cut short.
@@ -112,8 +127,13 @@ impl RunLog {
     }
 
     fn find(&mut self, job: &str, slot: Slot, token: Token) -> Option<&mut Run> {
-        let is_it = |run: &&mut Run| run.job == job && run.slot == slot.0 && run.token == token.0;
-        self.runs.iter_mut().rev().find(is_it)
+        let index = self.position(job, slot, token)?;
+        self.runs.get_mut(index)
+    }
+
+    fn position(&self, job: &str, slot: Slot, token: Token) -> Option<usize> {
+        let is_it = |run: &Run| run.job == job && run.slot == slot.0 && run.token == token.0;
+        self.runs.iter().rposition(is_it)
     }
 
     /// Leaves out the oldest run: one that has ended, if there is one. Returns whether it left out
@@ -160,6 +180,28 @@ mod tests {
         expected[2].2 = RunState::CutShort { took: None };
         expected[3].2 = RunState::CutShort { took: None };
         assert_eq!(states(&log, 8), expected);
+    }
+
+    #[test]
+    fn run_that_did_not_begin_leaves_nothing() {
+        let (mut log, second) = (RunLog::default(), Duration::from_secs(1));
+        log.begin("a", Slot(1), TOKEN);
+        log.end("a", Slot(1), TOKEN, None, second);
+        log.begin("b", Slot(1), TOKEN);
+        let before = log.clone();
+        // Last one first.
+        let again = log.begin("a", Slot(1), TOKEN);
+        let new = [2, 3].map(|slot| log.begin("b", Slot(slot), TOKEN));
+        log.take_back("b", Slot(3), TOKEN, new[1]);
+        log.take_back("b", Slot(2), TOKEN, new[0]);
+        log.take_back("a", Slot(1), TOKEN, again);
+        assert_eq!(log, before);
+        // The number of one that others follow is missing.
+        log.begin("a", Slot(2), TOKEN);
+        log.begin("b", Slot(2), TOKEN);
+        log.take_back("a", Slot(2), TOKEN, None);
+        let numbers: Vec<_> = states(&log, 7).iter().map(|run| run.0).collect();
+        assert_eq!(numbers, [1, 2, 4]);
     }
 
     #[test]

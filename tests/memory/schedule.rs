@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use conformance::LEASE;
-use incumbent::lock::Lock;
+use incumbent::lock::{Lock, StoredCheckpoint};
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 use incumbent::schedule::{
@@ -100,10 +100,9 @@ fn run_fleet(job: &Job, slots: usize) -> Ledger {
 
 /// The latest runs are in the checkpoint, and ended as the ledger says.
 fn check_recorded_runs(lock: &MemoryLock, ledger: &Ledger) {
-    let read = (lock as &dyn Lock).checkpoint("jobs", Duration::from_secs(1));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let stored = runtime.expect("a runtime").block_on(read);
-    let runs = recorded_runs(&stored.expect("an answer").expect("one")).expect("records");
+    let stored = runtime.expect("a runtime").block_on(stored(lock));
+    let runs = recorded_runs(&stored).expect("records");
     assert!(runs.windows(2).all(|pair| pair[0].number + 1 == pair[1].number), "{runs:?}");
     let last = runs.last().expect("runs");
     assert_eq!(last.slot, *ledger.begun.last().expect("one"), "{runs:?}");
@@ -114,6 +113,11 @@ fn check_recorded_runs(lock: &MemoryLock, ledger: &Ledger) {
     }
     let ended = runs.iter().filter(|run| matches!(run.state, RunState::Ended { .. })).count();
     assert!(2 * ended > runs.len(), "{runs:?}");
+}
+
+async fn stored(lock: &MemoryLock) -> StoredCheckpoint {
+    let read = (lock as &dyn Lock).checkpoint("jobs", Duration::from_secs(1));
+    read.await.expect("an answer").expect("one")
 }
 
 fn number(variable: &str, default: usize) -> usize {
@@ -219,4 +223,53 @@ async fn refused_record_does_not_wait_for_the_drain() {
     assert_eq!(ended.expect_err("nothing is recorded").kind(), ScheduleErrorKind::NoRecords);
     drop(leadership);
     election.stop().await;
+}
+
+/// Leads, and gives the lead up in the first run, which ends so. Returns that run, and what the
+/// checkpoint held during it.
+async fn run_one(lock: &MemoryLock, end: RunEnd) -> (JobRun, StoredCheckpoint) {
+    let election = new_election("jobs", lock.clone()).checkpoint().start().expect("starts");
+    let leadership = Arc::new(election.won().await.expect("a term"));
+    let job = Job::new("every-second", "* * * * * *").expect("a job").at_least_once();
+    let first = Arc::new(Mutex::new(None));
+    let run = Jobs::new([job]).expect("jobs");
+    let run = run.run(&leadership, |run| {
+        let (leadership, first) = (Arc::clone(&leadership), Arc::clone(&first));
+        let lock = lock.clone();
+        async move {
+            let during = stored(&lock).await;
+            first.lock().expect("whole").get_or_insert((run, during));
+            leadership.resign();
+            end
+        }
+    });
+    let loss = tokio::time::timeout(Duration::from_secs(20), run).await.expect("in time");
+    assert!(loss.expect("records").is_some());
+    drop(leadership);
+    election.stop().await;
+    first.lock().expect("whole").take().expect("a run")
+}
+
+#[tokio::test]
+async fn run_that_was_cut_short_runs_again_in_the_next_term() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let (first, during) = run_one(&lock, RunEnd::CutShort).await;
+    assert_eq!(stored(&lock).await, during, "a save that the release waits for");
+    let (second, _) = run_one(&lock, RunEnd::Ended(0)).await;
+    assert_eq!((second.slot, second.late), (first.slot, true));
+    let runs = recorded_runs(&stored(&lock).await).expect("records");
+    let cut = RunState::CutShort { took: None };
+    assert_eq!((runs[0].slot, runs[0].state), (first.slot, cut), "{runs:?}");
+    let ended = matches!(runs[1].state, RunState::Ended { code: 0, .. });
+    assert!(ended && runs[1].slot == first.slot && runs.len() == 2, "{runs:?}");
+}
+
+#[tokio::test]
+async fn run_that_did_not_begin_is_not_recorded() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let (first, during) = run_one(&lock, RunEnd::NotBegun).await;
+    assert_eq!(recorded_runs(&during).expect("records").len(), 1);
+    let runs = recorded_runs(&stored(&lock).await).expect("records");
+    let (second, _) = run_one(&lock, RunEnd::Ended(0)).await;
+    assert!(runs.is_empty() && second.slot >= first.slot, "{runs:?}");
 }

@@ -77,7 +77,7 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             "if self.open && job.runs == Runs::AtLeastOnce {",
             "if self.open && job.runs == Runs::AtLeastOnce && false {",
         )],
-        noticed_by: &[Decisions],
+        noticed_by: &[Decisions, Elections],
     },
     Mutation {
         name: "a guard does not read the clock itself",
