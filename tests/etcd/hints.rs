@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Content, Coverage, Hint, HintSink, Lock, Nonce, Release, Tombstone};
+use incumbent::lock::{Content, Hint, HintSink, Lock, Nonce, Release, Tombstone};
 use tokio::sync::mpsc;
 
 use crate::conformance::{LEASE, first_write, soon};
@@ -40,26 +40,4 @@ async fn a_standby_writes_over_what_a_hint_has_shown() {
         .await
         .expect("no read");
     assert!(next > released);
-}
-
-/// A member whose disk hangs answers the tests of a connection, so its watch would go on, and
-/// report nothing.
-#[tokio::test]
-async fn a_watch_ends_when_a_request_finds_its_member_silent() {
-    let env = TestEnv::<1>::new(LEASE).await;
-    let lock = env.etcd_lock();
-    let (sender, mut hints) = mpsc::unbounded_channel();
-    let _subscription =
-        lock.subscribe("my_app", HintSink::new(move |hint| drop(sender.send(hint))));
-    let mut covers = async |expected: Coverage| loop {
-        if let Some(Hint::Coverage(coverage)) = hints.recv().await
-            && coverage == expected
-        {
-            return;
-        }
-    };
-    soon("a watch", covers(Coverage::Full)).await;
-    lock.read("my_app", Duration::ZERO).await.expect_err("no response in time");
-    soon("its end", covers(Coverage::None)).await;
-    soon("another watch", covers(Coverage::Full)).await;
 }

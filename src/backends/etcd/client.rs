@@ -1,12 +1,12 @@
 //! Requests to the members of a cluster, each with a deadline.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use http::uri::PathAndQuery;
 use prost::Message;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -36,8 +36,8 @@ const NOT_NEEDED_FOR: Duration = Duration::from_secs(60);
 /// write is sent to another member only if it certainly did not leave this process.
 pub(super) struct Client {
     members: Vec<Member>,
-    /// How often a member was left for the next one, from that which was used first.
-    turn: watch::Sender<usize>,
+    /// The member in use.
+    current: AtomicUsize,
     user: Option<(String, String)>,
     session: tokio::sync::Mutex<Session>,
     cluster: Mutex<Cluster>,
@@ -50,26 +50,25 @@ struct Member {
     /// For people, as in `etcd-1:2379`.
     address: String,
     /// The connection, which belongs to the runtime that opened it. It is replaced after a failure.
-    channel: Mutex<Option<Channel>>,
+    channel: Mutex<Option<Arc<Channel>>>,
 }
 
 impl Member {
-    fn channel(&self) -> Channel {
+    fn channel(&self) -> Arc<Channel> {
         let mut channel = locked(&self.channel);
-        channel.get_or_insert_with(|| self.endpoint.connect_lazy()).clone()
+        Arc::clone(channel.get_or_insert_with(|| Arc::new(self.endpoint.connect_lazy())))
+    }
+
+    /// Closes a connection that failed, or that in use. Of many requests on one that fail together,
+    /// those that fail later must not close its successor.
+    fn close(&self, failed: Option<&Arc<Channel>>) {
+        let mut channel = locked(&self.channel);
+        channel.take_if(|used| failed.is_none_or(|failed| Arc::ptr_eq(used, failed)));
     }
 }
 
-/// A watch of the member in use.
-pub(super) struct Watch {
-    pub responses: Streaming<WatchResponse>,
-    pub token: Option<Token>,
-    /// The turn of the member.
-    pub turn: usize,
-}
-
 /// A token of a user, as a header has it.
-pub(super) type Token = MetadataValue<Ascii>;
+type Token = MetadataValue<Ascii>;
 
 /// What is known of the user.
 #[derive(Default)]
@@ -116,7 +115,7 @@ impl Client {
         let addresses: Vec<_> = members.iter().map(|one| one.address.as_str()).collect();
         let place = addresses.join(",");
         Self {
-            turn: watch::Sender::new(fastrand::usize(..members.len().max(1))),
+            current: fastrand::usize(..members.len().max(1)).into(),
             members,
             user,
             session: tokio::sync::Mutex::default(),
@@ -171,7 +170,7 @@ impl Client {
         let mut renewed_token = false;
         let mut left = self.members.len();
         loop {
-            let Some((turn, member)) = self.current() else {
+            let Some((index, member)) = self.current() else {
                 let what = "the configuration names no member of a cluster";
                 return Err(LockError::new(LockErrorKind::Misconfigured, what));
             };
@@ -183,7 +182,7 @@ impl Client {
                 }
                 _ => by,
             };
-            let token = self.token_in(turn, member, until).await?;
+            let token = self.token((index, member), until).await?;
             let (channel, sent) = (member.channel(), self.seen());
             match unary::<Q, A>(&channel, method, request.clone(), token.clone(), until).await {
                 Ok(answer) => {
@@ -191,7 +190,7 @@ impl Client {
                     return Ok((answer, era));
                 }
                 Err(Failure::Silence) => {
-                    self.leave(turn);
+                    self.leave(index, Some(&channel));
                     if effect == Effect::Read && left > 0 && Instant::now() < by {
                         continue;
                     }
@@ -206,7 +205,7 @@ impl Client {
                         continue;
                     }
                     if errors::is_of_member(&status) {
-                        self.leave(turn);
+                        self.leave(index, Some(&channel));
                     }
                     let repeats = match effect {
                         Effect::Read => errors::is_of_member(&status),
@@ -232,8 +231,8 @@ impl Client {
         Q: Message + Clone + 'static,
         A: Answer,
     {
-        let one = |member| async move {
-            let token = match self.token(member, by).await {
+        let one = |(index, member)| async move {
+            let token = match self.token((index, member), by).await {
                 Ok(token) => token,
                 Err(error) => return (member.address.as_str(), Err(error)),
             };
@@ -244,45 +243,47 @@ impl Client {
             });
             (member.address.as_str(), answer)
         };
-        futures_util::future::join_all(self.members.iter().map(one)).await
+        futures_util::future::join_all(self.members.iter().enumerate().map(one)).await
     }
 
-    /// Watches keys from now on. The first response says that the watch has begun.
+    /// Watches keys from now on. The first response says that the watch has begun. Returns the
+    /// token of the user too.
     ///
     /// The member ends the watch when it has no leader, as one that is cut off from the others.
     pub async fn watch(
         &self,
         request: WatchCreateRequest,
         by: Instant,
-    ) -> Result<Watch, LockError> {
-        let Some((turn, member)) = self.current() else {
+    ) -> Result<(Streaming<WatchResponse>, Option<Token>), LockError> {
+        let Some((index, member)) = self.current() else {
             return Err(errors::silence("no member", Effect::Read));
         };
-        let token = self.token_in(turn, member, by).await?;
+        let token = self.token((index, member), by).await?;
         // The stream of requests stays open, as its end is the end of the watch.
         let requests =
             stream::iter([WatchRequest { create: Some(request) }]).chain(stream::pending());
         let channel = member.channel();
         match timeout_at(by, streaming(&channel, methods::WATCH, requests, token.clone())).await {
-            Ok(Ok(responses)) => Ok(Watch { responses, token, turn }),
+            Ok(Ok(watch)) => Ok((watch, token)),
             Ok(Err(status)) => {
-                self.leave(turn);
+                self.leave(index, Some(&channel));
                 if errors::is_old_token(&status) {
                     self.forget_token(token.as_ref()).await;
                 }
                 Err(self.refused(&status, member, Effect::Read))
             }
             Err(_) => {
-                self.leave(turn);
+                self.leave(index, Some(&channel));
                 Err(errors::silence(&member.address, Effect::Read))
             }
         }
     }
 
-    /// Waits until the member of a turn is left.
-    pub async fn left(&self, turn: usize) {
-        let mut turns = self.turn.subscribe();
-        let _ = turns.wait_for(|now| *now != turn).await;
+    /// Leaves the member in use, for the next watch.
+    pub fn leave_current(&self) {
+        if let Some((index, _)) = self.current() {
+            self.leave(index, None);
+        }
     }
 
     /// Forgets the token of the user, which is too old, unless there is another one already.
@@ -299,47 +300,30 @@ impl Client {
         }
     }
 
-    /// The member in use, and its turn.
     fn current(&self) -> Option<(usize, &Member)> {
-        let turn = *self.turn.borrow();
-        self.members.get(turn % self.members.len().max(1)).map(|member| (turn, member))
+        let index = self.current.load(Ordering::Relaxed);
+        self.members.get(index).map(|member| (index, member))
     }
 
-    /// Closes the connection to the member of a turn, and uses the next one. Of many requests that
-    /// fail together, one does so.
-    pub fn leave(&self, turn: usize) {
-        self.turn.send_if_modified(|now| {
-            let is_used = *now == turn;
-            if is_used {
-                if let Some(member) = self.members.get(turn % self.members.len().max(1)) {
-                    drop(locked(&member.channel).take());
-                }
-                *now = turn.wrapping_add(1);
-            }
-            is_used
-        });
-    }
-
-    /// The token of the user, for a request to the member of this turn.
-    async fn token_in(
-        &self,
-        turn: usize,
-        member: &Member,
-        until: Instant,
-    ) -> Result<Option<Token>, LockError> {
-        let token = self.token(member, until).await;
-        token.inspect_err(|error| {
-            if error.kind() == LockErrorKind::Unavailable {
-                self.leave(turn);
-            }
-        })
+    /// Closes a connection to a member, and uses the next one.
+    fn leave(&self, index: usize, failed: Option<&Arc<Channel>>) {
+        if let Some(member) = self.members.get(index) {
+            member.close(failed);
+        }
+        let next = (index + 1) % self.members.len().max(1);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.current.compare_exchange(index, next, set, fetch);
     }
 
     /// The token of the user; `None` if there is no user, or the cluster requires none.
     ///
     /// One request at a time authenticates, and the others wait for its token: the cluster checks a
     /// password slowly on purpose. `until`: when to give up.
-    async fn token(&self, member: &Member, until: Instant) -> Result<Option<Token>, LockError> {
+    async fn token(
+        &self,
+        (index, member): (usize, &Member),
+        until: Instant,
+    ) -> Result<Option<Token>, LockError> {
         let Some(user) = &self.user else { return Ok(None) };
         let late = |_| errors::silence(&member.address, Effect::Read);
         let mut session = timeout_at(until, self.session.lock()).await.map_err(late)?;
@@ -359,8 +343,14 @@ impl Client {
                 *session = Session::NotNeeded { until: Instant::now() + NOT_NEEDED_FOR };
                 return Ok(None);
             }
-            Err(Failure::Silence) => return Err(errors::silence(&member.address, Effect::Read)),
+            Err(Failure::Silence) => {
+                self.leave(index, Some(&channel));
+                return Err(errors::silence(&member.address, Effect::Read));
+            }
             Err(Failure::Refused(status)) => {
+                if errors::is_of_member(&status) {
+                    self.leave(index, Some(&channel));
+                }
                 return Err(self.refused(&status, member, Effect::Read));
             }
         };
