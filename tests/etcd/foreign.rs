@@ -117,6 +117,8 @@ async fn no_candidate_that_comes_during_the_first_acquisition_leads_too() {
     }
     let granted = env.cluster.ctl(&["lease", "grant", "600"]).await;
     let lease = format!("--lease={}", granted.split_whitespace().nth(1).unwrap());
+    // With it the keys are read: without any of a lease there is one transaction.
+    env.cluster.ctl(&["put", &lease, &format!("{placeholder}nested/leased"), "x"]).await;
     let created = async |key: &str| {
         let found = env.cluster.ctl(&["get", key, "-w", "json"]).await;
         let found: serde_json::Value = serde_json::from_str(&found).unwrap();

@@ -301,6 +301,16 @@ impl LockState {
     /// [`Misconfigured`](LockErrorKind::Misconfigured): a candidate is there.
     async fn place(&self, name: &str, by: Instant) -> Result<(), LockError> {
         let (from, to) = self.below(name);
+        let create_if = |condition| TxnRequest {
+            compare: vec![Compare::written_by(&from, 0), condition],
+            success: vec![put_op(from.clone(), foreign::PLACEHOLDER.to_vec())],
+            failure: Vec::new(),
+        };
+        let unleased = create_if(Compare::unleased(from.clone(), to.clone()));
+        if self.client.txn(unleased, by).await?.0.succeeded {
+            return Ok(());
+        }
+        // It is there by now, or there are keys of leases: those of nested names do not matter.
         let mut refusal = None;
         let scan = self.scan(from.clone(), to.clone(), by, |kv| {
             refusal = foreign::refusal(name, &from, kv);
@@ -310,12 +320,9 @@ impl LockState {
         if let Some(message) = refusal {
             return Err(LockError::new(LockErrorKind::Misconfigured, message));
         }
-        // Every key that is there by then was read. Those of nested names do not matter.
-        let unchanged = Compare::created_until(from.clone(), to, read_at);
-        let compare = vec![Compare::written_by(&from, 0), unchanged];
-        let success = vec![put_op(from, foreign::PLACEHOLDER.to_vec())];
-        let request = TxnRequest { compare, success, failure: Vec::new() };
-        self.client.txn(request, by).await.map(drop)
+        // Every key that is there by then was read.
+        let unchanged = create_if(Compare::created_until(from.clone(), to, read_at));
+        self.client.txn(unchanged, by).await.map(drop)
     }
 
     /// Why a transaction wrote nothing, by what it read instead.

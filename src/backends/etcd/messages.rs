@@ -120,6 +120,8 @@ pub(super) struct Compare {
     pub mod_revision: Option<i64>,
     #[prost(bytes = "vec", optional, tag = "7")]
     pub value: Option<Vec<u8>>,
+    #[prost(int64, optional, tag = "8")]
+    pub lease: Option<i64>,
     #[prost(bytes = "vec", tag = "64")]
     pub range_end: Vec<u8>,
 }
@@ -129,6 +131,12 @@ impl Compare {
     const CREATE: i32 = 1;
     const MOD: i32 = 2;
     const VALUE: i32 = 3;
+    const LEASE: i32 = 4;
+
+    /// No key of the range belongs to a lease.
+    pub fn unleased(from: Vec<u8>, to: Vec<u8>) -> Self {
+        Self { target: Self::LEASE, key: from, lease: Some(0), range_end: to, ..Self::default() }
+    }
 
     /// Each key of the range was created by this revision, or an earlier one.
     pub fn created_until(from: Vec<u8>, to: Vec<u8>, revision: i64) -> Self {
