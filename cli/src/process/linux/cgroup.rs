@@ -1,6 +1,6 @@
 //! The command's control group, if one can be created: it is killed atomically.
 //!
-//! The kernel has one lock for all groups of a machine. Whoever moves a process holds it while all
+//! The kernel has one lock for all groups of a machine. A process that moves one holds it while all
 //! cores pass a point of rest, for 5 to 100 ms, and a second on a busy machine. COMMAND enters the
 //! group before it starts, so that no descendant of it begins outside; when it is killed, nothing
 //! waits for the group.
@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-
-const OWN_GROUPS: &str = "/proc/self/cgroup";
 
 /// A child of this process's group, in the hierarchy of version 2. Each of the processes that know
 /// it removes it when it drops it, if no process is left in it.
@@ -25,8 +23,9 @@ impl Cgroup {
     /// Creates it. `None` without such a hierarchy, without the permission to write, or if the
     /// kernel (before 5.14) cannot kill a group.
     pub fn create() -> Option<Self> {
-        let groups = fs::read_to_string(OWN_GROUPS).ok()?;
-        let cgroup = Self::create_in(&own_directory(&groups)?)?;
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let cgroup = Self::create_in(&own_directory(&mounts, &groups)?)?;
         cgroup.directory.join("cgroup.kill").is_file().then_some(cgroup)
     }
 
@@ -83,13 +82,8 @@ fn remove(group: &Path) {
     let _ = fs::remove_dir(group); // it may have processes
 }
 
-/// The directory of this process's group.
-fn own_directory(groups: &str) -> Option<PathBuf> {
-    directory_of(&fs::read_to_string("/proc/self/mounts").ok()?, groups)
-}
-
-/// The directory of a group, from the `mounts` and `cgroup` files of its process.
-fn directory_of(mounts: &str, groups: &str) -> Option<PathBuf> {
+/// The directory of the process's group, from its `mounts` and `cgroup` files.
+fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');
         let at = fields.nth(1)?;
@@ -108,10 +102,10 @@ mod tests {
     fn it_finds_our_group_beside_the_old_hierarchies() {
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
         let groups = "4:memory:/x\n0::/user.slice/a.service\n";
-        let found = directory_of(mounts, groups);
+        let found = own_directory(mounts, groups);
         assert_eq!(found, Some("/sys/fs/cgroup/unified/user.slice/a.service".into()));
-        assert_eq!(directory_of(mounts, "0::/../../outside\n"), None);
-        assert_eq!(directory_of("proc /proc proc rw 0 0\n", groups), None);
+        assert_eq!(own_directory(mounts, "0::/../../outside\n"), None);
+        assert_eq!(own_directory("proc /proc proc rw 0 0\n", groups), None);
     }
 
     #[test]

@@ -367,8 +367,9 @@ impl GuardHandle {
 
 impl Drop for GuardHandle {
     fn drop(&mut self) {
-        let cgroup = self.cgroup.take();
-        let _ = thread::Builder::new().spawn(move || drop(cgroup)); // which may take a second
+        if let Some(cgroup) = self.cgroup.take() {
+            let _ = thread::Builder::new().spawn(move || drop(cgroup)); // which may take a second
+        }
     }
 }
 
