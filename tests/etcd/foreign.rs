@@ -206,7 +206,7 @@ async fn a_token_is_greater_than_that_of_a_term_nobody_saw() {
     env.cluster.ctl(&["del", &env.key("my_app")]).await;
     let next = late.write("my_app", first_write(LEASE, 2, None, None)).await.unwrap();
     assert!(next > newest, "{next} after {newest}");
-    // Whoever reads the entry counts from the same revision.
+    // A reader of the entry counts from the same revision.
     match reader.read("my_app", TIMEOUT).await.unwrap() {
         Reading::Found(record) => assert_eq!(record.revision, next),
         Reading::Empty { .. } => panic!("no key"),

@@ -36,7 +36,7 @@ pub async fn check(
     if probe.sends_password_in_clear() {
         report.warning(
             "password",
-            "it is sent without TLS, and whoever reads it may write the keys: use etcds://",
+            "it is sent without TLS, and who reads it on the way may write the keys: use etcds://",
         );
     }
     let wrong = |rule| CliError::new(Code::Usage, rule);

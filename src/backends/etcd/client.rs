@@ -1,5 +1,6 @@
 //! Requests to the members of a cluster, each with a deadline.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -54,6 +55,17 @@ struct Member {
 }
 
 impl Member {
+    /// Whether it is reached without TLS.
+    fn is_plain(&self) -> bool {
+        self.endpoint.uri().scheme_str() == Some("http")
+    }
+
+    fn is_of_this_machine(&self) -> bool {
+        let host = self.endpoint.uri().host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse().is_ok_and(|host: IpAddr| host.is_loopback())
+    }
+
     fn channel(&self) -> Arc<Channel> {
         let mut channel = locked(&self.channel);
         Arc::clone(channel.get_or_insert_with(|| Arc::new(self.endpoint.connect_lazy())))
@@ -122,6 +134,12 @@ impl Client {
             cluster: Mutex::new(Cluster::new(lease)),
             place,
         }
+    }
+
+    /// Whether the password of a user leaves this machine without TLS.
+    pub fn sends_password_in_clear(&self) -> bool {
+        let is_far = |member: &Member| member.is_plain() && !member.is_of_this_machine();
+        self.user.is_some() && self.members.iter().any(is_far)
     }
 
     /// The addresses of the members, for people.
@@ -365,8 +383,7 @@ impl Client {
     /// The error of a refusal. A server that requires TLS closes other connections, with no word of
     /// why.
     fn refused(&self, status: &Status, member: &Member, effect: Effect) -> LockError {
-        let is_plain = member.endpoint.uri().scheme_str() == Some("http");
-        let hint = match is_plain && !locked(&self.cluster).is_known() {
+        let hint = match member.is_plain() && !locked(&self.cluster).is_known() {
             true => "; if it requires TLS, use etcds://",
             false => "",
         };

@@ -291,6 +291,8 @@ mod tests {
     fn a_zero_in_a_condition_is_on_the_wire() {
         let absent = Compare::written_by(b"k", 0).encode_to_vec();
         assert_eq!(absent, [0x10, 2, 0x1a, 1, b'k', 0x30, 0]);
+        let unleased = Compare::unleased(b"a".to_vec(), b"b".to_vec()).encode_to_vec();
+        assert_eq!(unleased, [0x10, 4, 0x1a, 1, b'a', 0x40, 0, 0x82, 4, 1, b'b']);
         let created = Compare::created_until(b"a".to_vec(), b"b".to_vec(), 6).encode_to_vec();
         assert_eq!(created, [8, 2, 0x10, 1, 0x1a, 1, b'a', 0x28, 7, 0x82, 4, 1, b'b']);
     }

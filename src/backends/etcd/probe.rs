@@ -13,7 +13,6 @@ use crate::time::timer::deadline_after;
 #[derive(Debug)]
 pub struct EtcdProbe {
     lock: EtcdLock,
-    sends_password_in_clear: bool,
 }
 
 /// What a member reports about itself.
@@ -47,13 +46,13 @@ pub struct ClusterFacts {
 }
 
 impl EtcdProbe {
-    pub(super) fn new(lock: EtcdLock, sends_password_in_clear: bool) -> Self {
-        Self { lock, sends_password_in_clear }
+    pub(super) fn new(lock: EtcdLock) -> Self {
+        Self { lock }
     }
 
     /// Whether the password of a user goes over a network without TLS.
     pub fn sends_password_in_clear(&self) -> bool {
-        self.sends_password_in_clear
+        self.lock.inner.client.sends_password_in_clear()
     }
 
     /// Returns the addresses of the members, for people.
