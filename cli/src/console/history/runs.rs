@@ -79,6 +79,20 @@ impl KnownRun {
     }
 }
 
+impl JobStatistics {
+    fn count(&mut self, run: &KnownRun) {
+        let (_, code, took) = run.end();
+        let count = match (run.state, code) {
+            (Some(RunState::CutShort { .. }), _) => &mut self.cut_short,
+            (_, Some(0)) => &mut self.succeeded,
+            (_, Some(_)) => &mut self.failed,
+            (_, None) => &mut self.others,
+        };
+        *count += 1;
+        self.longest = self.longest.max(took);
+    }
+}
+
 impl RunHistory {
     /// The runs in the order in which they began, of slots since a time.
     pub fn new(election: &str, mut runs: Vec<KnownRun>, since: Option<OffsetDateTime>) -> Self {
@@ -109,37 +123,25 @@ impl RunHistory {
         &self.lines
     }
 
+    fn runs(&self) -> impl DoubleEndedIterator<Item = &KnownRun> {
+        self.lines.iter().filter_map(|line| match line {
+            RunLine::Run(run) => Some(run),
+            RunLine::Unknown(_) => None,
+        })
+    }
+
     /// Of the runs, by job.
     pub fn statistics(&self) -> BTreeMap<&str, JobStatistics> {
         let mut jobs = BTreeMap::<_, JobStatistics>::new();
-        for line in &self.lines {
-            let RunLine::Run(run) = line else { continue };
-            let job = jobs.entry(&*run.job).or_default();
-            let (_, code, took) = run.end();
-            let count = match (run.state, code) {
-                (Some(RunState::CutShort { .. }), _) => &mut job.cut_short,
-                (_, Some(0)) => &mut job.succeeded,
-                (_, Some(_)) => &mut job.failed,
-                (_, None) => &mut job.others,
-            };
-            *count += 1;
-            job.longest = job.longest.max(took);
-        }
+        self.runs().for_each(|run| jobs.entry(&*run.job).or_default().count(run));
         jobs
     }
 
     /// How the runs ended, and the last one, in a line; `None` without runs.
     pub fn summary(&self) -> Option<String> {
-        let last = self.lines.iter().rev().find_map(|line| match line {
-            RunLine::Run(run) => Some(run),
-            RunLine::Unknown(_) => None,
-        })?;
+        let last = self.runs().next_back()?;
         let mut all = JobStatistics::default();
-        for of in self.statistics().into_values() {
-            all.succeeded += of.succeeded;
-            all.failed += of.failed;
-            all.cut_short += of.cut_short;
-        }
+        self.runs().for_each(|run| all.count(run));
         let (state, code, took) = last.end();
         let code = code.map(|code| format!(" with code {code}")).unwrap_or_default();
         let took = took.map(|took| format!(" after {}", span(took))).unwrap_or_default();

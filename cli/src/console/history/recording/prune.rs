@@ -36,19 +36,20 @@ async fn pages(connection: &mut SqliteConnection) -> Result<(u64, u64), Error> {
 pub async fn prune(connection: &mut SqliteConnection, now: OffsetDateTime) -> Result<bool, Error> {
     let now = row::nanos(now);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let counts = "SELECT (SELECT count(*) FROM observation) > (SELECT count(*) FROM transition)";
-    let has_more_observations = sqlx::query_scalar(counts).fetch_one(&mut *transaction).await?;
-    let mut removed = remove_runs_if_more(&mut transaction).await?;
-    if !removed && has_more_observations {
-        removed = remove_observations(&mut transaction, now).await?;
-    }
-    removed = removed
+    let removed = remove_runs_if_more(&mut transaction).await?
+        || (observations_are_more(&mut transaction).await?
+            && remove_observations(&mut transaction, now).await?)
         || remove_superseded(&mut transaction, now).await?
         || remove_observations(&mut transaction, now).await?
         || remove_runs(&mut transaction).await?
         || remove_any(&mut transaction, now).await?;
     transaction.commit().await?;
     Ok(removed)
+}
+
+async fn observations_are_more(connection: &mut SqliteConnection) -> Result<bool, Error> {
+    let counts = "SELECT (SELECT count(*) FROM observation) > (SELECT count(*) FROM transition)";
+    sqlx::query_scalar(counts).fetch_one(connection).await
 }
 
 /// Removes a part of the runs if they fill half of the file. An older version of incumbent, which
