@@ -9,6 +9,7 @@ use crate::lock::roll_call::MAX_SITE_LEN;
 use crate::lock::{Lock, Need};
 use crate::protocol::{CoolDown, Timing, TimingError, TimingOptions};
 use crate::time::clock::{Clock, unix_time_at_origin};
+use crate::time::timing::whole_millis;
 use crate::util::text::escape_line;
 
 /// That of the lock, else the name of the host.
@@ -89,5 +90,5 @@ pub(super) fn check_identity(identity: &str, longest: usize) -> Result<(), Start
 }
 
 pub(super) fn unix_ms_at_origin(clock: &dyn Clock) -> u64 {
-    u64::try_from(unix_time_at_origin(clock).as_millis()).unwrap_or(u64::MAX)
+    whole_millis(unix_time_at_origin(clock))
 }

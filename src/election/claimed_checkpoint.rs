@@ -13,6 +13,7 @@ use crate::protocol::{
     CheckpointProgress, CheckpointRequest, CheckpointResponse, CheckpointWriter,
 };
 use crate::time::clock::{Clock, Instant, sleep_until};
+use crate::time::timing::whole_millis;
 use crate::util::retry::ProtocolRetries;
 use crate::util::text::error_chain;
 use crate::util::{locked, since_unix_epoch};
@@ -91,7 +92,7 @@ impl ClaimedCheckpoint {
         }
         // Held during the requests, as one follows from the other.
         let mut writer = self.writer.lock().await;
-        let now = u64::try_from(since_unix_epoch().as_millis()).unwrap_or(u64::MAX);
+        let now = whole_millis(since_unix_epoch());
         writer.save(fastrand::u64(..), Arc::clone(&data), now);
         self.store.write(&mut writer, clock, give_up).await?;
         *locked(&self.data) = data;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Advertisement;
-use crate::time::timing::{COMMON_MIN_LEASE, Timing, TimingError, TimingOptions};
+use crate::time::timing::{COMMON_MIN_LEASE, Timing, TimingError, TimingOptions, whole_millis};
 
 /// The most bytes of an identity that are shown.
 pub(crate) const MAX_IDENTITY_LEN: usize = 1024;
@@ -115,15 +115,14 @@ impl Pause {
     /// A pause from `now` on, for this long. Zero: the end of an earlier one.
     pub fn new(now: SystemTime, span: Duration) -> Self {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-        let until_unix_ms = if span.is_zero() { 0 } else { ms(now.saturating_add(span)) };
+        let until_unix_ms = if span.is_zero() { 0 } else { whole_millis(now.saturating_add(span)) };
         Self { until_unix_ms }
     }
 
     /// The pause, no longer than [`MAX`](Self::MAX) as the wall clock shows; `None` if it is over.
     pub(crate) fn at(self, now_unix_ms: u64) -> Option<Self> {
-        let max = u64::try_from(Self::MAX.as_millis()).unwrap_or(u64::MAX);
-        let until_unix_ms = self.until_unix_ms.min(now_unix_ms.saturating_add(max));
+        let latest = now_unix_ms.saturating_add(whole_millis(Self::MAX));
+        let until_unix_ms = self.until_unix_ms.min(latest);
         (until_unix_ms > now_unix_ms).then_some(Self { until_unix_ms })
     }
 }

@@ -17,7 +17,9 @@ use crate::lock::{
     Write, WriteId,
 };
 use crate::time::clock::Instant;
-use crate::time::timing::{COMMON_MIN_LEASE, MIN_LEASE, ceil_millis, scaled_to, with_drift};
+use crate::time::timing::{
+    COMMON_MIN_LEASE, MIN_LEASE, ceil_millis, scaled_to, whole_millis, with_drift,
+};
 use crate::util::retry::ProtocolRetries;
 
 /// Whether it states a lease below a second.
@@ -83,8 +85,7 @@ impl Context {
 
     /// In milliseconds since the Unix epoch: for people.
     pub fn by_wall_clock(&self, instant: Instant) -> u64 {
-        let since_origin = u64::try_from(instant.since_origin().as_millis()).unwrap_or(u64::MAX);
-        self.settings.origin_unix_ms.saturating_add(since_origin)
+        self.settings.origin_unix_ms.saturating_add(whole_millis(instant.since_origin()))
     }
 
     /// Whether a write of this candidate stored the entry.

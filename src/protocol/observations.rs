@@ -15,7 +15,7 @@ use crate::lock::{
     Capabilities, Content, Entry, Mark, Nonce, Record, Revision, Tombstone, WriteId,
 };
 use crate::time::clock::Instant;
-use crate::time::timing::with_drift;
+use crate::time::timing::{whole_millis, with_drift};
 
 /// What a candidate knows of the entry. Knows no phase.
 #[derive(Debug, Clone)]
@@ -135,7 +135,7 @@ impl Observations {
             // Of one write: two histories of a store may give out one revision.
             Some(seen) if seen.revision == revision && seen.is_of(&entry) => seen,
             before => {
-                let max_lease_ms = u64::try_from(max_lease.as_millis()).unwrap_or(u64::MAX);
+                let max_lease_ms = whole_millis(max_lease);
                 let seen = SeenEntry { revision, entry, at, from_hint, max_lease_ms };
                 SeenEntry::after(before, seen)
             }

@@ -18,6 +18,7 @@ use crate::election::checkpoint::Checkpoint;
 use crate::election::claimed_checkpoint::{CheckpointError, CheckpointErrorKind};
 use crate::election::leadership::Leadership;
 use crate::election::loss::Loss;
+use crate::time::timing::whole_millis;
 
 /// The longest sleep: the wall clock may be set meanwhile.
 const MAX_SLEEP: Duration = Duration::from_secs(10);
@@ -334,7 +335,7 @@ impl<'j> JobTerm<'j> {
             RunEnd::NotBegun => return self.put_back(&due),
         };
         if let (Some(code), Some(record)) = (code, self.records.get_mut(&run.job)) {
-            let ms = super::whole_millis(took);
+            let ms = whole_millis(took);
             record.end(Ended { slot: run.slot.unix_seconds(), code, ms });
             self.changed = true;
         }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job::Slot;
 use crate::lock::Token;
+use crate::time::timing::whole_millis;
 
 /// The most runs that are kept.
 const MAX_RUNS: usize = 32;
@@ -122,7 +123,7 @@ impl RunLog {
     /// A run ended, with this exit code or cut short.
     pub fn end(&mut self, job: &str, slot: Slot, token: Token, code: Option<u8>, took: Duration) {
         if let Some(run) = self.find(job, slot, token) {
-            (run.code, run.ms) = (code, Some(super::whole_millis(took)));
+            (run.code, run.ms) = (code, Some(whole_millis(took)));
         }
     }
 

@@ -69,7 +69,3 @@ impl ScheduleError {
         Self::new(ScheduleErrorKind::Invalid, message)
     }
 }
-
-fn whole_millis(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}

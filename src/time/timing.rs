@@ -185,6 +185,11 @@ pub(crate) fn ceil_millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
+/// Whole milliseconds.
+pub(crate) fn whole_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Without overflow: a server's response may contain a lease of any length.
 pub(crate) fn three_quarters(lease: Duration) -> Duration {
     lease - lease / 4

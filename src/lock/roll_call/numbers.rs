@@ -40,9 +40,10 @@ pub(super) mod within_millis {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use crate::lock::RollCall;
+    use crate::time::timing::whole_millis;
 
     pub fn serialize<S: Serializer>(within: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        u64::try_from(within.as_millis()).unwrap_or(u64::MAX).serialize(to)
+        whole_millis(*within).serialize(to)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

@@ -16,6 +16,7 @@ use crate::backends::seen::SeenRevisions;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::{Row, span};
 use crate::lock::{LockError, LockErrorKind, Revision};
+use crate::time::timing::whole_millis;
 use crate::util::per_key::PerKey;
 
 /// The state of a lock.
@@ -57,7 +58,7 @@ pub(super) struct Found {
 impl LockState {
     pub(super) fn new(connections: Arc<Connections>, opened: Opened) -> Self {
         Self {
-            longest_lease_ms: as_ms(opened.max_lease).into(),
+            longest_lease_ms: whole_millis(opened.max_lease).into(),
             connections,
             opened,
             subscribers: Subscribers::default(),
@@ -123,10 +124,6 @@ impl LockState {
             may_lead_for: may_lead_for.map(span),
         })
     }
-}
-
-fn as_ms(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn row_of(row: &PgRow) -> Result<Option<Row>, sqlx::Error> {
