@@ -102,7 +102,7 @@ fleets! {
     /// A candidate whose writes are refused neither pulls the leadership nor stays sick once they
     /// are accepted.
     refused_writers_leave_the_leadership_to_others: Refused,
-    /// Whoever leads, and whoever believes it.
+    /// Those that lead, and those that believe it.
     checkpoint_keeps_what_was_acknowledged: Checkpoint,
     members_of_a_set_share_its_shards_with_few_moves: Sets,
 }
