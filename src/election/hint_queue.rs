@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_wait_is_told_once_and_nothing_overtakes_it() {
+    fn an_overflow_is_told_once_and_nothing_overtakes_it() {
         let shared = shared();
         let sink = shared.hint_sink(1);
         for _ in 0..WAITING {

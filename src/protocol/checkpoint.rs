@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_read_confirms_is_written_again_where_reads_are_not_durable() {
+    fn what_a_read_confirms_is_rewritten_if_reads_are_not_durable() {
         for durable in [true, false] {
             let mut writer = CheckpointWriter::claim(Token(5), 50, durable);
             writer.handle(CheckpointResponse::Loaded { version: None, checkpoint: None });

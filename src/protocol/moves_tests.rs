@@ -48,7 +48,7 @@ fn leader(priority: u8) -> CandidateInfo {
 }
 
 #[test]
-fn a_roll_call_in_the_place_of_a_question_leaves_no_answer_awaited() {
+fn a_roll_call_instead_of_a_question_awaits_no_answer() {
     let mut moves = standby(1);
     let (asked, _) = next(&mut moves).expect("it asks");
     let led = asked + Duration::from_secs(1);
@@ -69,7 +69,7 @@ fn the_answer_of_an_earlier_leader_settles_nothing() {
 }
 
 #[test]
-fn handovers_that_fail_do_not_keep_a_sick_leader_from_its_search() {
+fn failed_handovers_keep_no_unhealthy_leader_from_searching() {
     let mut moves = Moves::new(settings(5), at(0.0), Standing::Sick);
     moves.set_role(at(0.0), MoveRole::Leads(at(0.0)), None);
     for secs in [3.0, 6.0, 9.0] {
@@ -163,7 +163,7 @@ fn a_leader_that_finds_nobody_ready_states_what_it_found() {
 }
 
 #[test]
-fn the_readiest_leads_next_and_among_them_the_one_with_the_highest_priority() {
+fn the_readiest_then_the_highest_priority_leads_next() {
     let answers = [
         of(Standing::Aside, 2, 9),
         other(3, 1),
@@ -182,7 +182,7 @@ fn the_readiest_leads_next_and_among_them_the_one_with_the_highest_priority() {
 }
 
 #[test]
-fn a_leader_that_is_not_ready_searches_a_readier_one_once_its_term_has_lasted_a_lease() {
+fn an_unready_leader_searches_a_readier_one_after_a_lease() {
     let sick = || {
         let mut moves = leading(Standing::Sick);
         assert_eq!(next(&mut moves), Some((at(10.0), MoveCall::Ready)));
@@ -229,7 +229,7 @@ fn searches_that_find_nobody_are_ever_further_apart() {
 }
 
 #[test]
-fn a_leader_gives_way_to_a_higher_priority_once_its_term_has_lasted_a_lease() {
+fn a_leader_yields_to_a_higher_priority_after_a_lease() {
     let mut moves = leading(Standing::Ready);
     assert_eq!(moves.prefer(at(20.0), 5), Err(Refusal::NotPreferred(5)));
     assert_eq!(moves.prefer(at(9.9), 6), Err(Refusal::TooSoon));
@@ -281,7 +281,7 @@ fn a_pause_forbids_what_nobody_ordered() {
 }
 
 #[test]
-fn a_candidate_asks_each_leader_of_a_lower_priority_until_it_answers_once() {
+fn each_leader_of_lower_priority_is_asked_until_it_answers() {
     let mut moves = standby(1);
     let request = CandidateRequest::Prefer { by: ME, priority: 5 };
     let (asked, call) = next(&mut moves).expect("it asks");

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_that_start_together_run_once_and_again_in_the_next_period() {
+    fn hosts_that_start_together_run_once_in_each_period() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let last = Slot::of(at("2026-11-26T03:00:05Z"));
         for (now, runs) in [

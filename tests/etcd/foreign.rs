@@ -103,7 +103,7 @@ async fn no_number_of_waiting_candidates_prevents_a_term() {
 
 /// One that comes while the keys below the election are read, page by page, leads or waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn no_candidate_that_comes_during_the_first_acquisition_leads_too() {
+async fn no_candidate_that_joins_a_first_acquisition_leads_too() {
     let env = TestEnv::<1>::new(LEASE).await;
     let [key, placeholder, candidate] = ["my_app", "my_app/", "my_app/7"].map(|name| env.key(name));
     for page in 0..20 {

@@ -71,7 +71,7 @@ async fn a_restored_release_proves_nothing_to_who_saw_what_followed() {
 /// The term of Raft begins anew in a restored cluster, which shows it to who has seen nothing, if
 /// the first cluster had elected more than one leader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_restored_entry_of_a_later_term_of_raft_proves_nothing_to_anybody() {
+async fn a_restored_entry_of_a_later_raft_term_proves_nothing() {
     let env = TestEnv::<1>::alone(LEASE).await;
     for _ in 0..2 {
         env.cluster.kill(0);
@@ -100,7 +100,7 @@ async fn a_restored_entry_of_a_later_term_of_raft_proves_nothing_to_anybody() {
 /// With the token of the first, and no lower term of Raft, nothing shows it to who has seen nothing
 /// since the snapshot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_restored_cluster_with_a_token_of_its_own_proves_nothing_to_anybody() {
+async fn a_restored_cluster_with_its_own_token_proves_nothing() {
     for (options, is_noticed) in [(&["--initial-cluster-token", "second"][..], true), (&[], false)]
     {
         let env = TestEnv::<1>::alone(LEASE).await;

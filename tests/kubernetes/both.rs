@@ -137,7 +137,7 @@ async fn entry(lock: &dyn Lock) -> (u64, u64) {
 /// Each lock has its token, the Lease is taken first and released last, and the deadline is that of
 /// the lock that was renewed the longest ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lease_and_a_bucket_are_taken_in_order_and_released_in_reverse() {
+async fn a_lease_and_a_bucket_are_taken_in_order_freed_in_reverse() {
     let both = Both::new(LEASE).await;
     let (lease, bucket) = (both.lock(Which::Lease).await, both.lock(Which::Nats).await);
     let mut last = [0, 0];

@@ -21,7 +21,7 @@ async fn transitions(env: &TestEnv) -> i64 {
 
 /// Releases hand over in either direction, and each term of either adds one to leaseTransitions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn leadership_is_handed_over_both_ways_and_transitions_are_counted() {
+async fn handovers_work_both_ways_and_transitions_are_counted() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let mut go = Peer::start(&env, "go").await;
     go.wait_for_line("won").await;
@@ -180,7 +180,7 @@ async fn an_emptied_holder_is_an_eviction_and_no_release() {
 /// client-go's candidates compare the times of records in whole seconds. They see a renewal of ours
 /// within the second of the last one all the same, and wait from then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn client_go_waits_from_the_last_of_two_renewals_within_a_second() {
+async fn client_go_waits_from_the_last_renewal_within_a_second() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let lock = Service::lock(&env).await;
     let wait = Duration::from_secs(2);

@@ -89,7 +89,7 @@ impl Cut {
 /// Nothing comes through any more: its work ends after its release has hung as well, within its
 /// lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_client_go_leader_that_is_cut_off_alone_has_stopped_when_ours_leads() {
+async fn a_client_go_leader_cut_off_alone_stops_before_ours_leads() {
     let cut = Cut::new().await;
     cut.relay.set(Way::Cut);
     cut.ours_takes_over().await;
@@ -98,7 +98,7 @@ async fn a_client_go_leader_that_is_cut_off_alone_has_stopped_when_ours_leads() 
 /// client-go gives up its record when it could not renew, and its work continues until the answer
 /// has come, or has not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_release_of_client_go_after_failed_renewals_does_not_end_its_lease() {
+async fn a_client_go_release_after_failed_renewals_ends_no_lease() {
     let cut = Cut::new().await;
     cut.relay.set(Way::ReleasesOnly);
     cut.ours_takes_over().await;
@@ -107,7 +107,7 @@ async fn a_release_of_client_go_after_failed_renewals_does_not_end_its_lease() {
 /// One that hung while it led empties the record when it ends, even if it names another holder by
 /// then. What it empties may be the record of another of client-go's, which is at work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_record_of_client_go_that_another_one_has_emptied_is_waited_out() {
+async fn a_client_go_record_emptied_by_another_is_waited_out() {
     let cut = Cut::new().await;
     let mut record = cut.env.record().await.unwrap();
     cut.relay.set(Way::Cut);

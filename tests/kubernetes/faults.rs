@@ -35,7 +35,7 @@ fn a_write(number: u64, token: Option<Token>) -> Write {
 /// A server that is paused for less than a lease costs no term; a longer pause does, and
 /// no candidate leads meanwhile without a valid term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_paused_or_restarted_api_server_costs_no_term_within_the_lease() {
+async fn an_api_server_away_for_less_than_a_lease_costs_no_term() {
     let lease = SECOND * 20; // a busy machine takes seconds to start the server
     let env = TestEnv::<InLease>::alone(lease).await;
     let first = env.campaign("first").await;
@@ -143,7 +143,7 @@ async fn a_silent_watch_of_a_leader_is_noticed() {
 /// Wall clocks do not matter (kubernetes/kubernetes#47671): a holder whose clock is three minutes
 /// off, either way, is waited for as long as it renews, and no longer than its lease after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_holder_whose_clock_is_three_minutes_off_is_judged_by_its_renewals() {
+async fn a_holder_with_a_wrong_clock_is_judged_by_its_renewals() {
     let cases = [-3, 3].map(async |minutes| {
         let env = TestEnv::<InLease>::new(SECOND * 2).await;
         let ours = env.campaign("ours").await;
@@ -209,17 +209,17 @@ async fn third_writer<K: Kind>() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_on_the_lease_neither_supersedes_a_leader_nor_prolongs_a_dead_one() {
+async fn third_writer_on_a_lease_neither_ends_nor_prolongs_terms() {
     third_writer::<InLease>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_on_the_config_map_neither_supersedes_a_leader_nor_prolongs_a_dead_one() {
+async fn third_writer_on_a_config_map_neither_ends_nor_prolongs_terms() {
     third_writer::<InConfigMap>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_on_the_endpoints_neither_supersedes_a_leader_nor_prolongs_a_dead_one() {
+async fn third_writer_on_endpoints_neither_ends_nor_prolongs_terms() {
     third_writer::<InEndpoints>().await;
 }
 
@@ -358,7 +358,7 @@ async fn a_lease_of_coordinated_elections_is_left_alone() {
 /// Permissions that are taken away while it leads end the term, with the reason, and leading goes
 /// on once they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_whose_rights_are_revoked_stops_and_reports_the_cause() {
+async fn a_leader_without_permission_stops_and_reports_why() {
     let env = TestEnv::<InLease>::new(SECOND * 2).await;
     let ours = env.campaign("ours").await;
     drop(leads(&ours).await);

@@ -50,7 +50,7 @@ async fn a_config_map_created_for_a_new_election_is_led_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lease_is_created_for_a_new_election_and_never_replaces_another() {
+async fn a_new_election_creates_a_lease_and_replaces_no_other() {
     let env = TestEnv::<InLease>::new(LONG).await;
     let lock = env.cluster().await.lease_lock();
     lock.create(OBJECT, LEASE).await.expect("it is made");

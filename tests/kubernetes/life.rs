@@ -78,7 +78,7 @@ async fn a_pod_that_is_being_deleted_is_waited_for() {
 /// operator-sdk#1305, #3462: a pod that has ended stays as an object, and the garbage collector
 /// leaves its lock alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_lock_moves_when_the_leaders_pod_was_evicted_preempted_or_has_ended() {
+async fn the_lock_moves_when_the_leaders_pod_is_evicted_or_has_ended() {
     for (phase, reason) in [
         ("Failed", json!("Evicted")),
         ("Failed", json!("Preempting")),

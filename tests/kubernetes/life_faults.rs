@@ -61,7 +61,7 @@ async fn a_missing_right_is_one_clear_error() {
 /// Without the permission to delete the garbage collector frees the lock, and knows only of pods
 /// that are gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn without_the_right_to_delete_the_garbage_collector_frees_the_lock() {
+async fn without_delete_permission_the_collector_frees_the_lock() {
     let life = Life::new().await;
     lacks(&life, "configmaps", "delete").await;
     let first = life.leader("first", None).await;

@@ -26,7 +26,7 @@ async fn has_event(life: &Life, message: &str) {
 
 /// The pod lives on, and another one leads, at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_that_releases_its_lock_is_replaced_and_may_campaign_again() {
+async fn a_leader_that_releases_is_replaced_and_may_campaign_again() {
     let life = Life::new().await;
     life.pod("first", None).await;
     let candidate = life.candidate("first").await;

@@ -202,7 +202,7 @@ async fn a_candidate_without_rights_names_the_missing_one() {
 /// The server refuses fields that it does not know and values that it does not take; nothing is
 /// made of it here.
 #[tokio::test]
-async fn the_deployment_manifest_is_accepted_and_has_the_documented_role() {
+async fn the_deployment_manifest_has_the_documented_role() {
     let env = TestEnv::<InLease>::new(LEASE).await;
     let namespace = &env.namespace;
     let manifests: Vec<_> = include_str!("../../deploy/kubernetes.yaml").split("---\n").collect();

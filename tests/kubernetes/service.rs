@@ -24,7 +24,7 @@ fn refused(result: Result<(), LockError>, kind: LockErrorKind, says: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn requests_go_to_the_last_leader_and_never_back_to_an_earlier_one() {
+async fn requests_go_to_the_last_leader_and_never_to_an_earlier_one() {
     let env = ServiceEnv::new().await;
     let pod = env.pod("p1", &["10.1.0.1"]).await;
     env.pod("p2", &["10.1.0.2"]).await;
@@ -327,7 +327,7 @@ async fn cut_off<T: std::fmt::Debug>(relay: &Relay, request: impl Future<Output 
 
 /// The next process of the pod settles what a killed one has sent, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_write_of_a_killed_process_is_no_longer_applied_after_a_clean() {
+async fn after_a_clean_no_write_of_a_killed_process_is_applied() {
     let env = ServiceEnv::new().await;
     env.pod("p1", &["10.1.0.1"]).await;
     let mut earlier = env.follower("p1").await;

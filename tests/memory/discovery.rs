@@ -61,7 +61,7 @@ async fn answer(mut stream: TcpStream, name: &str) -> io::Result<()> {
 }
 
 #[tokio::test]
-async fn requests_of_hyper_reach_the_leader_through_kept_connections_that_end_with_its_term() {
+async fn hyper_reaches_the_leader_on_connections_ended_by_its_term() {
     let lock = MemoryLock::with_ttl(LEASE);
     let first = Server::start(&lock, "first").await;
     let leadership = leads(&first.election).await;
@@ -85,7 +85,7 @@ async fn requests_of_hyper_reach_the_leader_through_kept_connections_that_end_wi
 }
 
 #[tokio::test]
-async fn without_a_leader_that_accepts_a_connection_fails_after_the_hold() {
+async fn without_an_accepting_leader_a_connection_fails_after_hold() {
     let lock = MemoryLock::with_ttl(LEASE);
     let observer = observe("my_app", lock.clone()).unwrap();
     let connector = LeaderConnector::new(observer.clone()).hold(LEASE);

@@ -49,7 +49,7 @@ async fn stands(changes: &mut Changes<Change>, standing: Standing) {
 }
 
 #[tokio::test]
-async fn a_sick_leader_hands_over_to_a_healthy_candidate_and_stays_behind_it() {
+async fn an_unhealthy_leader_yields_to_a_healthy_candidate() {
     let lock = MemoryLock::with_ttl(LEASE);
     let (disk, other_disk) = (Disk::with_space(), Disk::with_space());
     let (first, mut changes) =

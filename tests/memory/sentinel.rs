@@ -63,7 +63,7 @@ impl Connection {
 }
 
 #[tokio::test]
-async fn a_term_is_registered_when_it_begins_and_when_its_entry_is_released() {
+async fn a_term_is_registered_at_its_start_and_at_its_release() {
     let (sentinel, lock) = (FakeSentinel::start(), MemoryLock::with_ttl(LEASE));
     let election = sentinel.candidate(&lock, "first");
     let leadership = leads(&election).await;

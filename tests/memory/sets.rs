@@ -134,7 +134,7 @@ async fn a_refused_member_takes_its_part_once_it_may_write() {
 }
 
 #[tokio::test]
-async fn a_member_that_joins_gets_its_part_and_no_more_shards_move_than_needed() {
+async fn a_joining_member_gets_its_part_with_the_fewest_moves() {
     let lock = MemoryLock::with_ttl(LEASE);
     let work = Work::default();
     let (first, mut changes) = member(&lock, &work, "first").start_with_changes().unwrap();
@@ -167,7 +167,7 @@ async fn a_member_that_joins_gets_its_part_and_no_more_shards_move_than_needed()
 }
 
 #[tokio::test]
-async fn members_that_begin_together_divide_the_shards_before_they_lead_any() {
+async fn members_that_start_together_divide_shards_before_leading() {
     let lock = MemoryLock::with_ttl(LEASE);
     let work = Work::default();
     let (first, of_first) = member(&lock, &work, "first").start_with_changes().unwrap();
@@ -192,7 +192,7 @@ async fn a_member_of_twice_the_weight_leads_twice_as_much() {
 }
 
 #[tokio::test]
-async fn a_member_that_stands_aside_hands_over_what_it_leads_and_gets_it_back() {
+async fn a_cordoned_member_hands_over_its_shards_and_gets_them_back() {
     let lock = MemoryLock::with_ttl(LEASE);
     let work = Work::default();
     let first = member(&lock, &work, "first").start().unwrap();
@@ -278,7 +278,7 @@ async fn the_number_of_shards_grows_without_two_leaders_of_a_key() {
 }
 
 #[tokio::test]
-async fn a_member_acquires_nothing_beside_one_that_it_does_not_exclude() {
+async fn a_member_acquires_nothing_beside_one_not_excluded_by_it() {
     let lock = MemoryLock::with_ttl(LEASE);
     let keys = Work::default();
     let old = by_key(&lock, &keys, "old", 4).start().unwrap();

@@ -26,7 +26,7 @@ async fn until(
 }
 
 #[tokio::test]
-async fn a_watch_returns_the_newest_status_and_ends_with_the_candidate() {
+async fn a_watch_shows_the_newest_status_and_ends_with_the_candidate() {
     let lock = MemoryLock::with_ttl(LEASE);
     let election = new_election("my_app", lock.clone()).identity("first").start().unwrap();
     let mut watch = election.watch();

@@ -74,7 +74,7 @@ fn a_leader_whose_runtime_is_gone_shows_nothing_to_alert_on() {
 }
 
 #[tokio::test]
-async fn a_member_that_has_stopped_leads_nothing_and_is_no_part_of_the_imbalance() {
+async fn a_stopped_member_leads_nothing_and_counts_in_no_imbalance() {
     let (snapshotter, _recorder) = record();
     let set = new_set("work", MemoryLock::with_ttl(LEASE)).shards(2).identity("m1");
     let (set, mut changes) = set.start_with_changes().expect("a member");

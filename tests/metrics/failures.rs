@@ -29,7 +29,7 @@ async fn lead() -> (MemoryLock, Election, Leadership) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_succeeds_after_two_thirds_of_the_lease_is_late() {
+async fn a_renewal_after_two_thirds_of_the_lease_is_late() {
     let (snapshotter, _recorder) = record();
     let (lock, _election, leadership) = lead().await;
     let mut deadline = leadership.renewed(leadership.deadline()).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_renewal_that_succeeds_after_two_thirds_of_the_lease_is_late() {
 
 /// Another candidate may lead meanwhile.
 #[tokio::test(start_paused = true)]
-async fn time_in_which_requests_fail_does_not_count_as_time_without_a_leader() {
+async fn failing_requests_do_not_count_as_time_without_a_leader() {
     let (snapshotter, _recorder) = record();
     let (lock, election, leadership) = lead().await;
     let mut changes = election.changes();
@@ -90,7 +90,7 @@ impl Lock for Unreadable {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_refuses_requests_is_not_up_although_its_hints_arrive() {
+async fn a_lock_that_refuses_requests_is_down_though_hints_arrive() {
     let (snapshotter, _recorder) = record();
     let clock = TokioClock::new();
     let lock = MemoryLock::with_clock(LEASE, clock);

@@ -67,7 +67,7 @@ pub async fn sees_a_leader(election: &Election) {
 }
 
 #[tokio::test]
-async fn standbys_show_the_leader_that_they_see_and_whether_the_lock_responds() {
+async fn standbys_show_the_leader_and_whether_the_lock_responds() {
     let (snapshotter, _recorder) = record();
     let exporter = Exporter(snapshotter);
     let lock = MemoryLock::with_ttl(LEASE);
@@ -128,7 +128,7 @@ async fn drains_pauses_and_standings_are_shown() {
 }
 
 #[tokio::test]
-async fn members_of_a_set_show_their_load_and_the_moves_that_they_asked_for() {
+async fn members_of_a_set_show_their_load_and_requested_moves() {
     let (snapshotter, _recorder) = record();
     let exporter = Exporter(snapshotter);
     let lock = MemoryLock::with_ttl(LEASE);

@@ -21,7 +21,7 @@ async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {
 }
 
 #[tokio::test]
-async fn a_leader_that_was_not_seen_to_renew_is_none_until_it_is_seen_again() {
+async fn a_leader_not_seen_to_renew_is_none_until_seen_again() {
     let lock = memory();
     let switchable = SwitchableLock::new(&lock, "observer", &Diary::default());
     let observer = incumbent::observe(NAME, switchable.clone()).unwrap();

@@ -64,7 +64,7 @@ const STEPS: [Step; 5] = [
 /// From A alone to B alone, candidate by candidate: each step shares a required lock with the one
 /// before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_fleet_moves_from_one_lock_to_another_and_never_has_two_leaders() {
+async fn a_fleet_that_changes_its_lock_never_has_two_leaders() {
     for turn in 0..4 {
         let (a, b) = (memory(), memory());
         let floor = Arc::new(Floor::default());

@@ -41,7 +41,7 @@ async fn locks_are_taken_in_order_and_released_in_reverse() {
 }
 
 #[tokio::test]
-async fn a_later_lock_is_released_when_an_earlier_one_is_lost_before_the_term() {
+async fn a_later_lock_is_released_if_an_earlier_one_is_lost_first() {
     let Pair { locks: [a, b], switchable, diary } = pair();
     b.overwrite(NAME, "somebody");
     b.evict(NAME); // whose end nothing proves, so that the second lock has to be waited for
@@ -147,7 +147,7 @@ async fn a_missing_required_lock_prevents_leading_and_is_named() {
 }
 
 #[tokio::test]
-async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
+async fn a_denying_required_lock_is_reported_and_the_others_released() {
     let Pair { locks: [a, _], switchable: [to_a, to_b], diary } = pair();
     to_b.fail(Failing::Writes(LockErrorKind::Denied));
     let election = candidate(all_of([to_a, to_b.clone()]), "only").start().unwrap();
@@ -169,7 +169,7 @@ async fn a_required_lock_that_denies_is_reported_and_held_locks_are_released() {
 }
 
 #[tokio::test]
-async fn a_term_begins_and_continues_without_an_unavailable_best_effort_lock() {
+async fn a_term_needs_no_unavailable_best_effort_lock() {
     for fails in [
         OUT_OF_REACH,
         Failing::All(LockErrorKind::Misconfigured),

@@ -47,7 +47,7 @@ async fn a_create_that_landed_and_whose_reply_was_lost_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
+async fn a_stored_renewal_without_a_reply_keeps_the_term() {
     let env = TestEnv::with_ttl(TTL).await;
     let proxy = Proxy::start(env.server.address());
     let lock = lock_at(&proxy.url()).await;
@@ -78,7 +78,7 @@ async fn a_renewal_that_landed_and_whose_reply_was_lost_keeps_the_term() {
 
 /// The server refuses the repeated release, and a read shows why.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_landed_and_whose_reply_was_lost_frees_the_entry() {
+async fn a_stored_release_without_a_reply_frees_the_entry() {
     let env = TestEnv::with_ttl(TTL).await;
     let proxy = Proxy::start(env.server.address());
     let first = env.start_at(&proxy.url(), "first").await;

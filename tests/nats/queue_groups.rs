@@ -61,7 +61,7 @@ async fn hints(env: &TestEnv, groups: u8) -> Hints {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_reaches_one_candidate_of_each_group_and_those_that_want_all() {
+async fn an_entry_reaches_one_of_each_group_and_those_that_need_all() {
     const ENTRIES: usize = 40;
     let env = env().await;
     let mut fleet = Vec::new();
@@ -223,7 +223,7 @@ async fn a_candidate_that_was_chosen_leads_next() {
 
 /// The leader receives all hints: its successor states that it does not, and is notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_without_queue_groups_notifies_its_successor_with_them() {
+async fn an_evicted_leader_notifies_a_successor_in_a_queue_group() {
     let env = env().await;
     let fleet = fleet(&env, 2).await;
     let leader = working(new_election("my_app", lock_of(&env, 0).await).identity("plain"));
@@ -302,7 +302,7 @@ async fn a_bucket_without_metadata_keeps_its_behaviour() {
 /// An election that starts before its bucket is known, or before the bucket states this, keeps no
 /// time for Choria's candidates: it acquires nothing. Whoever observes and evicts may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_that_knows_nothing_of_choria_does_not_acquire_where_the_bucket_states_it() {
+async fn candidate_unaware_of_choria_acquires_nothing_beside_it() {
     let server = Server::start().await;
     let config = BucketConfig::new(BUCKET).ttl(LEASE);
     let stating = config.clone().with_choria(true);
@@ -347,7 +347,7 @@ async fn state(client: &Client, key: &str, value: &str) {
 
 /// It reads the settings again before it creates the entry over a deleted one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_may_state_while_candidates_run_that_choria_takes_part() {
+async fn a_bucket_may_state_choria_after_candidates_have_started() {
     let env = env().await;
     let fleet = fleet(&env, 1).await;
     let standby = working(new_election("my_app", lock_of(&env, 0).await).identity("standby"));
@@ -375,7 +375,7 @@ async fn a_value_that_is_neither_true_nor_false_is_refused() {
 /// A group has members that take part in the same elections, also after one of them has joined
 /// another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_of_different_elections_do_not_take_hints_from_each_other() {
+async fn processes_of_different_elections_share_no_hints() {
     let name = |process: usize, number: usize| match number {
         3 => format!("own-{process}"),
         _ => format!("shared-{number}"),

@@ -150,7 +150,7 @@ async fn a_refused_candidate_pulls_no_leadership_until_it_may_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_right_to_create_a_bucket_is_reported_and_opening_works() {
+async fn without_permission_to_create_a_bucket_opening_it_works() {
     let server = documented_server().await;
     let connection = connect_as(&server, "candidate").await;
     let other = BucketConfig::new("OTHER").ttl(TTL);

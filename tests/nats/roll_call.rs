@@ -170,7 +170,7 @@ async fn a_flood_of_calls_is_answered_by_a_few() {
 
 /// Who may call the roll may not move the leader, pause the election, or ask to be preferred.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_observer_may_not_move_the_leader_and_a_candidate_may_hand_over() {
+async fn an_observer_may_not_move_the_leader_but_a_candidate_may() {
     let server = documented_server().await;
     let first = start_as(&server, "candidate", "first").await;
     let leadership = leads(&first).await;

@@ -74,7 +74,7 @@ async fn a_request_to_a_busy_store_is_retried_after_its_delay() {
 
 /// Where nothing listens nothing was written; where the answer is lost it may have been.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_lost_response_is_an_unknown_outcome_and_a_refused_connection_is_not() {
+async fn only_a_lost_response_is_an_unknown_outcome() {
     let env = TestEnv::<Gcs>::new(LEASE).await;
     let lock = env.bucket().lock();
     env.proxy.once("PUT", HttpFault::LoseResponse);

@@ -26,7 +26,7 @@ async fn leader(elections: &[Election]) -> usize {
 
 /// Three voters of ours, and two members of Node's in the same group that know them all.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_cut_off_from_the_quorum_stops_before_its_successor_leads() {
+async fn a_leader_without_quorum_stops_before_its_successor_leads() {
     let net = Net::new();
     let addresses: Vec<_> = (1..=3).map(|host| net.address(host)).collect();
     let network = LossyNetwork::between(&addresses, 7).await;

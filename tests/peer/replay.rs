@@ -81,7 +81,7 @@ fn a_grant_to_an_earlier_start_gives_no_seat() {
 
 /// What a replacement would vote for, the one before it may have voted against within the lease.
 #[test]
-fn a_replacement_that_has_its_seat_is_silent_for_longer_than_a_lease() {
+fn a_replacement_in_a_seat_is_silent_for_more_than_a_lease() {
     let mut voters = NAMES.map(|name| voter(name, 7));
     let mut now = Instant::from_origin(Duration::from_secs(100));
     voters.iter_mut().for_each(|voter| voter.handle(now, VoterEvent::Start));

@@ -207,7 +207,7 @@ fn other_policies_wait_no_less_than_proven() {
 }
 
 #[test]
-fn beside_choria_an_unknown_holder_is_taken_for_a_choria_candidate() {
+fn beside_choria_an_unknown_holder_counts_as_choria_candidate() {
     let beside = |vacancy, least| assert_wait(vacancy, CoolDown::Proven, true, least);
     beside(Vacancy::Released { left: Duration::ZERO }, Duration::ZERO);
     beside(Vacancy::Watched, LEASE - SECOND * 3);

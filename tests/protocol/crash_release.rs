@@ -237,7 +237,7 @@ fn a_release_whose_response_is_lost_counts_once_it_is_read() {
 }
 
 #[test]
-fn a_release_that_may_have_been_stored_is_not_sent_again_before_a_read() {
+fn a_release_in_doubt_is_not_sent_again_before_a_read() {
     let mut sentinel = Sentinel::of_leader();
     sentinel.reads();
     sentinel.loses_the_response();
@@ -346,7 +346,7 @@ fn a_term_is_registered_until_its_entry_is_released() -> Harness {
 }
 
 #[test]
-fn a_term_that_another_candidate_superseded_is_registered_no_more() -> Harness {
+fn a_superseded_term_is_registered_no_more() -> Harness {
     let mut harness = Harness::leading();
     harness.other_writes(LEASE);
     harness.run(SECOND);

@@ -68,7 +68,7 @@ fn release(harness: &mut Harness) -> Release {
 }
 
 #[test]
-pub fn the_successor_creates_at_once_though_it_has_just_stepped_down() -> Harness {
+pub fn the_successor_creates_at_once_though_it_just_stepped_down() -> Harness {
     let mut harness = Harness::leading();
     harness.event(Event::Resign);
     harness.other_writes(LEASE);
@@ -82,7 +82,7 @@ pub fn the_successor_creates_at_once_though_it_has_just_stepped_down() -> Harnes
 
 /// It lets others go first.
 #[test]
-fn one_that_has_just_stepped_down_does_not_create_at_once_unless_it_is_named() {
+fn former_leader_yields_unless_named_successor() {
     for to in [None, Some(THIRD)] {
         let mut harness = Harness::leading();
         let resigned = harness.now;
@@ -123,7 +123,7 @@ pub fn others_create_nothing_once_the_successor_holds_the_entry() -> Harness {
 
 /// It asked for the entry, and polls: the leader hands over at any moment after that.
 #[test]
-fn one_that_asked_for_the_entry_polls_while_the_others_hold_back() {
+fn one_that_asked_for_the_entry_polls_while_others_hold_back() {
     for moment in 0..20 {
         let mut harness = Harness::standby();
         harness.event(Event::Hint(Hint::Coverage(Coverage::None)));
@@ -175,7 +175,7 @@ fn a_tombstone_that_expires_meanwhile_prolongs_no_wait() {
 
 /// Where nobody released it, too.
 #[test]
-fn those_that_are_not_ready_create_a_deleted_entry_after_the_others() {
+fn unready_candidates_create_a_deleted_entry_after_others() {
     for (standing, least) in
         [(Standing::Ready, Duration::ZERO), (Standing::Aside, LEASE / 2), (Standing::Sick, LEASE)]
     {
@@ -211,7 +211,7 @@ pub fn a_standby_that_becomes_sick_before_its_turn_waits() -> Harness {
 }
 
 #[test]
-pub fn a_release_names_the_successor_and_does_so_again_when_it_is_repeated() -> Harness {
+pub fn a_release_names_the_successor_also_when_repeated() -> Harness {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(hand_over());

@@ -53,19 +53,19 @@ const SCENARIOS: &[Scenario] = scenarios! {
     "Rule 4. fabric8io/kubernetes-client#7350: the start callback ran before the write had succeeded."
         => incidents::a_term_begins_after_the_create_has_succeeded,
     "Rule 4. cirello-io/dynamolock#280: the write was applied, its reply was lost, the lock was thrown away."
-        => incidents::a_renewal_whose_reply_is_lost_is_found_and_counts_from_its_own_sending,
+        => incidents::a_renewal_without_a_reply_is_found_and_counts_from_its_send,
     "Rule 4, where reads may show what can still be lost: only an acknowledgement extends the term."
-        => no_expiry::a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost,
+        => no_expiry::a_renewal_found_by_a_read_may_be_lost_and_extends_nothing,
     "Rule 4. nats-server#8505: a purged value came back after the server was killed."
         => incidents::a_reappearing_own_entry_is_respected_and_does_not_lead,
     "Rule 4. nats-server#4710, #4162, #6857: reads went back in time. The lock refuses the create."
         => incidents::a_stale_read_begins_no_term_and_costs_no_entry,
     "Rule 4. nats-server#7564, #7549, #7556, jepsen nats 2.12.1: acknowledged writes were lost."
-        => incidents::a_holder_whose_acknowledged_renewal_was_lost_notices_at_its_next_one,
+        => incidents::a_lost_acknowledged_renewal_is_noticed_at_the_next_one,
     "Rule 4. kube-lease-manager: a standby cleared an expired lease unconditionally, and wiped one just renewed.\nThe hints of the holder's renewals are lost here."
         => incidents::a_silent_entry_is_read_and_never_overwritten,
     "Rule 5. The work does not stop: the entry expires by itself, and the next term begins after the old deadline."
-        => regressions::work_that_does_not_stop_delays_its_own_candidate_until_its_deadline,
+        => regressions::work_that_continues_delays_its_candidate_until_its_deadline,
     "Rule 5. kubernetes-client/python#2670: the guarded task had died, and renewals went on."
         => incidents::a_holder_whose_work_has_ended_releases_its_entry,
     "Rule 6. kubernetes/kubernetes#112023, google/trillian#3789, etcd-io/etcd#22123: the release was lost."
@@ -89,11 +89,11 @@ const SCENARIOS: &[Scenario] = scenarios! {
     "Rule 7. Refusals of the lock do not shorten a wait."
         => cool_down::a_refused_create_is_retried_and_waits_as_long,
     "Rule 7, where a delete leaves no trace: a create that is stored late, after others held the entry,\nwaits for them from the time at which it is found."
-        => regressions::a_create_stored_after_its_refusal_causes_its_wait_from_then_on,
+        => regressions::a_create_stored_after_its_refusal_starts_its_wait_then,
     "Rule 7, where a delete leaves no trace: a create that hung is stored after its candidate's own term."
-        => tampering::a_create_stored_after_its_term_waits_for_a_possible_holder_in_between,
+        => tampering::a_create_stored_after_its_term_waits_for_holders_in_between,
     "Rule 7, beside Choria's candidates: the evicted holder had itself to wait for one of them."
-        => regressions::the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it,
+        => regressions::successor_of_an_evicted_holder_waits_for_choria_before_it,
     "Rule 7. nats-server#6712, #6711, nats.py#966: an expiry marker blocked the create, or was read as a value."
         => incidents::an_expiry_marker_is_a_vacancy_and_is_created_over,
     "Rule 7, on a lock without expiry and without hints: an entry is outlived, and then written over."
@@ -109,9 +109,9 @@ const SCENARIOS: &[Scenario] = scenarios! {
     "Rule 8. A forged hint ends the term. The entry is still there, and is released."
         => stepping_down::a_wrong_hint_costs_a_term_and_not_a_lease,
     "Rule 8. A leader whose entry was deleted sends a notice for its own last write, not for its successor's."
-        => regressions::a_superseded_holder_sends_no_step_down_notice_for_its_successor,
+        => regressions::a_superseded_holder_sends_no_notice_for_its_successor,
     "Rule 8. An old release is stored over an entry. The candidate has received that entry, and then a\nlate response to its read, which shows the one before."
-        => tampering::a_late_response_to_a_read_hides_no_renewal_that_was_received_before_it,
+        => tampering::a_late_read_response_hides_no_renewal_received_before_it,
     "Rule 9. kubernetes/kubernetes#61151, Project-HAMi/HAMi#2481: two replicas shared one identity."
         => incidents::two_candidates_with_one_identity_are_distinct,
     "Rule 10. kuberhealthy#1533, elastic/beats#38543: after a loss it never campaigned again.\nThe lock is out of reach for 19 hours; then the term ends in three ways."
@@ -123,11 +123,11 @@ const SCENARIOS: &[Scenario] = scenarios! {
     "Standbys: no request while hints show that the leader renews."
         => standby::a_standby_that_receives_renewals_sends_nothing_for_an_hour,
     "Standbys: another's create is seen first, so none is sent."
-        => standby::a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first,
+        => standby::a_vacancy_is_acquired_at_once_unless_a_holder_is_seen,
     "Moves: a leader hands over. Its release names the successor, also when it is repeated."
-        => handover::a_release_names_the_successor_and_does_so_again_when_it_is_repeated,
+        => handover::a_release_names_the_successor_also_when_repeated,
     "Moves: the candidate that a release names creates at once, though it has just stepped down itself."
-        => handover::the_successor_creates_at_once_though_it_has_just_stepped_down,
+        => handover::the_successor_creates_at_once_though_it_just_stepped_down,
     "Moves: the others hold back for 2 s, and create nothing once the successor holds the entry."
         => handover::others_create_nothing_once_the_successor_holds_the_entry,
     "Moves: a sick standby holds back for a lease, or until it is ready again."
@@ -143,7 +143,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     "Moves. A release states the pause of the election, and the successor carries it on."
         => stated::a_successor_carries_on_the_pause_of_a_release,
     "Queue groups: the successor of an evicted leader may have missed its notice.\nThe notice is repeated at each write of the successor, for a lease."
-        => sampling::a_leader_that_was_evicted_notifies_its_successor_at_each_write_for_a_lease,
+        => sampling::an_evicted_leader_repeats_its_notice_for_a_lease,
     "Discovery: a leader that advertises another address states it in its next renewal."
         => standby::a_new_advertisement_travels_with_the_next_renewal,
 };

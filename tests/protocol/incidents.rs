@@ -61,7 +61,7 @@ pub fn a_holder_without_the_right_to_renew_stops_in_time() -> Harness {
 
 /// cirello-io/dynamolock#280: the write was applied, its reply was lost, the lock was thrown away.
 #[test]
-pub fn a_renewal_whose_reply_is_lost_is_found_and_counts_from_its_own_sending() -> Harness {
+pub fn a_renewal_without_a_reply_is_found_and_counts_from_its_send() -> Harness {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.next_write();
@@ -345,7 +345,7 @@ pub fn a_stale_read_begins_no_term_and_costs_no_entry() -> Harness {
 
 /// nats-server#7564, #7549, #7556, jepsen nats 2.12.1: acknowledged writes were lost.
 #[test]
-pub fn a_holder_whose_acknowledged_renewal_was_lost_notices_at_its_next_one() -> Harness {
+pub fn a_lost_acknowledged_renewal_is_noticed_at_the_next_one() -> Harness {
     let mut harness = Harness::leading();
     let before = harness.server.last.clone();
     harness.run(LEASE / 2);
@@ -403,7 +403,7 @@ pub fn nothing_depends_on_a_wall_clock() -> Harness {
 /// revisions begin anew. The leader took what it received of the new bucket for older than what it
 /// had seen in the old one, and did not notice that it was evicted.
 #[test]
-fn a_leader_in_a_bucket_that_was_created_anew_receives_its_eviction() {
+fn a_leader_in_a_recreated_bucket_receives_its_eviction() {
     let mut harness = Harness::standby(); // at revisions above 100
     harness.server.last = None;
     harness.server.revision = 5;

@@ -157,7 +157,7 @@ fn a_foreign_holder_is_waited_for_as_long_as_its_mark_states() {
 /// client-go's release does not check whose record it empties: a leader that was evicted while it
 /// was cut off may write over the entry of its successor for as long as its work continues.
 #[test]
-fn winner_after_an_eviction_of_a_foreign_holder_confirms_its_entry() {
+fn winner_after_an_evicted_foreign_holder_confirms_its_entry() {
     for overwritten in [false, true] {
         let mut harness = standby(Coverage::Full);
         harness.stores(of_choria(LEASE));
@@ -200,7 +200,7 @@ fn a_watched_entry_called_expired_by_the_lock_is_waited_out() {
 
 /// Who has just come has nothing else to go by.
 #[test]
-fn an_entry_called_expired_by_the_lock_is_taken_over_by_a_newcomer() {
+fn a_newcomer_takes_an_entry_that_the_lock_calls_expired() {
     let mut harness = Harness::new(settings(), forever());
     harness.server.store(harness.now, of_other(LEASE), LEASE);
     harness.holds = true;
@@ -215,7 +215,7 @@ fn an_entry_called_expired_by_the_lock_is_taken_over_by_a_newcomer() {
 
 /// Each read finds the expired entry, and each write fails: neither is news after the first time.
 #[test]
-fn a_lock_that_refuses_every_write_is_reported_once_and_the_leader_does_not_flap() {
+fn a_lock_that_refuses_every_write_is_reported_once() {
     use LockErrorKind::{Conflict, Denied, Misconfigured, OutcomeUnknown, Unavailable};
     for kind in [Misconfigured, Denied, Unavailable, OutcomeUnknown, Conflict] {
         for coverage in [Coverage::Full, Coverage::None] {
@@ -265,7 +265,7 @@ fn a_long_search_for_evidence_does_not_delay_the_first_leader() {
 
 /// An object store may answer so for as long as it likes.
 #[test]
-fn a_leader_with_conflicting_renewals_reports_them_and_the_cause_of_its_loss() {
+fn conflicting_renewals_and_the_cause_of_the_loss_are_reported() {
     let mut harness = Harness::leading();
     harness.refuses_writes = Some(LockErrorKind::Conflict);
     harness.run(LEASE * 3 / 4);
@@ -309,7 +309,7 @@ fn another_leader_is_reported_and_ends_a_write_failure() {
 /// The entry's own hint may come after the read that found it expired. Its link to the write before
 /// it does not make that one the last.
 #[test]
-fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
+fn a_late_hint_of_an_expired_entry_proves_nothing() {
     let strict = Settings { cool_down: CoolDown::Strict, ..settings() };
     let mut harness = Harness::without_expiry(strict);
     harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
@@ -331,7 +331,7 @@ fn a_late_hint_of_the_entry_that_was_called_expired_proves_nothing_of_it() {
 
 /// A read may show a renewal that a failover loses: only an acknowledgement extends the term.
 #[test]
-pub fn a_renewal_that_a_read_finds_extends_nothing_where_it_may_still_be_lost() -> Harness {
+pub fn a_renewal_found_by_a_read_may_be_lost_and_extends_nothing() -> Harness {
     let mut harness =
         Harness::new(settings(), Capabilities { reads_are_durable: false, ..forever() });
     harness.server = Server::new(LEASE, Retention::Rows, LEASE * 2);

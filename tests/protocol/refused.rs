@@ -81,7 +81,7 @@ pub fn a_refused_candidate_asks_whether_writes_are_accepted() -> Harness {
 }
 
 #[test]
-fn a_leader_whose_renewals_are_refused_is_sick_once_it_leads_no_more() {
+fn a_leader_with_refused_renewals_is_unhealthy_after_its_term() {
     let mut harness = Harness::leading();
     harness.refuses_writes = Some(LockErrorKind::Denied);
     harness.run(LEASE / 2);

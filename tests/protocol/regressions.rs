@@ -14,7 +14,7 @@ use super::harness::{
 /// A holder whose work outlived its grace found its own entry, took it for released, and led beside
 /// that work.
 #[test]
-pub fn work_that_does_not_stop_delays_its_own_candidate_until_its_deadline() -> Harness {
+pub fn work_that_continues_delays_its_candidate_until_its_deadline() -> Harness {
     let mut harness = Harness::leading();
     harness.works_on = true;
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
@@ -75,7 +75,7 @@ fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
 /// later, after another holder had come and been deleted without a trace. What it was to wait for
 /// counted from its refusal.
 #[test]
-pub fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() -> Harness {
+pub fn a_create_stored_after_its_refusal_starts_its_wait_then() -> Harness {
     let (mut harness, create) = Harness::acquiring_without_expiry();
     harness.fail(LockErrorKind::Conflict);
     harness.holds = false;
@@ -92,7 +92,7 @@ pub fn a_create_stored_after_its_refusal_causes_its_wait_from_then_on() -> Harne
 
 /// A superseded holder that read the entry sent a step-down notice for the *other* one's revision.
 #[test]
-pub fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() -> Harness {
+pub fn a_superseded_holder_sends_no_notice_for_its_successor() -> Harness {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.admin_deletes();
@@ -116,7 +116,7 @@ pub fn a_superseded_holder_sends_no_step_down_notice_for_its_successor() -> Harn
 /// An eviction proves nothing about those for whom the evicted holder had itself to wait: one of
 /// Choria's needs longer than a lease to learn of its own loss.
 #[test]
-pub fn the_successor_of_an_evicted_holder_waits_for_the_choria_candidate_before_it() -> Harness {
+pub fn successor_of_an_evicted_holder_waits_for_choria_before_it() -> Harness {
     let options = TimingOptions { with_choria: true, ..TimingOptions::default() };
     let mut ours = settings();
     ours.timing = Timing::new(options, LEASE).expect("a valid timing");
@@ -166,7 +166,7 @@ fn an_unconfirmed_conflict_is_retried_after_a_delay() {
 
 /// The same of a read that fails at once.
 #[test]
-fn failed_reads_are_retried_after_a_delay_and_do_not_delay_renewals() {
+fn failed_reads_are_retried_later_and_delay_no_renewal() {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.event(Event::Hint(Hint::Recheck));
@@ -264,7 +264,7 @@ fn a_lock_that_never_answers_does_not_hang_the_campaign() {
 /// take: the last one that was stored may be answered 5 s later, and the next one hang for 5 s
 /// more.
 #[test]
-fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_time_out() {
+fn the_wait_for_choria_on_a_short_ttl_spans_two_timeouts() {
     let ttl = SECOND * 4;
     let options = TimingOptions { with_choria: true, ..TimingOptions::default() };
     let mut ours = settings();
@@ -286,7 +286,7 @@ fn a_choria_candidate_on_a_short_ttl_is_waited_for_until_two_of_its_requests_tim
 /// Choria's candidates do not read the remaining wait in a release: a candidate whose work would
 /// not stop was stopped, released its entry, and one of Choria's led beside that work.
 #[test]
-fn beside_choria_an_entry_that_must_be_waited_for_is_not_released() {
+fn beside_choria_an_entry_with_a_wait_left_is_not_released() {
     for with_choria in [true, false] {
         let mut ours = settings();
         ours.with_choria = with_choria;

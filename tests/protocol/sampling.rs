@@ -45,7 +45,7 @@ fn a_standby_that_receives_nothing_polls_less_and_less() {
 }
 
 #[test]
-fn one_that_receives_hints_again_finds_a_vacancy_that_it_missed_sooner() {
+fn a_missed_vacancy_is_found_sooner_once_hints_arrive_again() {
     let mut harness = sampled(settings());
     passes_unheard(&mut harness, HOUR);
     for _ in 0..100 {
@@ -67,7 +67,7 @@ fn a_release_that_was_not_received_is_found() {
 }
 
 #[test]
-fn a_candidate_wants_all_hints_from_its_create_to_the_end_of_its_term() {
+fn all_hints_are_needed_from_the_create_to_the_end_of_the_term() {
     let mut harness = sampled(settings());
     harness.holds = true;
     harness.stores(released(OTHER, Duration::ZERO));
@@ -126,7 +126,7 @@ fn former_leader_finds_a_missed_release_within_leases() {
 
 /// Its successor may not have received the notice before it created its entry, nor the next one.
 #[test]
-pub fn a_leader_that_was_evicted_notifies_its_successor_at_each_write_for_a_lease() -> Harness {
+pub fn an_evicted_leader_repeats_its_notice_for_a_lease() -> Harness {
     let harness = evicted(Coverage::Sampled);
     let notices = notices(&harness);
     assert_eq!(notices.len(), 1 + 3);

@@ -64,7 +64,7 @@ fn a_lease_below_the_shortest_counts_as_the_shortest() {
 
 /// A pause of the server makes all standbys write, once.
 #[test]
-fn a_write_over_a_silent_entry_in_doubt_is_looked_up_after_the_back_off() {
+fn a_write_in_doubt_over_a_silent_entry_is_read_after_back_off() {
     let mut harness = standby(SHORT, Coverage::Full, false);
     harness.holds = true;
     let write = harness.next_write();
@@ -84,7 +84,7 @@ fn a_write_over_a_silent_entry_in_doubt_is_looked_up_after_the_back_off() {
 
 /// While hints were missing, another entry may have come into its place.
 #[test]
-fn a_standby_whose_hints_were_interrupted_reads_before_it_overwrites() {
+fn a_standby_reads_before_it_overwrites_after_missed_hints() {
     let mut harness = standby(SHORT, Coverage::Full, false);
     harness.event(Event::Hint(Hint::Coverage(Coverage::None)));
     harness.now += SHORT * 2;

@@ -99,7 +99,7 @@ fn a_failed_read_is_forgotten_when_a_renewal_arrives() {
 }
 
 #[test]
-pub fn a_vacancy_is_acquired_at_once_unless_another_holder_is_seen_first() -> Harness {
+pub fn a_vacancy_is_acquired_at_once_unless_a_holder_is_seen() -> Harness {
     let released = released(OTHER, Duration::ZERO);
     let mut harness = Harness::standby();
     harness.stores(released.clone());
@@ -151,7 +151,7 @@ fn an_eviction_read_before_its_hint_is_still_a_watched_one() {
 }
 
 #[test]
-fn hold_back_favours_a_vanished_holder_and_not_one_that_released() {
+fn hold_back_favours_a_vanished_and_not_a_released_holder() {
     let scenario = |tombstone| {
         let mut patient = settings();
         patient.takeover_delay = SECOND * 10;

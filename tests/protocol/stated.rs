@@ -94,7 +94,7 @@ pub fn a_holder_states_a_pause_within_a_second() -> Harness {
 }
 
 #[test]
-fn a_pause_lasts_for_a_day_at_most_and_is_not_stated_when_it_is_over() {
+fn a_pause_lasts_at_most_a_day_and_is_not_stated_after_it() {
     let mut harness = Harness::started_with(own(), capabilities());
     harness.run(LEASE);
     harness.event(Event::Pause(Pause { until_unix_ms: u64::MAX }));

@@ -76,7 +76,7 @@ fn a_holder_seen_before_the_store_was_set_back_is_waited_for() {
 
 /// A backup of one's own entry is put back in the place of the present leader's, as a write.
 #[test]
-fn an_own_entry_that_is_put_back_is_no_release_of_the_present_holder() {
+fn an_own_entry_put_back_is_no_release_of_the_present_holder() {
     let mut harness = Harness::leading();
     harness.run(LEASE);
     let own = harness.server.last.clone().expect("an entry").record.content;
@@ -108,7 +108,7 @@ fn a_forged_hint_of_a_long_lease_costs_a_lease_at_most() {
 /// The same, for one that lost the entry to that holder: the response to its read was sent before
 /// the last renewal that it has received.
 #[test]
-pub fn a_late_response_to_a_read_hides_no_renewal_that_was_received_before_it() -> Harness {
+pub fn a_late_read_response_hides_no_renewal_received_before_it() -> Harness {
     let mut harness = Harness::leading();
     harness.holds = true;
     harness.stores(of_other(LEASE));
@@ -130,7 +130,7 @@ pub fn a_late_response_to_a_read_hides_no_renewal_that_was_received_before_it() 
 /// The entry of another candidate is received while our create is in flight, purged, and then our
 /// create is stored.
 #[test]
-fn an_entry_that_came_and_went_while_a_create_was_under_way_is_waited_out() {
+fn an_entry_that_came_and_went_during_a_create_is_waited_out() {
     let mut harness = Harness::acquiring(capabilities());
     harness.run(SECOND / 100);
     let written = harness.now;
@@ -162,7 +162,7 @@ fn an_entry_that_went_before_a_create_was_found_is_waited_out() {
 /// The key of a leader whose work would not stop is purged: an empty key proves nothing about that
 /// work.
 #[test]
-fn work_that_does_not_stop_keeps_its_own_candidate_from_an_empty_key() {
+fn work_that_continues_keeps_its_candidate_from_an_empty_key() {
     let mut harness = Harness::leading();
     harness.works_on = true;
     let deadline = Harness::time(harness.machine.deadline().expect("it leads"));
@@ -221,7 +221,7 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
 /// Whatever came and went before a create in doubt landed left no trace: its candidate led at once,
 /// as nothing had been there when it was sent.
 #[test]
-fn a_create_in_doubt_that_is_found_waits_for_a_possible_holder_before_it() {
+fn a_found_create_in_doubt_waits_for_a_possible_earlier_holder() {
     let mut harness = Harness::without_expiry(settings());
     harness.event(Event::Start);
     harness.holds = true;
@@ -242,7 +242,7 @@ fn a_create_in_doubt_that_is_found_waits_for_a_possible_holder_before_it() {
 /// deleted, the first one landed: nothing was known of it any more, and its candidate led at once,
 /// beside that other one.
 #[test]
-pub fn a_create_stored_after_its_term_waits_for_a_possible_holder_in_between() -> Harness {
+pub fn a_create_stored_after_its_term_waits_for_holders_in_between() -> Harness {
     let (mut harness, hangs) = leading_with_a_create_under_way();
     harness.server.delete(harness.now);
     harness.event(Event::Hint(Hint::Recheck));
@@ -376,7 +376,7 @@ fn a_hint_of_the_largest_revision_is_forgotten_again() {
 
 /// It costs the term, as every hint of a foreign write does, and no more.
 #[test]
-fn a_leader_superseded_by_a_forged_hint_releases_its_entry_and_campaigns_again() {
+fn a_forged_hint_ends_the_term_and_the_entry_is_released() {
     let mut harness = Harness::leading();
     let record = Record { revision: Revision(u64::MAX), content: of_choria(LEASE) };
     harness.event(Event::Hint(stored(record, None)));

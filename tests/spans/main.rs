@@ -203,7 +203,7 @@ fn the_end_of_a_runtime_ends_the_span() {
 }
 
 #[tokio::test]
-async fn a_filter_that_excludes_terms_leaves_the_work_in_the_current_span() {
+async fn a_filter_without_terms_leaves_work_in_the_current_span() {
     let exported = Exported::new("spans=info");
     let election = new_election("app", MemoryLock::with_ttl(LEASE)).start().unwrap();
     let leadership = election.won().await.unwrap();

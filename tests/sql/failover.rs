@@ -73,7 +73,7 @@ impl Pair {
 /// A replica that lacks acknowledged writes takes over: the leader is superseded, all wait until
 /// that leader's term has ended, and tokens continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn writes_lost_by_a_failover_cause_no_second_leader_and_no_repeated_token() {
+async fn a_lossy_failover_makes_no_second_leader_and_repeats_no_token() {
     let pair = Pair::start(LEASE).await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;
     let checker = Arc::new(ExclusionChecker::default());
@@ -180,7 +180,7 @@ async fn a_term_outlives_the_failover_to_a_synchronous_replica() {
 /// The old primary continues beside the new one. Without a replica that confirms, it confirms no
 /// renewal either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_surviving_old_primary_keeps_no_leader_with_synchronous_replicas() {
+async fn an_old_primary_with_sync_replicas_keeps_no_leader() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
     let (old, new) = (
@@ -206,7 +206,7 @@ async fn a_surviving_old_primary_keeps_no_leader_with_synchronous_replicas() {
 /// Where the promise ends: an old primary that others still reach, beside a new one, is a second
 /// lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_surviving_old_primary_keeps_its_leader_with_asynchronous_replicas() {
+async fn an_old_primary_with_async_replicas_keeps_its_leader() {
     let pair = Pair::start(LEASE).await;
     let (old, new) = (
         FaultProxy::start(pair.env.server.port()).await,

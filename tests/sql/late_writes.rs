@@ -245,7 +245,7 @@ async fn late_commit_is_in_the_history_of_postgres() {
 /// A whole term: its deadline passes while its process is suspended behind its fence. Its successor
 /// waits for its transaction, which an operator ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn suspended_leader_cannot_commit_once_postgres_has_its_successor() {
+async fn a_suspended_leader_cannot_commit_after_its_successor() {
     const END_BLOCKERS: &str = "SELECT pg_terminate_backend(blocker)
         FROM pg_stat_activity, unnest(pg_blocking_pids(pid)) blocker
         WHERE query LIKE 'SELECT incumbent_fence(%'";

@@ -13,14 +13,14 @@ use crate::conformance::{LEASE, leads, sees, soon};
 use crate::env::TestEnv;
 
 #[tokio::test]
-async fn hints_of_postgres_continue_when_the_runtime_of_the_first_listener_ends() {
+async fn hints_of_postgres_outlive_the_first_listeners_runtime() {
     let env = TestEnv::new(LEASE).await;
     let (lock, writer) = (env.postgres_lock().await, env.postgres_lock().await);
     hints_continue(Arc::new(lock), Arc::new(writer), ["a", "b"]).await;
 }
 
 #[tokio::test]
-async fn hints_of_a_file_continue_when_the_runtime_of_the_first_listener_ends() {
+async fn hints_of_a_file_outlive_the_runtime_of_the_first_listener() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("elections.db");
     let lock = Sqlite::open_with(&path, TableSetup::create()).await.unwrap().lock();

@@ -42,7 +42,7 @@ fn with_mounted(what: &Path, at: &Path, env: &FileEnv, number: usize) -> Candida
 /// Containers of LXC, systemd-nspawn and others have a boot identifier of their own each. They are
 /// on one machine all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn containers_with_boot_identifiers_of_their_own_do_not_supersede_each_other() {
+async fn containers_with_their_own_boot_ids_supersede_no_other() {
     if !may_mount("containers with boot identifiers of their own") {
         return;
     }

@@ -185,7 +185,7 @@ async fn a_third_writer_supersedes_and_revisions_still_grow() {
 /// Revoked permissions are reported as such, and when they are granted again the election
 /// continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_whose_rights_are_revoked_steps_down_and_reports_the_cause() {
+async fn a_leader_without_permission_steps_down_and_reports_why() {
     let env = TestEnv::new(LEASE).await;
     let election = env.campaign_with("only", env.lock_of_candidate().await);
     let mut changes = election.changes();

@@ -242,7 +242,7 @@ async fn a_restored_backup_repeats_no_token() {
 /// container's, or another machine that the disk was put into; a reader watches the row for the
 /// length of its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn another_boot_identifier_ends_no_lease_and_a_wall_clock_neither() {
+async fn another_boot_identifier_or_wall_clock_ends_no_lease() {
     let env = FileEnv::new(LEASE);
     let lock = env.sqlite_lock().await;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();

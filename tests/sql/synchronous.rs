@@ -103,7 +103,7 @@ async fn no_two_primaries_give_out_one_revision() {
 
 /// Two machines' clocks are two clocks: what one of them wrote down, the other does not judge.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn the_clock_of_a_new_primary_ends_no_lease_that_the_old_one_wrote() {
+async fn the_clock_of_a_new_primary_ends_no_lease_of_the_old_one() {
     let pair = Pair::start(LEASE).await;
     pair.be_synchronous().await;
     let proxy = FaultProxy::start(pair.env.server.port()).await;

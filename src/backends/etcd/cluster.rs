@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cluster_is_used_once_every_lease_of_the_first_is_over() {
+    fn another_cluster_is_used_after_every_lease_of_the_first() {
         let mut cluster = Cluster::new(LEASE);
         let start = Instant::now();
         let mut answered = |id, leases| {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_is_a_key_of_a_lease_right_below_that_of_the_election() {
+    fn a_candidate_is_a_leased_key_directly_below_the_election() {
         for (key, lease, is_one) in [
             ("e/a/7", 7, true),
             ("e/a/", 7, true),

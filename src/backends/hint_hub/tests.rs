@@ -86,7 +86,7 @@ async fn an_election_is_forgotten_with_its_last_subscriber() {
 }
 
 #[test]
-fn listener_moves_to_another_runtime_and_ends_with_the_last_subscriber() {
+fn listener_changes_runtime_and_ends_with_the_last_subscriber() {
     let (first, second) = (runtime(), runtime());
     let fake = Fake::new(Coverage::Full);
     let (mut on_first, _subscription) = first.block_on(async { watch_coverage(&fake, "a") });

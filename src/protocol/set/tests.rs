@@ -146,7 +146,7 @@ fn members_that_see_the_same_divide_what_is_vacant() {
 }
 
 #[test]
-fn the_shards_of_a_dead_member_are_divided_before_they_are_vacant() {
+fn shards_of_a_dead_member_are_divided_before_their_vacancy() {
     let mut firsts = Vec::new();
     for (identity, beside, own) in [("m1", "m2", 0..4), ("m2", "m1", 4..8)] {
         let mut case = Case::new(settings(identity), &[info(beside, 4), info("m3", 4)]);
@@ -173,7 +173,7 @@ fn a_vacant_shard_goes_to_another_member_than_its_last_leader() {
 }
 
 #[test]
-fn a_member_that_leads_as_much_as_it_may_acquires_nothing_but_its_own_entries() {
+fn a_member_at_its_limit_acquires_only_its_own_entries() {
     let mut case = Case::new(SetSettings { max_load: Some(2), ..settings("m1") }, &[]);
     case.holds(0..SHARDS, &Holder::Nobody).passes(FIRST_CALL);
     assert_eq!(case.firsts().len(), 2, "no more than it may lead");
@@ -202,7 +202,7 @@ fn nothing_moves_before_the_members_have_settled() {
 }
 
 #[test]
-fn members_that_come_all_the_time_delay_moves_four_times_at_the_most() {
+fn ever_new_members_delay_moves_at_most_four_times() {
     let settings = SetSettings { moves_at_once: 100, ..settings("m1") };
     let mut case = Case::new(settings, &[info("m2", SHARDS)]);
     case.holds(0..SHARDS, &other("m2"));
@@ -228,7 +228,7 @@ fn what_moves_is_decided_by_a_roll_call_after_the_last_change() {
 }
 
 #[test]
-fn members_that_lead_too_little_share_the_moves_that_are_made_at_once() {
+fn members_that_lead_too_little_share_the_moves_at_once() {
     let asked = |members: &[&str], moves_at_once: u32| -> Vec<usize> {
         let answers: Vec<_> = members.iter().map(|identity| info(identity, 0)).collect();
         let asks = |identity: &&str| {
@@ -274,7 +274,7 @@ fn a_member_takes_until_the_load_is_even() {
 }
 
 #[test]
-fn a_shard_on_its_way_comes_with_its_turn_until_its_time_is_over() {
+fn an_expected_shard_keeps_its_turn_until_its_time_is_over() {
     let settings = SetSettings { moves_at_once: 4, max_load: Some(2), ..settings("m1") };
     let mut case = Case::new(settings, &[info("m2", SHARDS), info("m3", 0)]);
     case.holds(0..SHARDS, &other("m2")).passes(SETTLED);
@@ -291,7 +291,7 @@ fn a_shard_on_its_way_comes_with_its_turn_until_its_time_is_over() {
 }
 
 #[test]
-fn a_request_that_moves_nothing_is_repeated_after_longer_and_longer() {
+fn a_request_that_moves_nothing_is_repeated_ever_later() {
     let repeated = |outcome| {
         let settings = SetSettings { moves_at_once: 1, shards: 2, ..settings("m1") };
         let mut case = Case::new(settings, &[info("m2", 2)]);
@@ -318,7 +318,7 @@ fn a_request_that_moves_nothing_is_repeated_after_longer_and_longer() {
 }
 
 #[test]
-fn a_sick_member_gives_away_so_many_at_once_to_those_that_answer() {
+fn an_unhealthy_member_donates_a_few_at_once_to_responders() {
     let mut sick = info("m4", 0);
     sick.standing = Standing::Sick;
     let mut case = Case::new(settings("m1"), &[info("m2", 1), sick]);
@@ -335,7 +335,7 @@ fn a_sick_member_gives_away_so_many_at_once_to_those_that_answer() {
 }
 
 #[test]
-fn a_cordoned_member_that_nobody_can_relieve_keeps_what_it_leads() {
+fn a_cordoned_member_keeps_what_nobody_can_take_over() {
     let mut cordoned = info("m2", 0);
     cordoned.standing = Standing::Aside;
     for others in [vec![], vec![cordoned]] {
@@ -366,7 +366,7 @@ fn a_shard_that_comes_back_is_given_away_later_and_later() {
 }
 
 #[test]
-fn a_member_that_leads_nothing_is_believed_to_be_there_for_three_roll_calls() {
+fn a_member_without_shards_is_known_for_three_roll_calls() {
     let mut case = Case::new(settings("m1"), &[info("m2", 0)]);
     case.holds([0], &Holder::Nobody).passes(FIRST_CALL);
     case.answers = Some(Vec::new());

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_close_to_each_other_are_woken_together_and_never_early() {
+    fn close_timers_fire_together_and_never_early() {
         let mut state =
             State { sleepers: BTreeMap::new(), next_id: 0, timer: None, rings: Instant::ORIGIN };
         for (latest, at) in [(10, 9), (12, 8), (13, 11), (20, 10), (14, 7)] {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_ends_when_nobody_sleeps_and_comes_back_for_the_next() {
+    fn the_thread_ends_when_nobody_sleeps_and_starts_again() {
         let alarm = alarm();
         for _ in 0..2 {
             let ticket = sleep(alarm, BootClock.now() + Duration::from_millis(5), Waker::noop());

@@ -21,9 +21,9 @@ async fn proof(lock: &NatsLock, name: &str) -> bool {
 
 on_versions!(
     #[tokio::test]
-    a_bucket_created_here_is_known_to_be_fresh_and_others_after_a_lease
+    a_new_bucket_is_known_to_be_fresh_and_others_after_a_lease
 );
-async fn a_bucket_created_here_is_known_to_be_fresh_and_others_after_a_lease(version: Version) {
+async fn a_new_bucket_is_known_to_be_fresh_and_others_after_a_lease(version: Version) {
     let server = Server::builder().version(version).start().await;
     let maker = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
     let opener = Bucket::create_or_open(server.connect().await, brief()).await.unwrap().lock();
@@ -48,8 +48,8 @@ async fn a_recreated_bucket_proves_nothing_to_a_client_of_the_old_one() {
     assert!(!proof(&bucket.lock(), "a").await);
 }
 
-on_versions!(#[tokio::test] an_expired_entry_leaves_a_marker_or_a_key_that_was_empty_for_a_lease: v2_10, v2_15);
-async fn an_expired_entry_leaves_a_marker_or_a_key_that_was_empty_for_a_lease(version: Version) {
+on_versions!(#[tokio::test] an_expired_entry_leaves_a_marker_or_a_key_empty_for_a_lease: v2_10, v2_15);
+async fn an_expired_entry_leaves_a_marker_or_a_key_empty_for_a_lease(version: Version) {
     let server = Server::builder().version(version).start().await;
     let lock = Bucket::create(server.connect().await, brief()).await.unwrap().lock();
     lock.write("a", living(Duration::from_secs(2), entry(1, 1, None))).await.unwrap();

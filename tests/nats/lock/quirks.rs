@@ -121,7 +121,7 @@ async fn one_of_many_concurrent_creates_wins_and_the_others_conflict() {
 }
 
 #[tokio::test]
-async fn a_stored_create_is_distinguished_from_one_of_another_candidate() {
+async fn a_stored_create_is_told_from_one_of_another_candidate() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.address());
     let bucket = bucket_on(&server).await;

@@ -41,7 +41,7 @@ async fn standbys_on_other_servers_take_over() {
 
 /// A third of the lease lies between renewals, as by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_death_of_the_stream_leader_costs_no_term_of_the_advised_lease() {
+async fn the_death_of_the_stream_leader_costs_no_term() {
     let config = config().ttl(SAFE);
     let cluster = cluster(&config).await;
     // Its server stays.

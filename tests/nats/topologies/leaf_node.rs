@@ -38,7 +38,7 @@ async fn candidates_of_the_leaf_and_the_hub_replace_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_at_the_hub_that_crashes_is_replaced_by_a_standby_of_the_leaf() {
+async fn a_standby_at_the_leaf_replaces_a_crashed_leader_at_the_hub() {
     let servers = leaf_node(false).await;
     let (on_leaf, at_hub) = candidates(&servers).await;
     drop(resigns_to(&on_leaf.election, &at_hub.election).await);

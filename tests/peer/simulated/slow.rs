@@ -81,7 +81,7 @@ fn decided(delay: Duration, writers: usize) -> Vec<Result<Outcome, QuorumError>>
 
 /// An eighth is the most: a quarter of the lease must be longer than a round trip.
 #[test]
-fn a_write_is_decided_where_a_message_takes_nearly_an_eighth_of_the_lease() {
+fn a_write_is_decided_at_nearly_an_eighth_lease_per_message() {
     for parts in [1000, 100, 40, 20, 12, 10, 9] {
         let answers = decided(LEASE / parts, 1);
         assert!(matches!(answers[..], [Ok(Outcome::Written(_))]), "lease / {parts}: {answers:?}");
@@ -103,7 +103,7 @@ fn one_of_several_writers_on_a_slow_network_writes() {
 
 /// A write takes four messages, and a candidate gives it a quarter of so short a lease.
 #[test]
-fn a_leader_is_elected_where_four_messages_take_nearly_as_long_as_a_request_may() {
+fn a_leader_is_elected_where_a_write_nearly_times_out() {
     for seed in 0..20 {
         let mut world = World::new(seed, Broken::default(), seed % 2 == 0);
         (world.lost, world.doubled, world.steady) = (0, 0, true);

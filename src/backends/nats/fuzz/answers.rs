@@ -182,7 +182,7 @@ fn any_permission_error_is_parsed_or_ignored() {
 const CALL: &str = r#"{"id":"00000000000000ff","within_ms":18446744073709551615,"request":{"hand_over":{"site":"x"}}}"#;
 
 #[test]
-fn any_call_is_answered_below_the_answers_of_its_election_or_ignored() {
+fn any_call_is_answered_below_its_election_or_ignored() {
     type Input = (Swap, Mutations);
     bolero::check!().with_iterations(FEW).with_type::<Input>().for_each(|(swap, mutations)| {
         let mut damaged = CALL.as_bytes().to_vec();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_past_by_the_clock_of_the_machine_and_not_by_the_name_of_its_start() {
+    fn the_clock_and_not_the_boot_id_says_that_a_span_is_past() {
         let lease = Duration::from_secs(5);
         let past = |then: &Moment, now: &Moment| is_past(Some(then), lease, Some(now));
         let then = moment("a", 70_000);

@@ -162,7 +162,7 @@ pub async fn work_that_blocks_its_thread_does_not_keep_the_leadership<S: Service
 
 /// The order at the end of a term: the work stops, the loss is reported, then the entry is
 /// released.
-pub async fn the_loss_is_reported_after_the_work_has_stopped_and_before_the_release<S: Service>() {
+pub async fn the_loss_is_reported_between_the_work_and_the_release<S: Service>() {
     let service = Arc::new(S::start().await);
     for _ in 0..20 {
         // None: it took so long to see who holds the lock that on_lost was dropped.

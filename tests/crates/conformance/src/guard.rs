@@ -24,7 +24,7 @@ async fn begin_work(
 }
 
 /// The runtime of a campaign is shut down while work of its term runs on another one.
-pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_gone<S: Service>() {
+pub async fn work_elsewhere_ends_in_time_when_its_campaign_is_gone<S: Service>() {
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
     let (mut dropped, work) = begin_work(leads(&first.election).await).await;
@@ -39,9 +39,7 @@ pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_g
 
 /// The runtime of a campaign is blocked, as by a log subscriber, while work of its term runs on
 /// another one.
-pub async fn work_elsewhere_ends_before_a_successor_leads_when_its_campaign_is_blocked<
-    S: Service,
->() {
+pub async fn work_elsewhere_ends_in_time_when_its_campaign_is_blocked<S: Service>() {
     let service = Arc::new(S::start().await);
     let first = Process::start(&service, "first").await;
     let leadership = Arc::new(leads(&first.election).await);

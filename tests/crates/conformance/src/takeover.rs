@@ -85,7 +85,7 @@ pub async fn a_crashed_leader_with_a_short_lease_is_replaced<S: Service>() {
 }
 
 /// Leading is a comparison with the clock: no task of the leader has to run for it to become false.
-pub async fn a_leader_whose_runtime_is_blocked_stops_leading_and_is_replaced<S: Service>() {
+pub async fn a_leader_whose_runtime_is_blocked_is_replaced<S: Service>() {
     let service = Arc::new(S::start().await);
     let process = Process::start(&service, "blocked").await;
     let leadership = leads(&process.election).await;

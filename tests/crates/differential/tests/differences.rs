@@ -93,7 +93,7 @@ fn a_marker_that_is_under_way_outlives_a_purge() {
 }
 
 #[test]
-fn a_refused_valid_write_and_a_stored_invalid_write_are_differences() {
+fn refused_valid_and_stored_invalid_writes_are_differences() {
     let mut model = held(Retention::LeavesMarkers, TTL);
     let (right, wrong) = (Act::Write(write(Some(70), TTL)), Act::Write(write(Some(69), TTL)));
     let refused = Outcome::Stored(Err(LockErrorKind::Conflict));

@@ -56,6 +56,6 @@ fn states_with_the_same_key_have_the_same_future() {
 }
 
 #[test]
-fn states_of_a_checkpoint_with_the_same_key_have_the_same_future() {
+fn checkpoint_states_with_the_same_key_have_the_same_future() {
     confirm_all(checkpoints());
 }

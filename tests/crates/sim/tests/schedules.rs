@@ -90,10 +90,10 @@ fleets! {
     at_most_one_leads_across_a_synchronous_failover: Synchronous,
     at_most_one_leads_beside_vimeo_candidates: Vimeo,
     at_most_one_leads_on_rows_that_expire_by_the_server_clock: Rows,
-    at_most_one_leads_on_rows_across_a_failover_that_loses_writes: Failover,
+    at_most_one_leads_on_rows_across_a_lossy_failover: Failover,
     at_most_one_leads_on_rows_while_the_server_clock_is_stepped: SteppedRows,
     at_most_one_leads_while_the_server_loses_acknowledged_writes: Forgetful,
-    at_most_one_leads_among_candidates_that_saw_the_key_before_tampering: Tampered,
+    at_most_one_leads_among_those_that_saw_the_key_untampered: Tampered,
     /// Once the lease is over in which it could not know better, all is as before.
     a_stopped_clock_costs_at_most_one_lease: Frozen,
     at_most_one_leads_while_sentinels_release_what_the_dead_held: Sentinel,

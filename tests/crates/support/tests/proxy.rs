@@ -68,7 +68,7 @@ async fn a_lost_request_never_arrives() {
 }
 
 #[tokio::test]
-async fn a_held_request_arrives_when_it_is_released_and_a_held_reply_too() {
+async fn held_requests_and_replies_arrive_once_released() {
     let server = Server::start().await;
     let proxy = Proxy::start(server.address());
     let (store, direct) = bucket(&server, &proxy).await;
