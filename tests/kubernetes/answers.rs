@@ -46,7 +46,7 @@ async fn a_404_of_a_proxy_is_not_the_absence_of_an_object() {
     assert!(matches!(lock.read(OBJECT, LEASE).await, Ok(Reading::Empty { .. })));
 }
 
-/// The same of a leader's pod: else a proxy's 404 would end a leader for life that lives.
+/// Else a proxy's 404 for its pod would end a leader for life that lives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_404_of_a_proxy_is_not_the_end_of_a_pod() {
     let (server, cluster) = busy_cluster().await;

@@ -58,7 +58,7 @@ struct Observation {
     /// From the last record in which the first leader is the holder, to the end of its work: at
     /// least.
     works_on: Duration,
-    /// The same, to the first record of its successor: at most, and at least.
+    /// From that record to the first one of its successor: at most, and at least.
     replaced: Duration,
     not_replaced: Duration,
     /// Whether it emptied its record in between.

@@ -43,7 +43,7 @@ async fn the_fields_of_a_lease_are_those_of_client_go() {
     assert_eq!(env.record().await.unwrap()["leaseTransitions"], 1);
 }
 
-/// The same in the annotation of older candidates, whose times are in seconds.
+/// Older candidates of client-go write an annotation, whose times are in seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_fields_of_an_annotation_are_those_of_client_go() {
     let env = TestEnv::<InConfigMap>::new(LEASE).await;

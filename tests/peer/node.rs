@@ -57,7 +57,8 @@ impl Node {
         self.event_where(name, |_| true).await
     }
 
-    /// The same, for one that `wanted` takes.
+    /// Waits for an event that `wanted` takes, and returns its content. Those before it are
+    /// skipped.
     pub async fn event_where(&mut self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         soon(&format!("{}: {name}", self.id), async {
             loop {

@@ -111,7 +111,7 @@ fn vacant(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> (Harness, Ti
     (harness, last_write)
 }
 
-/// The same, until it leads.
+/// A candidate that leads after this vacancy.
 pub fn until_it_leads(vacancy: Vacancy, policy: CoolDown, with_choria: bool) -> Harness {
     let (mut harness, _) = vacant(vacancy, policy, with_choria);
     while !harness.leads() {
@@ -352,7 +352,7 @@ pub fn the_rest_of_a_cool_down_is_passed_on() -> Harness {
     harness
 }
 
-/// The same in a step-down notice.
+/// Rule 6: an evicted holder states what it had left to wait in its step-down notice.
 #[test]
 pub fn an_evicted_holder_passes_on_its_remaining_cool_down() -> Harness {
     let mut harness = Harness::standby();

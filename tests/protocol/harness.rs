@@ -43,7 +43,7 @@ pub struct Harness {
     pub works_on: bool,
     pub held: Option<(u64, Request)>,
     pub log: Vec<(Time, Action)>,
-    /// The same in plain words, with the events.
+    /// The events and the actions in plain words.
     pub journal: Journal,
     /// What the machine has returned, and is not done yet.
     to_do: VecDeque<Action>,
@@ -91,7 +91,7 @@ impl Harness {
         }
     }
 
-    /// The same on a lock where every record stays until it is written over.
+    /// Before [`Event::Start`], on a lock where every record stays until it is written over.
     pub fn without_expiry(settings: Settings) -> Self {
         let lock = Capabilities { expires_entries: false, ..capabilities() };
         let server = Server::new(LEASE, Retention::Forever, LEASE * 2);
@@ -120,7 +120,8 @@ impl Harness {
         harness
     }
 
-    /// The same on a lock where every record stays until it is written over. Returns the create.
+    /// Started, with its create over nothing under way, which is returned, on a lock where every
+    /// record stays until it is written over.
     pub fn acquiring_without_expiry() -> (Self, Request) {
         let mut harness = Self::without_expiry(settings());
         harness.event(Event::Hint(Hint::Coverage(incumbent::lock::Coverage::Full)));

@@ -29,7 +29,7 @@ pub fn a_renewal_answered_after_a_minute_does_not_prolong_a_term() -> Harness {
     harness
 }
 
-/// The same before the minute is over: the right counts from before the sending.
+/// Rule 3: the answer to a renewal moves the deadline to a lease after its send, not after itself.
 #[test]
 pub fn a_right_counts_from_before_the_write_was_sent() -> Harness {
     let mut harness = Harness::leading();

@@ -164,7 +164,7 @@ fn an_unconfirmed_conflict_is_retried_after_a_delay() {
     refuse(&mut harness, refused, |h| h.now >= until || h.machine.deadline().is_none());
 }
 
-/// The same of a read that fails at once.
+/// A read that failed at once was repeated at once, and kept renewals from being sent.
 #[test]
 fn failed_reads_are_retried_later_and_delay_no_renewal() {
     let mut harness = Harness::leading();
@@ -189,7 +189,7 @@ fn failed_reads_are_retried_later_and_delay_no_renewal() {
     assert_eq!(harness.ends(), []);
 }
 
-/// The same of a release that is refused though the entry is still there.
+/// A release that was refused though the entry was still there was repeated at once, forever.
 #[test]
 fn a_refused_release_is_retried_after_a_delay() {
     let mut harness = Harness::leading();
@@ -198,7 +198,7 @@ fn a_refused_release_is_retried_after_a_delay() {
     refuse(&mut harness, |r| matches!(r, Request::Release(_)), Harness::is_finished);
 }
 
-/// The same of a create that is refused while an earlier one is in doubt.
+/// A create that was refused while an earlier one was in doubt was repeated at once, forever.
 #[test]
 fn a_refused_create_is_retried_after_a_delay() {
     let mut harness = Harness::started();

@@ -105,8 +105,8 @@ fn a_forged_hint_of_a_long_lease_costs_a_lease_at_most() {
     assert!(harness.leads(), "{:?}", harness.log);
 }
 
-/// The same, for one that lost the entry to that holder: the response to its read was sent before
-/// the last renewal that it has received.
+/// A former leader reads the entry of its successor. The response was sent before the last renewal
+/// that it has received.
 #[test]
 pub fn a_late_read_response_hides_no_renewal_received_before_it() -> Harness {
     let mut harness = Harness::leading();
@@ -143,7 +143,8 @@ fn an_entry_that_came_and_went_during_a_create_is_waited_out() {
     assert!(harness.begins()[0] >= written + LEASE, "{:?}", harness.begins());
 }
 
-/// The same, where our create is given up before it is stored, and found later.
+/// An entry comes and goes while our create, which was given up before it is stored, is in flight.
+/// The create is found later.
 #[test]
 fn an_entry_that_went_before_a_create_was_found_is_waited_out() {
     let lock = Capabilities { empty_is_proof: true, ..capabilities() };

@@ -51,7 +51,8 @@ impl Shell {
         (server, shell)
     }
 
-    /// The same, with a bucket that keeps what is put, and these leaders of elections.
+    /// A server with a bucket that keeps what is put and has these leaders of elections, and a
+    /// shell.
     pub async fn with_leaders(leaders: &[(&str, &str)]) -> (Server, Self) {
         let (server, shell) = Self::serving().await;
         shell.out(&["kv", "add", BUCKET, "--election", "--ttl", "1h", "-q"]);

@@ -11,12 +11,12 @@ use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
-/// The status and the body of a response. `None` if no process listens.
+/// The status and the body of the response to a GET. `None` if no process listens.
 pub fn get(address: &str, path: &str) -> Option<(u16, String)> {
     request(address, "GET", path)
 }
 
-/// The same for another method.
+/// The status and the body of the response to a request. `None` if no process listens.
 fn request(address: &str, method: &str, path: &str) -> Option<(u16, String)> {
     let response = response(address, method, path)?;
     let (head, body) = response.split_once("\r\n\r\n").expect("a head");

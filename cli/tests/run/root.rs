@@ -39,7 +39,7 @@ impl SharedProgram {
         self.0.path().join("incumbent")
     }
 
-    /// The same command under this path, as the user `nobody`.
+    /// A command that runs `command` under this path, as the user `nobody`.
     pub fn as_nobody(&self, command: &Command) -> Command {
         let mut named = Command::new(self.path());
         named.args(command.get_args()).stdin(Stdio::null());

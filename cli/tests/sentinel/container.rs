@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::env::{Candidate, TestEnv};
 use crate::setup::{INTRODUCE, LONG_LEASE, campaign, registered, standby, won, wrapped};
 
-/// The same command as process 1 of its own namespaces; `None` without the permission to create
+/// Runs `command` as process 1 of its own namespaces; `None` without the permission to create
 /// them.
 fn contained(command: &Command) -> Option<Command> {
     let flags = ["--pid", "--fork", "--mount-proc", "--kill-child=KILL"];

@@ -50,7 +50,7 @@ impl Listening {
         Candidate::start(command)
     }
 
-    /// The same, once it leads, and its term is registered as the last of `terms`.
+    /// A candidate that leads, and whose term is registered as the last of `terms`.
     pub async fn leader(&self, env: &TestEnv, name: &str, terms: usize) -> Candidate {
         let mut leader = self.campaign(env, name, "first");
         won(&mut leader).await;
@@ -71,7 +71,7 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_file_name("").with_extension("log")
 }
 
-/// The same with a log.
+/// `incumbent sentinel --listen path` that logs to [`log_of`] its path.
 fn logged(env: &TestEnv, path: &Path) -> Command {
     let command = listen(env, path);
     let mut logged = Command::new("sh");

@@ -48,7 +48,8 @@ impl Lock<'_> {
         self.check_run(&mut second).await;
     }
 
-    /// The same for `incumbent run`.
+    /// Kills the process of `incumbent run`, whose standby then leads. Nothing is left of its
+    /// command.
     async fn check_run(&self, before: &mut Candidate) {
         before.signal(Signal::TERM);
         before.exit().await;

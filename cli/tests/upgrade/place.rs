@@ -19,7 +19,7 @@ type Url = Box<dyn Fn(usize) -> String + Send + Sync>;
 pub struct Place {
     /// The URL of the lock, for the member in a slot.
     url: Url,
-    /// The same for who only reads.
+    /// The URL of the lock, for who only reads.
     reading: String,
     variables: Vec<(String, String)>,
     /// The lease of its members, in seconds.
@@ -86,7 +86,7 @@ impl Place {
         self.command_by(&[], release, words)
     }
 
-    /// The same, started by another program.
+    /// A program of this release that another program, the first of `by`, starts.
     pub fn command_by(&self, by: &[&str], release: Release, words: &[&str]) -> Command {
         let program = release.program();
         let mut command = Command::new(by.first().map_or(program, Path::new));
@@ -109,7 +109,7 @@ impl Place {
         self.output_of(release, &[words, &["--lock", &self.reading]].concat())
     }
 
-    /// The same, with the lock among the words or without one.
+    /// Runs a command for a minute at most. Its words name the lock, if it needs one.
     pub fn output_of(&self, release: Release, words: &[&str]) -> Output {
         let mut command = self.command_by(&["timeout", "60"], release, words);
         tokio::task::block_in_place(|| command.output()).expect("timeout and the program start")

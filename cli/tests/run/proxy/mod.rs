@@ -86,7 +86,7 @@ async fn lead(env: &TestEnv) -> (Election, TcpListener) {
     (lead_at(env, &address).await, listener)
 }
 
-/// The same, advertising this address.
+/// A leader in this process that advertises this address.
 async fn lead_at(env: &TestEnv, address: &str) -> Election {
     let bucket = Bucket::open(env.server.connect().await, BUCKET).await.expect("the bucket");
     let election = incumbent::new_election("my_app", bucket.lock()).advertise(address);

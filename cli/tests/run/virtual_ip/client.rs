@@ -32,7 +32,7 @@ type Mac = [u8; 6];
 pub struct Seen {
     /// Who answered the last question, by hardware address.
     pub answers: Vec<Mac>,
-    /// The same for the address of IPv6.
+    /// Who answered the last question for the address of IPv6.
     pub answers_v6: Vec<Mac>,
     /// Questions with two answers.
     pub twice: Vec<String>,
@@ -193,7 +193,7 @@ fn discovery_socket() -> (OwnedFd, u32) {
     (socket, if_nametoindex("eth0").expect("eth0"))
 }
 
-/// The same by neighbour discovery.
+/// Asks by neighbour discovery who has an address of IPv6. Returns those that answer.
 fn solicit(socket: &OwnedFd, index: u32, mac: Mac, address: Ipv6Addr) -> Vec<Mac> {
     let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
     message.extend(address.octets());

@@ -75,7 +75,7 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The lock as another process would open it.
     fn lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send;
 
-    /// The same for an operator, who may do more than a candidate.
+    /// The lock as the process of an operator, who may do more than a candidate, would open it.
     fn operators_lock(&self) -> impl Future<Output = Arc<dyn Lock>> + Send {
         self.lock()
     }

@@ -66,7 +66,7 @@ pub async fn a_crashed_leader_is_replaced<S: Service>() {
     assert!(leadership.remaining() <= S::LEASE);
 }
 
-/// The same with a lease below a second, by a standby that has a longer one.
+/// A crashed leader with a lease below a second is replaced by a standby that has a longer one.
 pub async fn a_crashed_leader_with_a_short_lease_is_replaced<S: Service>() {
     const SHORT: Duration = Duration::from_millis(500);
     let service = Arc::new(S::start().await);

@@ -107,13 +107,13 @@ pub enum HintDelivery {
 pub enum Deed {
     /// Deletes the key, as `nats kv del` does.
     Delete,
-    /// The same, as `nats kv purge` does.
+    /// Purges the key, as `nats kv purge` does.
     Purge,
     /// Removes what is stored so that nothing is left.
     Vanish,
     /// Writes what is not an entry of this library.
     Put,
-    /// The same, if the last revision is the expected one.
+    /// Writes what is not an entry of this library, if the last revision is the expected one.
     PutOver,
     /// Writes to the rest of what the entry is in.
     Touch,
@@ -138,6 +138,6 @@ pub enum Upheaval {
     Remade,
     /// The server is ended, and started again.
     Killed,
-    /// The same by a SIGKILL, while requests are under way.
+    /// The server is ended by a SIGKILL while requests are under way, and started again.
     Crashed,
 }

@@ -47,7 +47,7 @@ async fn a_table_of_postgresql_does_what_its_model_does() {
     agree(Arc::new(stores::Postgres::start().await)).await;
 }
 
-/// The same in a file, which is deleted and made again.
+/// Expiry, rows that stay and notifications in a file, which is deleted and made again.
 #[tokio::test]
 async fn a_sqlite_file_does_what_its_model_does() {
     agree(Arc::new(stores::Sqlite::start().await)).await;

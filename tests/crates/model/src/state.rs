@@ -146,7 +146,7 @@ impl State {
         self.flights = flights;
     }
 
-    /// The same for all states that differ in names and dates only.
+    /// Identifies the state: equal for all that differ in names and dates only.
     pub fn key(&self) -> u64 {
         let mut key = Key::default();
         self.lock.sketch(self.now, &mut key);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub enum Instrument {
     /// Random schedules in `tests/crates/sim`.
     Simulation,
-    /// The same of sets alone.
+    /// Random schedules of sets alone, in `tests/crates/sim`.
     Sets,
     /// Every schedule of small elections, in `tests/crates/model`.
     Model,

@@ -118,8 +118,8 @@ pub struct Candidate {
     pub newest: Option<Revision>,
     /// On which history of the server it last found nothing.
     pub empty_on: Option<u64>,
-    /// The same, of each answer that is under way, and of each create that rests on one: by life
-    /// and request.
+    /// The history of each answer under way that found nothing, and of each create that rests on
+    /// one: by life and request.
     pub found_empty_on: HashMap<(u32, u64), u64>,
     pub rests_on: HashMap<(u32, u64), u64>,
 }

@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// The same, whatever drains.
+    /// Hands a machine events at once, whatever drains, and does what it answers.
     pub(super) fn feed_now(&mut self, who: usize, events: Vec<Event>) {
         let now = self.local(who);
         let Some(machine) = &mut self.candidates[who].machine else { return };

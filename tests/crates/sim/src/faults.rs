@@ -24,13 +24,14 @@ use crate::world::{Inner, SimEvent, World};
 pub enum Fault {
     /// The process dies, and another one starts later.
     Crash { who: usize, back_ms: u16 },
-    /// The same of the one that leads; `writing`: when it has sent its next write.
+    /// The process of the leader dies; `writing`: when it has sent its next write.
     CrashLeader { back_ms: u16, writing: bool },
-    /// The same of the next one that waits before it leads; `stopping`: it has begun to stop.
+    /// The process of the next winner that waits before it leads dies; `stopping`: once it has
+    /// begun to stop.
     CrashWinner { back_ms: u16, stopping: bool },
     /// The process is stopped, and continues later.
     Pause { who: usize, for_ms: u16 },
-    /// The same, and its clock is stopped meanwhile.
+    /// The process is stopped, its clock too, and continues later.
     Freeze { who: usize, for_ms: u16 },
     /// What it sends, what it should receive, or both is lost.
     Cut { who: usize, out: bool, back: bool, for_ms: u16 },
@@ -90,11 +91,11 @@ pub enum Fault {
     /// The object's content of so many writes before is put back, in the place of the last one or
     /// of none.
     SetBack { by: u8 },
-    /// Of a candidate that is not of this library.
+    /// The process of a candidate that is not of this library dies.
     PeerCrash { which: usize },
-    /// The same, after it has released what it holds.
+    /// A candidate that is not of this library ends, after it has released what it holds.
     PeerStop { which: usize },
-    /// The same is cut off.
+    /// A candidate that is not of this library is cut off.
     PeerCut { which: usize, for_ms: u16 },
     /// A sentinel is killed, and forgets everything; another one starts later.
     SentinelDown { who: usize, for_ms: u16 },

@@ -28,13 +28,13 @@ counters! {
     Releases {
         /// Entries that were released.
         stored,
-        /// The same, after a release that was refused.
+        /// Entries that were released after a release that was refused.
         after_conflict,
         /// Releases that were refused.
         conflicts,
-        /// The same, where the entry was of the term no more.
+        /// Releases that were refused, as the entry was of the term no more.
         late,
-        /// The same, where another candidate led.
+        /// Releases that were refused, as another candidate led.
         beside_leader,
         /// Entries that were not of the term any more when they were read.
         not_held,
@@ -66,7 +66,7 @@ counters! {
     Moved {
         /// Terms that were handed over.
         handovers,
-        /// The same, which nobody had ordered.
+        /// Terms that were handed over though nobody had ordered it.
         voluntary,
         /// Handovers after which the named successor led next.
         succeeded,

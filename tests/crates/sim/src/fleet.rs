@@ -28,8 +28,8 @@ pub enum Fleet {
     ChangedTtl,
     /// Two of Choria's candidates among ours.
     Choria,
-    /// The same with a back-off, which lets them win sooner. The entry is never deleted: no rule of
-    /// ours makes that safe beside them.
+    /// Two of Choria's candidates with a back-off, which lets them win sooner, among ours. The
+    /// entry is never deleted: no rule of ours makes that safe beside them.
     ChoriaBackOff,
     /// All strict, on a server whose wall clock is stepped.
     SteppedClock,
@@ -37,7 +37,7 @@ pub enum Fleet {
     Judged,
     /// On rows of a database whose clock, which shows a newcomer what has passed, may be set back.
     Rows,
-    /// The same, all strict, with the clock set both ways.
+    /// All strict, on rows of a database whose clock is set both ways.
     SteppedRows,
     /// On a server that forgets acknowledged writes: every winner waits for two leases.
     Forgetful,
@@ -66,7 +66,7 @@ pub enum Fleet {
     /// Leaders hand over: as an operator wants it, since their check fails, or to one that is to
     /// be preferred.
     Moves,
-    /// Likewise, and the lock refuses the writes of some of them, for a while or for good.
+    /// Leaders hand over, and the lock refuses the writes of some, for a while or for good.
     Refused,
     /// Each term claims a checkpoint, which its work saves; leaders whose clocks stopped save as
     /// well.

@@ -94,7 +94,7 @@ pub fn run(scenario: &Scenario, with_history: bool) -> Report {
     play_out(&mut World::new(scenario, with_history), scenario)
 }
 
-/// The same in a world of `scenario` that has just begun.
+/// Plays `scenario` out in a world of it that has just begun.
 pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
     world.run(STORM);
     let (terms, peer_terms) = (world.checker.terms, world.checker.peer_terms);

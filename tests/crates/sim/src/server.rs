@@ -16,12 +16,12 @@ use crate::tampering::is_release;
 pub enum Retention {
     /// It is gone once its life is over.
     Expires,
-    /// The same, and a marker is left in its place.
+    /// It is gone once its life is over, and a marker is left in its place.
     LeavesMarkers,
     /// It stays, and candidates judge for themselves.
     Forever,
-    /// The same, tombstones too, and a read reports whether its life is over by the server's clock:
-    /// a row of a database.
+    /// A row of a database: it stays, tombstones too, and a read reports whether its life is over
+    /// by the server's clock.
     Rows,
     /// An object of a bucket: it stays, and candidates judge for themselves.
     Objects {
@@ -371,7 +371,7 @@ impl Server {
         }
     }
 
-    /// The same by a purge of the key, as `nats kv purge` does it.
+    /// An administrator purges the key, as `nats kv purge` does it.
     pub fn purge(&mut self, now: Time) {
         self.delete(now);
         if let Some(last) = &mut self.last {

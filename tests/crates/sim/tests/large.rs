@@ -147,8 +147,8 @@ fn few_of_the_standbys_of_a_lease_write_after_a_crash() {
     }
 }
 
-/// The same processes take part in all of them, and what goes wrong with one concerns its candidate
-/// in each. `ELECTIONS=1000 PROCESSES=1000` plays more of them.
+/// Each process takes part in every election, and what goes wrong with it concerns its candidate in
+/// each. `ELECTIONS=1000 PROCESSES=1000` plays more of them.
 #[test]
 fn many_elections_of_many_processes_keep_their_promises() {
     let number = |name, default| std::env::var(name).map_or(default, |n| n.parse().expect(name));

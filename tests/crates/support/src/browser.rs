@@ -89,7 +89,7 @@ impl Browser {
         self.command("POST", "/execute/sync", &json!({"script": body, "args": arguments}))
     }
 
-    /// The same of a body that calls its last argument with the result.
+    /// The result of a function in the page whose body calls its last argument with it.
     pub fn eval_async(&self, body: &str, arguments: &[Value]) -> Value {
         self.command("POST", "/execute/async", &json!({"script": body, "args": arguments}))
     }

@@ -28,7 +28,7 @@ impl HttpMessage {
         found.map(|(_, value)| &**value)
     }
 
-    /// The same with a header set.
+    /// Sets a header.
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
         self.headers.push((name.to_owned(), value.into()));

@@ -25,7 +25,7 @@ impl LeafNode {
         Self::start_as("", Server::builder(), leaf).await
     }
 
-    /// The same, with a hub that has users; the leaf node connects as `user`, which is
+    /// Starts both, with a hub that has users; the leaf node connects as `user`, which is
     /// `NAME:PASSWORD@`.
     ///
     /// # Panics

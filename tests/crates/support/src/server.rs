@@ -71,7 +71,7 @@ impl Server {
         format!("nats://{}", self.address())
     }
 
-    /// The same for a user.
+    /// Where clients connect as a user, as a URL.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("nats://{user}:{password}@{}", self.address())
     }
@@ -200,7 +200,7 @@ impl Server {
         }
     }
 
-    /// The same; `None` where it does not answer.
+    /// A page of its monitoring port; `None` where it does not answer.
     pub(crate) async fn ask(&self, path: &str) -> Option<Value> {
         http::monitor(self.monitoring(), path).await
     }

@@ -33,11 +33,11 @@ pub const EXPECTED: Duration = Duration::from_secs(9);
 pub enum Rival {
     /// Go's `concurrency.Election` with a session of 2 s, the minimum of a member by default.
     Etcd,
-    /// The same with a session of 1 s.
+    /// Go's `concurrency.Election` with a session of 1 s.
     EtcdFast,
     /// An address of keepalived, with adverts each second.
     Keepalived,
-    /// The same with adverts each 100 ms.
+    /// An address of keepalived, with adverts each 100 ms.
     KeepalivedFast,
 }
 

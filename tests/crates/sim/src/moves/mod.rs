@@ -58,7 +58,7 @@ pub(crate) enum Step {
     Over { call: u64, failed: bool },
     /// Its program wants it to hand over.
     HandOver,
-    /// The same wants its process to stand aside, or not to.
+    /// Its program cordons its process, or ends that.
     StandAside(bool),
 }
 

@@ -143,7 +143,7 @@ impl Proxy {
         format!("nats://{}", self.address)
     }
 
-    /// The same for a user.
+    /// Where clients connect as a user, as a URL.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("nats://{user}:{password}@{}", self.address)
     }
@@ -181,7 +181,8 @@ impl Proxy {
         self.lost.one_way(way).all.load(Ordering::SeqCst)
     }
 
-    /// The same without `PING` and `PONG`, which belong to no request.
+    /// How many messages [`Flow::Lose`] has swallowed so far, without `PING` and `PONG`, which
+    /// belong to no request.
     pub fn swallowed_of_requests(&self, way: Way) -> u64 {
         // `add` counts a ping first, so one in between is at most missing here.
         let lost = self.lost.one_way(way);
