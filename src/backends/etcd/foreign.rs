@@ -51,7 +51,12 @@ pub(super) fn lacks_placeholder(answer: &Txn) -> bool {
 /// Whether a transaction has acquired nothing, and found another program's key in its place.
 pub(super) fn is_placeholder_taken(answer: &Txn) -> bool {
     let mut found = placeholder(answer).into_iter().flat_map(|range| &range.kvs);
-    found.any(|kv| kv.value != PLACEHOLDER)
+    found.any(|kv| !is_placeholder(kv))
+}
+
+/// Whether a key with a slash at its end is a placeholder: another program may have written it.
+fn is_placeholder(kv: &KeyValue) -> bool {
+    kv.value == PLACEHOLDER
 }
 
 /// Why there can be no placeholder, if a key below that of the election is of a candidate. One
@@ -76,7 +81,7 @@ impl Search {
         while self.placeholders.pop_if(|(above, _)| !kv.key.starts_with(above)).is_some() {}
         let Some(slash) = kv.key.iter().rposition(|byte| *byte == b'/') else { return true };
         if kv.lease == 0 {
-            if slash + 1 == kv.key.len() {
+            if slash + 1 == kv.key.len() && is_placeholder(kv) {
                 self.placeholders.push((kv.key.clone(), kv.create_revision));
             }
             return true;
@@ -105,6 +110,10 @@ mod tests {
         KeyValue { key: key.into(), create_revision, lease, ..KeyValue::default() }
     }
 
+    fn placeholder(key: &str, create_revision: i64) -> KeyValue {
+        KeyValue { value: PLACEHOLDER.to_vec(), ..kv(key, create_revision, 0) }
+    }
+
     #[test]
     fn a_candidate_is_a_leased_key_directly_below_the_election() {
         for (key, lease, is_one) in [
@@ -123,8 +132,8 @@ mod tests {
     fn one_that_may_lead_is_found_before_one_that_waits() {
         let keys = [
             kv("e/a", 10, 0),
-            kv("e/a/", 10, 0),
-            kv("e/a/b/", 30, 0),
+            placeholder("e/a/", 10),
+            placeholder("e/a/b/", 30),
             kv("e/a/b/6", 20, 6),
             kv("e/a/x", 11, 7),
             kv("e/c/9", 40, 9),
@@ -141,5 +150,8 @@ mod tests {
         assert_eq!(found(&[&keys[..3], &keys[4..5]].concat()), of("a", "e/a/x", true));
         assert_eq!(found(&[&keys[..2], &keys[4..]].concat()), of("c", "e/c/9", false));
         assert_eq!(found(&keys[..3]), None);
+        // No election waits for the key of another program.
+        let theirs = [kv("e/d/", 10, 0), kv("e/d/5", 20, 5)];
+        assert_eq!(found(&theirs), of("d", "e/d/5", false));
     }
 }
