@@ -31,6 +31,11 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
         &["role", "grant-permission", "one", "read", &prefix, "--prefix=true"],
         &["user", "add", "one:o"],
         &["user", "grant-role", "one", "one"],
+        &["role", "add", "two"],
+        &["role", "grant-permission", "two", "readwrite", &env.key("my_app")],
+        &["role", "grant-permission", "two", "readwrite", &env.key("my_app/")],
+        &["user", "add", "two:o"],
+        &["user", "grant-role", "two", "two"],
         &["user", "add", "candidate:c"],
         &["user", "grant-role", "candidate", "elections"],
         &["user", "add", "observer:o"],
@@ -58,8 +63,8 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
     let denied = observer.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
     assert_eq!(kind(denied), LockErrorKind::Denied);
-    // The key of the election alone is not enough.
-    for lock in [&observer, &user("one", "o")] {
+    // The key of the election alone is not enough, nor that and the one for etcd's own candidates.
+    for lock in [&observer, &user("one", "o"), &user("two", "o")] {
         let denied = lock.check_release("my_app", TIMEOUT).await.unwrap_err();
         assert_eq!(kind(denied), LockErrorKind::Denied);
     }

@@ -320,7 +320,8 @@ impl LockState {
         if let Some(message) = refusal {
             return Err(LockError::new(LockErrorKind::Misconfigured, message));
         }
-        // Every key that is there by then was read.
+        // Every key that is there by then was read. It is sent at once, on the same connection: no
+        // cluster is restored in between, with other keys of those revisions.
         let unchanged = create_if(Compare::created_until(from.clone(), to, read_at));
         self.client.txn(unchanged, by).await.map(drop)
     }
@@ -402,11 +403,13 @@ impl Lock for EtcdLock {
     }
 
     /// A transaction under a condition that no key fulfils: the cluster checks the permissions of
-    /// both its branches. The first acquisition needs that of the placeholder too.
+    /// all its conditions and branches. The first acquisition also writes the placeholder, and
+    /// reads all keys below.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
         let key = self.inner.key(name);
-        let compare = vec![Compare::written_by(&key, i64::MAX)];
-        let placeholder = self.inner.below(name).0;
+        let (placeholder, to) = self.inner.below(name);
+        let below = Compare::unleased(placeholder.clone(), to);
+        let compare = vec![Compare::written_by(&key, i64::MAX), below];
         let success = vec![put_op(key, Vec::new()), put_op(placeholder, Vec::new())];
         let request = TxnRequest { compare, success, failure: Vec::new() };
         let answer = self.inner.client.txn(request, deadline_after(timeout)).await;
