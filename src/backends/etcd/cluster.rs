@@ -38,10 +38,11 @@ impl Seen {
 
     /// Whether a linearizable response to a request that was sent later is of an earlier state: no
     /// cluster that continues returns one.
-    fn is_later_than(self, header: Header) -> bool {
-        // Some responses have no revision.
-        let is_later = header.revision != 0 && header.revision < self.revision;
-        is_later || header.raft_term < self.raft_term
+    pub fn is_later_than(self, header: Header) -> bool {
+        // Some responses have no revision. A member that received a snapshot of the leader's knows
+        // no term until it applies a write.
+        let is_later = (1..self.revision).contains(&header.revision);
+        is_later || (1..self.raft_term).contains(&header.raft_term)
     }
 }
 
@@ -144,6 +145,7 @@ mod tests {
             assert_eq!(cluster.answered(header(1, 5, 100), None, now), Ok(0));
             let sent = cluster.seen();
             assert_eq!(cluster.answered(header(1, 5, 0), Some(sent), now), Ok(0));
+            assert_eq!(cluster.answered(header(1, 0, 100), Some(sent), now), Ok(0));
             assert_eq!(cluster.answered(header(1, 4, 99), None, now), Ok(0), "a watch is late");
             assert_eq!(cluster.answered(header(1, term, revision), Some(sent), now), Ok(1));
             // The others that were on their way show nothing new.

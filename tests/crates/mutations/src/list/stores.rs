@@ -401,8 +401,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "etcd: an entry that was seen counts in a restored cluster",
         edits: &[edit(
             "src/backends/etcd/cluster.rs",
-            "is_later || header.raft_term < self.raft_term",
-            "is_later && header.raft_term < self.raft_term",
+            "is_later || (1..self.raft_term)",
+            "is_later && (1..self.raft_term)",
         )],
         noticed_by: &[Decisions],
     },
