@@ -242,3 +242,22 @@ async fn another_cluster_at_the_address_is_refused_at_first() {
     let says = "name the members of one cluster";
     assert!(refusals.iter().any(|refusal| refusal.contains(says)), "{refusals:?}");
 }
+
+/// One of two addresses leads to another cluster: the other address is used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn an_address_of_another_cluster_is_left() {
+    let env = TestEnv::<1>::new(LEASE).await;
+    let (port, other) = (env.cluster.port(0), EtcdCluster::start(1, &[]).await);
+    let proxies = [FaultProxy::start(port).await, FaultProxy::start(port).await];
+    let addresses = proxies.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port()));
+    let lock = env.etcd_at(addresses.collect()).lock().unwrap();
+    let written = lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a write");
+    for proxy in &proxies {
+        proxy.redirect(other.port(0));
+        tokio::time::sleep(Duration::from_millis(200)).await; // it notices
+        for _ in 0..3 {
+            assert_eq!(found(&lock).await.0, written);
+        }
+        proxy.redirect(port);
+    }
+}

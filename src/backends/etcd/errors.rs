@@ -1,5 +1,6 @@
 //! The meaning of etcd's errors.
 
+use std::borrow::Cow;
 use std::error::Error;
 
 use tonic::{Code, ConnectError, Status};
@@ -7,7 +8,7 @@ use tonic::{Code, ConnectError, Status};
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::text::escape_line;
 
-/// The maximum length of a server's message in an error.
+/// The maximum length of a text of a server.
 const MAX_MESSAGE_LEN: usize = 200;
 /// Errors with which a member refuses a write before it proposes it to the others.
 const NOT_PROPOSED: [&str; 4] = [
@@ -51,8 +52,14 @@ pub(super) fn was_not_sent(status: &Status) -> bool {
     false
 }
 
-/// Whether another member may be able to respond.
+/// Whether the member does not answer, or says that it cannot: another one may. Who leads the
+/// cluster is the same for all.
 pub(super) fn is_of_member(status: &Status) -> bool {
+    may_pass(status) && !status.message().contains("leader changed")
+}
+
+/// Whether a request that is repeated may be answered.
+pub(super) fn may_pass(status: &Status) -> bool {
     // An error of this process, as of the connection, has a source.
     status.source().is_some()
         || matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded)
@@ -72,10 +79,15 @@ pub(super) fn needs_no_user(status: &Status) -> bool {
     status.message().contains("authentication is not enabled")
 }
 
+/// The text of a server, for people.
+pub(super) fn said(text: &str) -> Cow<'_, str> {
+    escape_line(text, MAX_MESSAGE_LEN)
+}
+
 /// Converts a refusal. `hint`: what to do where the connection was lost, or nothing.
 pub(super) fn refused(status: &Status, address: &str, effect: Effect, hint: &str) -> LockError {
-    let said = escape_line(status.message(), MAX_MESSAGE_LEN);
-    let not_applied = was_not_sent(status) || NOT_PROPOSED.iter().any(|text| said.contains(text));
+    let said = said(status.message());
+    let not_proposed = NOT_PROPOSED.iter().any(|text| said.contains(text));
     let (kind, what) = match status.code() {
         _ if was_not_sent(status) => {
             let what = format!("no connection to etcd at {address}");
@@ -84,6 +96,9 @@ pub(super) fn refused(status: &Status, address: &str, effect: Effect, hint: &str
         _ if status.source().is_some() => {
             let what = format!("the connection to etcd at {address} was lost{hint}");
             return LockError::with_source(effect.lost(), what, cause(status));
+        }
+        _ if not_proposed => {
+            (LockErrorKind::Unavailable, format!("etcd at {address} cannot respond: {said}"))
         }
         Code::PermissionDenied => (
             LockErrorKind::Denied,
@@ -116,9 +131,6 @@ pub(super) fn refused(status: &Status, address: &str, effect: Effect, hint: &str
                 "etcd at {address} accepts no writes, its space is used up: compact, defragment, disarm the alarm"
             ),
         ),
-        _ if not_applied => {
-            (LockErrorKind::Unavailable, format!("etcd at {address} cannot respond: {said}"))
-        }
         _ => (effect.lost(), format!("etcd at {address} failed: {said}")),
     };
     LockError::new(kind, what)
@@ -131,7 +143,7 @@ fn cause(status: &Status) -> String {
         last = Some(next);
     }
     let text = last.map_or_else(|| status.message().to_owned(), ToString::to_string);
-    escape_line(&text, MAX_MESSAGE_LEN).into_owned()
+    said(&text).into_owned()
 }
 
 #[cfg(test)]
@@ -152,6 +164,12 @@ mod tests {
                 Unavailable,
                 OutcomeUnknown,
             ),
+            (
+                Code::FailedPrecondition,
+                "etcdserver: rpc not supported for learner",
+                Unavailable,
+                Unavailable,
+            ),
             (Code::PermissionDenied, "etcdserver: permission denied", Denied, Denied),
             (Code::InvalidArgument, "etcdserver: user name is empty", Denied, Denied),
             (
@@ -166,6 +184,22 @@ mod tests {
             let status = Status::new(code, message);
             let kind = |effect| refused(&status, "h:1", effect, "").kind();
             assert_eq!((kind(Effect::Read), kind(Effect::Write)), (read, write), "{message}");
+        }
+    }
+
+    /// A member that serves is kept: the next one may be one that hangs.
+    #[test]
+    fn a_member_is_left_if_another_one_may_answer() {
+        for (code, message, leaves, repeats) in [
+            (Code::Unavailable, "etcdserver: no leader", true, true),
+            (Code::Unavailable, "etcdserver: server stopped", true, true),
+            (Code::FailedPrecondition, "etcdserver: rpc not supported for learner", true, true),
+            (Code::Unavailable, "etcdserver: leader changed", false, true),
+            (Code::ResourceExhausted, "etcdserver: too many requests", false, false),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", false, false),
+        ] {
+            let status = Status::new(code, message);
+            assert_eq!((is_of_member(&status), may_pass(&status)), (leaves, repeats), "{message}");
         }
     }
 }

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use super::client::methods;
+use super::errors::said;
 use super::foreign::{ForeignCandidate, Search};
 use super::lock::EtcdLock;
 use super::messages::{Members, MembersRequest, Status, StatusRequest};
 use crate::lock::LockError;
 use crate::time::timer::deadline_after;
+
+/// The most alarms of a member that are reported.
+const MAX_ALARMS: usize = 16;
 
 /// Reads facts about a cluster that elections depend on. It writes nothing.
 #[derive(Debug)]
@@ -78,14 +82,15 @@ impl EtcdProbe {
         let facts = answers.into_iter().map(|(address, status)| {
             let facts = status.map(|status| {
                 let header = status.header.unwrap_or_default();
+                let alarms = status.errors.iter().take(MAX_ALARMS);
                 MemberFacts {
-                    version: status.version,
+                    version: said(&status.version).into_owned(),
                     cluster_id: header.cluster_id,
                     has_leader: status.leader != 0,
                     is_learner: status.is_learner,
                     raft_term: header.raft_term,
                     db_size: status.db_size.unsigned_abs(),
-                    alarms: status.errors,
+                    alarms: alarms.map(|alarm| said(alarm).into_owned()).collect(),
                 }
             });
             (address, facts)

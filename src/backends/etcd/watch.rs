@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tonic::{Status, Streaming};
 use tracing::debug;
 
+use super::client::Watch;
 use super::codec::Origin;
+use super::errors::said;
 use super::lock::{Known, LockState, Version, after, read_of};
 use super::messages::{Event, WatchCreateRequest, WatchResponse};
 use crate::backends::hint_hub::{BEGINS_WITHIN, HintHub, Listen};
@@ -69,33 +70,33 @@ struct NoWatch {
 
 /// Begins a watch, and waits for the response that says so. Returns the era of the cluster, which a
 /// read shows: a candidate that receives all hints writes over a silent holder's entry without one.
-async fn begin(lock: &LockState) -> Result<(Streaming<WatchResponse>, u64), NoWatch> {
+async fn begin(lock: &LockState) -> Result<(Watch, u64), NoWatch> {
     let failed = |why: String| NoWatch { why, is_denied: false };
     let (key, range_end) = (lock.prefix.clone().into_bytes(), after(lock.prefix.as_bytes()));
     let read = read_of(key.clone());
     let request = WatchCreateRequest { key, range_end, prev_kv: true };
     let watch = lock.client.watch(request, deadline_after(BEGINS_WITHIN)).await;
-    let (mut watch, token) = watch.map_err(|error| failed(error.to_string()))?;
-    match timeout(BEGINS_WITHIN, watch.message()).await {
+    let mut watch = watch.map_err(|error| failed(error.to_string()))?;
+    match timeout(BEGINS_WITHIN, watch.responses.message()).await {
         Ok(Ok(Some(first))) if first.created && !first.canceled => {
-            is_of_cluster(lock, &first).map_err(failed)?;
+            is_of_cluster(lock, &watch, &first).map_err(failed)?;
             let read = lock.client.range(read, deadline_after(BEGINS_WITHIN)).await;
             let (_, era) = read.map_err(|error| failed(error.to_string()))?;
             Ok((watch, era))
         }
         Ok(Ok(Some(first))) => {
             // A watch is refused in this way, with no word of why, and an old token too.
-            lock.client.forget_token(token.as_ref()).await;
-            let why = format!("the watch is refused: {}", first.cancel_reason);
+            lock.client.forget_token_of(&watch).await;
+            let why = format!("the watch is refused: {}", said(&first.cancel_reason));
             Err(NoWatch { is_denied: first.cancel_reason.contains("denied"), why })
         }
         Ok(Ok(None)) => Err(failed("the watch has ended at once".to_owned())),
         Ok(Err(status)) => {
-            lock.client.leave_current();
-            Err(failed(status.message().to_owned()))
+            lock.client.leave_member_of(&watch);
+            Err(failed(said(status.message()).into_owned()))
         }
         Err(_) => {
-            lock.client.leave_current();
+            lock.client.leave_member_of(&watch);
             Err(failed("the watch does not begin".to_owned()))
         }
     }
@@ -104,18 +105,21 @@ async fn begin(lock: &LockState) -> Result<(Streaming<WatchResponse>, u64), NoWa
 /// Passes events on until the watch ends. Returns why it did.
 ///
 /// The connection is tested, so a watch that hangs ends, and a member without a leader ends it.
-async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>, era: u64) -> String {
+async fn deliver(lock: &LockState, mut watch: Watch, era: u64) -> String {
     loop {
-        let response = match watch.message().await {
+        let response = match watch.responses.message().await {
             Ok(Some(response)) => response,
             Ok(None) => return "the server has ended it".to_owned(),
-            Err(status) => return ended(lock, &status),
+            Err(status) => {
+                lock.client.leave_member_of(&watch);
+                return said(status.message()).into_owned();
+            }
         };
         // As after a compaction of what it did not deliver.
         if response.canceled || response.compact_revision != 0 {
-            return format!("cancelled: {}", response.cancel_reason);
+            return format!("cancelled: {}", said(&response.cancel_reason));
         }
-        if let Err(why) = is_of_cluster(lock, &response) {
+        if let Err(why) = is_of_cluster(lock, &watch, &response) {
             return why;
         }
         if lock.client.seen().era != era {
@@ -127,17 +131,12 @@ async fn deliver(lock: &LockState, mut watch: Streaming<WatchResponse>, era: u64
 }
 
 /// Another cluster at the address shows nothing of this one.
-fn is_of_cluster(lock: &LockState, response: &WatchResponse) -> Result<(), String> {
+fn is_of_cluster(lock: &LockState, watch: &Watch, response: &WatchResponse) -> Result<(), String> {
     let checked = lock.client.check(lock.client.place(), response.header.as_ref(), None);
     checked.map(drop).map_err(|error| {
-        lock.client.leave_current();
+        lock.client.leave_member_of(watch);
         error.to_string()
     })
-}
-
-fn ended(lock: &LockState, status: &Status) -> String {
-    lock.client.leave_current();
-    status.message().to_owned()
 }
 
 /// An event is a reason to look, and no fact: anybody who may write the key may have written it.
