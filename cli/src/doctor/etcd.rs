@@ -138,6 +138,11 @@ async fn permissions(
         Observer => Ok(()),
         _ => lock.check_release(name, context.timeout).await,
     };
+    let mut failures = [&listed, &written].into_iter().filter_map(|result| result.as_ref().err());
+    if let Some(error) = failures.find(|error| !is_a_right(error)) {
+        report.error(rights::CHECK, one_line(error));
+        return;
+    }
     for of in [Observer, Candidate, Administrator] {
         if of != Observer && context.role == Observer {
             continue;
@@ -149,17 +154,12 @@ async fn permissions(
             ("writing keys", &written),
         ];
         for (verb, result) in checks {
-            match result {
-                Err(error) if is_a_right(error) => {
-                    let why = format!("{verb} ({})", one_line(error));
-                    match verb {
-                        "writing keys" if of == Observer => {}
-                        "listing and watching keys" if of != Administrator => useful.push(why),
-                        _ => needed.push(why),
-                    }
-                }
-                Err(error) => report.error(rights::CHECK, one_line(error)),
-                Ok(()) => {}
+            let Err(error) = result else { continue };
+            let why = format!("{verb} ({})", one_line(error));
+            match verb {
+                "writing keys" if of == Observer => {}
+                "listing and watching keys" if of != Administrator => useful.push(why),
+                _ => needed.push(why),
             }
         }
         let fix = "grant the role readwrite on the prefix; see docs/etcd.md".to_owned();
