@@ -1,6 +1,6 @@
 //! Takeovers and load on etcd, ours beside Go's `concurrency.Election`, in turn on one member that
 //! does not sync its disk: a lease, or a session, of 5 s. Then 10,000 elections of one process,
-//! with 60 s. `ELECTIONS=20000` measures so many, and nothing else.
+//! with 60 s. `ELECTIONS=20000` measures that many, and nothing else.
 //!
 //! Ours run in this process, each on a runtime and a connection of its own, so a crash is a runtime
 //! that is gone; those of etcd are processes.

@@ -5,7 +5,7 @@
 //! 1.67 s. Then stands by in 1,000 of them, then in the others, as another candidate on a
 //! connection of its own in the same process. `ELECTIONS=99000 LEASE=60 cargo bench --bench
 //! footprint` leads 99,000 more, with a lease of 60 s, and has no standbys. With `MINUTES=10` it
-//! then restarts the server in the middle of so many minutes, and reports the terms that ended.
+//! then restarts the server in the middle of that many minutes, and reports the terms that ended.
 
 #[path = "support/load.rs"]
 mod load;

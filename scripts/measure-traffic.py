@@ -469,7 +469,7 @@ def plans(options):
 
 
 def enter_namespace(options):
-    """Goes on in a network namespace with the addresses of the candidates."""
+    """Continues in a network namespace with the addresses of the candidates."""
     if options.within or os.environ.get(INSIDE) == "1":
         return
     user = [] if os.geteuid() == 0 else ["--map-root-user"]

@@ -55,6 +55,6 @@ pub enum Change {
     LockRecovered,
     /// This candidate is now that ready to lead.
     Standing(Standing),
-    /// The reader was too slow, and so many changes were dropped.
+    /// The reader was too slow, and this many changes were dropped.
     Missed(u64),
 }

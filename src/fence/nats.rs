@@ -607,7 +607,7 @@ impl Fence {
                 return Ok(headers);
             }
         }
-        Err(misconfigured("a message with so many headers cannot be fenced".to_owned()))
+        Err(misconfigured("a message with this many headers cannot be fenced".to_owned()))
     }
 
     /// The content of the fence.

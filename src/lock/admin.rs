@@ -29,7 +29,7 @@ pub trait LockAdmin: fmt::Debug + Send + Sync {
     /// Of the kind [`Missing`](LockErrorKind::Missing) if what holds the entries does not exist.
     async fn facts(&self, timeout: Duration) -> Result<LockFacts, LockError>;
 
-    /// The last write to an election; `None` if there is no trace of one.
+    /// The last write to an election; `None` if no record was found.
     async fn record(
         &self,
         name: &str,

@@ -23,7 +23,7 @@ pub struct MemberLoad {
 }
 
 impl MemberLoad {
-    /// A member that leads nothing yet of a set of so many shards.
+    /// A member that leads nothing yet of a set of this many shards.
     pub fn new(shards: u32, weight: u32) -> Self {
         Self { shards, load: 0, weight, max: None, resizing: None }
     }

@@ -36,9 +36,9 @@ pub(super) struct AcquireDelay {
     spread: Duration,
     /// Nothing is known of the last holder: others may know more.
     give_way: Duration,
-    /// The last holder vanished, and may come back so long after the entry was seen to be vacant.
+    /// The last holder vanished, and may come back this long after the entry was seen to be vacant.
     takeover: Duration,
-    /// Others go first for so long: after a handover to one of them, by the rank, or as they are
+    /// Others go first for this long: after a handover to one of them, by the rank, or as they are
     /// readier.
     others_first: Duration,
     /// The last holder handed over to this candidate: it waits for nobody.

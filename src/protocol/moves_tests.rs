@@ -355,7 +355,7 @@ fn few_of_thousands_ask_a_new_leader() {
 }
 
 #[test]
-fn only_a_candidate_that_has_been_ready_for_so_long_asks() {
+fn only_a_candidate_that_has_been_ready_long_enough_asks() {
     let mut moves = standby(1);
     moves.set_standing(at(5.0), Standing::Sick);
     assert_eq!(moves.next_wake(), None);

@@ -17,7 +17,7 @@ use crate::lock::{
 use crate::time::clock::Instant;
 use crate::time::timing::{whole_millis, with_drift};
 
-/// What a candidate knows of the entry. Knows no phase.
+/// What a candidate knows of the entry, in any phase.
 #[derive(Debug, Clone)]
 pub(super) struct Observations {
     pub last_seen: Option<SeenEntry>,

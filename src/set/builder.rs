@@ -167,8 +167,8 @@ impl SetBuilder {
         self
     }
 
-    /// Makes it an election with so many leaders: each holds one seat, numbered from 0. The same as
-    /// [`shards`](Self::shards), with one per member at the [most](Self::max_shards).
+    /// Makes it an election with this many leaders: each holds one seat, numbered from 0. This is
+    /// [`shards`](Self::shards), with at [most](Self::max_shards) one per member.
     pub fn seats(self, seats: u32) -> Self {
         self.shards(seats).max_shards(1)
     }

@@ -36,7 +36,7 @@ pub enum ShardChange {
         /// How many shards the set has for the other member.
         shards: u32,
     },
-    /// The reader was too slow, and so many changes were dropped: compare
+    /// The reader was too slow, and this many changes were dropped: compare
     /// [`Set::shards`](crate::Set::shards).
     Missed(u64),
 }

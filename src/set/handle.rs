@@ -123,7 +123,7 @@ impl Set {
     }
 
     /// Has this member stand aside, or take part as usual again. One that stands aside hands over
-    /// what it leads, so many shards at once as the set moves, and leads only what no other member
+    /// what it leads, as many shards at once as the set moves, and leads only what no other member
     /// does. Returns at once.
     pub fn stand_aside(&self, aside: bool) {
         self.shared().send(SetInput::StandAside(aside));

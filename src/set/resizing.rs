@@ -12,7 +12,7 @@ use crate::lock::multi::all_of;
 use crate::lock::{Lock, LockMember};
 use crate::protocol::set::member_hash;
 
-/// The shard that a key belongs to, in a set of so many shards.
+/// The shard that a key belongs to, in a set of this many shards.
 ///
 /// It is the 64-bit FNV-1a hash of the key, through the finalizer of SplitMix64, modulo the number
 /// of shards. This does not change between versions. With a multiple of the shards, a key goes to a
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_keeps_its_shard_for_ever() {
+    fn a_key_keeps_its_shard_forever() {
         let shards: Vec<_> =
             ["", "a", "customer-7"].iter().map(|key| shard_of(key, 1000)).collect();
         assert_eq!(shards, [203, 736, 558]);

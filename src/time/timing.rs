@@ -136,7 +136,7 @@ impl Timing {
         (self.lease() / 8).clamp(self.scaled(Duration::from_millis(250)), Duration::from_secs(5))
     }
 
-    /// Whether requests that take so long leave a margin: half of the time that one may take.
+    /// Whether requests that take this long leave a margin: half of the time that one may take.
     pub fn bears(&self, round_trip: Duration) -> bool {
         round_trip <= self.request_timeout() / 2
     }

@@ -15,7 +15,7 @@ impl<C> Changes<C> {
         Self(changes.fuse().boxed())
     }
 
-    /// What a channel carries; `None`: it is closed. `missed`: says that so many were dropped.
+    /// What a channel carries; `None`: it is closed. `missed`: says that this many were dropped.
     pub(crate) fn of(receiver: Option<Receiver<C>>, missed: fn(u64) -> C) -> Self
     where
         C: Clone + Send + 'static,

@@ -69,7 +69,7 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
         assert_eq!(kind(denied), LockErrorKind::Denied);
     }
     user("candidate", "c").check_release("my_app", TIMEOUT).await.unwrap();
-    // Hints come to an observer, and to a candidate after a restart, which knows no session.
+    // Hints come to an observer, and to a candidate after a restart, which has lost its session.
     let watching = incumbent::observe("my_app", user("observer", "o")).unwrap();
     let second = env.campaign_with("second", user("candidate", "c"));
     sees(&second, "first").await;

@@ -58,7 +58,7 @@ async fn a_release_of_client_go_hands_over_when_its_lease_is_out() {
     let _leadership = leads(&ours).await;
 }
 
-/// client-go's candidates know no successors: one of them may be first, which is an ordinary
+/// client-go's candidates ignore successors: one of them may be first, which is an ordinary
 /// takeover. A leader of client-go's answers no request, and continues to lead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handover_beside_client_go_is_a_takeover_at_worst() {

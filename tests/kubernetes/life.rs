@@ -284,7 +284,7 @@ async fn a_lock_with_several_owners_is_held_by_each_of_them() {
 
 /// A container that is restarted finds its pod's lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_restarted_container_leads_on() {
+async fn a_restarted_container_continues_to_lead() {
     let life = Life::new().await;
     let first = life.leader("first", None).await;
     let second = life.second("first").await;

@@ -9,7 +9,7 @@ use incumbent::{Cause, Change, Election, ElectionBuilder, Leadership, StartError
 use tokio::sync::mpsc;
 
 use crate::conformance::{LEASE, change, leads, lost, soon, won};
-use crate::renewals_go_on;
+use crate::renewals_continue;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -42,7 +42,7 @@ async fn a_stop_lets_the_work_drain_for_longer_than_a_lease() {
     let standby = new_election("my_app", lock.clone()).identity("second").start().unwrap();
 
     let token = leadership.token();
-    renewals_go_on(&leadership, LEASE * 2, || {
+    renewals_continue(&leadership, LEASE * 2, || {
         assert!(election.is_leader() && leadership.is_draining() && !standby.is_leader());
     })
     .await;

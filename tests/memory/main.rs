@@ -123,7 +123,7 @@ fn without_hints(lock: MemoryLock) -> WithHints {
 
 /// Waits until the term lasts for this much longer than it does now, and calls `check` after each
 /// renewal.
-async fn renewals_go_on(leadership: &Leadership, longer: Duration, check: impl Fn()) {
+async fn renewals_continue(leadership: &Leadership, longer: Duration, check: impl Fn()) {
     let mut deadline = leadership.deadline();
     let until = deadline + longer;
     while deadline < until {

@@ -14,7 +14,7 @@ use incumbent::{
 
 use crate::conformance::{LEASE, change, leads, lost, sees, soon, working};
 use crate::drain::draining_leader;
-use crate::{renewals_go_on, without_hints};
+use crate::{renewals_continue, without_hints};
 
 fn candidate(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
     working(new_election("my_app", lock.clone()).identity(identity))
@@ -71,11 +71,11 @@ async fn an_unhealthy_leader_yields_to_a_healthy_candidate() {
     disk.fills(false);
     stands(&mut changes, Standing::Ready).await;
     assert_eq!(first.watch().current().check_failure, None);
-    renewals_go_on(&leadership, LEASE, || {}).await;
+    renewals_continue(&leadership, LEASE, || {}).await;
 }
 
 #[tokio::test]
-async fn where_all_are_sick_the_leader_leads_on() {
+async fn where_all_are_unhealthy_the_leader_continues() {
     let lock = MemoryLock::with_ttl(LEASE);
     let (disk, other_disk) = (Disk::with_space(), Disk::with_space());
     let (first, mut changes) =
@@ -87,7 +87,7 @@ async fn where_all_are_sick_the_leader_leads_on() {
 
     disk.fills(true);
     stands(&mut changes, Standing::Sick).await;
-    renewals_go_on(&leadership, LEASE * 2, || {}).await;
+    renewals_continue(&leadership, LEASE * 2, || {}).await;
     // One that recovers is led by.
     other_disk.fills(false);
     drop(leads(&second).await);
@@ -161,7 +161,7 @@ async fn a_pause_holds_back_preferences_and_not_operators() {
     let high = candidate(&lock, "high").priority(9).prefer_after(Duration::ZERO);
     let high = high.start().unwrap();
     sees(&high, "low").await;
-    renewals_go_on(&leadership, LEASE * 2, || {}).await;
+    renewals_continue(&leadership, LEASE * 2, || {}).await;
     // The leader's entry states the pause, also to one that began later.
     let status = high.watch().current();
     assert_eq!(status.paused_until_unix_ms, low.watch().current().paused_until_unix_ms);

@@ -1,5 +1,5 @@
 //! Slots of jobs under crashes, on members whose clocks differ: none runs twice at most once, and
-//! none is missing at least once. `SLOTS=10000 FLEETS=40` runs so many of each.
+//! none is missing at least once. `SLOTS=10000 FLEETS=40` runs that many of each.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +75,7 @@ impl Member {
     }
 }
 
-/// Runs a fleet whose members crash and stop until it has run so many slots.
+/// Runs a fleet whose members crash and stop until it has run this many slots.
 fn run_fleet(job: &Job, slots: usize) -> Ledger {
     let lock = MemoryLock::with_ttl(LEASE);
     let ledger = Shared::default();
@@ -189,7 +189,7 @@ async fn leadership_is_kept_until_all_runs_have_stopped() {
 
 /// A new member that drains has nothing to wait for.
 #[tokio::test]
-async fn jobs_end_with_the_drain_once_no_run_goes_on() {
+async fn jobs_end_with_the_drain_once_no_run_continues() {
     let election = new_election("jobs", MemoryLock::new()).checkpoint();
     let election = election.drain(Duration::from_secs(600)).start().expect("starts");
     let leadership = election.won().await.expect("a term");

@@ -57,7 +57,7 @@ fn member_on(lock: impl Lock, work: &Work, identity: &'static str) -> SetBuilder
         })
 }
 
-/// Waits until each member leads so many shards.
+/// Waits until each member leads this many shards.
 async fn lead(members: &[(&Set, usize)]) {
     let settled = async {
         loop {

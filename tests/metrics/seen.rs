@@ -29,7 +29,7 @@ pub fn seen(
     seen
 }
 
-/// Of a candidate in its first term, with a lease of so many seconds, and renewals after so many.
+/// Of a candidate in its first term, with this lease and this time between renewals, in seconds.
 pub fn shows_a_leader(seen: &HashMap<String, DebugValue>, lease: f64, renewal: f64) {
     for (name, value) in [
         ("incumbent_leader", 1.0),

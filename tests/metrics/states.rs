@@ -23,7 +23,7 @@ impl Exporter {
         seen(&self.0, name, identity)
     }
 
-    /// Waits until a member of a set with four shards leads so many, of which it has taken some
+    /// Waits until a member of a set with four shards leads this many, of which it has taken some
     /// from another member.
     async fn leads(&self, member: &str, shards: f64, members: f64, taken: u64) {
         let (mut load, mut counted) = (None, 0);

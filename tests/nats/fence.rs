@@ -353,9 +353,9 @@ async fn headers_of_messages_do_not_hide_the_condition(version: Version) {
 }
 
 on_versions!(#[tokio::test] servers_before_2_11_are_refused: v2_10);
-/// It knows no condition on another subject, and takes it for one on the subject of the message,
-/// which never has the fence's sequence: it would store nothing. What it does with the condition
-/// behind a longer header is why the order matters.
+/// It does not support a condition on another subject, and takes it for one on the subject of the
+/// message, which never has the fence's sequence: it would store nothing. What it does with the
+/// condition behind a longer header is why the order matters.
 async fn servers_before_2_11_are_refused(version: Version) {
     let (server, client) = server(version, orders()).await;
     for token in [7, 9] {

@@ -59,7 +59,7 @@ pub async fn follows(peer: &Peer, id: &str) {
     .await;
 }
 
-/// Waits until `peer` has so many members, itself included.
+/// Waits until `peer` has this many members, itself included.
 pub async fn sees(peer: &Peer, members: usize) {
     let mut changes = peer.changes();
     soon(&format!("{} sees {members} members", peer.id()), async {

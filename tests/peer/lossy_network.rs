@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 pub struct Faults {
     pub lost: u8,
     pub doubled: u8,
-    /// Each is late by up to so many milliseconds, so they overtake each other.
+    /// Each is late by up to this many milliseconds, so they overtake each other.
     pub late_ms: u64,
 }
 

@@ -36,7 +36,7 @@ macro_rules! scenarios {
 const SCENARIOS: &[Scenario] = scenarios! {
     "Rule 1. etcd-io/etcd#11007, #21128, jepsen etcd 3.4.3: a \"leader\" with no live lease behind it.\nWhatever comes first after the deadline ends the term."
         => incidents::a_leader_whose_process_hangs_does_not_lead_when_it_wakes,
-    "Rule 1. ShedLock#231, leapmux#403: a suspended machine led on. Here the clock runs meanwhile."
+    "Rule 1. ShedLock#231, leapmux#403: a suspended machine continued to lead. Here the clock runs meanwhile."
         => incidents::a_machine_that_was_suspended_does_not_lead_when_it_wakes,
     "Rule 1. kubert, kubernetes/kubernetes#47671: expiry was judged by the other machine's wall clock.\nHere the wall clocks are off by more than any date."
         => incidents::nothing_depends_on_a_wall_clock,
@@ -44,7 +44,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => incidents::slow_calls_cost_nothing_while_the_lease_lasts,
     "Rule 2. nats.go#2097, nats.py#782: a write was refused because another one was in flight (error 10164)."
         => incidents::a_conflict_is_verified_by_a_read,
-    "Rule 2. kubernetes/kubernetes#23731, elastic/beats#38543: each renewal was forbidden, and the holder led on."
+    "Rule 2. kubernetes/kubernetes#23731, elastic/beats#38543: each renewal was forbidden, and the holder continued."
         => incidents::a_holder_without_the_right_to_renew_stops_in_time,
     "Rule 3. kubernetes/kubernetes#44887: a renewal had its response after a minute, and both led."
         => incidents::a_renewal_answered_after_a_minute_does_not_prolong_a_term,
@@ -66,7 +66,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => incidents::a_silent_entry_is_read_and_never_overwritten,
     "Rule 5. The work does not stop: the entry expires by itself, and the next term begins after the old deadline."
         => regressions::work_that_continues_delays_its_candidate_until_its_deadline,
-    "Rule 5. kubernetes-client/python#2670: the guarded task had died, and renewals went on."
+    "Rule 5. kubernetes-client/python#2670: the guarded task had died, and renewals continued."
         => incidents::a_holder_whose_work_has_ended_releases_its_entry,
     "Rule 6. kubernetes/kubernetes#112023, google/trillian#3789, etcd-io/etcd#22123: the release was lost."
         => incidents::a_release_on_exit_is_retried_until_its_response,
@@ -88,9 +88,9 @@ const SCENARIOS: &[Scenario] = scenarios! {
         => cool_down::a_create_in_doubt_keeps_its_wait,
     "Rule 7. Refusals of the lock do not shorten a wait."
         => cool_down::a_refused_create_is_retried_and_waits_as_long,
-    "Rule 7, where a delete leaves no trace: a create that is stored late, after others held the entry,\nwaits for them from the time at which it is found."
+    "Rule 7, where a delete leaves no tombstone: a create that is stored late, after others held the entry,\nwaits for them from the time at which it is found."
         => regressions::a_create_stored_after_its_refusal_starts_its_wait_then,
-    "Rule 7, where a delete leaves no trace: a create that hung is stored after its candidate's own term."
+    "Rule 7, where a delete leaves no tombstone: a create that hung is stored after its candidate's own term."
         => tampering::a_create_stored_after_its_term_waits_for_holders_in_between,
     "Rule 7, beside Choria's candidates: the evicted holder had itself to wait for one of them."
         => regressions::successor_of_an_evicted_holder_waits_for_choria_before_it,

@@ -72,8 +72,8 @@ fn a_create_stored_despite_its_refusal_still_causes_its_wait() {
 }
 
 /// A create that something between us and the lock had sent twice was refused, and landed a lease
-/// later, after another holder had come and been deleted without a trace. What it was to wait for
-/// counted from its refusal.
+/// later, after another holder had come and been deleted without a tombstone. What it was to wait
+/// for counted from its refusal.
 #[test]
 pub fn a_create_stored_after_its_refusal_starts_its_wait_then() -> Harness {
     let (mut harness, create) = Harness::acquiring_without_expiry();

@@ -219,8 +219,8 @@ fn lands(harness: &mut Harness, hangs: &Request) -> Duration {
     harness.now
 }
 
-/// Whatever came and went before a create in doubt landed left no trace: its candidate led at once,
-/// as nothing had been there when it was sent.
+/// Whatever came and went before a create in doubt landed left no tombstone: its candidate led at
+/// once, as nothing had been there when it was sent.
 #[test]
 fn a_found_create_in_doubt_waits_for_a_possible_earlier_holder() {
     let mut harness = Harness::without_expiry(settings());

@@ -22,7 +22,7 @@ pub fn stopping() {
     send(&[State::Stopping, State::Status("stopping")]);
 }
 
-/// The candidate stops, and needs up to so long for it.
+/// The candidate stops, and needs up to this long for it.
 pub fn draining(left: Duration) {
     let micros = u32::try_from(left.as_micros()).unwrap_or(u32::MAX);
     send(&[State::Stopping, State::ExtendTimeoutUsec(micros)]);

@@ -47,7 +47,7 @@ pub async fn check(
     let seen: Vec<&str> = [created, &entries].into_iter().filter(|part| !part.is_empty()).collect();
     let seen = seen.join(", and ");
     match (configured, seen.is_empty()) {
-        (_, true) => report.ok(CHECK, "no trace of Choria's candidates"),
+        (_, true) => report.ok(CHECK, "no candidate of Choria found"),
         (true, false) => report.ok(
             CHECK,
             format!("{seen}, as configured with --with-choria or in the URL, or by the bucket"),

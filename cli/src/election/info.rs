@@ -73,7 +73,7 @@ impl Info {
         if let Some(name) = &self.name
             && statuses.is_empty()
         {
-            let message = format!("election {name}: no leader, and no trace of an earlier one");
+            let message = format!("election {name}: no leader, and no record found");
             return Err(CliError::new(Code::NotFound, message));
         }
         if self.printing.output == Format::Json {

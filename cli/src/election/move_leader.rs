@@ -65,7 +65,7 @@ impl Move {
         self.follow(&mut feed, &handover, begun, after.unwrap_or(DEFAULT_WAIT)).await
     }
 
-    /// Waits until the successor leads. `after`: for so long once there is no leader.
+    /// Waits until the successor leads. `after`: for this long once there is no leader.
     async fn follow(
         &self,
         feed: &mut Feed<'_>,

@@ -22,7 +22,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const CALL_WITHIN: Duration = Duration::from_secs(2);
 /// The usual maximum lease of a lock.
 const USUAL_LEASE: Duration = Duration::from_secs(60);
-/// For so many leases after its create a holder may be cooling down.
+/// For this many leases after its create a holder may be cooling down.
 const COOL_DOWN_LEASES: u32 = 4;
 
 impl Elections {

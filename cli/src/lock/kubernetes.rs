@@ -65,7 +65,7 @@ pub struct LifeObjects {
 pub struct ElectionObjects {
     named: KubernetesObjects,
     cluster: Cluster,
-    /// The lock, which knows no object yet.
+    /// The lock, which has no object yet.
     pub lock: Arc<dyn Lock>,
     pub timeout: Duration,
 }

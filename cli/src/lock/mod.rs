@@ -127,7 +127,7 @@ pub struct LeaseArgs {
     #[arg(long)]
     with_choria: bool,
     /// With NATS, for hundreds of standbys and more: the server delivers each renewal to one
-    /// standby of each of so many queue groups, 1 to 15, instead of to every standby. Eight is a
+    /// standby of each of this many queue groups, 1 to 15, instead of to every standby. Eight is a
     /// good number; 0: to every standby. A bucket that is created states the number, and candidates
     /// without this flag adopt it. In a URL, write `?queue-groups=8` behind the bucket.
     #[arg(long, value_name = "GROUPS", value_parser = clap::value_parser!(u8).range(..=15))]

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use crate::error::{CliError, Code};
 
-/// Reads a file of at most so many bytes, whatever its length is said to be.
+/// Reads a file of at most this many bytes, whatever its length is said to be.
 pub fn read_text(file: File, max: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(max + 1).read_to_string(&mut text)?;

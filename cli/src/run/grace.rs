@@ -40,7 +40,7 @@ impl Grace {
         ))
     }
 
-    /// The grace of the election: a term is ended so long before its deadline.
+    /// The grace of the election: a term is ended this long before its deadline.
     pub fn total(&self) -> Duration {
         self.stop + self.kill
     }

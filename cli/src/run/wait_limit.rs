@@ -24,7 +24,7 @@ pub struct WaitArgs {
     /// stops COMMAND and exits with 1.
     #[arg(long = "try", group = "bounded")]
     attempt: bool,
-    /// Wait for so long at most: if this process does not lead then, exit without running COMMAND.
+    /// Wait at most this long: if this process does not lead then, exit without running COMMAND.
     ///
     /// Within this time, counted from the start, an unreachable server is tried again, also with
     /// --timeout, and a cool-down has to end. Else as --try, which a time of zero is, too.

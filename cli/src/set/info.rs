@@ -47,7 +47,7 @@ impl SetInfo {
         let shards = self.shards.or_else(|| stated(&members));
         let shards = shards.or_else(|| listed.max().map(|last| last + 1)).ok_or_else(|| {
             let message = format!(
-                "set {}: no member answers, and there is no trace of a shard; see --shards",
+                "set {}: no member answers, and no shard was found; see --shards",
                 self.name
             );
             CliError::new(Code::NotFound, message)

@@ -266,7 +266,7 @@ async fn leadership_moves_to_the_named_candidate_or_site() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusal_is_one_line_and_the_leader_leads_on() {
+async fn refusal_is_one_line_and_the_leader_continues() {
     let (_server, shell) = Shell::serving().await;
     let [_first, mut second] = two(&shell);
     let command = ["election", "move", "my_app"];

@@ -145,7 +145,7 @@ async fn killed_recorder_leaves_a_readable_file_and_an_unknown_time() {
 }
 
 #[tokio::test]
-async fn recorder_goes_on_when_the_server_returns() {
+async fn recorder_continues_when_the_server_returns() {
     let (server, shell) = Shell::with_leaders(&[]).await;
     shell.put("e", "one");
     let mut recorder = record(&shell, &["--timeout", "1s"]);
@@ -238,7 +238,7 @@ async fn bucket_shows_as_much_as_it_stores() {
     let (_server, shell) = Shell::serving().await;
     shell.out(&["kv", "add", "B", "--election", "--ttl", "1h", "-q"]);
     let history = ["election", "history", "e", "--bucket", "B"];
-    shell.expect_refusal(&history, "election e: no leader, and no trace", 3);
+    shell.expect_refusal(&history, "election e: no leader, and no record", 3);
     shell.out(&["kv", "put", "B", "e", "one"]);
     let output = shell.run(&history);
     assert!(output.stdout.contains("one"), "{output:?}");

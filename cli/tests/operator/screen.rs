@@ -31,7 +31,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Starts a command of a shell on a terminal with so many columns and lines.
+    /// Starts a command of a shell on a terminal with this many columns and lines.
     pub fn start(shell: &Shell, args: &[&str], (columns, lines): (u16, u16)) -> Self {
         let terminal = PseudoTerminal::open();
         let side = terminal.side();

@@ -49,7 +49,7 @@ async fn leaders_loads_and_idle_members_are_shown() {
     assert!(has_row(&["3", "first"]) && has_row(&["5", "none", "-"]), "{text}");
 
     drop((first, idle));
-    let line = "no member answers, and there is no trace of a shard";
+    let line = "no member answers, and no shard was found";
     shell.expect_refusal(&["set", "info", "other", "--within", "100ms"], line, 3);
     shell.expect_refusal(&["set", "info", "a b"], "is not a valid election name", 2);
     shell.expect_refusal(&["set", "info", "shop", "--within", "1h"], "--within is at most 30s", 2);

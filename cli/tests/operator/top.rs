@@ -142,7 +142,7 @@ async fn colors_are_those_of_the_terminal_and_can_be_off() {
 }
 
 #[tokio::test]
-async fn stopped_view_gives_the_terminal_back_and_goes_on() {
+async fn stopped_view_gives_the_terminal_back_and_continues() {
     let (_server, shell) = Shell::with_leaders(&[("e", "one")]).await;
     let screen = Screen::start(&shell, &["top"], (80, 24));
     screen.wait_for(&["e ", "one"]);

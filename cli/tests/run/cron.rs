@@ -48,7 +48,7 @@ impl<'e> Fleet<'e> {
         Candidate::start(cron)
     }
 
-    /// Runs until so many slots have ended, while leaders are killed, stopped and suspended.
+    /// Runs until this many slots have ended, while leaders are killed, stopped and suspended.
     /// Returns how often.
     async fn run(&self, slots: usize) -> usize {
         let mut hosts = HOSTS.map(|host| self.start(host));

@@ -22,7 +22,7 @@ async fn draining(env: &TestEnv, drain: &str, script: &str) -> Candidate {
 }
 
 #[tokio::test]
-async fn term_goes_on_until_the_command_has_drained() {
+async fn term_continues_until_the_command_has_drained() {
     let lease = Duration::from_secs(2);
     let env = TestEnv::with_ttl(lease).await;
     let directory = tempfile::tempdir().expect("a directory");

@@ -178,7 +178,7 @@ const MOUNT: &str = "set -e; place=$1 nowayout=$2; shift 2
     exec \"$@\"";
 
 impl Device {
-    /// `None` where this user may not mount, or the kernel knows no watchdogs.
+    /// `None` where this user may not mount, or the kernel has no watchdogs.
     fn new() -> Option<Self> {
         let mut may = Command::new("unshare");
         let may = may.args(["--mount", "true"]).stderr(Stdio::null()).status();

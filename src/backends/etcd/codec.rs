@@ -72,7 +72,7 @@ impl Value {
     }
 
     /// Whether it may have replaced later values, as one of a restored snapshot has. `origin`: of
-    /// the response that shows it. A cluster that goes on never has a smaller term.
+    /// the response that shows it. A cluster that continues never has a smaller term.
     pub fn is_set_back(&self, origin: Origin) -> bool {
         let cluster = parse_hex(&self.cluster).unwrap_or(origin.cluster_id);
         cluster != origin.cluster_id || (1..self.raft_term).contains(&origin.raft_term)

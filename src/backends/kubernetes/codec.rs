@@ -44,7 +44,7 @@ pub(super) const ANSWERS_OF: &str = "incumbent/roll-call-of";
 /// The annotation of an object that carries the checkpoint of an election.
 pub(super) const CHECKPOINT: &str = "incumbent/checkpoint";
 
-/// Whether the object is declared new, and shows no trace of a holder.
+/// Whether the object is declared new, and names no holder, present or former.
 fn is_new(place: RecordLocation, object: &Value) -> bool {
     annotation(object, NEW).is_some() && !was_held(place, object)
 }

@@ -225,7 +225,7 @@ impl Lock for ObjectStorageLock {
 
     async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
         let by = deadline_after(release.timeout);
-        // Go's candidates know no release, but take an entry whose term is over.
+        // Go's candidates do not recognize a release, but take an entry whose term is over.
         let left = self.inner.terms.expiry(release.left);
         let entry = RaceEntry {
             term_expiry: Some(Timestamp::at(SystemTime::now(), left)),

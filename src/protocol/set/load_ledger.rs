@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_on_their_way_at_once() {
+    fn no_more_than_the_limit_are_on_their_way_at_once() {
         let mut share = leads(60, 1, 2);
         assert_eq!(share.give(&request(0, 1)), Ok(()));
         assert_eq!(share.give(&request(1, 1)), Ok(()));

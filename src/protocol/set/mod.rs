@@ -22,11 +22,11 @@ use self::view::{MAX_RETRY, Member, ShardState};
 use crate::lock::{CandidateInfo, MemberLoad, Standing};
 use crate::time::clock::Instant;
 
-/// A fleet of any size sends about so many answers to roll calls per second, at most.
+/// A fleet of any size sends about this many answers to roll calls per second, at most.
 const ANSWERS_PER_SECOND: f64 = 50.0;
-/// A member that leads nothing is believed to be there for so many roll calls.
+/// A member that leads nothing is believed to be there for this many roll calls.
 const BELIEVED: u32 = 3;
-/// A set in which members come and go all the time settles after so many settling times.
+/// A set in which members come and go all the time settles after this many settling times.
 const MAX_UNSETTLED: u32 = 4;
 /// How long after it has heard from the lock a member calls the roll first: others that begin with
 /// it are to be heard, too.

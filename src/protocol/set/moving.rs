@@ -115,7 +115,7 @@ impl SetMember {
         self.moved.max(self.settled_at()) + self.settings.move_within
     }
 
-    /// Hands its shards over to members that are ready, so many at once.
+    /// Hands its shards over to members that are ready, as many at once as may move.
     pub(super) fn give_away(&mut self, now: Instant) {
         let giving = self.shards.iter().filter(|state| state.giving.is_some()).count();
         let room = (self.settings.moves_at_once as usize).saturating_sub(giving);

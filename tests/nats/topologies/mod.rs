@@ -139,7 +139,7 @@ impl Members {
     }
 }
 
-/// The queue groups that so many members on these servers join, once a hint has reached them.
+/// The queue groups that this many members on these servers join, once a hint has reached them.
 async fn groups_on(servers: &[&Server], members: usize, writer: &async_nats::Client) -> usize {
     eventually("each member has joined", async || {
         let key = format!("$KV.{BUCKET}.my_app");

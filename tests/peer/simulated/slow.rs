@@ -35,7 +35,7 @@ fn write(identity: &str) -> Write {
     }
 }
 
-/// Three voters of which so many write at once; what becomes of it where each message takes
+/// Three voters of which this many write at once; what becomes of it where each message takes
 /// `delay`.
 fn decided(delay: Duration, writers: usize) -> Vec<Result<Outcome, QuorumError>> {
     let mut voters = [voter(0), voter(1), voter(2)];

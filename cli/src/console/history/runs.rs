@@ -31,7 +31,7 @@ pub struct KnownRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunLine {
     Run(KnownRun),
-    /// Runs that nobody recorded: so many; `None` if it is not known how many.
+    /// How many runs nobody recorded; `None` if it is not known.
     Unknown(Option<u64>),
 }
 

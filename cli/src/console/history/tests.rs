@@ -135,7 +135,7 @@ fn time_in_which_nobody_recorded_is_neither_available_nor_not() {
 }
 
 #[test]
-fn term_goes_on_through_a_time_in_which_nobody_recorded() {
+fn term_continues_through_a_time_in_which_nobody_recorded() {
     let events = [leads(0, "a", 1), found(leads(60, "a", 1), Some(0)), leads(90, "b", 2)];
     let mut last = events[2].clone();
     last.transition.before = Some(holder("a", 1));

@@ -30,7 +30,7 @@ pub struct ElectionView {
     pub(super) vacancy: Option<Stamp>,
     /// The answers to the last roll call.
     pub(super) candidates: Option<Candidates>,
-    /// Since when the lock has no trace of it.
+    /// Since when the lock has no record of it.
     pub(super) gone_since: Option<Instant>,
 }
 

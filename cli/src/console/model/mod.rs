@@ -39,7 +39,7 @@ pub const TAIL: usize = 1000;
 /// The most characters of an identity that the tail keeps.
 const TAIL_IDENTITY: usize = 256;
 
-/// How long an election is shown of which the lock has no trace.
+/// How long an election is shown of which the lock has no record.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// How a status was learned.
@@ -247,7 +247,7 @@ impl Model {
     }
 
     /// Ends the terms of holders that have not renewed in time, and forgets elections of which the
-    /// lock has had no trace for long, unless they were selected by name.
+    /// lock has had no record for long, unless they were selected by name.
     pub fn expire(&mut self, now: Moment) -> Vec<Transition> {
         let mut seen = Vec::new();
         if !self.origin.is_named {

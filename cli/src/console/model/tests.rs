@@ -102,7 +102,7 @@ fn each_renewal_moves_the_deadline() {
 
 /// A bucket ends the trace of a release, too: with a marker as of an entry that was not renewed.
 #[test]
-fn cause_of_a_vacancy_is_that_of_its_begin() {
+fn cause_of_a_vacancy_is_that_of_its_start() {
     let mut scene = Scene::new(BUCKET);
     scene.write(held("a", 1, None), MS, MS);
     assert_eq!(scene.write(vacant("stopped"), MS * 2, MS * 2).len(), 1);

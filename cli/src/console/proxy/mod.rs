@@ -139,7 +139,7 @@ impl Proxy {
     }
 }
 
-/// Raises the limit of open files to what so many connections need, and returns how many it is
+/// Raises the limit of open files to what this many connections need, and returns how many it is
 /// enough for.
 #[cfg(unix)]
 fn allow_files(connections: u32) -> u32 {

@@ -93,7 +93,7 @@ fn check_terminal() -> Result<(), CliError> {
 /// Prints all elections of the state, as one frame of text.
 fn print_once(state: &State, format: Format) -> Result<(), CliError> {
     if let Some(name) = state.absent().next() {
-        let message = format!("election {name}: no leader, and no trace of an earlier one");
+        let message = format!("election {name}: no leader, and no record found");
         return Err(CliError::new(Code::NotFound, message));
     }
     let now = Moment::now();

@@ -209,7 +209,7 @@ impl State {
         self.model.expire(now);
     }
 
-    /// Shows so many rows, among them the selected one.
+    /// Shows this many rows, among them the selected one.
     pub fn set_page(&mut self, rows: usize) {
         self.page = rows.max(1);
         let rows = self.rows();
@@ -423,7 +423,7 @@ impl State {
         }
     }
 
-    /// Selects the row so many rows further.
+    /// Selects the row this many rows further.
     fn move_by(&mut self, rows: isize) {
         let all = self.rows();
         let last = all.len().saturating_sub(1);

@@ -78,8 +78,7 @@ impl ShowHistory {
     ) -> Result<History, CliError> {
         let elections = Elections::open(lock, Some(&self.name)).await?;
         let absent = || {
-            let message =
-                format!("election {}: no leader, and no trace of an earlier one", self.name);
+            let message = format!("election {}: no leader, and no record found", self.name);
             CliError::new(Code::NotFound, message)
         };
         if let Some(records) = elections.stored(&self.name).await? {

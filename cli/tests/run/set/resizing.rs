@@ -89,7 +89,7 @@ impl Resized {
     }
 }
 
-/// Replaces the members, from so many shards to `to`, by members with both numbers, then these.
+/// Replaces the members, from this many shards to `to`, by members with both numbers, then these.
 async fn resize(from: &str, to: &str) {
     let set = Resized::new().await;
     let resizing = ["--shards", "4", "--resizing", "8"];

@@ -117,7 +117,7 @@ pub fn leader_for_life(name: impl Into<String>, cluster: &Cluster) -> LeaderForL
 /// # Errors
 /// Server failures, outages and lost races are retried without limit. A [`LifeError`] ends the
 /// candidate: a permission that is missing (and stays missing for 5 s: a server that has just
-/// started knows no rules yet), a name or object that cannot be used, or the end of this pod.
+/// started has no rules yet), a name or object that cannot be used, or the end of this pod.
 ///
 /// # Cancel safety
 /// The future may be dropped at any time, and leaves no task behind. If it is dropped in the

@@ -217,7 +217,7 @@ mod tests {
         serde_json::from_value(event).map_err(kube::Error::SerdeError)
     }
 
-    /// One that delivers so many bookmarks, one a minute, and is silent then.
+    /// One that delivers this many bookmarks, one a minute, and is silent then.
     fn watched(bookmarks: usize) -> Watches {
         let events = stream::iter(0..bookmarks).then(async |_| {
             sleep(Duration::from_secs(60)).await;

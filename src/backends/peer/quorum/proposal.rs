@@ -180,7 +180,7 @@ impl Operation {
         match self {
             Self::Read => {
                 let Some(value) = current else {
-                    // A majority that has voted for a lease knows no value, so nothing was written
+                    // A majority that has voted for a lease has no value, so nothing was written
                     // for that time.
                     return Decision::End(Ok(Outcome::Read(Reading::Empty { proof: true })));
                 };

@@ -100,7 +100,7 @@ fn recorded_datagrams_are_refused() {
         let expected = if own { Opened::Nothing } else { Opened::Refused(Reason::Replayed) };
         assert_eq!(opened, expected);
     }
-    // A member that starts later knows no start, and recorded datagrams cannot complete its
+    // A member that starts later has seen no start, and recorded datagrams cannot complete its
     // handshake.
     let mut later = guard(&[SECRET], 3);
     for _ in 0..2 {

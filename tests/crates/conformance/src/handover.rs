@@ -6,7 +6,7 @@ use incumbent::{Cause, Election, HandOverError, Standing, Successor};
 use super::roll_call::answers;
 use super::{Service, leads, lost, sees, soon};
 
-/// Waits until so many candidates see the leader and answer. `false`: the lock carries no calls.
+/// Waits until this many candidates see the leader and answer. `false`: the lock carries no calls.
 async fn ready(leader: &Election, standbys: &[&Election]) -> bool {
     match leader.roll_call(std::time::Duration::ZERO).await {
         Err(error) if error.kind() == LockErrorKind::Misconfigured => return false,

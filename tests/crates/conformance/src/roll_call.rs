@@ -10,7 +10,7 @@ use super::{Service, leads, sees, soon};
 /// Enough for the way, and short enough to ask again.
 const WITHIN: Duration = Duration::from_millis(500);
 
-/// Waits until so many answer: hints of a candidate may begin after it leads.
+/// Waits until this many answer: hints of a candidate may begin after it leads.
 pub(super) async fn answers(
     call: impl AsyncFn(Duration) -> Result<Vec<CandidateInfo>, LockError>,
     count: usize,

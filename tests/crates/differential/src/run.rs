@@ -116,7 +116,7 @@ impl Report {
     }
 }
 
-/// Has each election see so many operations, or one without a store, side by side: each in a task
+/// Has each election see this many operations, or one without a store, side by side: each in a task
 /// of its own, as one that goes through all of them was seen to sleep on while answers were there.
 async fn each(keys: Vec<Key>, steps: Option<u64>) -> Vec<(Key, Result<(), Difference>)> {
     let mut playing = JoinSet::new();

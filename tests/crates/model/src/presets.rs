@@ -75,7 +75,7 @@ pub fn large(candidates: usize) -> Vec<Config> {
     ]
 }
 
-/// A process that dies with an entry, and so many sentinels that see it.
+/// A process that dies with an entry, and this many sentinels that see it.
 fn with_sentinels(mut config: Config, sentinels: u8) -> Config {
     config.sentinels = sentinels;
     config

@@ -176,7 +176,7 @@ impl Checker {
         self.seats[who].term = Term::None;
     }
 
-    /// Its clock is stopped for so long: by that clock its term is over as much later.
+    /// Its clock is stopped for this long: by that clock its term is over as much later.
     pub fn set_on(&mut self, who: usize, now: Time, span: Duration) {
         self.seats[who].each_end_after(now, |end| *end += span);
     }

@@ -10,7 +10,7 @@ use incumbent::protocol::{CheckpointProgress, CheckpointRequest, CheckpointRespo
 use crate::shelf::{Keeper, Shelf};
 use crate::world::{Inner, SimEvent, World};
 
-/// Of so many saves one is given up before its response.
+/// One save in this many is given up before its response.
 const GIVEN_UP: u8 = 8;
 
 /// A [`Keeper`] in its process: its requests, one at a time, and when it gives up.
@@ -31,7 +31,7 @@ pub(super) struct TimedKeeper {
 pub(super) enum Step {
     /// It performs what its writer requests.
     Next,
-    /// Its work saves, after so many saves, in the place of one that is under way.
+    /// Its work saves, after this many saves, in the place of one that is under way.
     Save {
         after: u64,
     },
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Its next save is due within so many milliseconds.
+    /// Its next save is due within this many milliseconds.
     fn saves_within(&mut self, who: usize, token: Token, within: u64) {
         let delay = self.time.millis(0..within);
         if let Some(TimedKeeper { saves: after, .. }) = self.keeper(who, token) {

@@ -90,7 +90,7 @@ impl ClientGo {
         format!("go-{which}")
     }
 
-    /// After so long by its clock.
+    /// After this long by its clock.
     fn later(&self, link: &mut Link<'_>, local: Duration, step: Step) {
         link.later(self.real(local), step);
     }

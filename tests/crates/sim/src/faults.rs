@@ -45,7 +45,7 @@ pub enum Fault {
     Resign { who: usize },
     /// Its work ends by itself, if it leads.
     WorkEnds { who: usize, panicked: bool },
-    /// The server refuses it every write for so long, or for good.
+    /// The server refuses it every write for this long, or for good.
     Denied { who: usize, for_ms: Option<u16> },
     /// From now on it receives hints so.
     HintCoverage { who: usize, coverage: Coverage },
@@ -59,7 +59,7 @@ pub enum Fault {
     Remade { after_ms: u16 },
     /// The server is down.
     Outage { for_ms: u16 },
-    /// An operator changes the bucket's TTL to so many times what it was at first, and to no less
+    /// An operator changes the bucket's TTL to this many times what it was at first, and to no less
     /// than the leases of all processes that run.
     ChangeTtl { factor: u8 },
     /// The server's wall clock is stepped.
@@ -88,7 +88,7 @@ pub enum Fault {
     /// The object is overwritten with unreadable content, until an administrator deletes it, or
     /// puts the last content back.
     Spoil { for_ms: u16, restored: bool },
-    /// The object's content of so many writes before is put back, in the place of the last one or
+    /// The object's content of this many writes before is put back, in the place of the last one or
     /// of none.
     SetBack { by: u8 },
     /// The process of a candidate that is not of this library dies.
@@ -107,7 +107,7 @@ pub enum Fault {
     HandOver { to: Option<usize> },
     /// The leader's program wants it to.
     ProgramHandsOver,
-    /// The check of a candidate fails for so long, or for good.
+    /// The check of a candidate fails for this long, or for good.
     Ill { who: usize, for_ms: Option<u16> },
     /// A process stands aside, or no longer does.
     StandAside { who: usize, aside: bool },

@@ -118,7 +118,7 @@ impl Fleet {
         self.row().2
     }
 
-    /// Of so many schedules of the other fleets one is of this fleet: it has many elections.
+    /// Of this many schedules of the other fleets one is of this fleet: it has many elections.
     pub fn every(self) -> u64 {
         if self == Self::Sets { 5 } else { 1 }
     }
@@ -397,7 +397,7 @@ enum SetKind {
     Weighted,
     /// Each leads one seat at most.
     Seats,
-    /// Each leads only so many.
+    /// Each leads only this many.
     Bounded(u32),
 }
 

@@ -177,7 +177,7 @@ impl World {
                 self.sentinel_releases(at, term);
             }
             Step::Release { term } => self.sentinel_releases(at, term),
-            Step::Next { run } => self.sentinel_goes_on(at, run),
+            Step::Next { run } => self.sentinel_continues(at, run),
             Step::Response { run, id, response, from_server } => {
                 let cut = from_server && self.time.now < self.sentinels[at].cut_until;
                 if self.runs[run].request != Some(id) || cut {
@@ -221,10 +221,10 @@ impl World {
             released: false,
             over: false,
         });
-        self.sentinel_goes_on(at, self.runs.len() - 1);
+        self.sentinel_continues(at, self.runs.len() - 1);
     }
 
-    fn sentinel_goes_on(&mut self, at: usize, run: usize) {
+    fn sentinel_continues(&mut self, at: usize, run: usize) {
         let now = self.sentinel_clock();
         if self.runs[run].over || self.runs[run].request.is_some() {
             return;

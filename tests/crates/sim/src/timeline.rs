@@ -73,7 +73,7 @@ impl<E> Timeline<E> {
         lines.join("\n")
     }
 
-    /// Between so many milliseconds.
+    /// Between this many milliseconds.
     pub fn millis(&mut self, range: Range<u64>) -> Duration {
         millis(&mut self.random, range)
     }
@@ -114,7 +114,7 @@ impl<E> Timeline<E> {
     }
 }
 
-/// Between so many milliseconds.
+/// Between this many milliseconds.
 pub fn millis(random: &mut Rng, range: Range<u64>) -> Duration {
     Duration::from_micros(random.u64(range.start * 1000..range.end * 1000))
 }

@@ -178,7 +178,7 @@ impl World {
         self.time.history()
     }
 
-    /// Whether the last fault was so long ago.
+    /// Whether the last fault was this long ago.
     pub(super) fn is_calm_for(&self, span: Duration) -> bool {
         self.time.calm && self.time.now > STORM + span
     }

@@ -194,7 +194,7 @@ impl EtcdCluster {
         self.state(member).as_ref().expect("it runs").pause();
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub fn resume(&self, member: usize) {
         self.state(member).as_ref().expect("it runs").resume();
     }

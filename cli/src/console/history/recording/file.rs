@@ -46,7 +46,7 @@ pub async fn open_for_reading(path: &Path) -> Result<SqliteConnection, CliError>
     opened.map_err(|error| failed(path, "read", &error))
 }
 
-/// Opens a file for writing, with at most so many pages, and creates it if it is missing.
+/// Opens a file for writing, with at most this many pages, and creates it if it is missing.
 pub async fn open_for_writing(path: &Path, pages: u64) -> Result<SqliteConnection, Error> {
     let options = options(path)
         .create_if_missing(true)

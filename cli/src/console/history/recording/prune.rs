@@ -10,7 +10,7 @@ const PART: i64 = 16;
 /// How many pages a transaction needs beside those of its rows.
 const MORE: u64 = 8;
 
-/// Whether a transaction that needs so many pages reaches the maximum: else the disk is full.
+/// Whether a transaction that needs this many pages reaches the maximum: else the disk is full.
 pub async fn is_at_limit(connection: &mut SqliteConnection, need: u64) -> Result<bool, Error> {
     let (used, max) = pages(connection).await?;
     // Pages are filled by half at worst.

@@ -184,7 +184,7 @@ impl Writer {
         Ok(count)
     }
 
-    /// Writes rows that need so many pages, and makes room for them.
+    /// Writes rows that need this many pages, and makes room for them.
     async fn store(&mut self, mut rows: Rows<'_>, pages: u64) -> Result<(), WriteError> {
         if id(&self.path) != Some(self.id) {
             let why = "it was moved or deleted: restart the recorder";

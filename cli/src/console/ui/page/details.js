@@ -92,7 +92,7 @@ export class Details {
     this.parts.actions.hidden = !this.elections.changes || !election;
     if (!election) {
       this.parts.facts.replaceChildren();
-      const words = this.elections.isRead ? "This election has no leader, and no trace of an earlier one." : "Reading the lock";
+      const words = this.elections.isRead ? "This election has no leader, and no record was found." : "Reading the lock";
       this.parts.message.textContent = words;
       return;
     }

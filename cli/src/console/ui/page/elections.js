@@ -52,7 +52,7 @@ export class Elections {
     if (!this.isRead) return;
     for (const name of this.names.filter((name) => !this.byName.has(name))) {
       this.take({
-        election: name, leader: null, token: null, since: null, vacant: "no trace of a leader",
+        election: name, leader: null, token: null, since: null, vacant: "no record found",
         address: null, remaining_ms: null, lease_ms: null, leaderless_ms: null, candidates: null,
       });
     }

@@ -226,7 +226,7 @@ fn an_address_lasts_until_a_renewal_that_is_late() {
             let grace = Some(Duration::ZERO);
             let options = TimingOptions { with_choria, grace, ..TimingOptions::default() };
             let timing = Timing::new(options, lease).expect("valid");
-            // The candidate has so long to kill what it runs.
+            // The candidate has this long to kill what it runs.
             let kill = (lease / 24).clamp(Duration::from_millis(40), Duration::from_secs(1));
             let lasts = Duration::from_secs(lifetime(timing.validity() - kill).into());
             assert!(lasts > timing.renewal() + Duration::from_millis(200), "{lease:?}: {lasts:?}");

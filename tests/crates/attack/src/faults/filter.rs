@@ -20,7 +20,7 @@ const RANDOM: u32 = 0xffff_f000 + 56;
 const DROP: u32 = 2;
 const PASS: u32 = u32::MAX;
 
-/// A program that drops what goes to one of `to`, and so many packets of a hundred; nothing if it
+/// A program that drops what goes to one of `to`, and this many packets of a hundred; nothing if it
 /// would drop nothing.
 pub(super) fn program(to: &[Ipv4Addr], percent: u8) -> Option<String> {
     if to.is_empty() && percent == 0 {

@@ -137,7 +137,7 @@ impl Net {
         self.cut(other, one)
     }
 
-    /// Makes the link of a node as slow as so many kilobits a second, both ways.
+    /// Makes the link of a node as slow as this many kilobits a second, both ways.
     pub fn slow(&mut self, node: Node, kbit: u32) -> io::Result<()> {
         match self {
             Self::Namespaces(net) => net.slow(node, kbit),
@@ -145,7 +145,7 @@ impl Net {
         }
     }
 
-    /// Makes the link of a node lose so many packets of a hundred, both ways.
+    /// Makes the link of a node lose this many packets of a hundred, both ways.
     pub fn lossy(&mut self, node: Node, percent: u8) -> io::Result<()> {
         match self {
             Self::Namespaces(net) => net.lossy(node, percent),

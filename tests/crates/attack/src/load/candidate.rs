@@ -27,9 +27,9 @@ const PORT: u16 = 12345;
 const VOTERS: u32 = 3;
 /// How often another thread checks whether it leads.
 const CLAIM: Duration = Duration::from_millis(2);
-/// One piece of work of so many is a write to the fenced store.
+/// One piece of work in this many is a write to the fenced store.
 const FENCED: u32 = 10;
-/// One write to it of so many is held up on its way, as by a process that is paused between the
+/// One write to it in this many is held up on its way, as by a process that is paused between the
 /// check and the write.
 const LATE: u32 = 20;
 

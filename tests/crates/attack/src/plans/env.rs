@@ -23,7 +23,7 @@ pub const SERVERS: usize = 3;
 pub const OURS: usize = 5;
 /// The bucket of all elections.
 const BUCKET: &str = "CHAOS";
-/// A leader that has given no sign of life for so long is none.
+/// A leader that has given no sign of life for this long is none.
 const FRESH: Duration = Duration::from_millis(300);
 /// How often the journal is read.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -163,7 +163,7 @@ impl TestEnv {
         Ok(elections)
     }
 
-    /// Waits until so many elections have a leader.
+    /// Waits until this many elections have a leader.
     pub async fn await_leaders(&mut self, count: usize, limit: Duration) -> io::Result<()> {
         let (end, began) = (Instant::now() + limit, now());
         let fresh = || began.max(now().saturating_sub(FRESH.as_nanos() as u64));

@@ -20,7 +20,7 @@ pub struct Options {
     store: StoreKind,
     #[arg(long, default_value_t = 64)]
     shards: usize,
-    /// The most members at a time: so many processes.
+    /// The most members at a time: this many processes.
     #[arg(long, default_value_t = 8)]
     members: usize,
     /// The lease, in seconds.

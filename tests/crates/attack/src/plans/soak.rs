@@ -17,7 +17,7 @@ use crate::record::journal::Cost;
 pub struct Options {
     #[arg(long, default_value_t = 1000)]
     elections: usize,
-    /// Candidates in each election: so many processes.
+    /// Candidates in each election: this many processes.
     #[arg(long, default_value_t = 20)]
     candidates: usize,
     /// The TTL of the bucket, in seconds.

@@ -33,7 +33,7 @@ pub struct Options {
     /// Faults of each kind, at each lease.
     #[arg(long, default_value_t = 30)]
     times: usize,
-    /// Instead of faults: for so many seconds at each load, count the terms that are lost, of an
+    /// Instead of faults: for this many seconds at each load, count the terms that are lost, of an
     /// election for each lease, all at once.
     #[arg(long, conflicts_with = "rivals")]
     calm: Option<u64>,

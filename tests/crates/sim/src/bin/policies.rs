@@ -40,9 +40,9 @@ struct Policy {
     name: &'static str,
     coverage: Coverage,
     polling: Polling,
-    /// After so many minutes they poll as rarely as they will.
+    /// After this many minutes they poll as rarely as they will.
     settled: u64,
-    /// For so many minutes their load is counted: a whole cycle, if the policy has one.
+    /// For this many minutes their load is counted: a whole cycle, if the policy has one.
     counted: u64,
 }
 

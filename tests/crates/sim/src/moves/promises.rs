@@ -19,7 +19,7 @@ use crate::world::World;
 /// Clocks differ by so much at most.
 const DRIFT: f64 = 0.998;
 
-/// So long after the last fault nothing of it is under way any more.
+/// This long after the last fault nothing of it is under way any more.
 const SETTLES: Duration = Duration::from_secs(45);
 
 /// A leader decides to hand over.

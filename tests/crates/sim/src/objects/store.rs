@@ -138,7 +138,7 @@ impl Store {
         }
     }
 
-    /// What a wall clock shows that is `ahead` by so many milliseconds.
+    /// What a wall clock shows that is `ahead` by this many milliseconds.
     pub fn wall(now: Time, ahead: i16) -> Duration {
         let by = Duration::from_millis(u64::from(ahead.unsigned_abs()));
         if ahead < 0 { EPOCH + now - by } else { EPOCH + now + by }
@@ -189,7 +189,7 @@ impl Store {
         self.greatest.0
     }
 
-    /// Puts an earlier content back: the last one, or that of so many writes before. Answers
+    /// Puts an earlier content back: the last one, or that of this many writes before. Answers
     /// whether there is one. `unaware`: to whom it is no older than what they know.
     pub fn set_back(
         &mut self,

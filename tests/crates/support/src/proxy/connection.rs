@@ -59,7 +59,7 @@ async fn carry(
     let replies = pump(from_server, to_client, Way::ToClient, state, lost, |frame, out| {
         judge_reply(frame, out, &awaited);
     });
-    // NATS knows no half-closed connection: the end of one way ends both.
+    // NATS has no half-closed connections: the end of one way ends both.
     tokio::select! {
         () = requests => {}
         () = replies => {}
