@@ -160,7 +160,8 @@ impl EtcdCluster {
             ] {
                 command.args([flag, &value]);
             }
-            command.arg("--unsafe-no-fsync").args(&self.settings);
+            // The default from version 3.5 on: docs/etcd.md says why.
+            command.args(["--unsafe-no-fsync", "--pre-vote"]).args(&self.settings);
         });
         *self.state(member) = Some(process.expect("etcd starts"));
     }
