@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cool_down::{CoolDownWait, Vacancy};
+use super::cool_down::CoolDownWait;
 use super::lock_health::LockHealth;
-use super::observations::{Observations, PreviousTerm};
+use super::observations::{Observations, PreviousTerm, Vacancy};
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteDraft};
 use super::sampling::{HintLatency, HintRate, SentNotice};
 use super::types::{Action, Cause, Leader, LockFailure, Response, Settings};
@@ -355,7 +355,7 @@ impl Context {
         timeout: Duration,
         request: Request,
     ) {
-        let seen_leases_end = self.observed.seen_leases_end();
+        let seen_leases_end = self.observed.seen_leases_end;
         // Later than the lock's own timeout, which gives the reason.
         let slack = timeout / 2 + self.settings.timing.scaled(Duration::from_millis(100));
         let times_out_at = now + timeout + slack;
@@ -463,7 +463,7 @@ impl Context {
     /// Another candidate that holds the entry, as far as is known: as last seen where the lock can
     /// be read, else for as long as what was last seen entitles it.
     pub fn other_holder(&self, now: Instant) -> Option<&Leader> {
-        let is_current = !self.health.only_reads_fail() || now < self.observed.seen_leases_end();
+        let is_current = !self.health.only_reads_fail() || now < self.observed.seen_leases_end;
         self.leader.as_ref().filter(|leader| !leader.is_me && is_current)
     }
 

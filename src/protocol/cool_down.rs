@@ -3,7 +3,7 @@
 //!
 //! A winner must not lead while an earlier holder still may. How long that is depends on what the
 //! winner knows: a release states that the holder's work has stopped; an expiry shows that its
-//! lease has passed; a delete by another process shows nothing. [`Observed::cool_down`] is the
+//! lease has passed; a delete by another process shows nothing. [`Observations::cool_down`] is the
 //! table of `docs/protocol.md`, row by row. The spans, on the winner's clock:
 //!
 //! ```text
@@ -24,89 +24,13 @@
 //!  leads:      at not_before, and not before from_create has passed since the create was stored
 //! ```
 
-use std::fmt;
 use std::time::Duration;
 
-use crate::lock::{Entry, Nonce, Revision, Token, Tombstone};
+use super::observations::{KnownStepDown, Observations, SeenEntry, Vacancy, max_tenure_of_choria};
+use super::types::{CoolDown, NotBefore, Settings, WaitReason};
+use crate::lock::{Capabilities, Mark, Nonce, Revision, Token, Tombstone, WriteId};
 use crate::time::clock::Instant;
-use crate::time::timing::{three_quarters, with_drift};
-
-/// How much a winner waits between creating the entry and leading.
-///
-/// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the
-/// promise away.
-///
-/// ```
-/// use incumbent::{CoolDown, memory::MemoryLock, new_election};
-///
-/// let builder = new_election("my_app", MemoryLock::new()).cool_down(CoolDown::Strict);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub enum CoolDown {
-    /// Until no earlier holder can still be leading, by what the winner can prove. The default.
-    #[default]
-    Proven,
-    /// As `Proven`, without trusting the lock's clock: an expiry that the winner has not watched
-    /// earns a full lease.
-    Strict,
-    /// At least this long.
-    For(Duration),
-}
-
-/// Why a winner does not lead before the end of its cool-down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitReason {
-    /// No earlier holder can still be leading.
-    NothingToWaitFor,
-    /// The lease of an entry that this candidate has seen.
-    SeenLease,
-    /// Too little is known of an earlier holder to rule out that it still leads.
-    UnknownHolder,
-    /// One of Choria's candidates may still lead.
-    ChoriaCandidate,
-    /// What the last holder still had to wait for when it released its entry or stepped down.
-    PassedOn,
-    /// The wait of an earlier write of this candidate, or work of its last term that does not stop.
-    OwnEarlierTerm,
-    /// The configured [`CoolDown`].
-    Policy,
-}
-
-impl fmt::Display for WaitReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NothingToWaitFor => "no earlier holder can still be leading",
-            Self::SeenLease => "the lease of an earlier holder that was seen",
-            Self::UnknownHolder => "an earlier holder of which too little is known",
-            Self::ChoriaCandidate => "a candidate of Choria's that may still lead",
-            Self::PassedOn => "the rest of the wait of the last holder",
-            Self::OwnEarlierTerm => "an earlier write or term of this candidate",
-            Self::Policy => "the configured cool-down",
-        })
-    }
-}
-
-/// An instant before which a winner must not lead, and why.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct NotBefore {
-    pub at: Instant,
-    /// Only reported: no decision depends on it.
-    pub reason: WaitReason,
-}
-
-impl NotBefore {
-    pub fn new(at: Instant, reason: WaitReason) -> Self {
-        Self { at, reason }
-    }
-
-    /// The later of the two; this one if they are equal.
-    pub fn max(self, other: Self) -> Self {
-        if other.at > self.at { other } else { self }
-    }
-}
+use crate::time::timing::with_drift;
 
 /// How long a winner has to wait: reckoned when its create is sent, and again when the lock has
 /// stored it.
@@ -165,38 +89,30 @@ impl CoolDownWait {
     }
 }
 
-/// What a candidate has observed by the time it sends a create, and its settings.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Observed<'a> {
-    pub now: Instant,
-    pub nonce: Nonce,
-    pub max_lease: Duration,
-    pub policy: CoolDown,
-    pub with_choria: bool,
-    /// Whether the lock frees entries by its own clock.
-    pub expires: bool,
-    pub last_seen: Option<&'a SeenEntry>,
-    /// The latest [`SeenEntry::lease_ends`] of all.
-    pub seen_leases_end: Instant,
-    pub step_downs: &'a [KnownStepDown],
-    /// No create leads before this, whatever the vacancy shows.
-    pub barrier: NotBefore,
-}
-
-impl Observed<'_> {
-    /// The wait of a create over `vacancy` that is sent now.
-    pub fn cool_down(&self, vacancy: &Vacancy) -> CoolDownWait {
+impl Observations {
+    /// The wait of a create over `expected` that is sent now: the table, row by row.
+    pub fn cool_down(
+        &self,
+        now: Instant,
+        expected: Option<Revision>,
+        settings: &Settings,
+        capabilities: &Capabilities,
+    ) -> CoolDownWait {
         use Tombstone::{Deleted, Expired, Released};
         use WaitReason::{
             ChoriaCandidate, NothingToWaitFor, OwnEarlierTerm, PassedOn, Policy, SeenLease,
             UnknownHolder,
         };
-        let Self { now, max_lease, with_choria, expires, .. } = *self;
-        let strict = self.policy == CoolDown::Strict;
+        let &Settings { nonce, with_choria, cool_down: policy, .. } = settings;
+        let Capabilities { max_lease, expires_entries: expires, .. } = *capabilities;
+        let strict = policy == CoolDown::Strict;
         let choria = max_tenure_of_choria(max_lease);
-        let unknown = self.max_tenure_of_unknown();
+        let unknown = self.max_tenure_of_unknown(settings, capabilities);
+        let blind = Vacancy::empty(now, capabilities.empty_is_proof);
+        let known = self.vacancy().filter(|vacancy| vacancy.revision() == expected);
+        let vacancy = known.unwrap_or(&blind);
         let seen_at = vacancy.first_seen;
-        let watched = vacancy.watched(self.last_seen);
+        let watched = vacancy.watched(self.last_seen());
         // A mark that is not of the holder whose entry is gone, as we saw it, proves nothing.
         let mark_is_holders =
             |by| watched.is_none_or(|seen| seen.term().is_some_and(|(holder, _)| holder == by));
@@ -225,7 +141,7 @@ impl Observed<'_> {
             let is_ours = watched.is_some_and(|seen| seen.entry.mark.is_some());
             wait.confirm = !expires && !is_ours;
             // Stepped down.
-            for step_down in self.step_downs {
+            for step_down in &self.step_downs {
                 wait.on_step_down(step_down);
             }
             wait
@@ -237,7 +153,7 @@ impl Observed<'_> {
             (Some(Released { by, left, .. }), _)
                 if *by != Nonce::NOBODY && mark_is_holders(*by) =>
             {
-                let own = *by == self.nonce;
+                let own = *by == nonce;
                 row(seen_at + with_drift(*left), if own { OwnEarlierTerm } else { PassedOn })
             }
             // Watched: by the lease that the entry states, which may be longer than the lock
@@ -284,159 +200,148 @@ impl Observed<'_> {
                 ..row(self.seen_leases_end, SeenLease)
             },
         };
-        let policy = match self.policy {
+        let configured = match policy {
             CoolDown::Proven | CoolDown::Strict => Duration::ZERO,
             CoolDown::For(duration) => duration,
         };
-        wait.at_least(NotBefore::new(now + policy, Policy)).at_least(self.barrier)
+        wait.at_least(NotBefore::new(now + configured, Policy)).at_least(self.barrier)
+    }
+
+    /// What `wait` comes to now that its create, sent at `sent`, is known to be stored.
+    /// `seen_then`: when the leases that had been seen by `sent` are over.
+    pub fn cool_down_of_stored(
+        &self,
+        now: Instant,
+        mut wait: CoolDownWait,
+        (sent, seen_then): (Instant, Instant),
+        capabilities: &Capabilities,
+    ) -> CoolDownWait {
+        // What was reckoned without reading, now that the lock has stated what emptiness shows.
+        let Capabilities { can_read: reads, empty_is_proof, max_lease, .. } = *capabilities;
+        let is_blind = !reads && !empty_is_proof && self.vacancy.is_none();
+        // A longer lease may have been allowed before this create was sent.
+        if is_blind || max_lease > wait.max_lease {
+            wait.from_create = wait.from_create.max(with_drift(max_lease));
+        }
+        // Both may have been at one instant.
+        if self.learned_at > sent || self.seen_leases_end > seen_then {
+            // An entry that came and went while the create was under way: purged, as it left
+            // nothing that refuses us.
+            wait = wait.at_least(NotBefore::new(self.seen_leases_end, WaitReason::SeenLease));
+        }
+        wait.begins(now);
+        for step_down in &self.step_downs {
+            wait.on_step_down(step_down);
+        }
+        wait
     }
 
     /// For how long a holder may lead of which nothing is known. It may be the one that was last
     /// seen, with a lease that is longer than those of the lock as this candidate knows it.
-    pub fn max_tenure_of_unknown(&self) -> Duration {
-        let Self { max_lease, expires, .. } = *self;
-        let is_other = |seen: &&SeenEntry| seen.term().is_none_or(|(by, _)| by != self.nonce);
-        let seen = self.last_seen.filter(is_other).map(|seen| seen.entry.lease(max_lease, expires));
+    fn max_tenure_of_unknown(&self, settings: &Settings, capabilities: &Capabilities) -> Duration {
+        let Capabilities { max_lease, expires_entries, .. } = *capabilities;
+        let is_other = |seen: &&SeenEntry| seen.term().is_none_or(|(by, _)| by != settings.nonce);
+        let seen = self.last_seen().filter(is_other);
+        let seen = seen.map(|seen| seen.entry.lease(max_lease, expires_entries));
         let full = with_drift(max_lease).max(seen.unwrap_or_default());
         // A holder of ours may itself have been waiting for one of Choria's.
-        if self.with_choria { full.max(max_tenure_of_choria(max_lease)) } else { full }
+        if settings.with_choria { full.max(max_tenure_of_choria(max_lease)) } else { full }
     }
 }
 
-/// The last write of a holder that this candidate knows of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SeenEntry {
-    pub revision: Revision,
-    pub entry: Entry,
-    /// No earlier than the lock stored it.
-    pub at: Instant,
-    /// Received as it was stored, not read some time later.
-    pub from_hint: bool,
-    /// The lock's longest lease, as known then, in whole milliseconds: it stands in each standby.
-    pub max_lease_ms: u64,
-}
-
-impl SeenEntry {
-    /// `seen`, with the text of the entry before where that is equal: what is kept for long does
-    /// not move with each renewal to memory between what is not.
-    pub fn after(before: Option<Self>, mut seen: Self) -> Self {
-        if let Some(before) = before {
-            let (old, new) = (before.entry, &mut seen.entry);
-            if old.identity == new.identity {
-                new.identity = old.identity;
-            }
-            if old.advertisement == new.advertisement {
-                new.advertisement = old.advertisement;
-            }
-        }
-        seen
+/// What this candidate's own writes had to wait for: whoever follows them waits as long.
+impl Observations {
+    /// What our own writes so far had to wait for, with those in doubt.
+    pub fn own_cool_down<'a>(
+        &self,
+        now: Instant,
+        in_doubt: impl Iterator<Item = &'a CoolDownWait>,
+    ) -> Duration {
+        in_doubt
+            .map(|wait| wait.left(now))
+            .chain([self.own_cool_down_ends.saturating_since(now), self.refused_from_create])
+            .max()
+            .unwrap_or_default()
     }
 
-    /// The term it belongs to, where its mark states it.
-    pub fn term(&self) -> Option<(Nonce, Token)> {
-        let mark = self.entry.mark.as_ref()?;
-        Some((mark.write.nonce, mark.token.unwrap_or(self.revision.into())))
+    fn extend_own_cool_down(&mut self, ends: Instant) {
+        self.own_cool_down_ends = self.own_cool_down_ends.max(ends);
     }
 
-    /// Whether `entry` is the same write.
-    pub fn is_of(&self, entry: &Entry) -> bool {
-        let Entry { identity, mark, ttl: life, advertisement: _ } = entry;
-        (identity, mark, life) == (&self.entry.identity, &self.entry.mark, &self.entry.ttl)
+    /// A refusal may be wrong: a create that landed can be reported as another candidate's, and one
+    /// that was sent twice can land after its refusal. If the entry is ours, this must be waited.
+    pub fn record_refused_create(&mut self, wait: &CoolDownWait) {
+        self.extend_own_cool_down(wait.not_before.at);
+        self.refused_from_create = self.refused_from_create.max(wait.from_create);
     }
 
-    /// For how long after its write its writer, and everyone its writer waited for, may lead at
-    /// most.
-    pub fn lease(&self, max_lease: Duration, lock_expires: bool) -> Duration {
-        let lease = self.entry.lease(max_lease, lock_expires);
-        let may_be_of_choria = self.entry.mark.is_none() && lock_expires;
-        if may_be_of_choria { max_tenure_of_choria(max_lease).max(lease) } else { lease }
+    /// No other candidate leads before the entry has expired; nor do we, beside our own work.
+    pub fn record_running_work(&mut self, deadline: Instant) {
+        self.extend_own_cool_down(deadline);
+        self.barrier = self.barrier.max(NotBefore::new(deadline, WaitReason::OwnEarlierTerm));
     }
 
-    /// On a lock that expires entries, whether that lease was no longer than its longest one, and
-    /// is not now: then the entry lived as long.
-    pub fn is_allowed(&self, max_lease: Duration) -> bool {
-        self.lease(max_lease, true) <= Duration::from_millis(self.max_lease_ms).min(max_lease)
-    }
-
-    /// Until when they may lead, by the local clock.
-    pub fn lease_ends(&self, max_lease: Duration, lock_expires: bool) -> Instant {
-        self.at + self.lease(max_lease, lock_expires)
-    }
-}
-
-/// A vacancy as this candidate knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Vacancy {
-    /// The tombstone's revision and kind; `None` where nothing is left under the name.
-    pub tombstone: Option<(Revision, Tombstone)>,
-    /// The revision that the tombstone replaced, where known.
-    pub previous: Option<Revision>,
-    /// No earlier than the lock stored the tombstone.
-    pub first_seen: Instant,
-    /// Without a tombstone: whether the lock vouches that no write was stored for as long as any
-    /// lease lasts.
-    pub empty_is_proof: bool,
-}
-
-impl Vacancy {
-    /// Nothing is left under the name.
-    pub fn empty(first_seen: Instant, is_proof: bool) -> Self {
-        Self { tombstone: None, previous: None, first_seen, empty_is_proof: is_proof }
-    }
-
-    /// The last write before the tombstone, if `last_seen` is it: the tombstone shows that none
-    /// followed.
-    fn watched<'a>(&self, last_seen: Option<&'a SeenEntry>) -> Option<&'a SeenEntry> {
-        last_seen.filter(|seen| self.previous == Some(seen.revision))
-    }
-
-    /// Whether a create now would earn a long wait because nothing is known: then candidates that
-    /// know more go first.
-    pub fn is_unknown(&self, last_seen: Option<&SeenEntry>) -> bool {
-        match &self.tombstone {
-            None => !self.empty_is_proof,
-            Some((_, Tombstone::Deleted)) => self.watched(last_seen).is_none(),
-            Some(_) => false,
+    /// What comes is older than what is known, or the entry of `own`, a write from before another's
+    /// entry was seen: a backup was restored or put back, or it is late. Or what is known was
+    /// forged, as anybody may state a lease in a hint: where the lock has a longest lease, none
+    /// counts for longer.
+    pub fn notice_set_back(
+        &mut self,
+        at: Instant,
+        revision: Revision,
+        own: Option<WriteId>,
+        capabilities: &Capabilities,
+    ) {
+        let Capabilities { max_lease, expires_entries, .. } = *capabilities;
+        let is_before = |WriteId { nonce, number }| {
+            let seen = self.last_seen.as_ref();
+            let other = seen.filter(|seen| seen.term().is_none_or(|(holder, _)| holder != nonce));
+            other.is_some_and(|seen| seen.at.as_nanos() > number)
+        };
+        if revision < self.newest_revision() || own.is_some_and(is_before) {
+            let longest = with_drift(max_lease).max(max_tenure_of_choria(max_lease));
+            let ends = self.seen_leases_end;
+            let ends = if expires_entries { ends.min(at + longest) } else { ends };
+            self.barrier = self.barrier.max(NotBefore::new(ends, WaitReason::SeenLease));
         }
     }
 
-    /// The revision of the tombstone, if there is one.
-    pub fn revision(&self) -> Option<Revision> {
-        self.tombstone.as_ref().map(|(revision, _)| *revision)
-    }
-
-    /// The candidate that the last holder handed over to.
-    pub fn successor(&self) -> Option<Nonce> {
-        match self.tombstone {
-            Some((_, Tombstone::Released { to, .. })) => to,
-            _ => None,
+    /// The entry in the lock is our own. A create over nothing may have landed at any time until
+    /// now, after others came and went without a trace: then they are waited for from now on.
+    /// `in_doubt`: the outcome of its write is not known.
+    pub fn record_own_entry(
+        &mut self,
+        now: Instant,
+        revision: Revision,
+        mark: &Mark,
+        in_doubt: bool,
+        settings: &Settings,
+        capabilities: &Capabilities,
+    ) {
+        let created = mark.token.is_none() && self.known_create != Some(revision);
+        if !created || mark.write.number > self.last_over_nothing {
+            return;
         }
+        self.known_create = Some(revision);
+        // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent
+        // over.
+        if !(in_doubt && capabilities.empty_is_proof) {
+            let full = self.max_tenure_of_unknown(settings, capabilities);
+            self.extend_own_cool_down(now + full);
+        }
+        // An entry that came and went meanwhile without a trace: purged.
+        self.extend_own_cool_down(self.seen_leases_end);
     }
 
-    /// Whether a tombstone that replaced `previous` has taken the place of this one.
-    pub fn is_followed_by(&self, previous: Option<Revision>) -> bool {
-        previous.is_some() && previous == self.revision()
+    /// Our own entry counts as released, with what its write still had to wait.
+    pub fn adopt_own_entry(&mut self, now: Instant, revision: Revision, by: Nonce, left: Duration) {
+        // Read again, it must not seem that nothing had to be waited for.
+        self.extend_own_cool_down(now + left);
+        self.refused_from_create = Duration::ZERO;
+        let released = Tombstone::Released { by, left, cause: None, to: None, pause: None };
+        let tombstone = Some((revision, released));
+        self.vacancy = Some(Box::new(Vacancy { tombstone, ..Vacancy::empty(now, false) }));
     }
-
-    /// Whether the last holder went silent, rather than released its entry or was deleted.
-    pub fn is_vanished(&self) -> bool {
-        self.tombstone.is_none() || self.is_expired()
-    }
-
-    /// Whether the last holder's entry has expired, or has not changed for its lease.
-    pub fn is_expired(&self) -> bool {
-        matches!(self.tombstone, Some((_, Tombstone::Expired)))
-    }
-}
-
-/// The step-down of a holder that lost its entry: from its notice, or this candidate's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct KnownStepDown {
-    pub by: Nonce,
-    pub token: Token,
-    pub revision: Revision,
-    /// When no holder before that one can be leading any more.
-    pub clear_at: Instant,
 }
 
 /// The holder whose entry was deleted.
@@ -453,18 +358,4 @@ impl Predecessor {
         let of_term = |term| term == (step_down.by, step_down.token);
         self.term.map_or(self.revision == step_down.revision, of_term)
     }
-}
-
-/// How long a request of Choria's candidates may hang: nats.go's default.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest that one with a back-off waits between a renewal's response and the next renewal.
-const MAX_BACK_OFF: Duration = Duration::from_millis(750);
-
-/// How long after its last write one of Choria's candidates may lead at most.
-///
-/// They renew every 0.75 of the bucket's TTL, but not before the last response, which may come
-/// late; with a back-off they renew soon after it. Then the renewal that fails may hang as well.
-pub(super) fn max_tenure_of_choria(bucket_ttl: Duration) -> Duration {
-    let next_renewal = three_quarters(bucket_ttl).max(REQUEST_TIMEOUT + MAX_BACK_OFF);
-    with_drift(next_renewal.saturating_add(REQUEST_TIMEOUT))
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::{Context, Source, Transition};
-use super::cool_down::{KnownStepDown, WaitReason};
 use super::crash_release::RegisteredTerm;
 use super::holding::Holding;
-use super::observations::PreviousTerm;
+use super::observations::{KnownStepDown, PreviousTerm};
 use super::sampling::HintRate;
 use super::standby::{Standby, read_spread};
 use super::stepping_down::SteppingDown;
-use super::types::{Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State};
+use super::types::{
+    Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State, WaitReason,
+};
 use crate::lock::{
     CandidateRequest, Capabilities, Coverage, Hint, Nonce, Pause, Record, Revision, RollCall,
     Standing, StepDownNotice, Successor, Token,
@@ -514,7 +515,7 @@ impl Elector {
 
     /// When what was last seen of other holders entitles them to nothing any more.
     pub(super) fn others_end(&self) -> Instant {
-        self.cx.observed.seen_leases_end()
+        self.cx.observed.seen_leases_end
     }
 
     /// What keeps it from acquiring the entry that another try soon will not fix.

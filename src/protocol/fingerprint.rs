@@ -7,16 +7,16 @@
 use std::time::Duration;
 
 use super::context::Context;
-use super::cool_down::{CoolDownWait, KnownStepDown, NotBefore, Predecessor, SeenEntry, Vacancy};
+use super::cool_down::{CoolDownWait, Predecessor};
 use super::crash_release::CrashRelease;
 use super::elector::{Elector, Phase};
 use super::holding::Holding;
 use super::lock_health::{LockHealth, Refusals};
-use super::observations::Observations;
+use super::observations::{KnownStepDown, Observations, SeenEntry, Vacancy};
 use super::requests::{InFlightRequest, RequestKind, Requests, WriteInDoubt};
 use super::standby::{Plan, Standby};
 use super::stepping_down::SteppingDown;
-use super::types::Cause;
+use super::types::{Cause, NotBefore};
 use crate::lock::{Nonce, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
 use crate::time::timing::{Timing, with_drift};

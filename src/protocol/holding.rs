@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::{AcquiredEntry, Context, EndedTerm, Source, Transition};
-use super::cool_down::{CoolDownWait, KnownStepDown, NotBefore, WaitReason};
+use super::cool_down::CoolDownWait;
+use super::observations::KnownStepDown;
 use super::requests::{InFlightRequest, RequestKind, WriteDraft};
-use super::types::{Action, Cause, Leader, LockFailure};
+use super::types::{Action, Cause, Leader, LockFailure, NotBefore, WaitReason};
 use crate::lock::{Content, LockErrorKind, Nonce, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
 use crate::util::retry::ProtocolRetries;
@@ -165,7 +166,7 @@ impl Holding {
         if !self.began && now >= lead_at {
             if !self.wait.confirm {
                 self.began = true;
-                cx.observed.set_own_cool_down(now);
+                cx.observed.own_cool_down_ends = now;
                 cx.act(Action::Begin { token: self.token, deadline: self.deadline });
             } else if self.sent < lead_at {
                 self.renew_at = self.renew_at.min(now);

@@ -84,7 +84,6 @@ pub use crate::time::timing::{
 pub(crate) use backoff::delay_of;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use checkpoint::{CheckpointProgress, CheckpointRequest, CheckpointResponse, CheckpointWriter};
-pub use cool_down::{CoolDown, WaitReason};
 pub use crash_release::{CRASHED, CrashOutcome, CrashRelease, CrashStep, RegisteredTerm};
 pub use drain::Drain;
 pub use elector::Elector;
@@ -96,4 +95,7 @@ pub use moves::{Chosen, Found, MoveCall, MoveRole, MoveSettings, Moves, Refusal,
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;
 pub(crate) use observations::PreviousTerm;
-pub use types::{Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State};
+pub use types::{
+    Action, Cause, CoolDown, Event, Leader, LockFailure, Rank, Response, Settings, State,
+    WaitReason,
+};

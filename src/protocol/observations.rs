@@ -1,21 +1,13 @@
-//! What a candidate has observed: entries, vacancies, step-downs, and what its own writes had to
-//! wait for.
+//! What a candidate has observed: entries, vacancies and step-downs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cool_down::{
-    CoolDownWait, KnownStepDown, NotBefore, Observed, SeenEntry, Vacancy, WaitReason,
-    max_tenure_of_choria,
-};
 use super::crash_release::CRASHED;
-use super::requests::InFlightRequest;
-use super::types::{Leader, Settings};
-use crate::lock::{
-    Capabilities, Content, Entry, Mark, Nonce, Record, Revision, Tombstone, WriteId,
-};
+use super::types::{Leader, NotBefore, WaitReason};
+use crate::lock::{Capabilities, Content, Entry, Nonce, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;
-use crate::time::timing::{whole_millis, with_drift};
+use crate::time::timing::{three_quarters, whole_millis, with_drift};
 
 /// What a candidate knows of the entry, in any phase.
 #[derive(Debug, Clone)]
@@ -65,47 +57,14 @@ impl Observations {
         self.last_seen.as_ref()
     }
 
-    pub fn seen_leases_end(&self) -> Instant {
-        self.seen_leases_end
-    }
-
     pub fn vacancy(&self) -> Option<&Vacancy> {
         self.vacancy.as_deref()
-    }
-
-    pub fn learned_at(&self) -> Instant {
-        self.learned_at
     }
 
     /// The newest revision known of.
     pub fn newest_revision(&self) -> Revision {
         let seen = self.last_seen.as_ref().map(|seen| seen.revision);
         seen.max(self.vacancy().and_then(Vacancy::revision)).unwrap_or(Revision(0))
-    }
-
-    /// What comes is older than what is known, or the entry of `own`, a write from before another's
-    /// entry was seen: a backup was restored or put back, or it is late. Or what is known was
-    /// forged, as anybody may state a lease in a hint: where the lock has a longest lease, none
-    /// counts for longer.
-    pub fn notice_set_back(
-        &mut self,
-        at: Instant,
-        revision: Revision,
-        own: Option<WriteId>,
-        capabilities: &Capabilities,
-    ) {
-        let Capabilities { max_lease, expires_entries, .. } = *capabilities;
-        let is_before = |WriteId { nonce, number }| {
-            let seen = self.last_seen.as_ref();
-            let other = seen.filter(|seen| seen.term().is_none_or(|(holder, _)| holder != nonce));
-            other.is_some_and(|seen| seen.at.as_nanos() > number)
-        };
-        if revision < self.newest_revision() || own.is_some_and(is_before) {
-            let longest = with_drift(max_lease).max(max_tenure_of_choria(max_lease));
-            let ends = self.seen_leases_end;
-            let ends = if expires_entries { ends.min(at + longest) } else { ends };
-            self.barrier = self.barrier.max(NotBefore::new(ends, WaitReason::SeenLease));
-        }
     }
 
     /// Adds what a tombstone replaced, which a read does not show. An entry with its revision is
@@ -217,108 +176,12 @@ impl Observations {
         self.step_downs = known.into();
     }
 
-    /// What the wait of a create depends on.
-    fn observed(
-        &self,
-        now: Instant,
-        settings: &Settings,
-        capabilities: &Capabilities,
-    ) -> Observed<'_> {
-        Observed {
-            now,
-            nonce: settings.nonce,
-            max_lease: capabilities.max_lease,
-            policy: settings.cool_down,
-            with_choria: settings.with_choria,
-            expires: capabilities.expires_entries,
-            last_seen: self.last_seen.as_ref(),
-            seen_leases_end: self.seen_leases_end,
-            step_downs: &self.step_downs,
-            barrier: self.barrier,
-        }
-    }
-
-    /// The wait of a create over `expected` that is sent now.
-    pub fn cool_down(
-        &self,
-        now: Instant,
-        expected: Option<Revision>,
-        settings: &Settings,
-        capabilities: &Capabilities,
-    ) -> CoolDownWait {
-        let blind = Vacancy::empty(now, capabilities.empty_is_proof);
-        let known = self.vacancy().filter(|vacancy| vacancy.revision() == expected);
-        self.observed(now, settings, capabilities).cool_down(known.unwrap_or(&blind))
-    }
-
-    /// What `wait` comes to now that `request`, its create, is known to be stored.
-    pub fn cool_down_of_stored(
-        &self,
-        now: Instant,
-        request: &InFlightRequest,
-        mut wait: CoolDownWait,
-        capabilities: &Capabilities,
-    ) -> CoolDownWait {
-        // What was reckoned without reading, now that the lock has stated what emptiness shows.
-        let Capabilities { can_read: reads, empty_is_proof, max_lease, .. } = *capabilities;
-        let is_blind = !reads && !empty_is_proof && self.vacancy.is_none();
-        // A longer lease may have been allowed before this create was sent.
-        if is_blind || max_lease > wait.max_lease {
-            wait.from_create = wait.from_create.max(with_drift(max_lease));
-        }
-        // Both may have been at one instant.
-        if self.learned_at > request.sent || self.seen_leases_end > request.seen_leases_end {
-            // An entry that came and went while the create was under way: purged, as it left
-            // nothing that refuses us.
-            wait = wait.at_least(NotBefore::new(self.seen_leases_end, WaitReason::SeenLease));
-        }
-        wait.begins(now);
-        for step_down in &self.step_downs {
-            wait.on_step_down(step_down);
-        }
-        wait
-    }
-
-    /// What our own writes so far had to wait for, with those in doubt.
-    pub fn own_cool_down<'a>(
-        &self,
-        now: Instant,
-        in_doubt: impl Iterator<Item = &'a CoolDownWait>,
-    ) -> Duration {
-        in_doubt
-            .map(|wait| wait.left(now))
-            .chain([self.own_cool_down_ends.saturating_since(now), self.refused_from_create])
-            .max()
-            .unwrap_or_default()
-    }
-
-    /// When no holder before us can be leading any more, by what our last entry had to wait.
-    pub fn own_cool_down_ends(&self) -> Instant {
-        self.own_cool_down_ends
-    }
-
-    /// The cool-down of the entry that we hold ends then.
-    pub fn set_own_cool_down(&mut self, ends: Instant) {
-        self.own_cool_down_ends = ends;
-    }
-
-    fn extend_own_cool_down(&mut self, ends: Instant) {
-        self.own_cool_down_ends = self.own_cool_down_ends.max(ends);
-    }
-
     /// A write was sent whose entry lives for `life`. `over_nothing`: the number of such a create.
     pub fn record_write(&mut self, now: Instant, life: Duration, over_nothing: Option<u64>) {
         if let Some(number) = over_nothing {
             self.last_over_nothing = number;
         }
         self.entry_may_stand_until = self.entry_may_stand_until.max(now + life);
-    }
-
-    /// A refusal may be wrong: a create that landed can be reported as another candidate's, and one
-    /// that was sent twice can land after its refusal. If the entry is ours, this must be waited.
-    pub fn record_refused_create(&mut self, wait: &CoolDownWait) {
-        self.extend_own_cool_down(wait.not_before.at);
-        self.refused_from_create = self.refused_from_create.max(wait.from_create);
     }
 
     /// Our create was stored: the entry is ours, until the cool-down ends without leading.
@@ -331,12 +194,6 @@ impl Observations {
         self.refused_from_create = Duration::ZERO;
     }
 
-    /// No other candidate leads before the entry has expired; nor do we, beside our own work.
-    pub fn record_running_work(&mut self, deadline: Instant) {
-        self.extend_own_cool_down(deadline);
-        self.barrier = self.barrier.max(NotBefore::new(deadline, WaitReason::OwnEarlierTerm));
-    }
-
     /// Whether an entry of ours may be in the lock.
     pub fn entry_may_stand(&self, now: Instant) -> bool {
         now < self.entry_may_stand_until
@@ -346,43 +203,156 @@ impl Observations {
     pub fn record_no_own_entry(&mut self, now: Instant) {
         self.entry_may_stand_until = now;
     }
+}
 
-    /// The entry in the lock is our own. A create over nothing may have landed at any time until
-    /// now, after others came and went without a trace: then they are waited for from now on.
-    /// `in_doubt`: the outcome of its write is not known.
-    pub fn record_own_entry(
-        &mut self,
-        now: Instant,
-        revision: Revision,
-        mark: &Mark,
-        in_doubt: bool,
-        settings: &Settings,
-        capabilities: &Capabilities,
-    ) {
-        let created = mark.token.is_none() && self.known_create != Some(revision);
-        if !created || mark.write.number > self.last_over_nothing {
-            return;
+/// The last write of a holder that this candidate knows of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SeenEntry {
+    pub revision: Revision,
+    pub entry: Entry,
+    /// No earlier than the lock stored it.
+    pub at: Instant,
+    /// Received as it was stored, not read some time later.
+    pub from_hint: bool,
+    /// The lock's longest lease, as known then, in whole milliseconds: it stands in each standby.
+    pub max_lease_ms: u64,
+}
+
+impl SeenEntry {
+    /// `seen`, with the text of the entry before where that is equal: what is kept for long does
+    /// not move with each renewal to memory between what is not.
+    pub fn after(before: Option<Self>, mut seen: Self) -> Self {
+        if let Some(before) = before {
+            let (old, new) = (before.entry, &mut seen.entry);
+            if old.identity == new.identity {
+                new.identity = old.identity;
+            }
+            if old.advertisement == new.advertisement {
+                new.advertisement = old.advertisement;
+            }
         }
-        self.known_create = Some(revision);
-        // Where whatever goes leaves a trace, a create in doubt has landed on what it was sent
-        // over.
-        if !(in_doubt && capabilities.empty_is_proof) {
-            let full = self.observed(now, settings, capabilities).max_tenure_of_unknown();
-            self.extend_own_cool_down(now + full);
-        }
-        // An entry that came and went meanwhile without a trace: purged.
-        self.extend_own_cool_down(self.seen_leases_end);
+        seen
     }
 
-    /// Our own entry counts as released, with what its write still had to wait.
-    pub fn adopt_own_entry(&mut self, now: Instant, revision: Revision, by: Nonce, left: Duration) {
-        // Read again, it must not seem that nothing had to be waited for.
-        self.extend_own_cool_down(now + left);
-        self.refused_from_create = Duration::ZERO;
-        let released = Tombstone::Released { by, left, cause: None, to: None, pause: None };
-        let tombstone = Some((revision, released));
-        self.vacancy = Some(Box::new(Vacancy { tombstone, ..Vacancy::empty(now, false) }));
+    /// The term it belongs to, where its mark states it.
+    pub fn term(&self) -> Option<(Nonce, Token)> {
+        let mark = self.entry.mark.as_ref()?;
+        Some((mark.write.nonce, mark.token.unwrap_or(self.revision.into())))
     }
+
+    /// Whether `entry` is the same write.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        let Entry { identity, mark, ttl: life, advertisement: _ } = entry;
+        (identity, mark, life) == (&self.entry.identity, &self.entry.mark, &self.entry.ttl)
+    }
+
+    /// For how long after its write its writer, and everyone its writer waited for, may lead at
+    /// most.
+    pub fn lease(&self, max_lease: Duration, lock_expires: bool) -> Duration {
+        let lease = self.entry.lease(max_lease, lock_expires);
+        let may_be_of_choria = self.entry.mark.is_none() && lock_expires;
+        if may_be_of_choria { max_tenure_of_choria(max_lease).max(lease) } else { lease }
+    }
+
+    /// On a lock that expires entries, whether that lease was no longer than its longest one, and
+    /// is not now: then the entry lived as long.
+    pub fn is_allowed(&self, max_lease: Duration) -> bool {
+        self.lease(max_lease, true) <= Duration::from_millis(self.max_lease_ms).min(max_lease)
+    }
+
+    /// Until when they may lead, by the local clock.
+    pub fn lease_ends(&self, max_lease: Duration, lock_expires: bool) -> Instant {
+        self.at + self.lease(max_lease, lock_expires)
+    }
+}
+
+/// A vacancy as this candidate knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Vacancy {
+    /// The tombstone's revision and kind; `None` where nothing is left under the name.
+    pub tombstone: Option<(Revision, Tombstone)>,
+    /// The revision that the tombstone replaced, where known.
+    pub previous: Option<Revision>,
+    /// No earlier than the lock stored the tombstone.
+    pub first_seen: Instant,
+    /// Without a tombstone: whether the lock vouches that no write was stored for as long as any
+    /// lease lasts.
+    pub empty_is_proof: bool,
+}
+
+impl Vacancy {
+    /// Nothing is left under the name.
+    pub fn empty(first_seen: Instant, is_proof: bool) -> Self {
+        Self { tombstone: None, previous: None, first_seen, empty_is_proof: is_proof }
+    }
+
+    /// The last write before the tombstone, if `last_seen` is it: the tombstone shows that none
+    /// followed.
+    pub fn watched<'a>(&self, last_seen: Option<&'a SeenEntry>) -> Option<&'a SeenEntry> {
+        last_seen.filter(|seen| self.previous == Some(seen.revision))
+    }
+
+    /// Whether a create now would earn a long wait because nothing is known: then candidates that
+    /// know more go first.
+    pub fn is_unknown(&self, last_seen: Option<&SeenEntry>) -> bool {
+        match &self.tombstone {
+            None => !self.empty_is_proof,
+            Some((_, Tombstone::Deleted)) => self.watched(last_seen).is_none(),
+            Some(_) => false,
+        }
+    }
+
+    /// The revision of the tombstone, if there is one.
+    pub fn revision(&self) -> Option<Revision> {
+        self.tombstone.as_ref().map(|(revision, _)| *revision)
+    }
+
+    /// The candidate that the last holder handed over to.
+    pub fn successor(&self) -> Option<Nonce> {
+        match self.tombstone {
+            Some((_, Tombstone::Released { to, .. })) => to,
+            _ => None,
+        }
+    }
+
+    /// Whether a tombstone that replaced `previous` has taken the place of this one.
+    pub fn is_followed_by(&self, previous: Option<Revision>) -> bool {
+        previous.is_some() && previous == self.revision()
+    }
+
+    /// Whether the last holder went silent, rather than released its entry or was deleted.
+    pub fn is_vanished(&self) -> bool {
+        self.tombstone.is_none() || self.is_expired()
+    }
+
+    /// Whether the last holder's entry has expired, or has not changed for its lease.
+    pub fn is_expired(&self) -> bool {
+        matches!(self.tombstone, Some((_, Tombstone::Expired)))
+    }
+}
+
+/// The step-down of a holder that lost its entry: from its notice, or this candidate's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KnownStepDown {
+    pub by: Nonce,
+    pub token: Token,
+    pub revision: Revision,
+    /// When no holder before that one can be leading any more.
+    pub clear_at: Instant,
+}
+
+/// How long a request of Choria's candidates may hang: nats.go's default.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest that one with a back-off waits between a renewal's response and the next renewal.
+const MAX_BACK_OFF: Duration = Duration::from_millis(750);
+
+/// How long after its last write one of Choria's candidates may lead at most.
+///
+/// They renew every 0.75 of the bucket's TTL, but not before the last response, which may come
+/// late; with a back-off they renew soon after it. Then the renewal that fails may hang as well.
+pub(super) fn max_tenure_of_choria(bucket_ttl: Duration) -> Duration {
+    let next_renewal = three_quarters(bucket_ttl).max(REQUEST_TIMEOUT + MAX_BACK_OFF);
+    with_drift(next_renewal.saturating_add(REQUEST_TIMEOUT))
 }
 
 /// How the term before ended, as the winner of the next one saw it. Only reported: no decision

@@ -244,13 +244,14 @@ impl Standby {
         if let (Err(_), Some(wait)) = (&result, wait) {
             cx.observed.record_refused_create(&wait);
         }
-        let learned_at = cx.observed.learned_at();
+        let learned_at = cx.observed.learned_at;
         let heard_meanwhile = learned_at > request.sent;
         if let (Ok(created), Some(wait)) = (&result, wait)
             && !(learned_at >= request.sent && cx.observed.newest_revision() > *created)
         // superseded before the response came
         {
-            let wait = cx.observed.cool_down_of_stored(now, request, wait, &cx.capabilities);
+            let then = (request.sent, request.seen_leases_end);
+            let wait = cx.observed.cool_down_of_stored(now, wait, then, &cx.capabilities);
             return Transition::Hold(AcquiredEntry {
                 created: *created,
                 number,
@@ -337,7 +338,7 @@ impl Standby {
         sent: Instant,
         result: Result<Reading, LockFailure>,
     ) -> Transition {
-        let heard_meanwhile = cx.observed.learned_at() > sent;
+        let heard_meanwhile = cx.observed.learned_at > sent;
         let full = cx.coverage == Coverage::Full;
         self.recheck &= result.is_err();
         match result {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::context::{Context, EndedTerm, Source, Transition};
-use super::cool_down::KnownStepDown;
+use super::observations::KnownStepDown;
 use super::types::{Action, Cause, Response};
 use crate::lock::{LockErrorKind, Nonce, Reading, Release, Revision, StepDownNotice, Token};
 use crate::time::clock::Instant;
@@ -71,7 +71,7 @@ impl SteppingDown {
             let by = (now + cx.settings.timing.grace()).min(deadline).max(now);
             cx.act(Action::End { cause, by });
         } else {
-            cx.observed.set_own_cool_down(lead_at);
+            cx.observed.own_cool_down_ends = lead_at;
         }
         cx.requests.drop_in_flight();
         stepping_down
@@ -170,7 +170,7 @@ impl SteppingDown {
         let (fresh, timing) = (cx.retries(), cx.settings.timing);
         let reads = cx.capabilities.can_read;
         // A hint that came meanwhile may be newer than what was read.
-        let learned_at = cx.observed.learned_at();
+        let learned_at = cx.observed.learned_at;
         let failed = match response {
             Response::Notified(_) => return,
             Response::Released(Ok(())) => {
@@ -231,7 +231,7 @@ impl SteppingDown {
     fn done(&self, cx: &mut Context, now: Instant) -> Transition {
         if let (true, Some(revision), Some(token)) = (self.work_stopped, self.revision, self.token)
         {
-            let clear_at = cx.observed.own_cool_down_ends().max(now);
+            let clear_at = cx.observed.own_cool_down_ends.max(now);
             let by = cx.settings.nonce;
             cx.observed.record_step_down(KnownStepDown { by, token, revision, clear_at });
         }

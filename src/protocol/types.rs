@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::{Backoff, BackoffPolicy};
-use super::cool_down::CoolDown;
 use crate::lock::Advertisement;
 use crate::lock::{
     Capabilities, Hint, Holder, LockErrorKind, Nonce, Pause, Reading, Request, Revision, Standing,
@@ -97,6 +96,83 @@ partial_debug!(
     cool_down: self.cool_down, takeover_delay: self.takeover_delay, priority: self.priority,
     with_choria: self.with_choria, eligible: self.eligible, seed: self.seed
 );
+
+/// How much a winner waits between creating the entry and leading.
+///
+/// Each policy waits at least as long as [`Proven`](Self::Proven) does: none of them gives the
+/// promise away.
+///
+/// ```
+/// use incumbent::{CoolDown, memory::MemoryLock, new_election};
+///
+/// let builder = new_election("my_app", MemoryLock::new()).cool_down(CoolDown::Strict);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum CoolDown {
+    /// Until no earlier holder can still be leading, by what the winner can prove. The default.
+    #[default]
+    Proven,
+    /// As `Proven`, without trusting the lock's clock: an expiry that the winner has not watched
+    /// earns a full lease.
+    Strict,
+    /// At least this long.
+    For(Duration),
+}
+
+/// Why a winner does not lead before the end of its cool-down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitReason {
+    /// No earlier holder can still be leading.
+    NothingToWaitFor,
+    /// The lease of an entry that this candidate has seen.
+    SeenLease,
+    /// Too little is known of an earlier holder to rule out that it still leads.
+    UnknownHolder,
+    /// One of Choria's candidates may still lead.
+    ChoriaCandidate,
+    /// What the last holder still had to wait for when it released its entry or stepped down.
+    PassedOn,
+    /// The wait of an earlier write of this candidate, or work of its last term that does not stop.
+    OwnEarlierTerm,
+    /// The configured [`CoolDown`].
+    Policy,
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NothingToWaitFor => "no earlier holder can still be leading",
+            Self::SeenLease => "the lease of an earlier holder that was seen",
+            Self::UnknownHolder => "an earlier holder of which too little is known",
+            Self::ChoriaCandidate => "a candidate of Choria's that may still lead",
+            Self::PassedOn => "the rest of the wait of the last holder",
+            Self::OwnEarlierTerm => "an earlier write or term of this candidate",
+            Self::Policy => "the configured cool-down",
+        })
+    }
+}
+
+/// An instant before which a winner must not lead, and why.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NotBefore {
+    pub at: Instant,
+    /// Only reported: no decision depends on it.
+    pub reason: WaitReason,
+}
+
+impl NotBefore {
+    pub fn new(at: Instant, reason: WaitReason) -> Self {
+        Self { at, reason }
+    }
+
+    /// The later of the two; this one if they are equal.
+    pub fn max(self, other: Self) -> Self {
+        if other.at > self.at { other } else { self }
+    }
+}
 
 /// When a candidate acquires a vacant entry, compared with the other members of its set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

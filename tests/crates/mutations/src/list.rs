@@ -95,7 +95,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "no cool-down",
         edits: &[edit(
-            "src/protocol/observations.rs",
+            "src/protocol/cool_down.rs",
             "        wait.begins(now);\n",
             "        wait.not_before = NotBefore::new(now, WaitReason::NothingToWaitFor);\n",
         )],
@@ -203,7 +203,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a Choria candidate is waited for like one of ours",
         edits: &[edit(
-            "src/protocol/cool_down.rs",
+            "src/protocol/observations.rs",
             "with_drift(next_renewal.saturating_add(REQUEST_TIMEOUT))",
             "with_drift(next_renewal.min(bucket_ttl))",
         )],
@@ -361,7 +361,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "work that would not stop is forgotten over an empty key",
         edits: &[edit(
-            "src/protocol/observations.rs",
+            "src/protocol/cool_down.rs",
             "self.barrier = self.barrier.max(NotBefore::new(deadline, WaitReason::OwnEarlierTerm));",
             "",
         )],
@@ -408,7 +408,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a create in doubt that is found had no holder before it, as was proven before it",
         edits: &[edit(
-            "src/protocol/observations.rs",
+            "src/protocol/cool_down.rs",
             "if !(in_doubt && capabilities.empty_is_proof) {",
             "if !in_doubt {",
         )],
@@ -417,7 +417,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a holder that was seen counts for nothing once the lock is set back",
         edits: &[edit(
-            "src/protocol/observations.rs",
+            "src/protocol/cool_down.rs",
             "let ends = self.seen_leases_end;",
             "let ends = Instant::ORIGIN;",
         )],
@@ -425,7 +425,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     },
     Mutation {
         name: "an own entry that comes back after another's is taken for a release",
-        edits: &[edit("src/protocol/observations.rs", " || own.is_some_and(is_before)", "")],
+        edits: &[edit("src/protocol/cool_down.rs", " || own.is_some_and(is_before)", "")],
         noticed_by: &[Scenarios],
     },
     Mutation {
