@@ -186,7 +186,7 @@ impl Elector {
             Phase::SteppingDown(stepping_down) => stepping_down.releasable(),
             _ => None,
         };
-        let create = self.cx.requests.create();
+        let create = self.cx.requests.create;
         Some(RegisteredTerm { nonce: self.cx.settings.nonce, token: token?, create })
     }
 

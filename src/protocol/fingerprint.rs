@@ -6,14 +6,13 @@
 
 use std::time::Duration;
 
-use super::context::Context;
+use super::context::{Context, InFlightRequest, RequestKind, Requests, WriteInDoubt};
 use super::cool_down::{CoolDownWait, Predecessor};
 use super::crash_release::CrashRelease;
 use super::elector::{Elector, Phase};
 use super::holding::Holding;
 use super::lock_health::{LockHealth, Refusals};
 use super::observations::{KnownStepDown, Observations, SeenEntry, Vacancy};
-use super::requests::{InFlightRequest, RequestKind, Requests, WriteInDoubt};
 use super::standby::{Plan, Standby};
 use super::stepping_down::SteppingDown;
 use super::types::{Cause, NotBefore};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::{AcquiredEntry, Context, EndedTerm, Source, Transition};
+use super::context::{
+    AcquiredEntry, Context, EndedTerm, InFlightRequest, RequestKind, Source, Transition, WriteDraft,
+};
 use super::cool_down::CoolDownWait;
 use super::observations::KnownStepDown;
-use super::requests::{InFlightRequest, RequestKind, WriteDraft};
 use super::types::{Action, Cause, Leader, LockFailure, NotBefore, WaitReason};
 use crate::lock::{Content, LockErrorKind, Nonce, Reading, Record, Revision, Token, Tombstone};
 use crate::time::clock::Instant;

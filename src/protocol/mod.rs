@@ -68,7 +68,6 @@ mod lock_health;
 mod moves;
 mod multi;
 mod observations;
-mod requests;
 mod sampling;
 pub mod set;
 mod standby;

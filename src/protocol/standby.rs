@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::COMMON_MIN_LEASE;
 use super::acquire;
 use super::backoff::delay_of;
-use super::context::{AcquiredEntry, Context, Source, Transition};
-use super::requests::{InFlightRequest, RequestKind, WriteDraft};
+use super::context::{
+    AcquiredEntry, Context, InFlightRequest, RequestKind, Source, Transition, WriteDraft,
+};
 use super::types::{LockFailure, Rank};
 use crate::lock::{Coverage, LockErrorKind, Reading, Record, Revision, Tombstone};
 use crate::time::clock::Instant;

@@ -307,7 +307,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     Mutation {
         name: "a leader takes the writes of its twin for its own",
         edits: &[edit(
-            "src/protocol/requests.rs",
+            "src/protocol/context.rs",
             "self.stored.as_ref().is_some_and(|stored| stored.contains(&number))",
             "number > 0",
         )],
