@@ -4,14 +4,14 @@
 //! machine returns actions; the driver performs them; their outcome is the next event.
 
 pub(crate) mod callbacks;
-mod claim;
+#[cfg(all(feature = "sentinel", unix))]
+mod crash_release;
 pub(crate) mod health;
 pub(crate) mod machine;
 pub(crate) mod move_state;
 mod moves;
 #[cfg(feature = "_history")]
 pub(crate) mod record;
-pub(crate) mod requests;
 mod roll_call;
 #[cfg(all(feature = "sentinel", unix))]
 pub mod sentinel;
@@ -23,31 +23,40 @@ use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Fuse};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::driver::callbacks::{Callbacks, report_leaders};
-use crate::driver::claim::{Claim, ClaimOutcome};
 use crate::driver::machine::StateMachine;
 use crate::driver::move_state::{DriverMoves, MoveOptions, ReplyTo};
-use crate::driver::requests::{LockRequests, Settled, poll_response};
 #[cfg(all(feature = "sentinel", unix))]
 use crate::driver::sentinel::Registrations;
 use crate::driver::set_part::SetPart;
 use crate::election::change::Change;
+use crate::election::claimed_checkpoint::{CheckpointError, ClaimedCheckpoint};
 use crate::election::inbox::Input;
 use crate::election::shared::Shared;
-use crate::lock::{CandidateInfo, Hint, Lock, LockError, Request};
+use crate::lock::{
+    self, CandidateInfo, Hint, HintSink, Lock, LockError, LockErrorKind, Request, Subscription,
+    Token,
+};
 use crate::protocol::{Action, Cause, Event, Leader, LockFailure, Refusal, Response, State};
 use crate::telemetry::Telemetry;
 use crate::time::clock::{Clock, Instant, Sleep, sleep_until_about};
-use crate::util::text::escape_line;
+use crate::util::text::{error_chain, escape_line};
 
 /// The most bytes of another candidate's identity in a log line.
 const MAX_IDENTITY_SHOWN: usize = 128;
+/// How long a step-down notice, which has no response, may take to be sent.
+const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// The most bytes of an error that are reported.
+const MAX_ERROR_LEN: usize = 1_024;
+/// Why a candidate acquires nothing that was started before the lock stated this.
+const CHORIA_UNEXPECTED: &str = "the bucket states that Choria's candidates take part, and this candidate was started without that: set with_choria() (--with-choria, ?with-choria), or restart it";
 
 /// What a candidate is made of.
 pub(crate) struct CandidateParts {
@@ -154,11 +163,36 @@ struct TermTasks {
     ending: Option<BoxFuture<'static, bool>>,
 }
 
+type ClaimOutcome = Result<Box<ClaimedCheckpoint>, CheckpointError>;
+
+/// The claim of a term that has begun for the machine alone. The entry is renewed meanwhile.
+struct Claim {
+    token: Token,
+    /// Of the term.
+    deadline: Instant,
+    outcome: Fuse<BoxFuture<'static, ClaimOutcome>>,
+}
+
+impl Claim {
+    fn new(
+        token: Token,
+        deadline: Instant,
+        outcome: impl Future<Output = ClaimOutcome> + Send + 'static,
+    ) -> Self {
+        let outcome: BoxFuture<'static, ClaimOutcome> = Box::pin(outcome);
+        Self { token, deadline, outcome: futures_util::FutureExt::fuse(outcome) }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ClaimOutcome> {
+        Pin::new(&mut self.outcome).poll(cx)
+    }
+}
+
 /// Something that wakes a driver.
 enum Wakeup {
     Input(Input),
     /// From this lock.
-    Response(usize, Settled),
+    Response(usize, CompletedRequest),
     TermEnded {
         work_stopped: bool,
     },
@@ -172,17 +206,6 @@ enum Wakeup {
     Answers(Result<Vec<CandidateInfo>, LockError>),
     /// The time for which it slept.
     Timer,
-}
-
-/// Ends the user's callbacks with the candidate, however its task ends.
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let of_term = self.tasks.take().unwrap_or_default();
-        let tasks = [&of_term.work, &of_term.draining, &self.campaigning, &self.checks];
-        for task in tasks.into_iter().flatten() {
-            task.abort();
-        }
-    }
 }
 
 /// Runs the candidate until it has stopped. By hand, as an `async fn` would keep some 200 bytes
@@ -206,36 +229,12 @@ impl Future for Driver {
 }
 
 impl Driver {
-    /// Does what the machine has decided, and sets the timer.
-    fn act(&mut self) {
-        self.finished = self.perform();
-        if !self.finished {
-            self.advance_moves();
-            let wake = self.next_wake();
-            self.sleeps = wake.map(|at| self.sleep.reset(at)).is_some();
-        }
-    }
-
-    fn on_wakeup(&mut self, wakeup: Wakeup) {
-        match wakeup {
-            Wakeup::Input(input) => self.take(input),
-            Wakeup::Response(lock, settled) => self.on_response(lock, settled),
-            Wakeup::TermEnded { work_stopped } => self.handle(Event::TermEnded { work_stopped }),
-            Wakeup::Claimed(outcome) => self.claimed(outcome),
-            Wakeup::Campaigned { panicked } => {
-                if panicked {
-                    self.handle(Event::WorkEnded { panicked });
-                }
-            }
-            Wakeup::Answers(answers) => self.on_move_answers(answers),
-            Wakeup::Timer => self.wake(),
-        }
-    }
-
     /// Whatever comes first.
     fn poll_wakeup(&mut self, cx: &mut Context<'_>) -> Poll<Wakeup> {
-        if let Poll::Ready((lock, settled)) = poll_response(&mut self.locks, cx) {
-            return Poll::Ready(Wakeup::Response(lock, settled));
+        for (index, lock) in self.locks.iter_mut().enumerate() {
+            if let Poll::Ready(completed) = lock.poll(cx) {
+                return Poll::Ready(Wakeup::Response(index, completed));
+            }
         }
         if let Some(tasks) = &mut self.tasks
             && let Some(ending) = &mut tasks.ending
@@ -279,48 +278,20 @@ impl Driver {
         self.sleeps && Pin::new(&mut self.sleep).poll(cx).is_ready()
     }
 
-    fn wake(&mut self) {
-        let now = self.now();
-        let due = self.machine.drain.due(now);
-        self.handle(Event::Wake);
-        self.handle_all(due);
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        let wakes = [self.machine.next_wake(), self.machine.drain.until(), self.moves_wake()];
-        wakes.into_iter().flatten().min()
-    }
-
-    fn shared(&self) -> &Arc<Shared> {
-        &self.shutdown.shared
-    }
-
-    fn tasks(&mut self) -> &mut TermTasks {
-        self.tasks.get_or_insert_default()
-    }
-
-    fn telemetry(&self) -> &Telemetry {
-        &self.shutdown.telemetry
-    }
-
-    fn now(&self) -> Instant {
-        self.shared().clock.now()
-    }
-
-    fn handle(&mut self, event: Event) {
-        self.handle_of(0, event);
-    }
-
-    /// `lock`: the lock that the hint or response belongs to.
-    fn handle_of(&mut self, lock: usize, event: Event) {
-        let now = self.now();
-        for (index, lock) in self.locks.iter().enumerate() {
-            let capabilities = lock.lock.capabilities();
-            if self.machine.capabilities(index) != Some(&capabilities) {
-                self.machine.handle(now, index, Event::Capabilities(capabilities));
+    fn on_wakeup(&mut self, wakeup: Wakeup) {
+        match wakeup {
+            Wakeup::Input(input) => self.take(input),
+            Wakeup::Response(lock, completed) => self.on_response(lock, completed),
+            Wakeup::TermEnded { work_stopped } => self.handle(Event::TermEnded { work_stopped }),
+            Wakeup::Claimed(outcome) => self.claimed(outcome),
+            Wakeup::Campaigned { panicked } => {
+                if panicked {
+                    self.handle(Event::WorkEnded { panicked });
+                }
             }
+            Wakeup::Answers(answers) => self.on_move_answers(answers),
+            Wakeup::Timer => self.wake(),
         }
-        self.machine.handle(now, lock, event);
     }
 
     fn take(&mut self, input: Input) {
@@ -363,13 +334,8 @@ impl Driver {
         }
     }
 
-    /// The number of the current term, unless it is ending.
-    fn current(&self) -> Option<NonZeroU64> {
-        self.shared().status.borrow().term.as_ref().map(|term| term.number)
-    }
-
-    fn on_response(&mut self, lock: usize, settled: Settled) {
-        let Settled { id, sent, renews, response } = settled;
+    fn on_response(&mut self, lock: usize, completed: CompletedRequest) {
+        let CompletedRequest { id, sent, renews, response } = completed;
         if renews && matches!(response, Response::Written(Ok(_))) {
             let now = self.now();
             let deadline = self.shared().status.borrow().term.as_ref().map(|term| term.deadline());
@@ -379,22 +345,53 @@ impl Driver {
         self.handle_of(lock, Event::Response { id, response });
     }
 
-    /// Performs all actions. Returns whether the candidate has stopped.
-    fn perform(&mut self) -> bool {
+    fn wake(&mut self) {
+        let now = self.now();
+        let due = self.machine.drain.due(now);
+        self.handle(Event::Wake);
+        self.handle_all(due);
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.handle_of(0, event);
+    }
+
+    /// `lock`: the lock that the hint or response belongs to.
+    fn handle_of(&mut self, lock: usize, event: Event) {
+        let now = self.now();
+        for (index, lock) in self.locks.iter().enumerate() {
+            let capabilities = lock.lock.capabilities();
+            if self.machine.capabilities(index) != Some(&capabilities) {
+                self.machine.handle(now, index, Event::Capabilities(capabilities));
+            }
+        }
+        self.machine.handle(now, lock, event);
+    }
+
+    /// Does what the machine has decided, and sets the timer.
+    fn act(&mut self) {
         // A member of a set has to know the leader of each shard.
         let (now, all) = (self.now(), self.set_part.is_some());
         for (index, lock) in self.locks.iter_mut().enumerate() {
             lock.want_all_hints(all || self.machine.wants_all_hints(now, index));
         }
-        let finished = self.perform_actions(now);
+        self.finished = self.perform_actions();
+        if !self.finished {
+            self.report_status(now);
+        }
         #[cfg(all(feature = "sentinel", unix))]
         if let Some(registrations) = &mut self.registrations {
             registrations.update(self.machine.releasable());
         }
-        finished
+        if !self.finished {
+            self.advance_moves();
+            let wake = self.next_wake();
+            self.sleeps = wake.map(|at| self.sleep.reset(at)).is_some();
+        }
     }
 
-    fn perform_actions(&mut self, now: Instant) -> bool {
+    /// Performs all actions. Returns whether the candidate has stopped.
+    fn perform_actions(&mut self) -> bool {
         let state = self.state();
         self.shared()
             .status
@@ -425,6 +422,28 @@ impl Driver {
                 Action::Finished => return true,
             }
         }
+        false
+    }
+
+    fn ask(&mut self, lock: usize, id: u64, request: Request) {
+        let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
+        let with_choria = self.machine.with_choria(lock);
+        let Some(lock) = self.locks.get_mut(lock) else { return };
+        let campaigns = matches!(request, Request::Write(_));
+        lock.ask(id, sent, name, request, with_choria);
+        if campaigns {
+            self.telemetry().campaigned(self.state());
+            let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.campaign.clone());
+            if let (Some(callback), None) = (callback, &self.campaigning) {
+                let state = self.state();
+                let call = async move { callback(state).await };
+                self.campaigning = Some(tokio::spawn(call.in_current_span()));
+            }
+        }
+    }
+
+    /// Shows what the machine has become.
+    fn report_status(&mut self, now: Instant) {
         if let (Some(tokens), Some(term)) =
             (self.machine.tokens(), &self.shared().status.borrow().term)
         {
@@ -456,7 +475,6 @@ impl Driver {
         if self.machine.standing() != self.standing() {
             self.update_standing();
         }
-        false
     }
 
     fn set_lock_failure(&self, failure: Option<LockFailure>) {
@@ -507,20 +525,136 @@ impl Driver {
         self.shared().publish(Change::Leader(leader));
     }
 
-    fn ask(&mut self, lock: usize, id: u64, request: Request) {
-        let (sent, name) = (self.now(), Arc::clone(&self.shared().name));
-        let with_choria = self.machine.with_choria(lock);
-        let Some(lock) = self.locks.get_mut(lock) else { return };
-        let campaigns = matches!(request, Request::Write(_));
-        lock.ask(id, sent, name, request, with_choria);
-        if campaigns {
-            self.telemetry().campaigned(self.state());
-            let callback = self.callbacks.as_ref().and_then(|callbacks| callbacks.campaign.clone());
-            if let (Some(callback), None) = (callback, &self.campaigning) {
-                let state = self.state();
-                let call = async move { callback(state).await };
-                self.campaigning = Some(tokio::spawn(call.in_current_span()));
-            }
+    fn next_wake(&self) -> Option<Instant> {
+        let wakes = [self.machine.next_wake(), self.machine.drain.until(), self.moves_wake()];
+        wakes.into_iter().flatten().min()
+    }
+
+    /// The number of the current term, unless it is ending.
+    fn current(&self) -> Option<NonZeroU64> {
+        self.shared().status.borrow().term.as_ref().map(|term| term.number)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shutdown.shared
+    }
+
+    fn tasks(&mut self) -> &mut TermTasks {
+        self.tasks.get_or_insert_default()
+    }
+
+    fn telemetry(&self) -> &Telemetry {
+        &self.shutdown.telemetry
+    }
+
+    fn now(&self) -> Instant {
+        self.shared().clock.now()
+    }
+}
+
+/// A lock, and the request in flight to it.
+struct LockRequests {
+    lock: Arc<dyn Lock>,
+    /// The request under way.
+    request: Option<BoxFuture<'static, CompletedRequest>>,
+    subscription: Subscription,
+    wants_all_hints: bool,
+}
+
+/// A request that has its response.
+struct CompletedRequest {
+    id: u64,
+    sent: Instant,
+    /// Whether it was a renewal.
+    renews: bool,
+    response: Response,
+}
+
+impl LockRequests {
+    fn new(lock: Arc<dyn Lock>, name: &str, sink: HintSink) -> Self {
+        Self {
+            request: None,
+            subscription: lock.subscribe(name, sink),
+            wants_all_hints: false,
+            lock,
+        }
+    }
+
+    /// Has all hints sent from now on, or a few where the lock can send few.
+    fn want_all_hints(&mut self, wanted: bool) {
+        if std::mem::replace(&mut self.wants_all_hints, wanted) != wanted {
+            self.subscription.want_all(wanted);
+        }
+    }
+
+    /// Begins a request, in the place of one that is under way. A create is refused where the lock
+    /// has Choria's candidates, by what is known now, and this one keeps no time for them.
+    fn ask(&mut self, id: u64, sent: Instant, name: Arc<str>, request: Request, with_choria: bool) {
+        let renews = matches!(&request, Request::Write(write) if write.mark.token.is_some());
+        let creates = !renews && matches!(request, Request::Write(_));
+        let refused = creates && !with_choria && self.lock.timing().with_choria;
+        let lock = Arc::clone(&self.lock);
+        self.request = Some(Box::pin(async move {
+            let response = match refused {
+                true => Response::Written(Err(LockFailure::new(
+                    LockErrorKind::Misconfigured,
+                    CHORIA_UNEXPECTED,
+                ))),
+                false => perform(&*lock, &name, request).await,
+            };
+            CompletedRequest { id, sent, renews, response }
+        }));
+    }
+
+    /// The response to the request under way.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CompletedRequest> {
+        let Some(request) = &mut self.request else { return Poll::Pending };
+        let completed = ready!(request.as_mut().poll(cx));
+        self.request = None;
+        Poll::Ready(completed)
+    }
+}
+
+/// Sends a request, and returns its response.
+async fn perform(lock: &dyn Lock, name: &str, request: Request) -> Response {
+    match request {
+        Request::Read { timeout } => {
+            Response::Read(within(timeout, lock.read(name, timeout)).await)
+        }
+        Request::Write(write) => {
+            Response::Written(within(write.timeout, lock.write(name, write)).await)
+        }
+        Request::Release(check) if check.is_check() => {
+            let checked = lock.check_release(name, check.timeout);
+            Response::Released(within(check.timeout, checked).await)
+        }
+        Request::Release(release) => {
+            Response::Released(within(release.timeout, lock.release(name, release)).await)
+        }
+        Request::NotifyStepDown(notice) => {
+            Response::Notified(within(STEP_DOWN_TIMEOUT, lock.notify_step_down(name, notice)).await)
+        }
+    }
+}
+
+/// Waits for a response, as [`lock::within`] does. The machine takes an error as text.
+async fn within<T>(
+    timeout: Duration,
+    request: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, LockFailure> {
+    lock::within(timeout, request).await.map_err(|error| {
+        let message = error_chain(&error);
+        LockFailure::new(error.kind(), escape_line(&message, MAX_ERROR_LEN))
+    })
+}
+
+/// Ends the user's callbacks with the candidate, however its task ends.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let of_term = self.tasks.take().unwrap_or_default();
+        let tasks = [&of_term.work, &of_term.draining, &self.campaigning, &self.checks];
+        for task in tasks.into_iter().flatten() {
+            task.abort();
         }
     }
 }

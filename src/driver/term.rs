@@ -9,9 +9,8 @@ use tokio::task::JoinHandle;
 use tracing::field::debug;
 use tracing::{Instrument, error, info, warn};
 
-use super::Driver;
 use super::callbacks::{Callback, call};
-use super::claim::{Claim, ClaimOutcome};
+use super::{Claim, ClaimOutcome, Driver};
 use crate::election::change::Change;
 use crate::election::claimed_checkpoint::{ClaimedCheckpoint, Store};
 use crate::election::drain_notice::DrainNotice;
