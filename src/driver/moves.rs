@@ -14,9 +14,7 @@ use crate::lock::{
     CandidateInfo, CandidateRequest, HandoverAnswer, Hint, LockError, LockErrorKind, RollCall,
     Standing, Successor, TakeRequest,
 };
-use crate::protocol::{
-    Chosen, Event, Health, MoveCall, MoveRole, MoveSettings, Moves, Refusal, State,
-};
+use crate::protocol::{Chosen, Event, Health, Moves, Refusal, State};
 use crate::time::clock::Instant;
 use crate::util::text::escape_line;
 
@@ -40,22 +38,12 @@ impl Driver {
     }
 
     fn new_moves(&self, options: &MoveOptions) -> Box<DriverMoves> {
-        let settings = self.machine.settings();
-        let settings = MoveSettings {
-            nonce: settings.nonce,
-            priority: settings.priority,
-            lease: settings.timing.lease(),
-            prefer_after: options.prefer_after,
-            in_set: self.set_part.is_some(),
-        };
-        let moves = Moves::new(settings, self.now(), options.standing());
-        let health = options.health();
-        let of_member = options.of_member;
+        let (settings, in_set) = (self.machine.settings(), self.set_part.is_some());
         Box::new(DriverMoves {
-            moves,
-            health,
+            moves: Moves::new(settings, options.prefer_after, in_set, self.now()),
+            health: options.health(),
             aside: options.aside,
-            of_member,
+            of_member: options.of_member,
             unclaimed: None,
             call: None,
         })
@@ -63,21 +51,23 @@ impl Driver {
 
     /// Most candidates never move: their state is made when there is something to decide.
     fn moves(&mut self) -> &mut DriverMoves {
-        let (role, now) = (self.move_role(), self.now());
-        let pause_ends = self.machine.pause_ends(now);
+        let (now, leads_since) = (self.now(), self.leads_since());
         let moves = self.moves.take();
         let moves = moves.unwrap_or_else(|| self.new_moves(&MoveOptions::default()));
         let moves = self.moves.insert(moves);
-        moves.moves.set_role(now, role, pause_ends);
+        let pause_ends = self.machine.pause_ends(now);
+        match leads_since {
+            Some(since) => moves.moves.leads(now, since, pause_ends),
+            None => moves.moves.stands_by(now, self.machine.leader(), pause_ends),
+        }
         moves
     }
 
-    fn move_role(&self) -> MoveRole {
+    /// Since when the candidate leads, if it does.
+    fn leads_since(&self) -> Option<Instant> {
         let status = self.shared().status.borrow();
-        match &status.term {
-            Some(term) if self.machine.state() == State::Leader => MoveRole::Leads(term.began),
-            _ => MoveRole::standby(self.machine.leader()),
-        }
+        let term = status.term.as_ref().filter(|_| self.machine.state() == State::Leader);
+        term.map(|term| term.began)
     }
 
     /// When a move is due.
@@ -92,15 +82,12 @@ impl Driver {
         }
         let now = self.now();
         match self.moves().moves.advance(now) {
-            Some(MoveCall::Ready) => self.call_ready(ReplyTo::None),
-            Some(MoveCall::Leader(request)) => self.call(request, ANSWER_WITHIN, ReplyTo::Asking),
+            Some(request @ CandidateRequest::Prefer { .. }) => {
+                self.call(request, ANSWER_WITHIN, ReplyTo::Asking);
+            }
+            Some(request) => self.call(request, ROLL_WITHIN, ReplyTo::None),
             None => {}
         }
-    }
-
-    fn call_ready(&mut self, reply: ReplyTo) {
-        let request = CandidateRequest::WhoCanSucceed(self.moves().moves.wanted());
-        self.call(request, ROLL_WITHIN, reply);
     }
 
     fn call(&mut self, request: CandidateRequest, within: Duration, reply: ReplyTo) {
@@ -116,15 +103,21 @@ impl Driver {
 
     /// The leader's own program, or an operator, wants it to hand over.
     pub(super) fn hand_over(&mut self, to: Successor, reply: ReplyTo) {
-        match self.moves().moves.request(to) {
-            Ok(()) => self.call_ready(reply),
+        let request = self.moves().moves.request(to);
+        self.call_ready(request, reply);
+    }
+
+    /// Asks who is ready, unless that is refused.
+    fn call_ready(&mut self, request: Result<CandidateRequest, Refusal>, reply: ReplyTo) {
+        match request {
+            Ok(request) => self.call(request, ROLL_WITHIN, reply),
             Err(refusal) => self.reply(reply, Err(refusal.into())),
         }
     }
 
     /// A request in a roll call. Returns whether the candidate answers with who it is.
     pub(super) fn on_request(&mut self, lock: usize, call: &RollCall) -> bool {
-        let leads = matches!(self.move_role(), MoveRole::Leads(_));
+        let leads = self.leads_since().is_some();
         match &call.request {
             CandidateRequest::Identify => return true,
             CandidateRequest::WhoCanSucceed(to) => {
@@ -147,14 +140,15 @@ impl Driver {
                 self.hand_over(to.clone(), ReplyTo::Call(lock, call.clone()));
             }
             CandidateRequest::Prefer { priority, .. } if leads => {
-                let (now, priority) = (self.now(), *priority);
-                let reply = ReplyTo::Call(lock, call.clone());
-                match self.moves().moves.prefer(now, priority) {
-                    Ok(()) => self.call_ready(reply),
-                    Err(refusal) => self.reply(reply, Err(refusal.into())),
-                }
+                let now = self.now();
+                let request = self.moves().moves.prefer(now, *priority);
+                self.call_ready(request, ReplyTo::Call(lock, call.clone()));
             }
-            CandidateRequest::Take(request) if leads => self.on_take(lock, call, request),
+            // A member of the set that leads less asks for this shard.
+            CandidateRequest::Take(request) if leads => {
+                let request = self.give(request);
+                self.call_ready(request, ReplyTo::Call(lock, call.clone()));
+            }
             CandidateRequest::HandOver(_)
             | CandidateRequest::Prefer { .. }
             | CandidateRequest::Take(_) => {}
@@ -219,17 +213,8 @@ impl Driver {
         }
     }
 
-    /// A member of the set that leads less asks for this shard.
-    fn on_take(&mut self, lock: usize, call: &RollCall, request: &TakeRequest) {
-        let reply = ReplyTo::Call(lock, call.clone());
-        match self.give(request) {
-            Ok(()) => self.call_ready(reply),
-            Err(refusal) => self.reply(reply, Err(refusal.into())),
-        }
-    }
-
     /// Counts the shard as one that is on its way, if the member and the leader agree.
-    fn give(&mut self, request: &TakeRequest) -> Result<(), Refusal> {
+    fn give(&mut self, request: &TakeRequest) -> Result<CandidateRequest, Refusal> {
         let now = self.now();
         self.set_part.as_mut().ok_or(Refusal::OtherSet)?.give(request)?;
         self.moves().moves.take(now, request.clone()).inspect_err(|_| self.keep_shard())

@@ -90,7 +90,7 @@ pub use elector::Elector;
 #[doc(hidden)]
 pub use fingerprint::FingerprintSink;
 pub use health::Health;
-pub use moves::{Chosen, Found, MoveCall, MoveRole, MoveSettings, Moves, Refusal, SeenLeader};
+pub use moves::{Chosen, Found, Moves, Refusal};
 pub(crate) use multi::MemberSettings;
 pub use multi::MultiElector;
 pub(crate) use observations::PreviousTerm;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::acquire;
-use super::types::Leader;
+use super::types::{Leader, Settings};
 use crate::lock::{
     CandidateInfo, CandidateRequest, Nonce, Role, Standing, Successor, TakeRequest, Token,
 };
@@ -25,7 +25,15 @@ const MIN_RETRY: Duration = Duration::from_secs(1);
 /// The moves of one candidate's leadership, and its requests to be preferred.
 #[derive(Debug, Clone)]
 pub struct Moves {
-    settings: MoveSettings,
+    nonce: Nonce,
+    priority: u8,
+    /// No term that lasted shorter is moved voluntarily.
+    lease: Duration,
+    /// For how long it is ready before it asks a leader of lower priority to hand over; `None`: it
+    /// never asks.
+    prefer_after: Option<Duration>,
+    /// Whether the election is a shard of a set, whose members decide when it moves.
+    in_set: bool,
     standing: Standing,
     /// Since when it is ready.
     ready_since: Option<Instant>,
@@ -48,10 +56,22 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// A candidate that begins at `now` with this standing.
-    pub fn new(settings: MoveSettings, now: Instant, standing: Standing) -> Self {
+    /// A candidate that begins at `now`. `prefer_after`: for how long it is ready before it asks a
+    /// leader of lower priority to hand over, if it ever does; `in_set`: whether the election is a
+    /// shard of a set, whose members decide when it moves.
+    pub fn new(
+        settings: &Settings,
+        prefer_after: Option<Duration>,
+        in_set: bool,
+        now: Instant,
+    ) -> Self {
+        let &Settings { nonce, priority, standing, .. } = settings;
         Self {
-            settings,
+            nonce,
+            priority,
+            lease: settings.timing.lease(),
+            prefer_after,
+            in_set,
             standing,
             ready_since: (standing == Standing::Ready).then_some(now),
             pause_ends: None,
@@ -59,11 +79,11 @@ impl Moves {
             ordered: None,
             asking: None,
             asked: false,
-            role: MoveRole::StandsBy(None),
+            role: MoveRole::StandsBy { token: None, priority: None },
             role_since: now,
             at: None,
             retry: Duration::ZERO,
-            random: fastrand::Rng::with_seed(settings.nonce.0),
+            random: fastrand::Rng::with_seed(nonce.0),
         }
     }
 
@@ -87,8 +107,25 @@ impl Moves {
         self.plan(now);
     }
 
-    /// Takes in what the candidate is, and when the pause of the election ends.
-    pub fn set_role(&mut self, now: Instant, role: MoveRole, pause_ends: Option<Instant>) {
+    /// The candidate leads since `since`, and the pause of the election ends at `pause_ends`.
+    pub fn leads(&mut self, now: Instant, since: Instant, pause_ends: Option<Instant>) {
+        self.set_role(now, MoveRole::Leads(since), pause_ends);
+    }
+
+    /// The candidate stands by, and sees this leader.
+    pub fn stands_by(
+        &mut self,
+        now: Instant,
+        leader: Option<&Leader>,
+        pause_ends: Option<Instant>,
+    ) {
+        let leader = leader.filter(|leader| !leader.is_me);
+        let token = leader.and_then(|leader| leader.token);
+        let priority = leader.and_then(|leader| leader.priority);
+        self.set_role(now, MoveRole::StandsBy { token, priority }, pause_ends);
+    }
+
+    fn set_role(&mut self, now: Instant, role: MoveRole, pause_ends: Option<Instant>) {
         if (role, pause_ends) == (self.role, self.pause_ends) {
             return;
         }
@@ -99,8 +136,10 @@ impl Moves {
         self.plan(now);
     }
 
-    /// What is due at `now`.
-    pub fn advance(&mut self, now: Instant) -> Option<MoveCall> {
+    /// The roll call that is due at `now`: the leader asks who is ready, or a standby asks the
+    /// leader to hand over. Pass the answers to [`on_roll`](Self::on_roll), or those to a
+    /// [`CandidateRequest::Prefer`] to [`on_answer`](Self::on_answer).
+    pub fn advance(&mut self, now: Instant) -> Option<CandidateRequest> {
         if self.next_wake().is_none_or(|at| now < at) {
             return None;
         }
@@ -109,27 +148,26 @@ impl Moves {
             MoveRole::Leads(_) => {
                 let is_ready = self.standing == Standing::Ready;
                 let reason = if is_ready { Reason::Preferred } else { Reason::Standing };
-                self.call(reason).ok().map(|()| MoveCall::Ready)
+                self.call(reason).ok()
             }
-            MoveRole::StandsBy(_) => {
+            MoveRole::StandsBy { .. } => {
                 self.asking = Some(self.role);
-                let MoveSettings { nonce, priority, .. } = self.settings;
-                Some(MoveCall::Leader(CandidateRequest::Prefer { by: nonce, priority }))
+                Some(CandidateRequest::Prefer { by: self.nonce, priority: self.priority })
             }
         }
     }
 
-    /// An operator or the leader's program wants the leadership to move. `Ok`: a roll call is to be
-    /// made, as by [`MoveCall::Ready`].
-    pub fn request(&mut self, to: Successor) -> Result<(), Refusal> {
+    /// An operator or the leader's program wants the leadership to move. Returns the roll call that
+    /// asks who is ready.
+    pub fn request(&mut self, to: Successor) -> Result<CandidateRequest, Refusal> {
         self.call(Reason::Requested(to))
     }
 
-    /// Another candidate asks to be preferred. `Ok`: a roll call is to be made. It asks once: a
-    /// leader that cannot follow at once searches by itself.
-    pub fn prefer(&mut self, now: Instant, priority: u8) -> Result<(), Refusal> {
-        if priority <= self.settings.priority {
-            return Err(Refusal::NotPreferred(self.settings.priority));
+    /// Another candidate asks to be preferred. Returns the roll call that asks who is ready. It
+    /// asks once: a leader that cannot follow at once searches by itself.
+    pub fn prefer(&mut self, now: Instant, priority: u8) -> Result<CandidateRequest, Refusal> {
+        if priority <= self.priority {
+            return Err(Refusal::NotPreferred(self.priority));
         }
         if !std::mem::replace(&mut self.asked, true) {
             self.plan(now);
@@ -138,22 +176,18 @@ impl Moves {
         self.call(Reason::Preferred)
     }
 
-    /// A member of the set that leads less asks for this shard. `Ok`: a roll call is to be made.
-    pub fn take(&mut self, now: Instant, request: TakeRequest) -> Result<(), Refusal> {
+    /// A member of the set that leads less asks for this shard. Returns the roll call that asks who
+    /// is ready.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        request: TakeRequest,
+    ) -> Result<CandidateRequest, Refusal> {
         self.check_voluntary(now)?;
         self.call(Reason::Taken(request))
     }
 
-    /// Who may answer to [`MoveCall::Ready`].
-    pub fn wanted(&self) -> Successor {
-        match &self.calling {
-            Some((Reason::Requested(to), _)) => to.clone(),
-            Some((Reason::Taken(request), _)) => Successor::Candidate(request.by),
-            _ => Successor::Any,
-        }
-    }
-
-    /// Takes the answers to [`MoveCall::Ready`]: to whom the leader hands over.
+    /// Takes the answers of those that are ready: to whom the leader hands over.
     pub fn on_roll(&mut self, now: Instant, answers: &[CandidateInfo]) -> Result<Chosen, Refusal> {
         let Some((reason, since)) = self.calling.take() else { return Err(Refusal::NotLeading) };
         if self.role != MoveRole::Leads(since) {
@@ -171,7 +205,7 @@ impl Moves {
         chosen
     }
 
-    /// The roll call of [`MoveCall::Ready`] failed.
+    /// The roll call that asks who is ready failed.
     pub fn on_roll_failed(&mut self, now: Instant) {
         if let Some((reason, _)) = self.calling.take() {
             self.search_again(now, &reason);
@@ -187,7 +221,7 @@ impl Moves {
         }
     }
 
-    /// Takes the answers to [`MoveCall::Leader`].
+    /// Takes the answers to a [`CandidateRequest::Prefer`].
     pub fn on_answer(&mut self, now: Instant, answers: &[CandidateInfo]) {
         if self.asking.take() != Some(self.role) {
             return; // of another leader than it sees now
@@ -201,19 +235,24 @@ impl Moves {
 
     /// The time until the next try. Each is twice as long as the one before.
     fn next_retry(&mut self) -> Duration {
-        let retry = self.retry.max(self.settings.lease).max(MIN_RETRY);
+        let retry = self.retry.max(self.lease).max(MIN_RETRY);
         self.retry = retry.saturating_mul(2).min(MAX_RETRY);
         retry
     }
 
-    fn call(&mut self, reason: Reason) -> Result<(), Refusal> {
+    fn call(&mut self, reason: Reason) -> Result<CandidateRequest, Refusal> {
         let MoveRole::Leads(since) = self.role else { return Err(Refusal::NotLeading) };
         if self.calling.is_some() {
             return Err(Refusal::Busy);
         }
+        let wanted = match &reason {
+            Reason::Requested(to) => to.clone(),
+            Reason::Taken(request) => Successor::Candidate(request.by),
+            Reason::Standing | Reason::Preferred => Successor::Any,
+        };
         self.calling = Some((reason, since));
         self.asking = None; // the roll call takes the place of a question to an earlier leader
-        Ok(())
+        Ok(CandidateRequest::WhoCanSucceed(wanted))
     }
 
     fn check_voluntary(&self, now: Instant) -> Result<(), Refusal> {
@@ -222,9 +261,9 @@ impl Moves {
                 Err(Refusal::Paused)
             }
             MoveRole::Leads(since) if self.ordered == Some(since) => Err(Refusal::Busy),
-            MoveRole::Leads(since) if now < since + self.settings.lease => Err(Refusal::TooSoon),
+            MoveRole::Leads(since) if now < since + self.lease => Err(Refusal::TooSoon),
             MoveRole::Leads(_) => Ok(()),
-            MoveRole::StandsBy(_) => Err(Refusal::NotLeading),
+            MoveRole::StandsBy { .. } => Err(Refusal::NotLeading),
         }
     }
 
@@ -241,10 +280,10 @@ impl Moves {
             let included = match reason {
                 Reason::Requested(to) => to.includes(info),
                 Reason::Standing => true,
-                Reason::Preferred => info.priority > self.settings.priority,
+                Reason::Preferred => info.priority > self.priority,
                 Reason::Taken(request) => info.nonce == request.by,
             };
-            included && info.nonce != self.settings.nonce && info.role == Role::Standby
+            included && info.nonce != self.nonce && info.role == Role::Standby
         };
         let may_lead = |info: &&CandidateInfo| match (reason, info.standing) {
             (Reason::Standing, standing) => standing < self.standing,
@@ -270,20 +309,20 @@ impl Moves {
     }
 
     fn due(&mut self, now: Instant) -> Option<Instant> {
-        let lease = self.settings.lease;
+        let lease = self.lease;
         let pause_ends = self.pause_ends.unwrap_or(now);
         match self.role {
             MoveRole::Leads(since) if self.ordered == Some(since) => None,
             // The members of a set give away what they lead, one after the other.
-            MoveRole::Leads(_) if self.settings.in_set => None,
+            MoveRole::Leads(_) if self.in_set => None,
             MoveRole::Leads(since) if self.standing != Standing::Ready || self.asked => {
                 Some((since + lease).max(pause_ends))
             }
             MoveRole::Leads(_) => None,
-            MoveRole::StandsBy(leader) => {
-                // One that states no priority cannot follow, or understands no requests.
-                let is_lower = leader?.priority? < self.settings.priority;
-                let ready_for = self.ready_since? + self.settings.prefer_after?;
+            MoveRole::StandsBy { priority, .. } => {
+                // A leader that states no priority cannot follow, or understands no requests.
+                let is_lower = priority? < self.priority;
+                let ready_for = self.ready_since? + self.prefer_after?;
                 let from = (self.role_since + lease).max(ready_for);
                 let from = from.max(pause_ends).max(now);
                 // Thousands may be of higher priority: most draw a late moment, and see the leader
@@ -295,58 +334,13 @@ impl Moves {
     }
 }
 
-/// What does not change while a candidate runs.
-#[derive(Debug, Clone, Copy)]
-pub struct MoveSettings {
-    /// The candidate.
-    pub nonce: Nonce,
-    /// Its priority.
-    pub priority: u8,
-    /// Its lease: no term that lasted shorter is moved voluntarily.
-    pub lease: Duration,
-    /// For how long it is ready before it asks a leader of lower priority to hand over; `None`: it
-    /// never asks.
-    pub prefer_after: Option<Duration>,
-    /// Whether the election is a shard of a set, whose members decide when it moves.
-    pub in_set: bool,
-}
-
 /// What a candidate is in the election as it decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MoveRole {
+enum MoveRole {
     /// It leads since this instant.
     Leads(Instant),
-    /// It stands by, and sees this leader.
-    StandsBy(Option<SeenLeader>),
-}
-
-/// The leader that a standby sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenLeader {
-    /// Its term; `None` where it is of another program.
-    pub token: Option<Token>,
-    /// Its priority, as its entry states it.
-    pub priority: Option<u8>,
-}
-
-impl MoveRole {
-    /// A standby, which sees this leader.
-    pub fn standby(leader: Option<&Leader>) -> Self {
-        let leader = leader.filter(|leader| !leader.is_me);
-        Self::StandsBy(
-            leader.map(|leader| SeenLeader { token: leader.token, priority: leader.priority }),
-        )
-    }
-}
-
-/// A roll call to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MoveCall {
-    /// Asks who is ready: pass the answers to [`Moves::on_roll`].
-    Ready,
-    /// Asks the leader to hand over: pass its answer to
-    /// [`Moves::on_answer`].
-    Leader(CandidateRequest),
+    /// It stands by beside the leader of this term and priority, as far as its entry states them.
+    StandsBy { token: Option<Token>, priority: Option<u8> },
 }
 
 /// The candidate that a leader hands over to.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use incumbent::clock::Instant;
 use incumbent::lock::{Capabilities, Coverage, Nonce, Revision};
 use incumbent::protocol::{
-    Backoff, BackoffPolicy, CoolDown, Drain, Elector, MoveSettings, Rank, RegisteredTerm, Settings,
+    Backoff, BackoffPolicy, CoolDown, Drain, Elector, Moves, Rank, RegisteredTerm, Settings,
     Timing, TimingOptions,
 };
 
@@ -189,15 +189,10 @@ impl Candidate {
             settings.rank = Rank::Never;
         }
         self.mover = self.setup.moves.as_ref().map(|setup| {
-            let of_moves = MoveSettings {
-                in_set,
-                nonce: self.nonce,
-                priority: settings.priority,
-                lease: self.timing.lease(),
-                prefer_after: setup.prefer_after_ms.map(millis),
-            };
             settings.standing = process.standing();
-            Box::new(Mover::new(of_moves, now, settings.standing))
+            let prefer_after = setup.prefer_after_ms.map(millis);
+            let moves = Moves::new(&settings, prefer_after, in_set, now);
+            Box::new(Mover { moves, began: None, calls: Vec::new() })
         });
         self.machine = Some(Elector::new(settings, lock));
         (self.keeper, self.stands_back) = (None, false);

@@ -143,8 +143,8 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
             ),
             edit(
                 "src/protocol/moves.rs",
-                "    pub fn take(&mut self, now: Instant, request: TakeRequest) -> Result<(), Refusal> {\n        self.check_voluntary(now)?;",
-                "    pub fn take(&mut self, now: Instant, request: TakeRequest) -> Result<(), Refusal> {\n        let _ = now;",
+                "        self.check_voluntary(now)?;\n        self.call(Reason::Taken(request))",
+                "        let _ = now;\n        self.call(Reason::Taken(request))",
             ),
         ],
         noticed_by: &[Sets],

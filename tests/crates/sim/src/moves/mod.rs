@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, Standing, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, Successor, TakeRequest,
 };
-use incumbent::protocol::{Event, MoveCall, MoveRole, MoveSettings, Moves, Refusal};
+use incumbent::protocol::{Event, Moves, Refusal};
 
 use crate::faults::MoveStep;
 use crate::process::millis;
@@ -62,24 +62,17 @@ pub(crate) enum Step {
     StandAside(bool),
 }
 
-impl Mover {
-    /// Of a process that begins.
-    pub fn new(settings: MoveSettings, now: Instant, standing: Standing) -> Self {
-        Self { moves: Moves::new(settings, now, standing), began: None, calls: Vec::new() }
-    }
-}
-
 impl World {
     /// With the role that it has now.
     pub(crate) fn mover(&mut self, who: usize) -> Option<(Instant, &mut Mover)> {
         let now = self.local(who);
         let candidate = &mut self.candidates[who];
         let (machine, mover) = (candidate.machine.as_ref()?, candidate.mover.as_deref_mut()?);
-        let role = match mover.began {
-            Some(began) => MoveRole::Leads(began),
-            None => MoveRole::standby(machine.leader()),
-        };
-        mover.moves.set_role(now, role, machine.pause_ends(now));
+        let pause_ends = machine.pause_ends(now);
+        match mover.began {
+            Some(began) => mover.moves.leads(now, began, pause_ends),
+            None => mover.moves.stands_by(now, machine.leader(), pause_ends),
+        }
         Some((now, mover))
     }
 
@@ -87,19 +80,20 @@ impl World {
     pub(super) fn advance_moves(&mut self, who: usize) {
         let Some((now, mover)) = self.mover(who) else { return };
         match mover.moves.advance(now) {
-            Some(MoveCall::Ready) => self.call_ready(who, Why::Alone),
-            Some(MoveCall::Leader(request)) => self.call(who, request, ANSWER_WITHIN, Why::Asks),
+            Some(request @ CandidateRequest::Prefer { .. }) => {
+                self.call(who, request, ANSWER_WITHIN, Why::Asks);
+            }
+            Some(request) => self.call_ready(who, request, Why::Alone),
             None => {}
         }
     }
 
-    fn call_ready(&mut self, who: usize, why: Why) {
-        let Some(mover) = &self.candidates[who].mover else { return };
+    fn call_ready(&mut self, who: usize, request: CandidateRequest, why: Why) {
         let request = match why {
             Why::Requested(_) | Why::Alone | Why::Preferred(_) if self.scenario.set.is_none() => {
                 CandidateRequest::Identify
             }
-            _ => CandidateRequest::WhoCanSucceed(mover.moves.wanted()),
+            _ => request,
         };
         self.call(who, request, ROLL_WITHIN, why);
         self.move_comes_to(MoveStep::Calls, who, None);
@@ -168,7 +162,7 @@ impl World {
     pub(crate) fn hand_over(&mut self, who: usize, to: Successor, why: Why) {
         let Some((_, mover)) = self.mover(who) else { return };
         match mover.moves.request(to) {
-            Ok(()) => self.call_ready(who, why),
+            Ok(request) => self.call_ready(who, request, why),
             Err(refusal) => self.reply(who, &why, Err(refusal)),
         }
     }
@@ -177,7 +171,7 @@ impl World {
     fn prefer(&mut self, who: usize, priority: u8, why: Why) {
         let Some((now, mover)) = self.mover(who) else { return };
         match mover.moves.prefer(now, priority) {
-            Ok(()) => self.call_ready(who, why),
+            Ok(request) => self.call_ready(who, request, why),
             Err(refusal) => self.reply(who, &why, Err(refusal)),
         }
     }
@@ -190,9 +184,9 @@ impl World {
         }
         let Some((now, mover)) = self.mover(who) else { return };
         match mover.moves.take(now, request.clone()) {
-            Ok(()) => {
+            Ok(call) => {
                 self.judge_giver(who, &request);
-                self.call_ready(who, why);
+                self.call_ready(who, call, why);
             }
             Err(refusal) => {
                 self.member_keeps(who);
