@@ -60,14 +60,14 @@ impl Commands {
         let watchdog = Watchdog::start(self.election.clone());
         match command.run((leadership, &self.election), &watchdog, &self.orders).await {
             // It may end its work while the term drains.
-            Ok(CommandEnd::ByItself { code: 0, .. } | CommandEnd::Over { code: Some(0) }) => {
+            Ok(CommandEnd::ByItself { code: 0, .. } | CommandEnd::Drained { code: 0 }) => {
                 RunEnd::Ended(0)
             }
             Ok(CommandEnd::ByItself { code, .. }) => {
                 output::note(format!("incumbent: {job}: slot {slot}: exited with code {code}"));
                 RunEnd::Ended(code)
             }
-            Ok(CommandEnd::Over { .. } | CommandEnd::HungUp) => {
+            Ok(CommandEnd::Drained { .. } | CommandEnd::Stopped | CommandEnd::HungUp) => {
                 output::note(format!("incumbent: {job}: slot {slot}: stopped, as the term ended"));
                 RunEnd::CutShort
             }

@@ -5,6 +5,10 @@
 mod linux;
 pub mod signals;
 
+use std::io;
+use std::thread;
+
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 #[cfg(target_os = "linux")]
@@ -16,5 +20,44 @@ pub struct BackgroundTask(pub JoinHandle<()>);
 impl Drop for BackgroundTask {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Does this on a thread of its own, which begins at once, and may hang: unlike a thread of the
+/// runtime, it does not keep the program from ending. Cancel safe: it is done all the same.
+pub fn on_own_thread<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = io::Result<T>> {
+    let (sender, done) = oneshot::channel();
+    let started = thread::Builder::new().spawn(move || drop(sender.send(act())));
+    async move {
+        started?;
+        done.await.map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_hangs_on_its_own_thread_does_not_keep_the_runtime() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (release, hangs) = mpsc::channel::<()>();
+        let outcome = runtime.block_on(async {
+            let hung = on_own_thread(move || hangs.recv().is_err());
+            tokio::time::timeout(Duration::from_millis(10), hung).await
+        });
+        drop(runtime); // waits for the threads that are its own
+        assert!(outcome.is_err());
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn what_is_done_on_its_own_thread_is_returned() {
+        assert_eq!(on_own_thread(|| 7).await.unwrap(), 7);
     }
 }

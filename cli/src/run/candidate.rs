@@ -11,21 +11,22 @@ use time::OffsetDateTime;
 
 use super::args::{OnExit, Run};
 use super::checkpoint::CheckpointFile;
-use super::deadline::{DeadlineFile, sleep_until, variables};
+use super::deadline::{Announced, DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
-use super::guard::GuardRequest;
-use super::guard::{CommandEvent, GuardHandle};
-use super::guard::{GuardConfig, WatchdogDevice, unguarded, unstopped};
+use super::guard::{
+    CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, WatchdogDevice, unguarded,
+    unstopped,
+};
 use super::restarts::Restarts;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
-use super::term::{Begun, TermActions};
+use super::term::{Begun, TermActions, give_up, resign};
 use super::terms::Terms;
 use super::wait_limit::WaitLimit;
 use super::watchdog::Watchdog;
 use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::process::{self, Cgroup, StopTimes};
+use crate::process::{self, Cgroup, StopTimes, on_own_thread};
 
 pub struct CommandCandidate {
     pub candidate: RunningCandidate,
@@ -82,6 +83,7 @@ impl CommandCandidate {
             let next = self.lead(&leadership).await;
             let waits = matches!(next, Ok(Next::CampaignAgain));
             let may_release = self.term.finish(&leadership, waits).await;
+            self.file.clear().await;
             match next {
                 Ok(Next::CampaignAgain) => {}
                 Ok(Next::Exit(code)) if !may_release => self.exit_without_release(code),
@@ -123,8 +125,7 @@ impl CommandCandidate {
                         Ok(last.map(|_| Ended::ByItself { code: 0, interrupted: false }))
                     }
                     Err(error) if error.kind() == ScheduleErrorKind::TermOver => {
-                        self.candidate.election.end_drain();
-                        Ok(Some(Ended::Lost(leadership.ended().await)))
+                        Ok(Some(self.ends(leadership).await))
                     }
                     Err(error) => Err(error.into()),
                 },
@@ -264,11 +265,7 @@ impl CommandCandidate {
                     deadline = later;
                     self.term.extend(deadline);
                 }
-                why = self.term.failed() => {
-                    leadership.resign();
-                    self.candidate.election.end_drain();
-                    self.candidate.status.note(&format!("{why}: the term is given up"));
-                }
+                why = self.term.failed() => self.fail_term(leadership, &why),
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
                     SignalAction::Suspend => suspend_self(),
@@ -281,7 +278,7 @@ impl CommandCandidate {
 
     /// Runs the command once.
     async fn work(&mut self, leadership: &Leadership) -> Result<Ended, CliError> {
-        let cgroup = tokio::task::spawn_blocking(Cgroup::create);
+        let cgroup = on_own_thread(Cgroup::create);
         if let Some(ended) = self.announce(leadership).await? {
             return Ok(ended);
         }
@@ -302,7 +299,11 @@ impl CommandCandidate {
         if until.ask_at <= BootClock.now() {
             return Ok(self.give_up(leadership).await); // suspended for too long
         }
-        let mut guard = self.start(leadership, until, cgroup)?;
+        let mut guard = match self.start(leadership, until, cgroup) {
+            Ok(guard) => guard,
+            Err(CommandFailure::Failed(failure)) => return Err(failure),
+            Err(CommandFailure::Left(left)) => self.exit_unstopped(&left),
+        };
         let mut draining = false;
         loop {
             self.watchdog.feed(deadline);
@@ -323,11 +324,7 @@ impl CommandCandidate {
                     self.file.renew(deadline, leadership.token());
                     self.term.extend(deadline);
                 }
-                why = self.term.failed() => {
-                    leadership.resign();
-                    self.candidate.election.end_drain();
-                    self.candidate.status.note(&format!("{why}: the term is given up"));
-                }
+                why = self.term.failed() => self.fail_term(leadership, &why),
                 _ = self.file.fell_behind(self.grace.total()) => {
                     self.stop(leadership, &mut guard, deadline).await;
                     self.file.late().await?;
@@ -351,10 +348,7 @@ impl CommandCandidate {
                     self.watchdog.pause();
                     self.exit_if_processes_remain(&guard);
                     match event {
-                        CommandEvent::Ended if draining => {
-                            self.candidate.election.end_drain();
-                            return Ok(Ended::Lost(leadership.ended().await));
-                        }
+                        CommandEvent::Ended if draining => return Ok(self.ends(leadership).await),
                         CommandEvent::Ended => {
                             let interrupted = guard.was_interrupted();
                             return Ok(Ended::ByItself { code: guard.code.unwrap_or(1), interrupted });
@@ -374,9 +368,19 @@ impl CommandCandidate {
 
     /// Gives up a term in which COMMAND does not run, or no longer.
     async fn give_up(&self, leadership: &Leadership) -> Ended {
-        leadership.resign();
+        Ended::Lost(give_up(leadership, &self.candidate.election).await)
+    }
+
+    /// Notes that the term is over, or that it drains and there is no work to end.
+    async fn ends(&self, leadership: &Leadership) -> Ended {
         self.candidate.election.end_drain();
         Ended::Lost(leadership.ended().await)
+    }
+
+    /// Gives up the term, as requests no longer come here. The work is stopped then.
+    fn fail_term(&mut self, leadership: &Leadership, why: &str) {
+        resign(leadership, &self.candidate.election);
+        self.candidate.status.note(&format!("{why}: the term is given up"));
     }
 
     /// Ends after a drain; the second signal ends the drain.
@@ -403,29 +407,16 @@ impl CommandCandidate {
     /// Writes the deadline file before the command starts. Returns the end of the term, if it ended
     /// or began to drain meanwhile.
     async fn announce(&mut self, leadership: &Leadership) -> Result<Option<Ended>, CliError> {
-        let deadline = leadership.deadline();
-        self.file.renew(deadline, leadership.token());
-        loop {
-            tokio::select! {
-                biased;
-                _ = leadership.draining() => {
-                    self.candidate.election.end_drain();
-                    return Ok(Some(Ended::Lost(leadership.ended().await)));
-                }
-                written = self.file.written() => {
-                    return written.map(|()| None).map_err(|why| self.file.failure(Some(&why)));
-                }
-                action = self.signals.next() => match action {
-                    SignalAction::End(signal) => return Ok(Some(Ended::Signal(signal))),
-                    SignalAction::Suspend => suspend_self(),
-                    SignalAction::PassOn(_) => {}
-                },
-                () = sleep_until(deadline - self.grace.total()) => {
-                    self.file.late().await?;
-                    return Ok(Some(self.give_up(leadership).await));
-                }
-            }
-        }
+        let announced = tokio::select! {
+            biased;
+            announced = self.file.announce(leadership, &self.grace) => announced?,
+            signal = self.signals.end() => return Ok(Some(Ended::Signal(signal))),
+        };
+        Ok(match announced {
+            Announced::Yes => None,
+            Announced::Ends => Some(self.ends(leadership).await),
+            Announced::Late => Some(self.give_up(leadership).await),
+        })
     }
 
     /// Waits for the next renewal if the watchdog, armed now, would fire too late for the last one:
@@ -443,19 +434,12 @@ impl CommandCandidate {
             tokio::select! {
                 biased;
                 loss = leadership.ended() => return Some(Ended::Lost(loss)),
-                _ = leadership.draining() => {
-                    self.candidate.election.end_drain();
-                    return Some(Ended::Lost(leadership.ended().await));
-                }
+                _ = leadership.draining() => return Some(self.ends(leadership).await),
                 Ok(later) = leadership.renewed(deadline) => {
                     self.file.renew(later, leadership.token());
                     return None;
                 }
-                why = self.term.failed() => {
-                    leadership.resign();
-                    self.candidate.election.end_drain();
-                    self.candidate.status.note(&format!("{why}: the term is given up"));
-                }
+                why = self.term.failed() => self.fail_term(leadership, &why),
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Ended::Signal(signal)),
                     SignalAction::Suspend => suspend_self(),
@@ -478,7 +462,7 @@ impl CommandCandidate {
         leadership: &Leadership,
         until: StopTimes,
         cgroup: Option<Cgroup>,
-    ) -> Result<GuardHandle, CliError> {
+    ) -> Result<GuardHandle, CommandFailure> {
         let election = &self.candidate.election;
         let mut environment = variables(election, leadership.token(), self.file.path()).to_vec();
         environment.extend(self.checkpoint.iter().flat_map(CheckpointFile::variables));
@@ -494,16 +478,20 @@ impl CommandCandidate {
         };
         let terms = self.terms.clone();
         let command = &self.options.program.command;
-        Ok(GuardHandle::start(command, &environment, terms, config, true)?)
+        GuardHandle::start(command, &environment, terms, config, true)
     }
 
     /// Exits if a process could not be stopped: the lease must end before another leader starts,
     /// and no second command may run beside it.
     fn exit_if_processes_remain(&mut self, guard: &GuardHandle) {
         if let Some(left) = &guard.left {
-            unstopped(left).report();
-            self.exit_without_release(Code::Failed as u8)
+            self.exit_unstopped(left)
         }
+    }
+
+    fn exit_unstopped(&mut self, left: &str) -> ! {
+        unstopped(left).report();
+        self.exit_without_release(Code::Failed as u8)
     }
 
     fn lost(&mut self, loss: &Loss) -> Next {

@@ -11,11 +11,12 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use incumbent::clock::{self, BootClock, Clock, Instant};
-use incumbent::{Election, Token};
+use incumbent::{Election, Leadership, Token};
 use parking_lot::Mutex;
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
+use super::grace::Grace;
 use crate::error::{CliError, Code};
 use crate::output;
 
@@ -34,8 +35,8 @@ pub fn variables(election: &Election, token: Token, file: &Path) -> [(&'static s
 /// All users may read it: a command that drops its privileges still needs its deadline.
 const READABLE: u32 = 0o644;
 const PASSABLE: u32 = 0o755;
-/// How long the removal may take on a hung disk.
-const REMOVAL: Duration = Duration::from_secs(1);
+/// How long the last write, or the removal, may take on a hung disk.
+const LAST: Duration = Duration::from_secs(1);
 /// How much longer a write that is late may take before its disk counts as hung.
 const LATE: Duration = Duration::from_secs(2);
 
@@ -61,6 +62,19 @@ struct Line {
     number: u64,
     deadline: Instant,
     token: Token,
+}
+
+/// The line while this process does not lead.
+const NO_TERM: Line = Line { number: 0, deadline: Instant::ORIGIN, token: Token(0) };
+
+/// What became of the first line of a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    Yes,
+    /// The term is over, or drains.
+    Ends,
+    /// The time for it has passed: the term is to be given up.
+    Late,
 }
 
 /// The state of the file.
@@ -104,17 +118,16 @@ impl DeadlineFile {
         let directory = tempfile::Builder::new().prefix("incumbent-").tempdir_in(parent)?;
         fs::set_permissions(directory.path(), Permissions::from_mode(PASSABLE))?;
         let path = directory.path().join("deadline");
-        let none = Line { number: 0, deadline: Instant::ORIGIN, token: Token(0) };
-        replace(&path, none)?;
+        replace(&path, NO_TERM)?;
         let (lines, to_write) = mpsc::channel();
         let (sender, written) =
-            watch::channel(Written { number: 0, deadline: none.deadline, failure: None });
+            watch::channel(Written { number: 0, deadline: NO_TERM.deadline, failure: None });
         let (gone, removed) = mpsc::channel();
         let file = Self {
             directory: directory.path().to_owned(),
             path: path.clone(),
             lines: Some(lines),
-            requested: none,
+            requested: NO_TERM,
             written,
             removed: Mutex::new(removed),
         };
@@ -141,6 +154,34 @@ impl DeadlineFile {
         if let Some(lines) = &self.lines {
             let _ = lines.send(self.requested);
         }
+    }
+
+    /// Writes the deadline of a term, before anything is done in it. Dropping it does not take it
+    /// back.
+    pub async fn announce(
+        &mut self,
+        leadership: &Leadership,
+        grace: &Grace,
+    ) -> Result<Announced, CliError> {
+        let deadline = leadership.deadline();
+        self.renew(deadline, leadership.token());
+        tokio::select! {
+            biased;
+            _ = leadership.draining() => Ok(Announced::Ends),
+            written = self.written() => match written {
+                Ok(()) => Ok(Announced::Yes),
+                Err(why) => Err(self.failure(Some(&why))),
+            },
+            () = sleep_until(deadline - grace.total()) => {
+                self.late().await.map(|()| Announced::Late)
+            }
+        }
+    }
+
+    /// Writes that this process does not lead, unless the disk hangs: before the lock is released.
+    pub async fn clear(&mut self) {
+        self.renew(NO_TERM.deadline, NO_TERM.token);
+        let _ = tokio::time::timeout(LAST, self.written()).await;
     }
 
     /// Waits until the last requested line is written. Returns the error if it is not. Cancel safe.
@@ -201,7 +242,7 @@ impl DeadlineFile {
     pub fn remove(&mut self) {
         self.lines = None;
         let removed = self.removed.get_mut();
-        let _ = removed.recv_timeout(REMOVAL);
+        let _ = removed.recv_timeout(LAST);
     }
 }
 
@@ -318,6 +359,20 @@ mod tests {
         assert_eq!(file.written().await, Ok(()));
         file.remove();
         assert!(!file.path().exists() && !file.directory().exists());
+    }
+
+    #[tokio::test]
+    async fn file_has_zeros_after_a_term() {
+        let place = tempfile::tempdir().unwrap();
+        let mut file = DeadlineFile::in_directory(place.path()).unwrap();
+        let read = |file: &DeadlineFile| fs::read_to_string(file.path()).unwrap();
+        let before = read(&file);
+        file.renew(BootClock.now() + SECOND * 60, Token(7));
+        file.clear().await;
+        assert_eq!(read(&file), before);
+        file.renew(BootClock.now() + SECOND * 60, Token(8));
+        assert_eq!(file.written().await, Ok(()));
+        assert!(read(&file).ends_with(" 8\n"));
     }
 
     #[tokio::test]

@@ -8,13 +8,16 @@ use incumbent::{Election, Leadership};
 use rustix::process::Signal;
 use tokio::sync::broadcast;
 
-use super::deadline::{DeadlineFile, sleep_until, variables};
+use super::deadline::{Announced, DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
-use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest, unguarded};
+use super::guard::{
+    CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, unguarded,
+};
+use super::term::give_up;
 use super::terms::Terms;
 use super::watchdog::Watchdog;
 use crate::error::CliError;
-use crate::process::Cgroup;
+use crate::process::{Cgroup, on_own_thread};
 
 /// What all running commands are ordered.
 #[derive(Debug, Clone, Copy)]
@@ -48,25 +51,14 @@ pub enum CommandEnd {
     },
     /// The terminal was closed.
     HungUp,
-    /// The term is over, or drained: with this exit code, where it is known.
-    Over {
-        code: Option<u8>,
+    /// It ended its work while the term drained.
+    Drained {
+        code: u8,
     },
+    /// It was stopped, as the term is over, whatever its exit code.
+    Stopped,
     /// It has not started: the term is over, or drains.
     NotStarted,
-}
-
-/// Why a command cannot be run any longer.
-pub enum CommandFailure {
-    Failed(CliError),
-    /// These processes could not be stopped: nothing may be released.
-    Left(String),
-}
-
-impl From<CliError> for CommandFailure {
-    fn from(error: CliError) -> Self {
-        Self::Failed(error)
-    }
 }
 
 impl GuardedCommand {
@@ -77,29 +69,33 @@ impl GuardedCommand {
         watchdog: &Watchdog,
         orders: &broadcast::Sender<Order>,
     ) -> Result<CommandEnd, CommandFailure> {
-        let create = || (DeadlineFile::create(), Cgroup::create());
-        let Ok((file, cgroup)) = tokio::task::spawn_blocking(create).await else {
-            return Ok(CommandEnd::NotStarted); // the program ends
-        };
-        let mut file = file?;
-        let mut deadline = leadership.deadline();
-        file.renew(deadline, leadership.token());
-        tokio::select! {
+        let grace = self.grace;
+        let created = on_own_thread(|| (DeadlineFile::create(), Cgroup::create()));
+        let (file, cgroup) = tokio::select! {
             biased;
             _ = leadership.draining() => return Ok(CommandEnd::NotStarted),
-            written = file.written() => written.map_err(|why| file.failure(Some(&why)))?,
-            () = sleep_until(deadline - self.grace.total()) => {
-                file.late().await?;
+            created = created => created.map_err(CliError::from)?,
+            () = sleep_until(leadership.deadline() - grace.total()) => {
+                give_up(leadership, election).await; // its disk hangs
+                return Ok(CommandEnd::NotStarted);
+            }
+        };
+        let mut file = file?;
+        match file.announce(leadership, &grace).await? {
+            Announced::Yes => {}
+            Announced::Ends => return Ok(CommandEnd::NotStarted),
+            Announced::Late => {
+                give_up(leadership, election).await;
                 return Ok(CommandEnd::NotStarted);
             }
         }
-        let until = self.grace.until(deadline);
-        if until.ask_at <= BootClock.now() {
-            return Ok(CommandEnd::NotStarted); // suspended for too long
+        let mut deadline = leadership.deadline();
+        if grace.until(deadline).ask_at <= BootClock.now() {
+            give_up(leadership, election).await; // suspended for too long
+            return Ok(CommandEnd::NotStarted);
         }
         // Before the command starts, so that it misses none.
         let mut orders = orders.subscribe();
-        let grace = self.grace;
         let mut guard = self.start((leadership, election), &file, cgroup)?;
         let mut draining = false;
         loop {
@@ -108,7 +104,7 @@ impl GuardedCommand {
                 biased;
                 loss = leadership.ended() => {
                     stop(&mut guard, watchdog, grace.kill_at(loss.stop_by)).await?;
-                    return Ok(CommandEnd::Over { code: guard.code });
+                    return Ok(CommandEnd::Stopped);
                 }
                 _ = leadership.draining(), if !draining => {
                     draining = true;
@@ -122,9 +118,8 @@ impl GuardedCommand {
                 _ = file.fell_behind(grace.total()) => {
                     stop(&mut guard, watchdog, grace.kill_at(deadline)).await?;
                     file.late().await?;
-                    leadership.resign();
-                    leadership.ended().await;
-                    return Ok(CommandEnd::Over { code: guard.code });
+                    give_up(leadership, election).await;
+                    return Ok(CommandEnd::Stopped);
                 }
                 order = orders.recv() => match order {
                     Ok(Order::PassOn(signal)) => guard.request(GuardRequest::PassOn(signal.as_raw())),
@@ -135,21 +130,20 @@ impl GuardedCommand {
                     watchdog.pause();
                     check_left(&guard)?;
                     match event {
-                        CommandEvent::Ended if draining => {
-                            return Ok(CommandEnd::Over { code: guard.code });
-                        }
                         CommandEvent::Ended => {
-                            let interrupted = guard.was_interrupted();
-                            return Ok(CommandEnd::ByItself { code: guard.code.unwrap_or(1), interrupted });
+                            let (code, interrupted) = (guard.code.unwrap_or(1), guard.was_interrupted());
+                            return Ok(match draining {
+                                true => CommandEnd::Drained { code },
+                                false => CommandEnd::ByItself { code, interrupted },
+                            });
                         }
                         CommandEvent::HungUp => {
                             stop(&mut guard, watchdog, grace.kill_at(deadline)).await?;
                             return Ok(CommandEnd::HungUp);
                         }
                         CommandEvent::Expired => {
-                            leadership.resign(); // in case the last renewal was stored
-                            leadership.ended().await;
-                            return Ok(CommandEnd::Over { code: None });
+                            give_up(leadership, election).await; // in case the last renewal was stored
+                            return Ok(CommandEnd::Stopped);
                         }
                         CommandEvent::Unguarded => return Err(unguarded().into()),
                     }
@@ -163,7 +157,7 @@ impl GuardedCommand {
         (leadership, election): (&Leadership, &Election),
         file: &DeadlineFile,
         cgroup: Option<Cgroup>,
-    ) -> Result<GuardHandle, CliError> {
+    ) -> Result<GuardHandle, CommandFailure> {
         let mut environment = variables(election, leadership.token(), file.path()).to_vec();
         environment.extend(self.environment);
         let config = GuardConfig {
@@ -176,7 +170,7 @@ impl GuardedCommand {
             drops_network_capabilities: false,
             watchdog: None,
         };
-        Ok(GuardHandle::start(&self.command, &environment, self.terms, config, self.is_alone)?)
+        GuardHandle::start(&self.command, &environment, self.terms, config, self.is_alone)
     }
 }
 

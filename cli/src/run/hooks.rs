@@ -1,14 +1,13 @@
 //! `--on-won` and `--on-lost`: shell commands at the start and the end of a term.
 
 use std::ffi::OsString;
-use std::io;
 use std::time::Duration;
 
 use clap::Args;
 use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::Signal;
 
-use super::guard::{CommandEvent, GuardConfig, GuardHandle, GuardRequest};
+use super::guard::{CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest};
 use crate::error::{CliError, Code};
 use crate::process::{Cgroup, StopTimes, hide_credentials, reaper};
 
@@ -62,7 +61,7 @@ impl RunningHook {
         environment: &[(&str, OsString)],
         until: StopTimes,
         withheld: Vec<String>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, CommandFailure> {
         // Standard output is for the results of this program, and for those of COMMAND.
         let command = ["/bin/sh", "-c", "exec >&2; eval \"$1\"", "sh", text].map(OsString::from);
         let config = GuardConfig {
@@ -140,7 +139,7 @@ pub async fn run_hook(
     let kill_at = BootClock.now() + LIMIT;
     let until = StopTimes { ask_at: kill_at, kill_at };
     let hook = RunningHook::start(flag, text, environment, until, withheld);
-    hook.map_err(|error| format!("{flag} cannot be run: {error}"))?.ended().await
+    hook.map_err(|failure| format!("{flag} cannot be run: {failure}"))?.ended().await
 }
 
 /// Checks that `what` could be stopped, and hides the credentials of the lock from it.

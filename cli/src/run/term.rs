@@ -18,6 +18,7 @@ use incumbent::{Election, Leadership, Loss, Standing, Token};
 
 use super::deadline::{DeadlineFile, variables};
 use super::grace::Grace;
+use super::guard::CommandFailure;
 use super::hooks::{HookArgs, RunningHook};
 use super::restarts::Restarts;
 use crate::candidate::{Health, RunningCandidate};
@@ -32,6 +33,19 @@ const ANSWER: Duration = Duration::from_millis(200);
 const RETRY: Duration = Duration::from_millis(200);
 /// How long `--on-lost` has at least, if it runs after the deadline.
 const LATE: Duration = Duration::from_secs(1);
+
+/// Resigns from a term in which no work is done, or is to be done no longer: a drain would hold its
+/// lock for nothing.
+pub fn resign(leadership: &Leadership, election: &Election) {
+    leadership.resign();
+    election.end_drain();
+}
+
+/// Gives up a term in which no work is done, or no longer.
+pub async fn give_up(leadership: &Leadership, election: &Election) -> Loss {
+    resign(leadership, election);
+    leadership.ended().await
+}
 
 /// The flags of what goes with a term.
 #[derive(Debug, Clone, Default, Args)]
@@ -168,7 +182,12 @@ impl TermActions {
             let withheld = self.withheld.clone();
             match RunningHook::start("--on-won", text, &environment, until, withheld) {
                 Ok(started) => hook = Some(started),
-                Err(error) => return Begun::Refused(format!("--on-won cannot be run: {error}")),
+                Err(failure) => {
+                    if let (CommandFailure::Left(left), Some(term)) = (&failure, &mut self.term) {
+                        term.unfinished = Some(format!("--on-won could not be stopped: {left}"));
+                    }
+                    return Begun::Refused(format!("--on-won cannot be run: {failure}"));
+                }
             }
         }
         let begun = loop {
@@ -272,7 +291,7 @@ impl TermActions {
             let hook = RunningHook::start("--on-lost", text, &environment, until, withheld);
             Some(match hook {
                 Ok(mut hook) => hook.ended().await,
-                Err(error) => Err(format!("--on-lost cannot be run: {error}")),
+                Err(failure) => Err(format!("--on-lost cannot be run: {failure}")),
             })
         };
         let ((), done) = tokio::join!(stop, hook);
@@ -300,8 +319,7 @@ impl TermActions {
         if term.unfinished.is_none() && !has_addresses(self) {
             return true;
         }
-        leadership.resign(); // it renews no more
-        self.election.end_drain();
+        resign(leadership, &self.election); // it renews no more
         if let Some(why) = &term.unfinished {
             output::note(format!("incumbent: {why}; the lock is left to its lease"));
         }

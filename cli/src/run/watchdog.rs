@@ -64,6 +64,7 @@ async fn resign_terms(
 ) -> Result<(), watch::error::RecvError> {
     loop {
         election.resign();
+        election.end_drain(); // there is no work, or none that is watched
         if let Ok(changed) = tokio::time::timeout(INTERVAL, until.changed()).await {
             return changed;
         }

@@ -7,11 +7,11 @@ use incumbent::clock::{BootClock, Clock};
 use incumbent::sentinel::Sentinel;
 use incumbent::{Election, Leadership};
 
-use super::deadline::{DeadlineFile, sleep_until};
+use super::deadline::{Announced, DeadlineFile, sleep_until};
 use super::grace::Grace;
 use super::hooks::HOOK;
 use super::hooks::prepare_children;
-use super::term::{Begun, TermActions, TermArgs};
+use super::term::{Begun, TermActions, TermArgs, give_up, resign};
 use crate::candidate::{CandidateArgs, RunningCandidate};
 use crate::error::CliError;
 use crate::lock::LockArgs;
@@ -99,7 +99,6 @@ impl Terms {
     async fn run(mut self) {
         while let Ok(leadership) = self.election.won().await {
             let began = BootClock.now();
-            self.file.renew(leadership.deadline(), leadership.token());
             let refused = match self.begin(&leadership).await {
                 Begun::Yes => {
                     self.hold(&leadership).await;
@@ -109,6 +108,7 @@ impl Terms {
                 Begun::Lost(_) | Begun::Interrupted(()) => None,
             };
             self.actions.finish(&leadership, true).await;
+            self.file.clear().await;
             drop(leadership);
             if let Some(until) = refused {
                 tokio::select! {
@@ -121,21 +121,12 @@ impl Terms {
     }
 
     async fn begin(&mut self, leadership: &Leadership) -> Begun<()> {
-        let deadline = leadership.deadline();
-        let failure = tokio::select! {
-            biased;
-            loss = leadership.ended() => return Begun::Lost(loss),
-            written = self.file.written() => written.err().map(|why| self.file.failure(Some(&why))),
-            () = sleep_until(deadline - self.grace.total()) => match self.file.late().await {
-                Err(failure) => Some(failure),
-                Ok(()) => {
-                    leadership.resign();
-                    return Begun::Lost(leadership.ended().await);
-                }
-            },
-        };
-        if let Some(failure) = failure {
-            return Begun::Refused(failure.to_string());
+        match self.file.announce(leadership, &self.grace).await {
+            Ok(Announced::Yes) => {}
+            Ok(Announced::Ends | Announced::Late) => {
+                return Begun::Lost(give_up(leadership, &self.election).await);
+            }
+            Err(failure) => return Begun::Refused(failure.to_string()),
         }
         let (file, token) = (&mut self.file, leadership.token());
         let renew = |deadline| file.renew(deadline, token);
@@ -157,13 +148,12 @@ impl Terms {
                     self.actions.extend(deadline);
                 }
                 why = self.actions.failed() => {
-                    leadership.resign();
+                    resign(leadership, &self.election);
                     output::note(format!("incumbent: {why}: the term is given up"));
                 }
                 failure = self.file.fell_behind(self.grace.total()) => {
-                    leadership.resign();
                     output::note(format!("incumbent: {failure}"));
-                    leadership.ended().await;
+                    give_up(leadership, &self.election).await;
                     return;
                 }
             }

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::future::pending;
-use std::io::{self, stdin};
+use std::io::{self, ErrorKind, Read, stdin};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::ExitStatusExt;
@@ -87,6 +88,36 @@ pub enum CommandEvent {
     Unguarded,
 }
 
+/// Why a command cannot be run, or no longer.
+#[derive(Debug)]
+pub enum CommandFailure {
+    Failed(CliError),
+    /// These processes could not be stopped: nothing may be released.
+    Left(String),
+}
+
+impl From<CliError> for CommandFailure {
+    fn from(error: CliError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Of a start.
+impl From<io::Error> for CommandFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(CliError::new(Code::Failed, format!("cannot start run-guard: {error}")))
+    }
+}
+
+impl fmt::Display for CommandFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(failure) => failure.fmt(f),
+            Self::Left(left) => f.write_str(left),
+        }
+    }
+}
+
 /// The error after this event.
 pub fn unguarded() -> CliError {
     let message = "the guard of the command (run-guard, run-reaper) failed or was killed, and the \
@@ -112,8 +143,11 @@ impl GuardHandle {
         terms: Option<Terms>,
         config: GuardConfig,
         is_alone: bool,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, CommandFailure> {
         let (ours, theirs) = StdStream::pair()?;
+        ours.set_nonblocking(true)?;
+        // Before the start: after it nothing may fail.
+        let events = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
         match is_alone {
             true => send_fd(&ours, stdin().as_fd())?,
             false => send_fd(&ours, File::open("/dev/null")?.as_fd())?,
@@ -136,9 +170,17 @@ impl GuardHandle {
             .env_remove(NOTIFY_SOCKET)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)));
-        let reaper = Command::from(guard).spawn()?;
-        ours.set_nonblocking(true)?;
-        let events = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
+        let mut guard = Command::from(guard);
+        let spawned = guard.spawn();
+        drop(guard); // with its end of the channel
+        let reaper = match spawned {
+            Ok(reaper) => reaper,
+            // It runs, and cannot be watched: it stops the command by itself.
+            Err(error) if has_reader(&ours) => {
+                return Err(CommandFailure::Left(format!("its reaper cannot be watched: {error}")));
+            }
+            Err(error) => return Err(error.into()),
+        };
         let mut handle = Self {
             reaper,
             requests: ours,
@@ -373,6 +415,19 @@ impl Drop for GuardHandle {
     }
 }
 
+/// Whether a process has the other end of this channel, which does not block.
+fn has_reader(mut channel: &StdStream) -> bool {
+    // Another child that starts at this moment has it until it executes its program.
+    const LOOKS: u32 = 100;
+    (0..LOOKS).all(|_| {
+        thread::sleep(Duration::from_millis(1));
+        match channel.read(&mut [0]) {
+            Ok(read) => read > 0,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    })
+}
+
 /// Whether the reaper has ended by a signal of this process. It handles them before it starts the
 /// guard: on a busy machine a term may be over before that.
 fn never_started(reaper: ExitStatus) -> bool {
@@ -400,6 +455,17 @@ async fn missed(channel_full: bool, until: Option<StopTimes>, stops: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Else the lock would be released beside a command that was started all the same.
+    #[test]
+    fn process_that_was_started_has_the_channel() {
+        let (ours, theirs) = StdStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        send_fd(&ours, File::open("/dev/null").unwrap().as_fd()).unwrap();
+        assert!(has_reader(&ours));
+        drop(theirs);
+        assert!(!has_reader(&ours));
+    }
 
     #[test]
     fn a_reaper_that_our_signals_end_has_started_nothing() {

@@ -19,7 +19,7 @@ mod signals;
 pub use self::config::{GuardConfig, SUBCOMMAND as GUARD_SUBCOMMAND};
 pub use self::device::WatchdogDevice;
 pub use self::exec::{SUBCOMMAND as EXEC_SUBCOMMAND, become_command};
-pub use self::handle::{CommandEvent, GuardHandle, unguarded, unstopped};
+pub use self::handle::{CommandEvent, CommandFailure, GuardHandle, unguarded, unstopped};
 pub use self::messages::GuardRequest;
 pub use self::process::watch;
 pub use self::sentinel::{ParseArgs, SentinelArgs};
