@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::{Checkpoint, Leadership, MAX_CHECKPOINT_LEN};
+use rustix::fs::{Mode, OFlags, open};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::process::BackgroundTask;
+use crate::process::{BackgroundTask, on_own_thread};
 
 /// How long a file may take to be written or read on a hung disk.
 const IO_WITHIN: Duration = Duration::from_secs(2);
@@ -115,7 +116,7 @@ async fn save(path: &Path, checkpoint: &Checkpoint, in_doubt: bool) -> Result<()
     saved.map_err(|error| format!("{} is not saved: {error}", path.display()))
 }
 
-/// Does it in a thread of its own, which may hang.
+/// Does it on a thread of its own, which may hang.
 async fn within<T: Send + 'static>(
     path: &Path,
     what: &str,
@@ -124,7 +125,7 @@ async fn within<T: Send + 'static>(
     let failed = |why: &dyn std::fmt::Display| {
         format!("the checkpoint {} cannot be {what}: {why}", path.display())
     };
-    match tokio::time::timeout(IO_WITHIN, tokio::task::spawn_blocking(act)).await {
+    match tokio::time::timeout(IO_WITHIN, on_own_thread(act)).await {
         Ok(Ok(done)) => done.map_err(|error| failed(&error)),
         Ok(Err(ended)) => Err(failed(&ended)),
         Err(_) => Err(failed(&"no response of the disk")),
@@ -143,11 +144,17 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Reads the file; no more of it than shows that it is too long.
+/// Reads the file; no more of it than shows that it is too long. COMMAND may have put something else
+/// there: a link to what only this user may read, or a pipe that nobody writes to.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::from(open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut data = Vec::new();
     let longest = u64::try_from(MAX_CHECKPOINT_LEN).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(path)?.take(longest).read_to_end(&mut data)?;
+    file.take(longest).read_to_end(&mut data)?;
     Ok(data)
 }
 
@@ -176,6 +183,20 @@ mod tests {
         }
         drop(leadership);
         election.stop().await;
+    }
+
+    #[test]
+    fn only_a_regular_file_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink(at("secret"), at("link")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(at("pipe")).status();
+        assert!(made.unwrap().success());
+        for name in ["link", "pipe", ""] {
+            assert!(read(&at(name)).is_err(), "{name}");
+        }
+        assert_eq!(read(&at("secret")).unwrap(), b"secret");
     }
 
     #[test]
