@@ -13,17 +13,15 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::Cron;
 use super::crontab::JobCommand;
-use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
+use crate::candidate::{Refusals, RunningCandidate, describe};
 use crate::error::{CliError, Code};
 use crate::output;
 use crate::process::lookup;
 use crate::run::{
-    CommandEnd, CommandFailure, Grace, GuardedCommand, Order, SignalAction, Signals, Terms,
-    Watchdog, channel_of_terms, check_uptime, exit_code, prepare_children, suspend_self, unstopped,
+    CommandEnd, CommandFailure, Ending, Grace, GuardedCommand, Order, SignalAction, Signals, Terms,
+    Watchdog, channel_of_terms, check_uptime, exit_code, new_orders, prepare_children,
+    suspend_self, unstopped,
 };
-
-/// How many orders a slow command may lag behind.
-const ORDERS: usize = 64;
 
 /// What the runs of all jobs share.
 struct Commands {
@@ -91,9 +89,16 @@ struct Runner {
     jobs: Jobs,
     commands: Arc<Commands>,
     failures: mpsc::UnboundedReceiver<CommandFailure>,
-    drains: Option<std::time::Duration>,
-    /// How it ends, once it does.
-    ending: Option<Result<u8, CliError>>,
+    ending: Ending,
+}
+
+/// How a term of the leader ended.
+enum TermEnd {
+    Lost(Loss),
+    /// It was given up in order.
+    GivenUp,
+    /// There are no more terms: the candidate has stopped.
+    Stopped,
 }
 
 impl Cron {
@@ -136,21 +141,20 @@ impl Cron {
             grace: Grace::new(candidate.lease, self.grace)?,
             withheld: self.lock.secrets(&self.pass_env),
             terms,
-            orders: broadcast::Sender::new(ORDERS),
+            orders: new_orders(),
             failures: sender,
         });
-        let drains = self.drain;
-        let mut runner =
-            Runner { candidate, signals, jobs, commands, failures, drains, ending: None };
-        let ended = runner.run().await;
+        let ending = Ending::new(self.drain, candidate.lease);
+        let mut runner = Runner { candidate, signals, jobs, commands, failures, ending };
+        runner.run().await;
         runner.candidate.abandon();
-        ended.map(ExitCode::from)
+        runner.ending.outcome().map(ExitCode::from)
     }
 }
 
 impl Runner {
-    /// Returns the exit code.
-    async fn run(&mut self) -> Result<u8, CliError> {
+    /// Leads from term to term, until the candidate has stopped and no run is left.
+    async fn run(&mut self) {
         let election = self.candidate.election.clone();
         let mut refusals = Refusals::of(std::iter::once(&election));
         let (jobs, commands) = (self.jobs.clone(), Arc::clone(&self.commands));
@@ -158,30 +162,38 @@ impl Runner {
         tokio::pin!(leads);
         let stop = election.stop();
         tokio::pin!(stop);
+        let mut has_stopped = false;
         loop {
             tokio::select! {
                 biased;
-                () = &mut stop, if self.ending.is_some() => break,
+                () = &mut stop, if self.ending.has_begun() && !has_stopped => has_stopped = true,
                 action = self.signals.next() => match action {
-                    SignalAction::End(signal) => self.end(Ok(exit_code(signal))),
+                    SignalAction::End(signal) => {
+                        self.candidate.status.clear();
+                        if self.ending.on_signal(signal) {
+                            election.end_drain();
+                        }
+                    }
                     SignalAction::Suspend => suspend_self(),
                     // An error: no command runs.
                     SignalAction::PassOn(signal) => drop(self.commands.orders.send(Order::PassOn(signal))),
                 },
                 Some(failure) = self.failures.recv() => match failure {
                     CommandFailure::Left(left) => self.exit_without_release(&left),
-                    CommandFailure::Failed(failure) => self.end(Err(failure)),
+                    CommandFailure::Failed(failure) => self.fail(failure),
                 },
+                // The last one may end later than the candidate: it waits for its runs.
                 term = &mut leads => {
-                    leads.set(lead(&election, &jobs, &commands));
                     match term {
-                        Ok(Some(loss)) if self.ending.is_none() => {
+                        Ok(TermEnd::Stopped) => break,
+                        Ok(TermEnd::Lost(loss)) if !self.ending.has_begun() => {
                             let line = format!("lost {}: {}; campaigning again", loss.election, loss.cause);
                             self.candidate.status.note(&line);
                         }
-                        Ok(_) => {}
-                        Err(failure) => self.end(Err(failure)),
+                        Ok(TermEnd::Lost(_) | TermEnd::GivenUp) => {}
+                        Err(failure) => self.fail(failure),
                     }
+                    leads.set(lead(&election, &jobs, &commands));
                 }
                 refused = refusals.next() => self.candidate.status.show_or_note(&refused),
                 () = self.candidate.status.next_update(), if !election.is_leader() => {
@@ -190,21 +202,11 @@ impl Runner {
             }
         }
         self.candidate.status.clear();
-        self.ending.take().unwrap_or(Ok(0))
     }
 
-    /// Begins to stop; the second time it ends the drain.
-    fn end(&mut self, how: Result<u8, CliError>) {
-        if self.ending.is_some() {
-            self.candidate.election.end_drain();
-            return;
-        }
-        self.ending = Some(how);
+    fn fail(&mut self, failure: CliError) {
         self.candidate.status.clear();
-        match self.drains {
-            Some(drain) => systemd::draining(drain.saturating_add(self.candidate.lease)),
-            None => systemd::stopping(),
-        }
+        self.ending.begin(Err(failure));
     }
 
     /// Exits without a release: the lease must end before another host runs a job.
@@ -215,13 +217,13 @@ impl Runner {
     }
 }
 
-/// Runs the jobs for one term. Returns why it was lost; `None` if it was given up in order.
+/// Runs the jobs for one term.
 async fn lead(
     election: &Election,
     jobs: &Jobs,
     commands: &Arc<Commands>,
-) -> Result<Option<Loss>, CliError> {
-    let Ok(leadership) = election.won().await else { return std::future::pending().await };
+) -> Result<TermEnd, CliError> {
+    let Ok(leadership) = election.won().await else { return Ok(TermEnd::Stopped) };
     output::note(format!(
         "incumbent: leading {} with token {}",
         election.name(),
@@ -234,5 +236,5 @@ async fn lead(
             async move { commands.execute(&leadership, run).await }
         })
         .await;
-    Ok(ended?)
+    Ok(ended?.map_or(TermEnd::GivenUp, TermEnd::Lost))
 }

@@ -27,6 +27,14 @@ pub enum Order {
     Suspend,
 }
 
+/// How many orders a slow command may lag behind.
+const ORDERS: usize = 64;
+
+/// Where the commands of a program get their orders.
+pub fn new_orders() -> broadcast::Sender<Order> {
+    broadcast::Sender::new(ORDERS)
+}
+
 /// A command that runs within a term.
 pub struct GuardedCommand {
     pub command: Vec<OsString>,

@@ -9,7 +9,7 @@ use incumbent::sentinel::Sentinel;
 use incumbent::{Change, Set, SetBuilder, SetError, ShardChange, check_shards, new_set};
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use tokio::sync::{SetOnce, broadcast, mpsc};
+use tokio::sync::{RwLock, SetOnce, broadcast, mpsc};
 
 use super::commands::Commands;
 use super::http;
@@ -18,11 +18,10 @@ use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, Statu
 use crate::error::{CliError, Code};
 use crate::lock::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
 use crate::output;
-use crate::run::{Grace, Order, Program, SignalAction, Signals, Terms, exit_code, suspend_self};
-use crate::run::{channel_of_terms, check_uptime};
-
-/// How many orders a slow command may lag behind.
-const ORDERS: usize = 64;
+use crate::run::{
+    Ending, Grace, Order, Program, SignalAction, Signals, Terms, channel_of_terms, check_uptime,
+    exit_code, new_orders, suspend_self,
+};
 
 /// What a member is made of.
 pub struct MemberOptions {
@@ -57,16 +56,15 @@ struct Member {
     set: Set,
     signals: Signals,
     status: StatusLine,
-    lease: Duration,
-    drains: Option<Duration>,
     health: Arc<Health>,
     orders: broadcast::Sender<Order>,
+    /// Held for reading by the work of each term, until no process of it is left.
+    works: Arc<RwLock<()>>,
     naming: Naming,
     /// Whether several commands run at a time: then none is suspended with this process.
     has_many: bool,
     check: CheckProcesses,
-    /// How it ends, once it does.
-    ending: Option<Result<u8, CliError>>,
+    ending: Ending,
 }
 
 impl MemberOptions {
@@ -99,10 +97,10 @@ impl MemberOptions {
         if let Some(http) = &http {
             http.serve(member.set.clone(), Arc::clone(&member.health));
         }
-        let ended = member.run(events, changes).await;
+        member.run(events, changes).await;
         member.check.close();
         member.health.ended();
-        ended.map(ExitCode::from)
+        member.ending.outcome().map(ExitCode::from)
     }
 
     fn start(
@@ -111,8 +109,7 @@ impl MemberOptions {
         (signals, status, check): (Signals, StatusLine, CheckProcesses),
     ) -> Result<Started, CliError> {
         let grace = Grace::new(lock.lease, self.grace)?;
-        let (orders, (events, received)) =
-            (broadcast::Sender::new(ORDERS), mpsc::unbounded_channel());
+        let (orders, (events, received)) = (new_orders(), mpsc::unbounded_channel());
         let mut builder = self.builder(&lock, &check)?;
         let (sentinels, terms) = self.sentinels(self.shards);
         let (lease, site) = (lock.lease_override, self.site.clone());
@@ -142,10 +139,16 @@ impl MemberOptions {
             events,
             restarts: Mutex::default(),
         });
+        let works = Arc::new(RwLock::new(()));
         // A task of its own: the library would drop it at the end of the grace.
+        let of_terms = Arc::clone(&works);
         builder = builder.on_won(move |shard, leadership| {
             let commands = Arc::clone(&commands);
-            drop(tokio::spawn(async move { commands.serve(shard, leadership).await }));
+            let works = Arc::clone(&of_terms).try_read_owned(); // nobody writes before the end
+            drop(tokio::spawn(async move {
+                commands.serve(shard, leadership).await;
+                drop(works);
+            }));
             std::future::ready(())
         });
         let (started, changes) = builder.start_with_changes()?;
@@ -154,14 +157,13 @@ impl MemberOptions {
             set: started,
             signals,
             status,
-            lease: lock.lease,
-            drains: self.drain,
             health: Arc::new(Health::new(lock.lease)),
             orders,
+            works,
             naming: self.naming,
             has_many,
             check,
-            ending: None,
+            ending: Ending::new(self.drain, lock.lease),
         };
         Ok((member, received, changes))
     }
@@ -205,12 +207,12 @@ impl MemberOptions {
 type Started = (Member, mpsc::UnboundedReceiver<MemberEvent>, incumbent::Changes<ShardChange>);
 
 impl Member {
-    /// Takes part until a signal or a command ends it. Returns the exit code.
+    /// Takes part until a signal or a command ends it.
     async fn run(
         &mut self,
         mut events: mpsc::UnboundedReceiver<MemberEvent>,
         mut changes: incumbent::Changes<ShardChange>,
-    ) -> Result<u8, CliError> {
+    ) {
         let mut service = systemd::ready(http::summary(&self.set));
         // Every member takes part in each election: one of them shows whether the lock responds.
         let election = self.set.election(0).cloned();
@@ -219,16 +221,23 @@ impl Member {
             let elections = (0..).map_while(|shard| self.set.election(shard));
             Refusals::of(elections)
         };
-        let set = self.set.clone();
-        let stop = set.stop();
+        let (set, works) = (self.set.clone(), Arc::clone(&self.works));
+        // The leases may be over before the last process is killed, or known to be left.
+        let stop = async {
+            set.stop().await;
+            drop(works.write().await);
+        };
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 biased;
-                () = &mut stop, if self.ending.is_some() => break,
+                () = &mut stop, if self.ending.has_begun() => break,
                 action = self.signals.next() => match action {
-                    SignalAction::End(signal) => self.end(Ok(exit_code(signal))),
-                    SignalAction::Suspend if self.has_many || self.ending.is_some() => suspend_self(),
+                    SignalAction::End(signal) => if self.ending.on_signal(signal) {
+                        let elections = (0..).map_while(|shard| self.set.election(shard));
+                        elections.for_each(incumbent::Election::end_drain);
+                    },
+                    SignalAction::Suspend if self.has_many || self.ending.has_begun() => suspend_self(),
                     SignalAction::Suspend if self.orders.send(Order::Suspend).is_err() => suspend_self(),
                     SignalAction::Suspend => {}
                     // An error: no command runs.
@@ -236,14 +245,9 @@ impl Member {
                 },
                 Some(event) = events.recv() => match event {
                     MemberEvent::Left(left) => self.exit_without_release(&left),
-                    // The command ended as it was to.
-                    MemberEvent::Exit(_) if self.ending.is_some() => {}
-                    MemberEvent::Exit(code) => self.end(Ok(code)),
-                    MemberEvent::HungUp => self.end(Ok(exit_code(Signal::HUP))),
-                    MemberEvent::Failed(failure) if matches!(self.ending, Some(Err(_))) => {
-                        tracing::info!(%failure, "a further failure");
-                    }
-                    MemberEvent::Failed(failure) => self.end(Err(failure)),
+                    MemberEvent::Exit(code) => self.ending.begin(Ok(code)),
+                    MemberEvent::HungUp => self.ending.begin(Ok(exit_code(Signal::HUP))),
+                    MemberEvent::Failed(failure) => self.ending.begin(Err(failure)),
                 },
                 Some(change) = changes.next() => {
                     self.report(&change);
@@ -258,20 +262,6 @@ impl Member {
             }
         }
         self.status.clear();
-        self.ending.take().unwrap_or(Ok(0))
-    }
-
-    /// Begins to stop; the second time it ends the drains.
-    fn end(&mut self, how: Result<u8, CliError>) {
-        if self.ending.replace(how).is_some() {
-            let elections = (0..).map_while(|shard| self.set.election(shard));
-            elections.for_each(incumbent::Election::end_drain);
-            return;
-        }
-        match self.drains {
-            Some(drain) => systemd::draining(drain.saturating_add(self.lease)),
-            None => systemd::stopping(),
-        }
     }
 
     fn report(&mut self, change: &ShardChange) {

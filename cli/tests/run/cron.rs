@@ -300,6 +300,20 @@ async fn idle_host_does_not_wait_for_its_drain() {
     assert_eq!(cron.exit_code().await, Some(128 + 15));
 }
 
+/// Its exit code tells nothing: it was stopped.
+#[tokio::test]
+async fn run_that_is_stopped_is_repeated_whatever_its_code() {
+    let env = TestEnv::start().await;
+    let script = "trap 'echo ended; exit 0' TERM; echo begun; sleep 1000 & wait";
+    let mut cron = start(&env, &["--at-least-once"], script);
+    cron.wait_for_line("begun").await;
+    cron.signal(Signal::TERM);
+    cron.wait_for_line("ended").await;
+    assert_eq!(cron.exit_code().await, Some(128 + 15));
+    let listed = list(&env, &["--schedule", "* * * * * *"])[0].clone();
+    assert_eq!((&listed["begun"], &listed["exit_code"]), (&true.into(), &().into()), "{listed}");
+}
+
 #[tokio::test]
 async fn run_that_ends_within_the_drain_is_not_repeated() {
     let env = TestEnv::start().await;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{SERVE, STUBBORN, is_gone, member, server, serving};
 use crate::env::LEASE;
 use crate::http::{free_port, get};
+use crate::root::{FreezableDisk, is_root};
 
 #[tokio::test]
 async fn members_share_the_shards_and_the_survivor_runs_all() {
@@ -173,6 +174,37 @@ async fn killed_guard_ends_the_member() {
     for shard in 0..3 {
         assert_eq!(env.holder(&format!("shop.{shard}")).await, None, "it is released");
     }
+}
+
+/// A drain would hold the lock, and nobody would work.
+#[tokio::test]
+async fn suspended_guard_ends_the_term_without_a_drain() {
+    let env = server("shop", 1, LEASE).await;
+    let flags = ["--shards", "1", "--drain", "10m", "--identity"];
+    let mut first = member(&env, &[&flags[..], &["first"]].concat(), SERVE);
+    serving(&mut first).await;
+    let mut second = member(&env, &[&flags[..], &["second"]].concat(), SERVE);
+    kill_process(first.guard(), Signal::STOP).expect("it runs");
+    serving(&mut second).await;
+}
+
+/// The lease is over before it is known that a process is left.
+#[tokio::test]
+async fn process_that_cannot_be_killed_is_reported_after_a_signal() {
+    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
+    let env = server("shop", 1, LEASE).await;
+    disk.freeze();
+    let script =
+        format!("echo up; exec dd if=/dev/zero of={}/out 2>/dev/null", disk.path().display());
+    let mut run = member(&env, &["--shards", "1"], &script);
+    run.wait_for_line("up").await;
+    run.wait_for_disk_sleep().await;
+    run.signal(Signal::TERM);
+    assert_eq!(run.exit_code().await, Some(1));
+    let stderr = run.stderr();
+    assert!(stderr.contains("(dd) was killed, and is in uninterruptible sleep"), "{stderr}");
+    disk.thaw();
+    run.wait_for_no_descendants().await;
 }
 
 /// The guards keep to their schedules, which nobody prolongs.
