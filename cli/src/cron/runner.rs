@@ -110,7 +110,7 @@ impl Cron {
     ) -> Result<ExitCode, CliError> {
         for program in commands.iter().filter_map(|command| command.command.first()) {
             if let Err(missing) = lookup::check(program) {
-                eprintln!("incumbent: {}", missing.message);
+                CliError::new(Code::Failed, missing.message).report();
                 return Ok(ExitCode::from(missing.code));
             }
         }

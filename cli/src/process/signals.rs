@@ -7,11 +7,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 #[cfg(windows)]
 use tokio::signal::windows::{CtrlC, CtrlClose, CtrlShutdown, ctrl_c, ctrl_close, ctrl_shutdown};
 
-/// SIGTERM, SIGINT, and SIGHUP unless it was ignored at the start, as by nohup.
+/// SIGTERM, and SIGINT and SIGHUP unless they were ignored at the start.
 #[cfg(unix)]
 pub struct StopSignals {
     terminate: Signal,
-    interrupt: Signal,
+    interrupt: Option<Signal>,
     hangup: Option<Signal>,
 }
 
@@ -19,33 +19,43 @@ pub struct StopSignals {
 impl StopSignals {
     /// Takes over the signals: they no longer end the process by themselves.
     pub fn listen() -> io::Result<Self> {
-        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-        let hangup = match ignores_hangup() {
-            true => None,
-            false => Some(signal(SignalKind::hangup())?),
-        };
-        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)?, hangup })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: listen_unless_ignored(SignalKind::interrupt().as_raw_value())?,
+            hangup: listen_unless_ignored(SignalKind::hangup().as_raw_value())?,
+        })
     }
 
     /// The number of the next signal. Cancel safe.
     pub async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+            () = received(&mut self.interrupt) => SignalKind::interrupt().as_raw_value(),
             () = received(&mut self.hangup) => SignalKind::hangup().as_raw_value(),
         }
     }
 }
 
-#[cfg(target_os = "linux")]
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    crate::process::is_in(&status, "SigIgn:", rustix::process::Signal::HUP)
+/// Takes over the signal with this number, unless it was ignored at the start, as by nohup: then it
+/// stays ignored, also by the children of this process.
+#[cfg(unix)]
+pub fn listen_unless_ignored(number: i32) -> io::Result<Option<Signal>> {
+    match is_ignored(number) {
+        true => Ok(None),
+        false => signal(SignalKind::from_raw(number)).map(Some),
+    }
 }
 
-/// Not known: a hangup ends the program.
+#[cfg(target_os = "linux")]
+fn is_ignored(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let signal = rustix::process::Signal::from_named_raw(number);
+    signal.is_some_and(|signal| crate::process::is_in(&status, "SigIgn:", signal))
+}
+
+/// Not known.
 #[cfg(all(unix, not(target_os = "linux")))]
-fn ignores_hangup() -> bool {
+fn is_ignored(_: i32) -> bool {
     false
 }
 

@@ -13,7 +13,7 @@ use super::signals::Signals;
 use super::term::TermArgs;
 use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
-use crate::error::CliError;
+use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::time_format::parse_up_to_a_year;
 use crate::process::lookup;
@@ -241,7 +241,7 @@ impl Program {
         if let Some(program) = self.command.first()
             && let Err(missing) = lookup::check(program)
         {
-            eprintln!("incumbent: {}", missing.message);
+            CliError::new(Code::Failed, missing.message).report();
             return Ok(Err(ExitCode::from(missing.code)));
         }
         let signals = Signals::listen()?;

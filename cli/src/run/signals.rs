@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::process::is_in;
-use crate::process::signals::received;
+use crate::process::signals::{listen_unless_ignored, received};
 
 pub struct Signals {
     terminate: Option<Stream>,
@@ -33,14 +32,7 @@ pub enum SignalAction {
 impl Signals {
     pub fn listen() -> io::Result<Self> {
         HAD_TERMINAL.store(has_terminal(), Ordering::Relaxed);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let listen = |number: Signal| {
-            // A signal that was ignored at the start, as by nohup, stays ignored.
-            if is_in(&status, "SigIgn:", number) {
-                return Ok(None);
-            }
-            signal(SignalKind::from_raw(number.as_raw())).map(Some)
-        };
+        let listen = |number: Signal| listen_unless_ignored(number.as_raw());
         Ok(Self {
             terminate: signal(SignalKind::terminate()).map(Some)?,
             interrupt: listen(Signal::INT)?,

@@ -17,12 +17,13 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use super::connection::Shared;
 use super::registry::{RELEASE_TIMEOUT, Registry};
 use super::server::Server;
-use crate::error::CliError;
+use crate::error::{CliError, Code};
 use crate::http::unix_socket;
 use crate::lock::withheld;
 use crate::process::reaper::OURSELVES;
 use crate::process::tree::{self, Tree};
-use crate::process::{is_in, lookup};
+use crate::process::lookup;
+use crate::process::signals::listen_unless_ignored;
 
 /// How long to try to kill what the program left behind.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCode, CliError> {
     let Some((program, args)) = command.split_first() else { return Ok(ExitCode::FAILURE) };
     if let Err(missing) = lookup::check(program) {
-        eprintln!("incumbent: {}", missing.message);
+        CliError::new(Code::Failed, missing.message).report();
         return Ok(ExitCode::from(missing.code));
     }
     let mut signals = Forwarded::listen()?;
@@ -53,7 +54,8 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     let child = match program_below.args(args).env(ENVIRONMENT, &address).spawn() {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
-            eprintln!("incumbent: cannot run {}: {error}", program.display());
+            let message = format!("cannot run {}: {error}", program.display());
+            CliError::new(Code::Failed, message).report();
             return Ok(ExitCode::from(lookup::exit_code(&error)));
         }
     };
@@ -64,10 +66,12 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
     let killed = tree.kill_all(None, BootClock.now() + KILL_TIMEOUT).await;
     match killed.left() {
         None => server.finish().await,
-        Some(left) => eprintln!(
-            "incumbent: some processes of the program could not be stopped: {left}; the lock is not \
-             released"
-        ),
+        Some(left) => {
+            let message = format!(
+                "some processes of the program could not be stopped: {left}; the lock is not released"
+            );
+            CliError::new(Code::Failed, message).report();
+        }
     }
     Ok(ExitCode::from(code))
 }
@@ -85,19 +89,15 @@ impl Forwarded {
         let of_terminal = stdin().is_terminal();
         let forwarded = [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2].map(|n| (n, true));
         let others = [Signal::INT, Signal::QUIT, Signal::WINCH].map(|n| (n, !of_terminal));
-        // A signal that was ignored at the start, as by nohup, stays ignored, also by the program.
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let all = forwarded.into_iter().chain(others);
-        let listened = all
-            .filter(|(number, _)| *number == Signal::TERM || !is_in(&status, "SigIgn:", *number));
-        let streams = listened.map(|(number, forwards)| {
-            let stream = signal(SignalKind::from_raw(number.as_raw()))?;
-            Ok((Some(number).filter(|_| forwards), stream))
-        });
-        Ok(Self {
-            child: signal(SignalKind::child())?,
-            streams: streams.collect::<std::io::Result<_>>()?,
-        })
+        let mut streams = Vec::new();
+        for (number, forwards) in forwarded.into_iter().chain(others) {
+            let stream = match number {
+                Signal::TERM => Some(signal(SignalKind::terminate())?),
+                _ => listen_unless_ignored(number.as_raw())?,
+            };
+            streams.extend(stream.map(|stream| (Some(number).filter(|_| forwards), stream)));
+        }
+        Ok(Self { child: signal(SignalKind::child())?, streams })
     }
 
     /// Forwards signals and reaps orphans until the program has ended. Returns its exit code.

@@ -132,6 +132,23 @@ async fn ignored_hangup_stays_ignored() {
     eventually("released", async || env.holder("my_app").await.is_none().then_some(())).await;
 }
 
+/// A shell starts a program in the background with SIGINT ignored.
+#[tokio::test]
+async fn ignored_interrupt_stays_ignored_by_a_campaign() {
+    let env = TestEnv::start().await;
+    let campaign = env.campaign("my_app", &[]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]).arg(campaign.get_program());
+    command.args(campaign.get_args()).stdin(std::process::Stdio::null());
+    let mut run = Candidate::start(command);
+    while !run.line().await.starts_with("won") {}
+    let status = format!("/proc/{}/status", run.pid().as_raw_pid());
+    let status = std::fs::read_to_string(status).expect("it runs");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a set");
+    let ignored = u64::from_str_radix(ignored.trim(), 16).expect("a set");
+    assert_eq!(ignored >> (Signal::INT.as_raw() - 1) & 1, 1);
+}
+
 const LISTEN: &str = "trap 'echo HUP' HUP; trap 'echo USR1' USR1; trap 'echo USR2' USR2; echo up; \
                       while :; do sleep 0.01; done";
 

@@ -118,3 +118,32 @@ async fn command_that_is_too_late_to_start_waits_for_a_renewal() {
     let output = late.wait_with_output().expect("an end");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Name:\n", "the input of the command");
 }
+
+#[test]
+fn missing_command_has_its_exit_code_if_nobody_reads_errors() {
+    let (_ours, theirs) = channel("/dev/null");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_incumbent"))
+        .args(["run-exec", &std::process::id().to_string(), "-", "null", "-", "/no/such"])
+        .stdin(OwnedFd::from(theirs))
+        .stderr(writer)
+        .status();
+    assert_eq!(status.expect("it starts").code(), Some(127));
+}
+
+/// Else the candidate would take a command for running that was never started.
+#[test]
+fn reaper_without_descriptors_reports_that_nothing_is_left() {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let status = Command::new("sh")
+        .args(["-c", "ulimit -n 4; exec \"$0\" run-reaper - - true"])
+        .arg(env!("CARGO_BIN_EXE_incumbent"))
+        .stdin(OwnedFd::from(theirs))
+        .stderr(Stdio::null())
+        .status();
+    assert_eq!(status.expect("it starts").code(), Some(1));
+    let mut line = String::new();
+    BufReader::new(ours).read_line(&mut line).expect("text");
+    assert_eq!(line, "\"empty\"\n");
+}

@@ -6,15 +6,14 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write, stdin};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::io::{self, stdin};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
+use rustix::net::{SendFlags, send};
 use rustix::process::{
     Pid, Signal, WaitStatus, kill_process, kill_process_group, set_parent_process_death_signal,
 };
@@ -25,6 +24,8 @@ use super::cgroup::Cgroup;
 use super::hide_credentials;
 use super::terminal::Terminal;
 use super::tree::{self, Tree};
+use crate::output;
+use crate::process::signals::listen_unless_ignored;
 
 /// This program, even if its file was replaced or removed since.
 pub const OURSELVES: &str = "/proc/self/exe";
@@ -104,25 +105,22 @@ pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match runtime.and_then(|runtime| runtime.block_on(reap(command, cgroup, terminal))) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("incumbent: cannot run {}: {error}", program.display());
+            report(EMPTY); // it has not been started
+            output::note(format!("incumbent: cannot run {}: {error}", program.display()));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Runs the program, and then kills what it leaves. Returns its exit code.
+/// Runs the program, and then kills what it leaves. Returns its exit code, or why it was not
+/// started.
 async fn reap(
     mut command: Command,
     cgroup: Option<Cgroup>,
     terminal: Option<Terminal>,
 ) -> io::Result<u8> {
-    let channel = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
-    let mut start = || {
-        let (tree, signals) = (Tree::adopt()?, Signals::listen()?);
-        Ok((tree, signals, Pid::from_child(&command.spawn()?)))
-    };
-    let started: io::Result<_> = start();
-    let (mut tree, mut signals, program) = started.inspect_err(|_| report(&channel, EMPTY))?;
+    let (mut tree, mut signals) = (Tree::adopt()?, Signals::listen()?);
+    let program = Pid::from_child(&command.spawn()?);
     release_output();
     let lend = || terminal.as_ref().map(|terminal| terminal.lend(program));
     lend();
@@ -144,7 +142,7 @@ async fn reap(
             note(&killed.changed);
             match killed.left() {
                 None => break,
-                Some(left) => report(&channel, &self::left(&left)),
+                Some(left) => report(&self::left(&left)),
             }
             continue;
         }
@@ -157,7 +155,7 @@ async fn reap(
             }
         }
     }
-    report(&channel, EMPTY);
+    report(EMPTY);
     drop(cgroup); // which may take a second
     Ok(note(&[]).unwrap_or(1))
 }
@@ -176,9 +174,10 @@ pub fn left(processes: &str) -> String {
     serde_json::json!({ "left": processes }).to_string()
 }
 
-/// An error: the reader has ended, or there is none.
-fn report(mut channel: &UnixStream, line: &str) {
-    let _ = channel.write(format!("{line}\n").as_bytes());
+/// Needs no descriptor, as they may be short. An error: the reader has ended, or there is none.
+fn report(line: &str) {
+    let line = format!("{line}\n");
+    let _ = send(stdin(), line.as_bytes(), SendFlags::NOSIGNAL);
 }
 
 struct Signals {
@@ -191,12 +190,8 @@ impl Signals {
     /// Survives what a terminal, or a service manager, sends to all processes of a group.
     fn listen() -> io::Result<Self> {
         let listen = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for number in [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP] {
-            // A signal that was ignored at the start stays so, also in the program.
-            if !is_in(&status, "SigIgn:", number) {
-                drop(listen(number)?); // the handler stays
-            }
+            drop(listen_unless_ignored(number.as_raw())?); // the handler stays
         }
         Ok(Self {
             child: listen(Signal::CHILD)?,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use watchdog_device::{OptionFlags, Watchdog};
 
 use crate::error::{CliError, Code};
+use crate::output;
 use crate::process::StopTimes;
 use crate::run::Grace;
 
@@ -173,7 +174,9 @@ impl ArmedDevice {
         if !self.is_too_late(until) {
             match self.device.keep_alive() {
                 Ok(()) => self.fires_at = fires_at,
-                Err(error) => eprintln!("incumbent: the watchdog cannot be fed: {error}"),
+                Err(error) => {
+                    output::note(format!("incumbent: the watchdog cannot be fed: {error}"));
+                }
             }
         }
         self.bound(until)

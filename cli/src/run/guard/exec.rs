@@ -19,6 +19,7 @@ use rustix::thread::{
 
 use super::config::is_flag;
 use super::messages::receive_fd;
+use crate::output;
 use crate::process::{Cgroup, StopTimes, lookup};
 
 /// The subcommand of this process.
@@ -47,7 +48,7 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let (guard, input) = match from_guard() {
         Ok(received) => received,
         Err(error) => {
-            eprintln!("incumbent: cannot start COMMAND: {error}");
+            output::note(format!("incumbent: cannot start COMMAND: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -64,11 +65,13 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     if is_flag(&drops_capabilities)
         && let Err(error) = drop_network_capabilities()
     {
-        eprintln!("incumbent: cannot drop CAP_NET_ADMIN and CAP_NET_RAW for COMMAND: {error}");
+        output::note(format!(
+            "incumbent: cannot drop CAP_NET_ADMIN and CAP_NET_RAW for COMMAND: {error}"
+        ));
         return ExitCode::FAILURE;
     }
     let error = Command::new(&program).args(args).stdin(input).exec();
-    eprintln!("incumbent: cannot run {}: {error}", program.display());
+    output::note(format!("incumbent: cannot run {}: {error}", program.display()));
     ExitCode::from(lookup::exit_code(&error))
 }
 

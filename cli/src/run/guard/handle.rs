@@ -363,7 +363,8 @@ impl GuardHandle {
         if self.empty
             && let Some(Err(error)) = self.watchdog.take().map(|device| device.disarm())
         {
-            eprintln!("incumbent: the watchdog cannot be disarmed: {error}");
+            let message = format!("the watchdog cannot be disarmed: {error}");
+            CliError::new(Code::Failed, message).report();
         }
     }
 

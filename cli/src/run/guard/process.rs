@@ -20,6 +20,7 @@ use super::exec;
 use super::messages::{GuardEvent, GuardRequest, receive_fd, send_fd};
 use super::sentinel::{GuardSentinel, ParseArgs};
 use super::signals::{GuardSignals, PendingSignals};
+use crate::output;
 use crate::process::reaper::{OURSELVES, REPORT_AFTER};
 use crate::process::tree::{self, Tree};
 use crate::process::{Terminal, WatchedProcess, hide_credentials, send};
@@ -52,7 +53,7 @@ pub fn watch(mut args: impl Iterator<Item = OsString>, parse: ParseArgs) -> Exit
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("incumbent: cannot guard the command: {error}");
+            output::note(format!("incumbent: cannot guard the command: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -75,6 +76,9 @@ struct Guard {
     sentinel: Option<GuardSentinel>,
     /// What resets the machine if this process hangs.
     watchdog: Option<ArmedDevice>,
+    /// When the term has killed all at the latest: a watchdog makes the schedule of the command
+    /// earlier, and not that of others.
+    term_ends: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -105,6 +109,7 @@ impl Guard {
             (&channel).write_all(&encode(&GuardEvent::Expired))?;
             return Ok(None);
         }
+        let term_ends = config.until.map(|until| until.kill_at);
         let mut watchdog = None;
         if let (Some(device), Some(until)) = (&config.watchdog, config.until) {
             let armed = device.arm().map_err(|why| {
@@ -165,6 +170,7 @@ impl Guard {
             parse,
             sentinel: None,
             watchdog,
+            term_ends,
         }))
     }
 
@@ -197,9 +203,9 @@ impl Guard {
                 self.note(&killed.changed);
                 let Some(left) = killed.left() else { break };
                 if orphaned && !std::mem::replace(&mut is_left_reported, true) {
-                    eprintln!(
+                    output::note(format!(
                         "incumbent: some processes of the command could not be stopped: {left}"
-                    );
+                    ));
                 }
                 let _ = send(&self.channel, &GuardEvent::Left(left));
             }
@@ -238,9 +244,9 @@ impl Guard {
     fn disarm(&mut self) {
         match self.watchdog.take().map(ArmedDevice::disarm) {
             Some(Ok(())) => drop(send(&self.channel, &GuardEvent::Disarmed)),
-            Some(Err(error)) => eprintln!(
+            Some(Err(error)) => output::note(format!(
                 "incumbent: the watchdog cannot be disarmed, and resets the machine: {error}"
-            ),
+            )),
             None => {}
         }
     }
@@ -250,7 +256,7 @@ impl Guard {
         let Some(marker) = self.config.directory.as_ref().map(|path| path.join(MARKER)) else {
             return;
         };
-        let end = self.config.until.map(|until| until.kill_at);
+        let end = self.term_ends;
         while marker.exists() && end.is_none_or(|end| BootClock.now() < end) {
             tokio::time::sleep(MARKER_INTERVAL).await;
         }
@@ -308,6 +314,7 @@ impl Guard {
     fn handle_request(&mut self, line: &str) {
         match serde_json::from_str(line) {
             Ok(GuardRequest::RunUntil(until)) => {
+                self.term_ends = Some(until.kill_at);
                 self.config.until = Some(match &mut self.watchdog {
                     Some(watchdog) => watchdog.feed(until),
                     None => until,

@@ -10,6 +10,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::lock::LockArgs;
+use crate::output;
 use crate::sentinel::{RELEASE_TIMEOUT, Registry, SentinelLocks};
 
 /// The registry knows one process: the candidate.
@@ -60,10 +61,10 @@ impl GuardSentinel {
         let check = async move {
             // It also connects.
             if let Err(reason) = registry.check(CANDIDATE, &election, term).await {
-                eprintln!(
+                output::note(format!(
                     "incumbent: {election} cannot be released if this process is killed: {reason}; \
                      its lease decides then"
-                );
+                ));
             }
         };
         self.runtime.spawn(check);
