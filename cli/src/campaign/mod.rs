@@ -6,14 +6,14 @@ pub mod linux_only;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::{Change, Election, Standing, WaitReason};
+use incumbent::{Change, Election, Standing, Stopped, WaitReason};
 use serde_json::json;
 
 #[cfg(not(target_os = "linux"))]
 use crate::campaign::linux_only::CampaignTerms;
 use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, standing};
 use crate::console::model::millis;
-use crate::error::{CliError, EXIT_CODES};
+use crate::error::{CliError, Code, EXIT_CODES};
 use crate::lock::LockArgs;
 use crate::output::text::printable;
 use crate::output::{self, Format, Printing};
@@ -69,7 +69,7 @@ impl Campaign {
                     candidate.status.clear();
                     match change {
                         Some(change) => if let Err(error) = self.print(&change, &candidate.election) { break error },
-                        None => return Ok(()),
+                        None => return Err(CliError::new(Code::Failed, Stopped.to_string())),
                     }
                 }
                 Some(status) = statuses.next() => {

@@ -20,6 +20,8 @@ pub struct Health {
     record: Mutex<Record>,
     /// Whether a leader takes requests: what goes with its term has begun, and does not end.
     serves: AtomicBool,
+    /// Whether an operator has this candidate stand aside, whatever else does.
+    is_cordoned: AtomicBool,
 }
 
 #[derive(Default)]
@@ -31,7 +33,8 @@ struct Record {
 
 impl Health {
     pub fn new(lease: Duration) -> Self {
-        Self { lease, record: Mutex::default(), serves: AtomicBool::new(true) }
+        let (serves, is_cordoned) = (AtomicBool::new(true), AtomicBool::new(false));
+        Self { lease, record: Mutex::default(), serves, is_cordoned }
     }
 
     /// Records a change of the election.
@@ -43,6 +46,16 @@ impl Health {
     /// Records whether this process takes requests while it leads.
     pub fn serves(&self, serves: bool) {
         self.serves.store(serves, Ordering::Relaxed);
+    }
+
+    /// Records what an operator wants of this candidate.
+    pub fn cordon(&self, stands_aside: bool) {
+        self.is_cordoned.store(stands_aside, Ordering::Relaxed);
+    }
+
+    /// Whether an operator has this candidate stand aside.
+    pub fn is_cordoned(&self) -> bool {
+        self.is_cordoned.load(Ordering::Relaxed)
     }
 
     /// Records that the campaign has ended.

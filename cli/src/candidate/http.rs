@@ -223,13 +223,22 @@ fn successor(query: Option<&str>) -> Result<Successor, String> {
 }
 
 async fn stand_aside(State(started): State<Started>) -> Result<&'static str, Answer> {
-    election(&started)?.stand_aside(true);
+    cordon(&started, true)?;
     Ok("standing aside\n")
 }
 
 async fn stand_ready(State(started): State<Started>) -> Result<&'static str, Answer> {
-    election(&started)?.stand_aside(false);
+    cordon(&started, false)?;
     Ok("no longer standing aside\n")
+}
+
+fn cordon(started: &Started, stands_aside: bool) -> Result<(), Answer> {
+    let election = election(started)?;
+    if let Some(started) = started.get() {
+        started.health.cordon(stands_aside);
+    }
+    election.stand_aside(stands_aside);
+    Ok(())
 }
 
 #[cfg(test)]

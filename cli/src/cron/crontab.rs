@@ -67,9 +67,27 @@ fn parse(
     Ok(jobs)
 }
 
+/// The names in an expression.
+const NAMES: [&str; 19] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "sun",
+    "mon", "tue", "wed", "thu", "fri", "sat",
+];
+
+/// Whether a word is a field of an expression: no command has such a name.
+fn is_field(word: &str) -> bool {
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'*');
+    let is_part = |part: &str| {
+        let before = part.strip_suffix(['L', 'W']);
+        is_number(part)
+            || before.is_some_and(|number| !number.is_empty() && is_number(number))
+            || ["?", "L", "LW"].contains(&part)
+            || NAMES.iter().any(|name| name.eq_ignore_ascii_case(part))
+    };
+    word.split([',', '-', '/', '#']).all(is_part)
+}
+
 /// The name, the expression and the command of a line.
 fn fields(line: &str) -> Option<(&str, String, &str)> {
-    let is_field = |word: &str| word.bytes().all(|b| b.is_ascii_digit() || b"*,-/".contains(&b));
     let (name, rest) = line.split_once(':')?;
     let mut rest = rest.trim_start();
     let count = if rest.starts_with('@') { 1 } else { 5 };
@@ -92,6 +110,9 @@ mod tests {
     fn lines_have_a_name_an_expression_and_a_command() {
         let text = "# jobs\n\nCRON_TZ=Europe/Berlin\nnightly: 0 3 * * *  ./report --all '%'\n\
                     clean: @daily\trm -f /tmp/x: y\n";
+        for command in ["w", "/bin/sat", "month", "l", "W"] {
+            assert!(fields(&format!("a: 0 3 * * * {command}")).is_some(), "{command}");
+        }
         let jobs = parse(text, None, |job| job).unwrap();
         let shown: Vec<_> = jobs.iter().map(|job| (job.job.name(), &job.command)).collect();
         let command = |text: &str| ["/bin/sh", "-c", text].map(OsString::from).to_vec();
@@ -107,6 +128,10 @@ mod tests {
             ("a: 0 3 * * * ", 1, "write it as NAME"),
             ("a: 0 0 3 * * * x", 1, "write it as NAME"),
             ("a: */10 * * * * * x", 1, "write it as NAME"),
+            ("a: 0 0 3 * * MON x", 1, "write it as NAME"),
+            ("a: 0 0 3 * * mon-fri x", 1, "write it as NAME"),
+            ("a: 0 0 3 * * FRI#2 x", 1, "write it as NAME"),
+            ("a: 0 0 3 L * ? x", 1, "write it as NAME"),
             ("a: 61 3 * * * x", 1, "is invalid"),
             ("CRON_TZ=Nowhere\na: @daily x", 2, "is unknown"),
         ] {

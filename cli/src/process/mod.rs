@@ -36,6 +36,20 @@ pub fn on_own_thread<T: Send + 'static>(
     }
 }
 
+/// Raises the limit of open files to this number, or as far as it may be: that of this process, and
+/// of those that it starts from now on. Returns how many are allowed then.
+#[cfg(unix)]
+pub fn allow_files(wanted: u64) -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(current) = current.filter(|current| *current < wanted) else { return wanted };
+    let raised = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+        Ok(()) => raised,
+        Err(_) => current,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;

@@ -222,11 +222,11 @@ impl CommandCandidate {
             let Ended::ByItself { code, interrupted } = ended else {
                 return Ok(self.next_after(ended));
             };
-            let code = if saved { code } else { code.max(Code::Failed as u8) };
+            let exit = if saved { code } else { code.max(Code::Failed as u8) };
             match self.options.on_exit {
                 OnExit::Restart if !interrupted => {}
-                OnExit::Stop => return Ok(Next::ExitWithoutRelease(code)),
-                _ => return Ok(Next::Exit(code)),
+                OnExit::Stop => return Ok(Next::ExitWithoutRelease(exit)),
+                _ => return Ok(Next::Exit(exit)),
             }
             let pause = self.restarts.pause_after(started);
             self.watchdog.feed(leadership.deadline());

@@ -144,8 +144,8 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Reads the file; no more of it than shows that it is too long. COMMAND may have put something else
-/// there: a link to what only this user may read, or a pipe that nobody writes to.
+/// Reads the file; no more of it than shows that it is too long. COMMAND may have put something
+/// else there: a link to what only this user may read, or a pipe that nobody writes to.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(open(path, flags, Mode::empty())?);

@@ -12,10 +12,9 @@ use incumbent::kubernetes::{
 use rustix::process::Signal;
 
 use super::args::Program;
-use super::guard::GuardConfig;
-use super::guard::GuardRequest;
-use super::guard::unguarded;
-use super::guard::{CommandEvent, GuardHandle};
+use super::guard::{
+    CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, unguarded,
+};
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
@@ -97,6 +96,14 @@ Exit codes:
 Examples:
   incumbent life my-operator -- my-operator --verbose
   incumbent life my-app --namespace prod --life-kind lease -- my-daemon";
+
+/// The error of processes that could not be stopped.
+fn unstopped(left: &str) -> CliError {
+    let message = format!(
+        "COMMAND could not be stopped: {left}; another pod may lead once this one is gone: stop it now"
+    );
+    CliError::new(Code::Failed, message)
+}
 
 impl Life {
     pub async fn run(self) -> Result<ExitCode, CliError> {
@@ -182,7 +189,26 @@ impl Life {
             watchdog: None,
         };
         let command = &self.program.command;
-        let mut guard = GuardHandle::start(command, &environment, None, config, true)?;
+        let mut guard = GuardHandle::start(command, &environment, None, config, true).map_err(
+            |failure| match failure {
+                CommandFailure::Failed(failure) => failure,
+                CommandFailure::Left(left) => unstopped(&left),
+            },
+        )?;
+        let ended = self.until_ended(&mut guard, leadership, signals).await;
+        match &guard.left {
+            Some(left) => Err(unstopped(left)),
+            None => ended,
+        }
+    }
+
+    /// Waits for the end of the command, or stops it. Returns the exit code.
+    async fn until_ended(
+        &self,
+        guard: &mut GuardHandle,
+        leadership: &LifeLeadership,
+        signals: &mut Signals,
+    ) -> Result<u8, CliError> {
         let kill_at = || BootClock.now() + self.grace;
         let lost = leadership.lost();
         tokio::pin!(lost);

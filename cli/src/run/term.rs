@@ -374,7 +374,7 @@ impl TermActions {
 
     /// The pause after a refused term is over.
     pub fn stand_ready(&mut self) {
-        if std::mem::take(&mut self.stands_aside) {
+        if std::mem::take(&mut self.stands_aside) && !self.health.is_cordoned() {
             self.election.stand_aside(false);
         }
     }

@@ -17,6 +17,9 @@ use crate::lock::{Attempts, LockArgs};
 
 type OpenedLocks = Arc<OnceCell<Vec<Arc<dyn Lock>>>>;
 
+/// The most locks that stay open while nothing is asked of them.
+const MAX_OPENED: usize = 256;
+
 /// The locks of the flags, opened when they are first needed.
 pub struct SentinelLocks {
     args: LockArgs,
@@ -36,6 +39,9 @@ impl SentinelLocks {
         let key = if self.args.is_per_election() { election } else { "" };
         let cell = {
             let mut opened = self.opened.lock();
+            if opened.len() >= MAX_OPENED && !opened.contains_key(key) {
+                opened.retain(|_, cell| Arc::strong_count(cell) > 1);
+            }
             Arc::clone(opened.entry(key.to_owned()).or_default())
         };
         let open = || async {

@@ -4,13 +4,13 @@ use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::time::Duration;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
 use super::connection::{Shared, serve};
+use crate::process::allow_files;
 
 /// The most connections at a time.
 const MAX_CONNECTIONS: usize = 1_024;
@@ -35,7 +35,9 @@ impl Server {
 
     /// Accepts connections. It never returns. Cancel safe.
     pub async fn run(&mut self) {
-        raise_file_limit(); // a program that was started before does not inherit it
+        // A process needs two: the usual limit of 1,024 is that of some hundred processes. A
+        // program that was started before does not inherit it.
+        let _ = allow_files(u64::MAX); // fewer are served otherwise
         loop {
             tokio::select! {
                 Some(_) = self.connections.join_next() => {}
@@ -67,11 +69,4 @@ impl Server {
         let Shared { registry, limit, .. } = &self.shared;
         registry.release(registry.take_kept(), *limit).await;
     }
-}
-
-/// A process needs two descriptors: the usual limit of 1,024 is that of some hundred processes.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit); // fewer are served then
 }

@@ -18,6 +18,7 @@ use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, Statu
 use crate::error::{CliError, Code};
 use crate::lock::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
 use crate::output;
+use crate::process::allow_files;
 use crate::run::{
     Ending, Grace, Order, Program, SignalAction, Signals, Terms, channel_of_terms, check_uptime,
     exit_code, new_orders, suspend_self,
@@ -93,6 +94,7 @@ impl MemberOptions {
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
         check_uptime();
+        self.allow_files();
         let (mut member, events, changes) = self.start(lock, (signals, status, check))?;
         if let Some(http) = &http {
             http.serve(member.set.clone(), Arc::clone(&member.health));
@@ -101,6 +103,20 @@ impl MemberOptions {
         member.check.close();
         member.health.ended();
         member.ending.outcome().map(ExitCode::from)
+    }
+
+    /// Each command has three files open here. Others are those of the lock, HTTP and the like.
+    fn allow_files(&self) {
+        const OTHERS: u64 = 128;
+        let commands = self.max_shards.map_or(self.shards, |most| most.min(self.shards));
+        let wanted = 3 * u64::from(commands) + OTHERS;
+        let allowed = allow_files(wanted);
+        if allowed < wanted {
+            output::note(format!(
+                "incumbent: {commands} commands need {wanted} open files, and {allowed} are allowed: \
+                 raise `ulimit -n`, or use more members and --max-shards"
+            ));
+        }
     }
 
     fn start(

@@ -142,6 +142,26 @@ async fn refused(mut candidate: Candidate) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
+async fn refused_term_does_not_undo_what_an_operator_did() {
+    let env = TestEnv::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, go) = (directory.path().join("socket"), directory.path().join("go"));
+    let won = format!("[ -e {} ]", go.display());
+    let http = format!("unix:{}", path.display());
+    let mut run = env.run("my_app", &["--http", &http, "--on-won", &won], SERVE);
+    eventually("a term is refused", async || {
+        UnixStream::connect(&path).ok()?;
+        on_socket(&path, "GET /readyz").1.contains("standing aside").then_some(())
+    })
+    .await;
+    assert_eq!(on_socket(&path, "POST /stand-aside"), ok("standing aside"));
+    fs::write(&go, "").expect("a file");
+    run.wait_for_line("up").await;
+    let (_, line) = on_socket(&path, "GET /readyz");
+    assert!(line.contains("leading") && line.contains("standing aside"), "{line}");
+}
+
+#[tokio::test]
 async fn holder_of_the_token_may_act() {
     let env = TestEnv::start().await;
     let directory = tempfile::tempdir().expect("a directory");

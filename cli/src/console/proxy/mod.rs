@@ -143,14 +143,9 @@ impl Proxy {
 /// enough for.
 #[cfg(unix)]
 fn allow_files(connections: u32) -> u32 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const OTHERS: u64 = 64;
     let wanted = 2 * u64::from(connections) + OTHERS;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let Some(current) = current.filter(|current| *current < wanted) else { return connections };
-    let raised = wanted.min(maximum.unwrap_or(wanted));
-    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok();
-    let allowed = if is_raised { raised } else { current };
+    let allowed = crate::process::allow_files(wanted);
     if allowed >= wanted {
         return connections;
     }

@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use super::{SERVE, STUBBORN, is_gone, member, server, serving};
-use crate::env::LEASE;
+use crate::env::{Candidate, LEASE};
 use crate::http::{free_port, get};
 use crate::root::{FreezableDisk, is_root};
 
@@ -174,6 +174,27 @@ async fn killed_guard_ends_the_member() {
     for shard in 0..3 {
         assert_eq!(env.holder(&format!("shop.{shard}")).await, None, "it is released");
     }
+}
+
+#[tokio::test]
+async fn many_commands_raise_the_limit_of_open_files() {
+    const SHARDS: usize = 20;
+    let env = server("shop", SHARDS as u32, Duration::from_secs(20)).await;
+    let url = env.server.url();
+    let shards = SHARDS.to_string();
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "ulimit -S -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_incumbent")])
+        .args(["set", "run", "shop", "--server", &url, "--settle", "100ms", "--shards", &shards])
+        .args(["--", "sleep", "1000"])
+        .env_remove("NATS_URL")
+        .stdin(std::process::Stdio::null());
+    let mut run = Candidate::start(command);
+    eventually("all run", async || {
+        run.assert_runs();
+        (run.descendants().len() == SHARDS).then_some(())
+    })
+    .await;
 }
 
 /// A drain would hold the lock, and nobody would work.
