@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
 use crate::backends::kubernetes::{
-    Cluster, LeaseTiming, ResourceKind, ResourceLock, check_namespace,
+    Cluster, LeaseTiming, ResourceKind, ResourceLock, check_namespace, runs_a_program,
 };
 use crate::lock::Lock;
 
@@ -123,6 +123,12 @@ impl KubernetesObjects {
             Some(namespace) => cluster.in_namespace(namespace),
             None => cluster,
         })
+    }
+
+    /// Whether its kubeconfig has a program run for the credentials (`exec`), which is a child of
+    /// this process then. Does not run it.
+    pub async fn runs_a_program(&self) -> bool {
+        runs_a_program(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
 
     fn chosen<C: ResourceKind>(&self, mut lock: ResourceLock<C>) -> Arc<dyn Lock> {

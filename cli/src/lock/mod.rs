@@ -287,6 +287,31 @@ impl LockArgs {
         self.objects.flags.namespace.open(context).await
     }
 
+    /// Whether a program runs for the credentials of the lock, as by `exec` of a kubeconfig.
+    pub async fn runs_a_program(&self) -> bool {
+        let context = self.bucket.flags.context_flag();
+        let all: Vec<KubernetesObjects> = match LockKind::parse(&self.lock) {
+            Ok(LockKind::Kubernetes) => {
+                self.objects.flags.objects(context).ok().flatten().into_iter().collect()
+            }
+            Ok(LockKind::Url(url)) => {
+                let named = url.targets().into_iter().filter_map(|lock| lock.named.ok());
+                let objects = named.filter_map(|target| match target {
+                    LockTarget::Kubernetes(objects) => Some(objects),
+                    _ => None,
+                });
+                objects.collect()
+            }
+            Ok(LockKind::Nats) | Err(_) => return false,
+        };
+        for objects in all {
+            if objects.runs_a_program().await {
+                return true;
+            }
+        }
+        false
+    }
+
     /// How long a request may take.
     pub fn request_timeout(&self) -> Duration {
         self.given_timeout().unwrap_or(DEFAULT_TIMEOUT)

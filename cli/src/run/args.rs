@@ -176,9 +176,10 @@ What COMMAND sees:
   select the lock. Variables with credentials of the lock (NATS_USER, NATS_PASSWORD, NATS_CREDS, NATS_NKEY, \
   NATS_CERT, NATS_KEY, and those that the NATS context refers to by env://; PGPASSWORD, \
   AWS_SECRET_ACCESS_KEY and the like with those locks; a URL with a password) are not inherited, \
-  unless --pass-env names them. Nor can COMMAND read them in the memory of incumbent; but what \
-  started incumbent, such as a shell, has them too: start it with `exec`, or by files that \
-  COMMAND's user cannot read.
+  unless --pass-env names them. Nor can COMMAND read them in the memory of incumbent; but the \
+  environment of its guard is readable for a moment at its start, also for COMMAND of another \
+  shard, and what started incumbent, such as a shell, has them too: start it with `exec`, and \
+  give credentials by files that COMMAND's user cannot read.
   Standard input, output and error are passed through. On a terminal COMMAND is in the \
   foreground: Ctrl-C reaches it, and if it ends by Ctrl-C, incumbent ends, whatever --on-exit \
   says. Ctrl-Z suspends both, and the lease is not renewed meanwhile: a command that is \

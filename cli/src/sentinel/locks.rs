@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tracing::warn;
 
-use crate::error::CliError;
+use crate::error::{CliError, Code};
 use crate::lock::{Attempts, LockArgs};
 
 type OpenedLocks = Arc<OnceCell<Vec<Arc<dyn Lock>>>>;
@@ -24,6 +24,8 @@ const MAX_OPENED: usize = 256;
 pub struct SentinelLocks {
     args: LockArgs,
     object: Option<String>,
+    /// Whether a child of this process is not taken for one of the work that it watches.
+    may_run_programs: bool,
     /// By election, where each one has a lock of its own.
     opened: Mutex<HashMap<String, OpenedLocks>>,
 }
@@ -31,7 +33,12 @@ pub struct SentinelLocks {
 impl SentinelLocks {
     /// `object`: as with `--object`.
     pub fn new(args: LockArgs, object: Option<String>) -> Self {
-        Self { args, object, opened: Mutex::default() }
+        Self { args, object, may_run_programs: true, opened: Mutex::default() }
+    }
+
+    /// Of a process that takes each of its children for one of the work that it watches.
+    pub fn without_programs(self) -> Self {
+        Self { may_run_programs: false, ..self }
     }
 
     /// The locks of an election: almost always one. Waits while the server is unreachable.
@@ -45,6 +52,11 @@ impl SentinelLocks {
             Arc::clone(opened.entry(key.to_owned()).or_default())
         };
         let open = || async {
+            if !self.may_run_programs && self.args.runs_a_program().await {
+                let why = "its kubeconfig runs a program for the credentials (exec), and the guard \
+                           of COMMAND may not";
+                return Err(CliError::new(Code::Usage, why));
+            }
             let on_retry = |why: &CliError| warn!(error = %why, "the lock cannot be opened yet");
             let lock = self
                 .args

@@ -200,6 +200,20 @@ impl Cluster {
 
 partial_debug!(Cluster, self, namespace: self.namespace);
 
+/// Whether a kubeconfig has a program run for its credentials. Does not run it.
+#[cfg(any(feature = "url", test))]
+pub(crate) async fn runs_a_program(file: Option<&Path>, context: Option<&str>) -> bool {
+    let options = options(context);
+    let config = match (file.map(Kubeconfig::read_from), context) {
+        (Some(Ok(read)), _) => Config::from_custom_kubeconfig(read, &options).await.ok(),
+        (Some(Err(_)), _) => None,
+        (None, Some(_)) => Config::from_kubeconfig(&options).await.ok(),
+        (None, None) => Config::infer().await.ok(),
+    };
+    let auth = config.map(|config| config.auth_info);
+    auth.is_some_and(|auth| auth.exec.is_some() || auth.auth_provider.is_some())
+}
+
 fn options(context: Option<&str>) -> KubeConfigOptions {
     KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
 }
@@ -274,6 +288,22 @@ mod tests {
             let cluster = Cluster::from_kubeconfig(&file, None).await;
             let message = cluster.err().map(|error| error.to_string()).unwrap_or_default();
             assert_eq!(message.contains("in clear"), is_refused, "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn program_for_the_credentials_is_noticed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-program}";
+        for (user, expected) in [("token: t", false), (exec, true)] {
+            let text = format!(
+                "{{apiVersion: v1, kind: Config, current-context: c, \
+                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+                 clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}], \
+                 users: [{{name: u, user: {{{user}}}}}]}}"
+            );
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(runs_a_program(Some(file.path()), None).await, expected, "{user}");
         }
     }
 

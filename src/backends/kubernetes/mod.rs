@@ -76,6 +76,8 @@ mod traffic;
 mod watch;
 
 pub use crate::lock::{Finding, Severity};
+#[cfg(feature = "url")]
+pub(crate) use cluster::runs_a_program;
 pub use cluster::{Cluster, ClusterError};
 /// The client library that [`Cluster`] takes its types from.
 #[doc(no_inline)]

@@ -38,7 +38,7 @@ impl GuardSentinel {
     /// `args`: those of the candidate, as JSON.
     pub fn start(args: &str, parse: ParseArgs) -> Option<Self> {
         let SentinelArgs { lock, object } = parse(serde_json::from_str(args).ok()?)?;
-        let registry = Registry::new(SentinelLocks::new(lock, object));
+        let registry = Registry::new(SentinelLocks::new(lock, object).without_programs());
         let (sender, started) = mpsc::channel();
         let (thread, end) = oneshot::channel::<()>();
         let run = move || {
