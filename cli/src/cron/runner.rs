@@ -58,18 +58,18 @@ impl Commands {
         let watchdog = Watchdog::start(self.election.clone());
         match command.run((leadership, &self.election), &watchdog, &self.orders).await {
             // It may end its work while the term drains.
-            Ok(CommandEnd::ByItself { code: 0, .. } | CommandEnd::Drained { code: 0 }) => {
+            Ok(Some(CommandEnd::ByItself { code: 0, .. } | CommandEnd::Drained { code: 0 })) => {
                 RunEnd::Ended(0)
             }
-            Ok(CommandEnd::ByItself { code, .. }) => {
+            Ok(Some(CommandEnd::ByItself { code, .. })) => {
                 output::note(format!("incumbent: {job}: slot {slot}: exited with code {code}"));
                 RunEnd::Ended(code)
             }
-            Ok(CommandEnd::Drained { .. } | CommandEnd::Stopped | CommandEnd::HungUp) => {
+            Ok(Some(_)) => {
                 output::note(format!("incumbent: {job}: slot {slot}: stopped, as the term ended"));
                 RunEnd::CutShort
             }
-            Ok(CommandEnd::NotStarted) => RunEnd::NotBegun,
+            Ok(None) => RunEnd::NotBegun,
             Err(failure) => {
                 let left = matches!(failure, CommandFailure::Left(_));
                 let _ = self.failures.send(failure); // an error: the process ends

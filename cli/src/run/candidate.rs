@@ -13,10 +13,8 @@ use super::args::{OnExit, Run};
 use super::checkpoint::CheckpointFile;
 use super::deadline::{Announced, DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
-use super::guard::{
-    CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, WatchdogDevice, unguarded,
-    unstopped,
-};
+use super::guard::{CommandFailure, GuardConfig, GuardHandle, WatchdogDevice, unstopped};
+use super::guarded::{CommandEnd, Order, StartedCommand, Surroundings};
 use super::restarts::Restarts;
 use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use super::term::{Begun, TermActions, give_up, resign};
@@ -265,7 +263,7 @@ impl CommandCandidate {
                     deadline = later;
                     self.term.extend(deadline);
                 }
-                why = self.term.failed() => self.fail_term(leadership, &why),
+                why = self.term.failed() => fail_term(&mut self.candidate, leadership, &why),
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
                     SignalAction::Suspend => suspend_self(),
@@ -293,77 +291,53 @@ impl CommandCandidate {
             return Ok(ended);
         }
         let cgroup = cgroup.await.ok().flatten();
-        let mut deadline = leadership.deadline();
+        let deadline = leadership.deadline();
         self.term.extend(deadline);
         let until = self.grace.until(deadline);
         if until.ask_at <= BootClock.now() {
             return Ok(self.give_up(leadership).await); // suspended for too long
         }
-        let mut guard = match self.start(leadership, until, cgroup) {
-            Ok(guard) => guard,
-            Err(CommandFailure::Failed(failure)) => return Err(failure),
-            Err(CommandFailure::Left(left)) => self.exit_unstopped(&left),
+        let ended = match self.start(leadership, until, cgroup) {
+            Ok(guard) => self.until_ended(leadership, guard, deadline).await,
+            Err(failure) => Err(failure),
         };
-        let mut draining = false;
-        loop {
-            self.watchdog.feed(deadline);
-            tokio::select! {
-                biased;
-                loss = leadership.ended() => {
-                    self.stop(leadership, &mut guard, loss.stop_by).await;
-                    return Ok(Ended::Lost(loss));
-                }
-                notice = leadership.draining(), if !draining => {
-                    draining = true;
-                    self.term.drain();
-                    self.drain(&mut guard, notice.until);
-                }
-                Ok(later) = leadership.renewed(deadline) => {
-                    deadline = later;
-                    guard.request(GuardRequest::RunUntil(self.grace.until(deadline)));
-                    self.file.renew(deadline, leadership.token());
-                    self.term.extend(deadline);
-                }
-                why = self.term.failed() => self.fail_term(leadership, &why),
-                _ = self.file.fell_behind(self.grace.total()) => {
-                    self.stop(leadership, &mut guard, deadline).await;
-                    self.file.late().await?;
-                    return Ok(self.give_up(leadership).await);
-                }
-                action = self.signals.next() => match action {
-                    SignalAction::End(signal) if self.options.drain.is_none() => {
-                        self.stop(leadership, &mut guard, deadline).await;
-                        return Ok(Ended::Signal(signal));
-                    }
-                    SignalAction::End(signal) => self.end_by(signal),
-                    SignalAction::Suspend => guard.suspend(),
-                    SignalAction::PassOn(Signal::USR2) if self.checkpoint.is_some() => {
-                        if let Some(checkpoint) = &self.checkpoint {
-                            checkpoint.request_save();
-                        }
-                    }
-                    SignalAction::PassOn(signal) => guard.request(GuardRequest::PassOn(signal.as_raw())),
-                },
-                event = guard.event() => {
-                    self.watchdog.pause();
-                    self.exit_if_processes_remain(&guard);
-                    match event {
-                        CommandEvent::Ended if draining => return Ok(self.ends(leadership).await),
-                        CommandEvent::Ended => {
-                            let interrupted = guard.was_interrupted();
-                            return Ok(Ended::ByItself { code: guard.code.unwrap_or(1), interrupted });
-                        }
-                        CommandEvent::HungUp => {
-                            self.stop(leadership, &mut guard, deadline).await;
-                            return Ok(Ended::Signal(Signal::HUP));
-                        }
-                        // In case the last renewal was stored.
-                        CommandEvent::Expired => return Ok(self.give_up(leadership).await),
-                        CommandEvent::Unguarded => return Err(unguarded()),
-                    }
-                }
+        match ended {
+            Ok(CommandEnd::ByItself { code, interrupted }) => {
+                Ok(Ended::ByItself { code, interrupted })
+            }
+            Ok(CommandEnd::HungUp) => Ok(Ended::Signal(Signal::HUP)),
+            Ok(CommandEnd::Stopped(signal)) => Ok(Ended::Signal(signal)),
+            Ok(CommandEnd::Drained { .. }) => Ok(self.ends(leadership).await),
+            Ok(CommandEnd::Lost(loss)) => Ok(Ended::Lost(loss)),
+            Err(CommandFailure::Failed(failure)) => Err(failure),
+            Err(CommandFailure::Left(left)) => {
+                // The lease must end before another leader starts, and no second command may run
+                // beside it.
+                unstopped(&left).report();
+                self.exit_without_release(Code::Failed as u8)
             }
         }
+    }
+
+    async fn until_ended(
+        &mut self,
+        leadership: &Leadership,
+        guard: GuardHandle,
+        deadline: Instant,
+    ) -> Result<CommandEnd, CommandFailure> {
+        let election = &self.candidate.election.clone();
+        let (file, watchdog, grace) = (&mut self.file, &self.watchdog, self.grace);
+        let started = StartedCommand { guard, leadership, election, file, grace, watchdog };
+        let mut surroundings = TermOfRun {
+            leadership,
+            candidate: &mut self.candidate,
+            signals: &mut self.signals,
+            term: &mut self.term,
+            checkpoint: self.checkpoint.as_ref(),
+            drains: self.options.drain.is_some(),
+            ending: &mut self.ending,
+        };
+        started.until_ended(deadline, &mut surroundings).await
     }
 
     /// Gives up a term in which COMMAND does not run, or no longer.
@@ -375,33 +349,6 @@ impl CommandCandidate {
     async fn ends(&self, leadership: &Leadership) -> Ended {
         self.candidate.election.end_drain();
         Ended::Lost(leadership.ended().await)
-    }
-
-    /// Gives up the term, as requests no longer come here. The work is stopped then.
-    fn fail_term(&mut self, leadership: &Leadership, why: &str) {
-        resign(leadership, &self.candidate.election);
-        self.candidate.status.note(&format!("{why}: the term is given up"));
-    }
-
-    /// Ends after a drain; the second signal ends the drain.
-    fn end_by(&mut self, signal: Signal) {
-        let election = &self.candidate.election;
-        match self.ending.replace(signal) {
-            None => drop(election.stop().now_or_never()), // it stops, without a wait
-            Some(_) => election.end_drain(),
-        }
-    }
-
-    /// Has the command end its work, while the term continues.
-    fn drain(&mut self, guard: &mut GuardHandle, until: Instant) {
-        guard.request(GuardRequest::Drain);
-        let left = until.saturating_since(BootClock.now());
-        if self.ending.is_some() {
-            systemd::draining(left + self.candidate.lease);
-        }
-        let left =
-            humantime::format_duration(Duration::from_secs(left.as_secs_f64().round() as u64));
-        self.candidate.status.print(&format!("draining: COMMAND has {left} to end"));
     }
 
     /// Writes the deadline file before the command starts. Returns the end of the term, if it ended
@@ -439,7 +386,7 @@ impl CommandCandidate {
                     self.file.renew(later, leadership.token());
                     return None;
                 }
-                why = self.term.failed() => self.fail_term(leadership, &why),
+                why = self.term.failed() => fail_term(&mut self.candidate, leadership, &why),
                 action = self.signals.next() => match action {
                     SignalAction::End(signal) => return Some(Ended::Signal(signal)),
                     SignalAction::Suspend => suspend_self(),
@@ -447,14 +394,6 @@ impl CommandCandidate {
                 },
             }
         }
-    }
-
-    /// Stops the command at the end of its term.
-    async fn stop(&mut self, leadership: &Leadership, guard: &mut GuardHandle, deadline: Instant) {
-        self.watchdog.pause();
-        let kill_at = self.grace.kill_at(deadline);
-        self.term.end(leadership, deadline, guard.stop(kill_at)).await;
-        self.exit_if_processes_remain(guard);
     }
 
     fn start(
@@ -481,19 +420,6 @@ impl CommandCandidate {
         GuardHandle::start(command, &environment, terms, config, true)
     }
 
-    /// Exits if a process could not be stopped: the lease must end before another leader starts,
-    /// and no second command may run beside it.
-    fn exit_if_processes_remain(&mut self, guard: &GuardHandle) {
-        if let Some(left) = &guard.left {
-            self.exit_unstopped(left)
-        }
-    }
-
-    fn exit_unstopped(&mut self, left: &str) -> ! {
-        unstopped(left).report();
-        self.exit_without_release(Code::Failed as u8)
-    }
-
     fn lost(&mut self, loss: &Loss) -> Next {
         if self.wait_limit.is_limited() {
             let message = format!("lost {}: {}; not campaigning again", loss.election, loss.cause);
@@ -511,5 +437,76 @@ impl CommandCandidate {
         self.file.remove();
         self.candidate.abandon();
         std::process::exit(code.into())
+    }
+}
+
+/// Gives up a term, as requests no longer come here. The work is stopped then.
+fn fail_term(candidate: &mut RunningCandidate, leadership: &Leadership, why: &str) {
+    resign(leadership, &candidate.election);
+    candidate.status.note(&format!("{why}: the term is given up"));
+}
+
+/// What goes with the command of a term.
+struct TermOfRun<'a> {
+    leadership: &'a Leadership,
+    candidate: &'a mut RunningCandidate,
+    signals: &'a mut Signals,
+    term: &'a mut TermActions,
+    checkpoint: Option<&'a CheckpointFile>,
+    /// Whether the command drains upon a signal.
+    drains: bool,
+    /// The signal to end by, once the command has drained.
+    ending: &'a mut Option<Signal>,
+}
+
+impl Surroundings for TermOfRun<'_> {
+    async fn order(&mut self) -> Order {
+        loop {
+            let action = tokio::select! {
+                biased;
+                why = self.term.failed() => {
+                    fail_term(self.candidate, self.leadership, &why);
+                    continue;
+                }
+                action = self.signals.next() => action,
+            };
+            match (action, self.checkpoint) {
+                (SignalAction::End(signal), _) if self.drains => self.end_by(signal),
+                (SignalAction::End(signal), _) => return Order::Stop(signal),
+                (SignalAction::Suspend, _) => return Order::Suspend,
+                (SignalAction::PassOn(Signal::USR2), Some(checkpoint)) => checkpoint.request_save(),
+                (SignalAction::PassOn(signal), _) => return Order::PassOn(signal),
+            }
+        }
+    }
+
+    fn extend(&mut self, deadline: Instant) {
+        self.term.extend(deadline);
+    }
+
+    fn drain(&mut self, until: Instant) {
+        self.term.drain();
+        let left = until.saturating_since(BootClock.now());
+        if self.ending.is_some() {
+            systemd::draining(left + self.candidate.lease);
+        }
+        let left =
+            humantime::format_duration(Duration::from_secs(left.as_secs_f64().round() as u64));
+        self.candidate.status.print(&format!("draining: COMMAND has {left} to end"));
+    }
+
+    async fn end(&mut self, deadline: Instant, stop: impl Future<Output = ()>) {
+        self.term.end(self.leadership, deadline, stop).await;
+    }
+}
+
+impl TermOfRun<'_> {
+    /// Ends after a drain; the second signal ends the drain.
+    fn end_by(&mut self, signal: Signal) {
+        let election = &self.candidate.election;
+        match self.ending.replace(signal) {
+            None => drop(election.stop().now_or_never()), // it stops, without a wait
+            Some(_) => election.end_drain(),
+        }
     }
 }

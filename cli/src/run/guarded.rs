@@ -1,12 +1,13 @@
-//! A command behind its guard, from its start until no process of it is left: of a shard, or of a
-//! job.
+//! A command behind its guard, from its start until no process of it is left.
 
 use std::ffi::OsString;
+use std::future::pending;
 
 use incumbent::clock::{BootClock, Clock, Instant};
-use incumbent::{Election, Leadership};
+use incumbent::{Election, Leadership, Loss};
 use rustix::process::Signal;
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 use super::deadline::{Announced, DeadlineFile, sleep_until, variables};
 use super::grace::Grace;
@@ -19,12 +20,47 @@ use super::watchdog::Watchdog;
 use crate::error::CliError;
 use crate::process::{Cgroup, on_own_thread};
 
-/// What all running commands are ordered.
+/// What is to be done about a running command.
 #[derive(Debug, Clone, Copy)]
 pub enum Order {
     PassOn(Signal),
     /// Suspend this process with the command.
     Suspend,
+    /// Stop it, as this process ends.
+    Stop(Signal),
+}
+
+/// What goes with a command while it runs.
+pub trait Surroundings {
+    /// Waits for what is to be done. Cancel safe.
+    async fn order(&mut self) -> Order;
+
+    /// The term was renewed.
+    fn extend(&mut self, _deadline: Instant) {}
+
+    /// The command drains.
+    fn drain(&mut self, _until: Instant) {}
+
+    /// Ends what goes with the term, beside `stop`, which stops the command. `deadline`: of the
+    /// term.
+    async fn end(&mut self, deadline: Instant, stop: impl Future<Output = ()>);
+}
+
+/// The orders of all commands of a program.
+impl Surroundings for broadcast::Receiver<Order> {
+    async fn order(&mut self) -> Order {
+        loop {
+            match self.recv().await {
+                Ok(order) => return order,
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => pending().await,
+            }
+        }
+    }
+
+    async fn end(&mut self, _deadline: Instant, stop: impl Future<Output = ()>) {
+        stop.await;
+    }
 }
 
 /// How many orders a slow command may lag behind.
@@ -59,99 +95,86 @@ pub enum CommandEnd {
     },
     /// The terminal was closed.
     HungUp,
-    /// It ended its work while the term drained.
+    /// It ended its work while the term drained, which continues.
     Drained {
         code: u8,
     },
     /// It was stopped, as the term is over, whatever its exit code.
-    Stopped,
-    /// It has not started: the term is over, or drains.
-    NotStarted,
+    Lost(Loss),
+    /// It was stopped upon an order.
+    Stopped(Signal),
 }
 
-impl GuardedCommand {
-    /// Runs the command once.
-    pub async fn run(
-        self,
-        (leadership, election): (&Leadership, &Election),
-        watchdog: &Watchdog,
-        orders: &broadcast::Sender<Order>,
+/// A command that has been started, and what it runs by.
+pub struct StartedCommand<'a> {
+    pub guard: GuardHandle,
+    pub leadership: &'a Leadership,
+    pub election: &'a Election,
+    pub file: &'a mut DeadlineFile,
+    pub grace: Grace,
+    pub watchdog: &'a Watchdog,
+}
+
+impl StartedCommand<'_> {
+    /// Waits until no process of the command is left. `deadline`: of the term, at the start.
+    pub async fn until_ended(
+        mut self,
+        mut deadline: Instant,
+        surroundings: &mut impl Surroundings,
     ) -> Result<CommandEnd, CommandFailure> {
-        let grace = self.grace;
-        let created = on_own_thread(|| (DeadlineFile::create(), Cgroup::create()));
-        let (file, cgroup) = tokio::select! {
-            biased;
-            _ = leadership.draining() => return Ok(CommandEnd::NotStarted),
-            created = created => created.map_err(CliError::from)?,
-            () = sleep_until(leadership.deadline() - grace.total()) => {
-                give_up(leadership, election).await; // its disk hangs
-                return Ok(CommandEnd::NotStarted);
-            }
-        };
-        let mut file = file?;
-        match file.announce(leadership, &grace).await? {
-            Announced::Yes => {}
-            Announced::Ends => return Ok(CommandEnd::NotStarted),
-            Announced::Late => {
-                give_up(leadership, election).await;
-                return Ok(CommandEnd::NotStarted);
-            }
-        }
-        let mut deadline = leadership.deadline();
-        if grace.until(deadline).ask_at <= BootClock.now() {
-            give_up(leadership, election).await; // suspended for too long
-            return Ok(CommandEnd::NotStarted);
-        }
-        // Before the command starts, so that it misses none.
-        let mut orders = orders.subscribe();
-        let mut guard = self.start((leadership, election), &file, cgroup)?;
+        let (leadership, grace) = (self.leadership, self.grace);
         let mut draining = false;
         loop {
-            watchdog.feed(deadline);
+            self.watchdog.feed(deadline);
             tokio::select! {
                 biased;
                 loss = leadership.ended() => {
-                    stop(&mut guard, watchdog, grace.kill_at(loss.stop_by)).await?;
-                    return Ok(CommandEnd::Stopped);
+                    self.stop(loss.stop_by, surroundings).await?;
+                    return Ok(CommandEnd::Lost(loss));
                 }
-                _ = leadership.draining(), if !draining => {
+                notice = leadership.draining(), if !draining => {
                     draining = true;
-                    guard.request(GuardRequest::Drain);
+                    self.guard.request(GuardRequest::Drain);
+                    surroundings.drain(notice.until);
                 }
                 Ok(later) = leadership.renewed(deadline) => {
                     deadline = later;
-                    guard.request(GuardRequest::RunUntil(grace.until(deadline)));
-                    file.renew(deadline, leadership.token());
+                    self.guard.request(GuardRequest::RunUntil(grace.until(deadline)));
+                    self.file.renew(deadline, leadership.token());
+                    surroundings.extend(deadline);
                 }
-                _ = file.fell_behind(grace.total()) => {
-                    stop(&mut guard, watchdog, grace.kill_at(deadline)).await?;
-                    file.late().await?;
-                    give_up(leadership, election).await;
-                    return Ok(CommandEnd::Stopped);
+                _ = self.file.fell_behind(grace.total()) => {
+                    self.stop(deadline, surroundings).await?;
+                    self.file.late().await?;
+                    return Ok(CommandEnd::Lost(give_up(leadership, self.election).await));
                 }
-                order = orders.recv() => match order {
-                    Ok(Order::PassOn(signal)) => guard.request(GuardRequest::PassOn(signal.as_raw())),
-                    Ok(Order::Suspend) => guard.suspend(),
-                    Err(_) => {} // it missed some
+                order = surroundings.order() => match order {
+                    Order::PassOn(signal) => {
+                        self.guard.request(GuardRequest::PassOn(signal.as_raw()));
+                    }
+                    Order::Suspend => self.guard.suspend(),
+                    Order::Stop(signal) => {
+                        self.stop(deadline, surroundings).await?;
+                        return Ok(CommandEnd::Stopped(signal));
+                    }
                 },
-                event = guard.event() => {
-                    watchdog.pause();
-                    check_left(&guard)?;
+                event = self.guard.event() => {
+                    self.watchdog.pause();
+                    self.check_left()?;
+                    let code = self.guard.code.unwrap_or(1);
                     match event {
+                        CommandEvent::Ended if draining => return Ok(CommandEnd::Drained { code }),
                         CommandEvent::Ended => {
-                            let (code, interrupted) = (guard.code.unwrap_or(1), guard.was_interrupted());
-                            return Ok(match draining {
-                                true => CommandEnd::Drained { code },
-                                false => CommandEnd::ByItself { code, interrupted },
-                            });
+                            let interrupted = self.guard.was_interrupted();
+                            return Ok(CommandEnd::ByItself { code, interrupted });
                         }
                         CommandEvent::HungUp => {
-                            stop(&mut guard, watchdog, grace.kill_at(deadline)).await?;
+                            self.stop(deadline, surroundings).await?;
                             return Ok(CommandEnd::HungUp);
                         }
+                        // In case the last renewal was stored.
                         CommandEvent::Expired => {
-                            give_up(leadership, election).await; // in case the last renewal was stored
-                            return Ok(CommandEnd::Stopped);
+                            return Ok(CommandEnd::Lost(give_up(leadership, self.election).await));
                         }
                         CommandEvent::Unguarded => return Err(unguarded().into()),
                     }
@@ -160,9 +183,71 @@ impl GuardedCommand {
         }
     }
 
+    /// Stops the command at the end of its term.
+    async fn stop(
+        &mut self,
+        deadline: Instant,
+        surroundings: &mut impl Surroundings,
+    ) -> Result<(), CommandFailure> {
+        self.watchdog.pause();
+        let kill_at = self.grace.kill_at(deadline);
+        surroundings.end(deadline, self.guard.stop(kill_at)).await;
+        self.check_left()
+    }
+
+    fn check_left(&self) -> Result<(), CommandFailure> {
+        match &self.guard.left {
+            Some(left) => Err(CommandFailure::Left(left.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl GuardedCommand {
+    /// Runs the command once; not at all, if the term is over or drains before it starts.
+    pub async fn run(
+        self,
+        (leadership, election): (&Leadership, &Election),
+        watchdog: &Watchdog,
+        orders: &broadcast::Sender<Order>,
+    ) -> Result<Option<CommandEnd>, CommandFailure> {
+        let grace = self.grace;
+        let created = on_own_thread(|| (DeadlineFile::create(), Cgroup::create()));
+        let (file, cgroup) = tokio::select! {
+            biased;
+            _ = leadership.draining() => return Ok(None),
+            created = created => created.map_err(CliError::from)?,
+            () = sleep_until(leadership.deadline() - grace.total()) => {
+                give_up(leadership, election).await; // its disk hangs
+                return Ok(None);
+            }
+        };
+        let mut file = file?;
+        match file.announce(leadership, &grace).await? {
+            Announced::Yes => {}
+            Announced::Ends => return Ok(None),
+            Announced::Late => {
+                give_up(leadership, election).await;
+                return Ok(None);
+            }
+        }
+        let deadline = leadership.deadline();
+        if grace.until(deadline).ask_at <= BootClock.now() {
+            give_up(leadership, election).await; // suspended for too long
+            return Ok(None);
+        }
+        // Before the command starts, so that it misses none.
+        let mut orders = orders.subscribe();
+        let guard = self.start((leadership, election), deadline, &file, cgroup)?;
+        let file = &mut file;
+        let started = StartedCommand { guard, leadership, election, file, grace, watchdog };
+        started.until_ended(deadline, &mut orders).await.map(Some)
+    }
+
     fn start(
         self,
         (leadership, election): (&Leadership, &Election),
+        deadline: Instant,
         file: &DeadlineFile,
         cgroup: Option<Cgroup>,
     ) -> Result<GuardHandle, CommandFailure> {
@@ -173,28 +258,11 @@ impl GuardedCommand {
             signal: self.signal,
             cgroup,
             directory: Some(file.directory().to_owned()),
-            until: Some(self.grace.until(leadership.deadline())),
+            until: Some(self.grace.until(deadline)),
             withheld: self.withheld,
             drops_network_capabilities: false,
             watchdog: None,
         };
         GuardHandle::start(&self.command, &environment, self.terms, config, self.is_alone)
-    }
-}
-
-async fn stop(
-    guard: &mut GuardHandle,
-    watchdog: &Watchdog,
-    kill_at: Instant,
-) -> Result<(), CommandFailure> {
-    watchdog.pause();
-    guard.stop(kill_at).await;
-    check_left(guard)
-}
-
-fn check_left(guard: &GuardHandle) -> Result<(), CommandFailure> {
-    match &guard.left {
-        Some(left) => Err(CommandFailure::Left(left.clone())),
-        None => Ok(()),
     }
 }

@@ -56,7 +56,7 @@ impl Commands {
             let ended = self.work(&term).await;
             term.watchdog.pause();
             let (code, interrupted) = match ended {
-                Ok(CommandEnd::ByItself { code, interrupted }) => (code, interrupted),
+                Ok(Some(CommandEnd::ByItself { code, interrupted })) => (code, interrupted),
                 Ok(_) => return,
                 Err(failure) => return self.end(&term, MemberEvent::Failed(failure)).await,
             };
@@ -106,7 +106,7 @@ impl Commands {
     }
 
     /// Runs the command once.
-    async fn work(&self, term: &Term<'_>) -> Result<CommandEnd, CliError> {
+    async fn work(&self, term: &Term<'_>) -> Result<Option<CommandEnd>, CliError> {
         let (number, count) = self.naming.variables();
         let set = self.set.get().map(|set| OsString::from(set.name())).unwrap_or_default();
         let command = GuardedCommand {
@@ -124,9 +124,9 @@ impl Commands {
         };
         let of_term = (term.leadership, term.election);
         match command.run(of_term, &term.watchdog, &self.orders).await {
-            Ok(CommandEnd::HungUp) => {
+            Ok(Some(CommandEnd::HungUp)) => {
                 self.end(term, MemberEvent::HungUp).await;
-                Ok(CommandEnd::HungUp)
+                Ok(None)
             }
             Ok(end) => Ok(end),
             Err(CommandFailure::Failed(failure)) => Err(failure),
