@@ -36,9 +36,14 @@ async fn command_starts_when_elected_and_the_next_after_termination() {
 #[tokio::test]
 async fn command_restarts_when_the_entry_is_deleted() {
     let env = TestEnv::start().await;
-    let mut only = env.run("my_app", &[], "echo $INCUMBENT_TOKEN; exec sleep 1000");
+    let script = "echo $INCUMBENT_TOKEN; echo $INCUMBENT_DEADLINE_FILE; exec sleep 1000";
+    let mut only = env.run("my_app", &[], script);
     let first: u64 = only.line().await.parse().expect("a token");
+    let file = only.line().await;
     env.evict("my_app").await;
+    let none = (0.0, "0".to_owned());
+    eventually("the file shows no term", async || (read_deadline(&file) == none).then_some(()))
+        .await;
     let second: u64 = only.line().await.parse().expect("a token");
     assert!(second > first);
     assert_eq!(only.descendants().len(), 1, "one command at a time");
