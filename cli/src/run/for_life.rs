@@ -189,12 +189,13 @@ impl Life {
             watchdog: None,
         };
         let command = &self.program.command;
-        let mut guard = GuardHandle::start(command, &environment, None, config, true).map_err(
-            |failure| match failure {
-                CommandFailure::Failed(failure) => failure,
-                CommandFailure::Left(left) => unstopped(&left),
-            },
-        )?;
+        let mut guard =
+            GuardHandle::start(command, &environment, None, config, true).map_err(|failure| {
+                match failure {
+                    CommandFailure::Failed(failure) => failure,
+                    CommandFailure::Left(left) => unstopped(&left),
+                }
+            })?;
         let ended = self.until_ended(&mut guard, leadership, signals).await;
         match &guard.left {
             Some(left) => Err(unstopped(left)),

@@ -20,10 +20,10 @@ use super::server::Server;
 use crate::error::{CliError, Code};
 use crate::http::unix_socket;
 use crate::lock::withheld;
-use crate::process::reaper::OURSELVES;
-use crate::process::tree::{self, Tree};
 use crate::process::lookup;
+use crate::process::reaper::OURSELVES;
 use crate::process::signals::listen_unless_ignored;
+use crate::process::tree::{self, Tree};
 
 /// How long to try to kill what the program left behind.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
