@@ -119,19 +119,6 @@ async fn command_that_is_too_late_to_start_waits_for_a_renewal() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Name:\n", "the input of the command");
 }
 
-#[test]
-fn missing_command_has_its_exit_code_if_nobody_reads_errors() {
-    let (_ours, theirs) = channel("/dev/null");
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let status = Command::new(env!("CARGO_BIN_EXE_incumbent"))
-        .args(["run-exec", &std::process::id().to_string(), "-", "null", "-", "/no/such"])
-        .stdin(OwnedFd::from(theirs))
-        .stderr(writer)
-        .status();
-    assert_eq!(status.expect("it starts").code(), Some(127));
-}
-
 /// Else the candidate would take a command for running that was never started.
 #[test]
 fn reaper_without_descriptors_reports_that_nothing_is_left() {
