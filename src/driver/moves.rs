@@ -11,8 +11,8 @@ use super::{Driver, MAX_IDENTITY_SHOWN};
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Hint, LockError, LockErrorKind, RollCall,
-    Standing, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Hint, LockError, RollCall, Standing,
+    Successor, TakeRequest,
 };
 use crate::protocol::{Chosen, Event, Health, Moves, Refusal, State};
 use crate::time::clock::Instant;
@@ -22,7 +22,6 @@ use crate::util::text::escape_line;
 const ROLL_WITHIN: Duration = Duration::from_secs(1);
 /// How long a candidate waits for the answer of the leader, which calls the roll first.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-const HUNG: &str = "the lock has not ended a roll call within twice its time";
 /// The most bytes of the reason of a refusal.
 const MAX_REASON_SHOWN: usize = 240;
 
@@ -92,12 +91,8 @@ impl Driver {
 
     fn call(&mut self, request: CandidateRequest, within: Duration, reply: ReplyTo) {
         let shared = Arc::clone(self.shared());
-        let answers = Box::pin(async move {
-            let call = shared.lock.call_roll(&shared.name, request, within);
-            // Later than the lock's own timeout.
-            let answers = tokio::time::timeout(within * 2, call).await;
-            answers.unwrap_or_else(|_| Err(LockError::new(LockErrorKind::OutcomeUnknown, HUNG)))
-        });
+        let answers =
+            Box::pin(async move { shared.lock.call_roll(&shared.name, request, within).await });
         self.moves().call = Some((answers, reply));
     }
 

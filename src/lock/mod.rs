@@ -241,19 +241,33 @@ impl dyn Lock + '_ {
     }
 
     /// [`Messages::call_roll`]; refused ([`LockErrorKind::Misconfigured`]) by a lock without
-    /// messages.
+    /// messages. It ends two seconds after `within` at the latest
+    /// ([`LockErrorKind::OutcomeUnknown`]), whatever the lock does.
     pub fn call_roll<'a>(
         &'a self,
         name: &'a str,
         request: CandidateRequest,
         within: Duration,
     ) -> BoxFuture<'a, Result<Vec<CandidateInfo>, LockError>> {
-        match self.messages() {
-            Some(messages) => messages.call_roll(name, request, within),
-            None => Box::pin(ready(roll_call::no_calls())),
-        }
+        let Some(messages) = self.messages() else {
+            return Box::pin(ready(roll_call::no_calls()));
+        };
+        // Several locks may be called one after the other.
+        let locks = self.members().map_or(1, <[LockMember]>::len);
+        let limit = within.saturating_add(CALL_MARGIN);
+        let limit = limit.saturating_mul(u32::try_from(locks).unwrap_or(u32::MAX));
+        let call = messages.call_roll(name, request, within);
+        Box::pin(async move {
+            tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+                let what = format!("the lock has not ended a roll call of {within:?} in {limit:?}");
+                Err(LockError::new(LockErrorKind::OutcomeUnknown, what))
+            })
+        })
     }
 }
+
+/// What a roll call may take beside the time for answers: to connect, to send it, to read answers.
+const CALL_MARGIN: Duration = Duration::from_secs(2);
 
 /// Refuses the empty name.
 pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
@@ -268,7 +282,7 @@ pub(crate) async fn within<T>(
     timeout: Duration,
     request: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockError> {
-    match tokio::time::timeout(timeout + timeout / 8, request).await {
+    match tokio::time::timeout(timeout.saturating_add(timeout / 8), request).await {
         Ok(result) => result,
         Err(_) => {
             let what = format!("no response within {timeout:?}");

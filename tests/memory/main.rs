@@ -61,9 +61,8 @@ impl Service for Memory {
 
 suite!(Memory);
 
-/// A lock with another way of sending hints.
+/// A lock with hints of its own, and roll calls that never end.
 #[derive(Debug)]
-/// With hints of its own, and roll calls that never end.
 struct WithHints {
     lock: MemoryLock,
     subscribe: fn(&MemoryLock, &str, HintSink) -> Subscription,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use incumbent::lock::CandidateRequest::Identify;
-use incumbent::lock::Messages;
+use incumbent::lock::{LockErrorKind, Messages};
 use incumbent::memory::MemoryLock;
 use incumbent::{
     Cause, Change, Changes, ElectionBuilder, HealthCheck, Standing, Successor, new_election,
@@ -204,7 +204,9 @@ async fn a_handover_ends_though_the_lock_hangs() {
     let leadership = leads(&first).await;
     let outcome = soon("the answer", leadership.hand_over(Successor::Any)).await;
     let error = outcome.expect_err("nobody answers").to_string();
-    assert!(error.contains("twice its time"), "{error}");
+    assert!(error.contains("has not ended a roll call"), "{error}");
+    let called = soon("the answer", first.roll_call(Duration::ZERO)).await;
+    assert_eq!(called.map_err(|error| error.kind()), Err(LockErrorKind::OutcomeUnknown));
 }
 
 /// The successor crashed while the work drained: the others hold back only for a moment.

@@ -14,6 +14,7 @@ use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
 
 use crate::conformance::{LEASE, becomes_true};
+use crate::without_hints;
 
 const SHARDS: u32 = 12;
 
@@ -310,6 +311,13 @@ async fn a_member_states_how_much_it_may_lead() {
     let answers = small.roll_call(LEASE / 4).await.unwrap();
     let load = answers.first().and_then(|info| info.load).expect("a load");
     assert_eq!((load.shards, load.load, load.weight, load.max), (12, 2, 3, Some(2)));
+}
+
+#[tokio::test]
+async fn a_member_acquires_shards_though_its_roll_call_hangs() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let only = member_on(without_hints(lock), &Work::default(), "only").start().unwrap();
+    lead(&[(&only, 12)]).await;
 }
 
 #[tokio::test]
