@@ -1,7 +1,7 @@
 //! Datagrams of strangers.
 
 use incumbent::clock::Instant;
-use incumbent::lock::{LockErrorKind, Nonce, Release, Revision};
+use incumbent::lock::{Hint, LockErrorKind, Nonce, Release, Revision};
 use incumbent::peer::protocol::{Action, Event, Group, Settings};
 use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
 use serde_json::{Value, json};
@@ -193,6 +193,41 @@ fn an_election_that_voters_cannot_remember_is_refused() {
     };
     assert_eq!(refused.kind, LockErrorKind::Misconfigured, "{}", refused.message);
     assert!(refused.message.contains("remembers 16384 elections"), "{}", refused.message);
+}
+
+/// One with the greatest revision would silence all that follow.
+#[test]
+fn a_forged_announcement_silences_no_real_one() {
+    let lease = Duration::from_secs(1);
+    let mut voter = voter(0, lease);
+    let start = Instant::from_origin(Duration::from_secs(100));
+    voter.handle(start, VoterEvent::Start);
+    while voter.poll_action().is_some() {}
+    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+    let mut hint = |now: Instant, revision: u64, number: u64| {
+        let holds = json!({ "Released": { "by": 7, "left_ms": 5 } });
+        let value = json!({ "revision": revision, "holds": holds, "by": [9, number] });
+        let body = json!({ "Stored": { "value": value, "previous": null } });
+        let message =
+            json!({ "size": 3, "lease_ms": 1000, "incarnation": 9, "name": "e", "body": body });
+        voter.handle(now, VoterEvent::Received { id: "v9", from: address, message: &message });
+        let hints: Vec<_> = std::iter::from_fn(|| voter.poll_action()).collect();
+        match &hints[..] {
+            [] => "none",
+            [VoterAction::Hint { hint: Hint::Stored { .. }, .. }] => "stored",
+            [VoterAction::Hint { hint: Hint::Recheck, .. }] => "recheck",
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(hint(start, 10, 1), "stored");
+    assert_eq!(hint(start, 10, 1), "none", "it is repeated");
+    assert_eq!(hint(start, (1 << 60) - 1, 1), "stored");
+    assert_eq!(hint(start, 10, 1), "none");
+    assert_eq!(hint(start, 11, 2), "recheck");
+    assert_eq!(hint(start, 11, 2), "none");
+    assert_eq!(hint(start + lease, 12, 3), "stored");
+    let many = (13..1_000).filter(|number| hint(start + lease, *number, *number) != "stored");
+    assert_eq!(many.count(), 0);
 }
 
 #[test]

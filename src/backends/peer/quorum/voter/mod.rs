@@ -18,13 +18,15 @@ use super::acceptor::{Acceptor, MAX_ELECTIONS, longest_round, silence};
 use super::proposal::{Operation, Outcome, Proposal, QuorumError, Stage};
 use super::seats::Seats;
 use super::types::{VoterAction, VoterEvent, VoterSettings};
-use super::wire::{Ballot, Body, Envelope, MAX_NAME_LEN, Recipient, hash_of};
+use super::wire::{Ballot, Body, Envelope, MAX_NAME_LEN, Recipient, Value, hash_of};
 use crate::lock::codec::ceil_millis;
 use crate::lock::{Hint, Revision};
 use crate::time::clock::Instant;
 
 /// How often a stored value is announced again, in case of lost messages.
 const MAX_REPEATS: u8 = 2;
+/// How many announcements of an election are distinguished: more than come while one is repeated.
+const MAX_ANNOUNCEMENTS: usize = 32;
 /// The maximum accepted number. No group counts that far: a greater number in a message would leave
 /// no room for the next.
 const MAX_NUMBER: u64 = 1 << 60;
@@ -51,12 +53,20 @@ pub struct Voter {
     /// Which incarnations have voted, and when last: more than `size` within a lease mean that the
     /// quorum's size is wrong.
     seen: BTreeMap<u64, Instant>,
-    /// The last announced revision of each election, and when.
-    announced: BTreeMap<String, (u64, Instant)>,
+    /// The announced values of each election, oldest first: those of a lease before the last one.
+    announced: BTreeMap<String, VecDeque<Announcement>>,
     again: Vec<Resend>,
     /// Messages of this member to itself.
     mine: VecDeque<Envelope>,
     actions: VecDeque<VoterAction>,
+}
+
+/// A stored value as members announced it first.
+#[derive(Debug)]
+struct Announcement {
+    revision: u64,
+    by: (u64, u64),
+    at: Instant,
 }
 
 #[derive(Debug)]
@@ -297,24 +307,40 @@ impl Voter {
     /// Sends the news of other members about an election to this member's subscribers as a hint.
     fn forward_hint(&mut self, now: Instant, name: &str, body: &Body) {
         let hint = match body {
-            Body::Stored { value, previous } => {
-                let known = self.announced.get(name).map_or(0, |(revision, _)| *revision);
-                if value.revision <= known {
-                    return;
+            Body::Stored { value, previous } => match self.announced(now, name, value) {
+                Some(true) => {
+                    let previous = Some(previous.map(Revision));
+                    Hint::Stored { record: value.record(), previous, age: None }
                 }
-                if self.announced.len() >= MAX_ELECTIONS && known == 0 {
-                    self.announced.pop_first();
-                }
-                self.announced.insert(name.to_owned(), (value.revision, now));
-                let previous = Some(previous.map(Revision));
-                Hint::Stored { record: value.record(), previous, age: None }
-            }
+                Some(false) => Hint::Recheck,
+                None => return,
+            },
             body => match body.notice() {
                 Some(notice) => Hint::SteppedDown(notice),
                 None => return,
             },
         };
         self.actions.push_back(VoterAction::Hint { name: name.into(), hint });
+    }
+
+    /// Returns whether an announced value is the newest; `None`: it is repeated. One that seems to
+    /// be older is a reason to read: the newer one may be forged, or of before the voters started
+    /// anew.
+    fn announced(&mut self, now: Instant, name: &str, value: &Value) -> Option<bool> {
+        if self.announced.len() >= MAX_ELECTIONS && !self.announced.contains_key(name) {
+            self.announced.pop_first();
+        }
+        let known = self.announced.entry(name.to_owned()).or_default();
+        known.retain(|known| now.saturating_since(known.at) < self.settings.lease);
+        if known.iter().any(|known| (known.revision, known.by) == (value.revision, value.by)) {
+            return None;
+        }
+        let newest = known.iter().all(|known| known.revision < value.revision);
+        if known.len() >= MAX_ANNOUNCEMENTS {
+            known.pop_front();
+        }
+        known.push_back(Announcement { revision: value.revision, by: value.by, at: now });
+        Some(newest)
     }
 
     fn run_timers(&mut self, now: Instant) {
@@ -368,7 +394,9 @@ impl Voter {
     /// Returns the elections that were announced recently.
     fn names(&self, now: Instant) -> Vec<String> {
         let lately = |at: Instant| now.saturating_since(at) < self.settings.lease * 2;
-        let announced = self.announced.iter().filter(|(_, (_, at))| lately(*at));
+        let last =
+            |known: &VecDeque<Announcement>| known.back().is_some_and(|last| lately(last.at));
+        let announced = self.announced.iter().filter(|(_, known)| last(known));
         announced.map(|(name, _)| name.clone()).collect()
     }
 
