@@ -234,7 +234,7 @@ impl Driver {
             shared,
             term,
             loss,
-            work: self.tasks().work.take(),
+            task: self.tasks().work.take(),
             on_lost: self.callbacks.as_ref().and_then(|callbacks| callbacks.lost.clone()),
             grace: self.machine.settings().timing.grace(),
             loss_published: false,
@@ -247,17 +247,20 @@ struct TermEnd {
     shared: Arc<Shared>,
     term: Arc<Term>,
     loss: Loss,
-    /// The task of `on_won`.
-    work: Option<JoinHandle<()>>,
+    /// The task of `on_won`, then of `on_lost`.
+    task: Option<JoinHandle<()>>,
     on_lost: Option<Callback<Loss>>,
     grace: Duration,
     /// Whether the loss has been published.
     loss_published: bool,
 }
 
-/// The loss is published however the task ends.
+/// The loss is published, and the user's callbacks end, however the task ends.
 impl Drop for TermEnd {
     fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
         self.publish_loss();
     }
 }
@@ -285,7 +288,7 @@ impl TermEnd {
     async fn stop_work(&mut self) -> bool {
         let stop_by = self.loss.stop_by;
         self.until(stop_by, Self::work_done).await;
-        if let Some(work) = &mut self.work
+        if let Some(work) = &self.task
             && !work.is_finished()
         {
             warn!(cause = %self.loss.cause, "the work did not stop within its grace: it is dropped");
@@ -311,9 +314,9 @@ impl TermEnd {
     }
 
     async fn joined(&mut self) {
-        if let Some(work) = &mut self.work {
+        if let Some(work) = &mut self.task {
             let _ = work.await; // the Leadership that it held reports how it ended
-            self.work = None;
+            self.task = None;
         }
     }
 
@@ -321,18 +324,19 @@ impl TermEnd {
         let Some(callback) = self.on_lost.take() else { return };
         let loss = self.loss.clone();
         let call = async move { callback(loss).await };
-        let mut call = tokio::spawn(call.in_current_span());
-        let gives_up_at = self.term.deadline().max(self.shared.clock.now() + self.grace);
+        let call = self.task.insert(tokio::spawn(call.in_current_span()));
+        let clock = &self.shared.clock;
+        let gives_up_at = self.term.deadline().max(clock.now() + self.grace);
         let ended = tokio::select! {
-            ended = &mut call => ended,
-            () = self.sleep_until(gives_up_at) => {
+            ended = &mut *call => ended,
+            () = sleep_until(Arc::clone(clock), gives_up_at) => {
                 warn!("on_lost did not return in time: it is dropped");
                 call.abort();
-                let blocked = self.shared.clock.now() + self.grace.max(MIN_TIMEOUT);
+                let blocked = clock.now() + self.grace.max(MIN_TIMEOUT);
                 tokio::select! {
                     biased;
-                    ended = &mut call => ended,
-                    () = self.sleep_until(blocked) => {
+                    ended = &mut *call => ended,
+                    () = sleep_until(Arc::clone(clock), blocked) => {
                         return error!("on_lost blocks its thread: it is not waited for");
                     }
                 }

@@ -12,10 +12,12 @@ use incumbent::lock::{
     Capabilities, HintSink, Lock, LockError, Reading, Release, Revision, Subscription, Write,
 };
 use incumbent::memory::MemoryLock;
-use incumbent::{Cause, Change, CoolDown, Election, ElectionBuilder, Stopped, new_election};
+use incumbent::{Cause, Change, CoolDown, Election, ElectionBuilder, State, Stopped, new_election};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
-use crate::conformance::{LEASE, change, leads, soon, won};
+use crate::conformance::{LEASE, becomes_true, change, leads, soon, won};
+use crate::{WithHints, without_hints};
 
 /// So long that nothing but a word of the campaign ends a term within a test.
 const LONG: Duration = Duration::from_secs(3600);
@@ -128,6 +130,32 @@ async fn a_panic_of_a_lock_ends_the_term_for_all_holders() {
     panics.store(true, Ordering::SeqCst);
     soon("the end", leadership.ended()).await;
     assert!(!leadership.is_valid() && !election.is_leader());
+}
+
+#[tokio::test]
+async fn a_panic_of_a_lock_as_a_term_ends_ends_its_work() {
+    static PANICS: AtomicBool = AtomicBool::new(false);
+    let capabilities = |lock: &MemoryLock| {
+        assert!(!PANICS.load(Ordering::SeqCst), "a lock panics, as this test wants it to");
+        lock.capabilities()
+    };
+    let lock = WithHints { capabilities, ..without_hints(MemoryLock::with_ttl(LONG)) };
+    let (held, work_ends) = oneshot::channel::<()>();
+    let held = std::sync::Mutex::new(Some(held));
+    let builder = campaign(lock, LONG).on_won(move |leadership| {
+        let held = (held.lock().unwrap().take(), leadership);
+        async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        }
+    });
+    let (_runtime, election) = elsewhere(builder);
+    becomes_true("it leads", async || election.is_leader()).await;
+    election.resign();
+    becomes_true("the term ends", async || election.state() != State::Leader).await;
+    PANICS.store(true, Ordering::SeqCst);
+    election.stand_aside(true);
+    assert!(soon("the work ends", work_ends).await.is_err(), "it was dropped");
 }
 
 /// Blocks the campaign at its next write, until what is returned is dropped.

@@ -7,8 +7,8 @@ use incumbent::lock::{Hint, HintSink, Lock};
 use incumbent::memory::MemoryLock;
 use incumbent::new_election;
 
-use crate::WithHints;
 use crate::conformance::{LEASE, leads, sees, soon};
+use crate::{WithHints, without_hints};
 
 /// Its subscriptions begin with many hints at once.
 fn flooding(lock: MemoryLock) -> WithHints {
@@ -18,7 +18,7 @@ fn flooding(lock: MemoryLock) -> WithHints {
         }
         lock.subscribe(name, sink) // tells that everything is heard
     };
-    WithHints { lock, subscribe }
+    WithHints { subscribe, ..without_hints(lock) }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

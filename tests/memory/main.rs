@@ -65,13 +65,14 @@ suite!(Memory);
 #[derive(Debug)]
 struct WithHints {
     lock: MemoryLock,
+    capabilities: fn(&MemoryLock) -> Capabilities,
     subscribe: fn(&MemoryLock, &str, HintSink) -> Subscription,
 }
 
 #[async_trait]
 impl Lock for WithHints {
     fn capabilities(&self) -> Capabilities {
-        self.lock.capabilities()
+        (self.capabilities)(&self.lock)
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
@@ -117,7 +118,8 @@ impl Messages for WithHints {
 
 /// Its candidates poll.
 fn without_hints(lock: MemoryLock) -> WithHints {
-    WithHints { lock, subscribe: |_, _, _| Subscription::none() }
+    let subscribe = |_: &MemoryLock, _: &str, _| Subscription::none();
+    WithHints { lock, capabilities: MemoryLock::capabilities, subscribe }
 }
 
 /// Waits until the term lasts for this much longer than it does now, and calls `check` after each
