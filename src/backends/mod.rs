@@ -6,6 +6,7 @@ pub mod etcd;
     feature = "etcd",
     feature = "kubernetes",
     feature = "nats",
+    feature = "peer",
     feature = "postgres",
     feature = "sqlite"
 ))]

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Revision};
+use incumbent::lock::{Coverage, Hint, HintSink, Lock, LockAdmin, LockErrorKind, Revision};
 use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
 use incumbent::{Cause, Change, CoolDown, Election, new_election};
 use incumbent_test_support::eventually;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use crate::conformance::{change, lost, soon, working};
 use crate::env::{Net, quick};
@@ -111,6 +112,20 @@ async fn a_replacement_has_no_vote_while_the_old_one_may_have_it() {
     elections[1].stop().await;
     old[1].stop().await;
     leader(&[again, elections.into_iter().nth(2).expect("three")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hints_come_while_a_member_hears_another() {
+    let net = Net::new();
+    let member = |host| net.ours(host, 1.0).quorum(3).lease(LEASE).start().unwrap();
+    let (first, (sender, mut hints)) = (member(1), mpsc::unbounded_channel());
+    let sink = HintSink::new(move |hint| drop(sender.send(hint)));
+    let _subscription = first.lock().subscribe("my_app", sink);
+    let mut next = async || soon("a hint", hints.recv()).await;
+    let second = member(2);
+    assert_eq!(next().await, Some(Hint::Coverage(Coverage::Full)));
+    second.stop().await;
+    assert_eq!(next().await, Some(Hint::Coverage(Coverage::None)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,7 @@ use super::shared::{CHANGES_KEPT, Shared, Status};
 use super::sockets::{Multicast, Sockets};
 use super::source::PeerSource;
 use super::start_error::PeerStartError;
+use crate::backends::hint_hub::HintHub;
 use crate::time::clock::{BootClock, Clock};
 use crate::util::text::escape_line;
 
@@ -258,6 +259,7 @@ impl PeerBuilder {
             inputs,
             refusals: Refusals::default(),
             votes: AtomicBool::new(false),
+            hints: HintHub::default(),
         });
         let span = info_span!("peer", id = %shared.id);
         let with = with(&sources, multicast);

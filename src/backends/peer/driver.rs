@@ -103,16 +103,6 @@ impl Driver {
                     Input::NotifyStepDown(name, notice) => {
                         self.vote(VoterEvent::NotifyStepDown(name, notice));
                     }
-                    Input::Subscribe { id, name, sink } => {
-                        if let Some(seat) = &mut self.seat {
-                            seat.subscribe(id, name, sink);
-                        }
-                    }
-                    Input::Unsubscribe(id) => {
-                        if let Some(seat) = &mut self.seat {
-                            seat.unsubscribe(id);
-                        }
-                    }
                     Input::Stop => {
                         self.handle(Event::Stop);
                         return self.perform().await;
@@ -200,7 +190,9 @@ impl Driver {
                     self.group.handle(now, send);
                 }
                 VoterAction::Answer { ticket, answer } => seat.answer(ticket, answer),
-                VoterAction::Hint { name, hint } => seat.hint(&name, &hint),
+                VoterAction::Hint { name, hint } => {
+                    self.shutdown.0.hints.send(&name, &hint, |()| ());
+                }
             }
         }
     }

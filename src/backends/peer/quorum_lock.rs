@@ -1,7 +1,5 @@
 //! The lock of a quorum.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +7,8 @@ use tokio::sync::oneshot;
 
 use super::handle::Peer;
 use super::quorum::{MAX_IDENTITY_LEN, MAX_NAME_LEN, Operation, Outcome};
-use super::shared::{Input, Shared};
+use super::shared::Input;
+use crate::backends::hint_hub::guard;
 use crate::lock::{
     Capabilities, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages,
     Reading, Release, Revision, StepDownNotice, Subscription, Write,
@@ -107,11 +106,7 @@ impl Lock for QuorumLock {
     }
 
     fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        static IDS: AtomicU64 = AtomicU64::new(1);
-        let id = IDS.fetch_add(1, Ordering::Relaxed);
-        let shared = Arc::clone(self.peer.shared());
-        shared.send(Input::Subscribe { id, name: name.into(), sink });
-        Subscription::new(SubscriptionGuard { id, shared })
+        guard::subscribe(self.peer.shared(), name, sink)
     }
 }
 
@@ -149,18 +144,6 @@ fn unexpected(done: &Outcome) -> LockError {
         LockErrorKind::OutcomeUnknown,
         format!("the quorum returned the response of another request: {done:?}"),
     )
-}
-
-/// The guard of a subscription; its drop ends the hints.
-struct SubscriptionGuard {
-    id: u64,
-    shared: Arc<Shared>,
-}
-
-impl Drop for SubscriptionGuard {
-    fn drop(&mut self) {
-        self.shared.send(Input::Unsubscribe(self.id));
-    }
 }
 
 partial_debug!(QuorumLock, self, peer: self.peer);

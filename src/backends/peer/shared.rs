@@ -11,7 +11,8 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use super::protocol::{Change, Member};
 use super::quorum::{Operation, Outcome, QuorumError};
 use super::seal::Refusals;
-use crate::lock::{HintSink, StepDownNotice};
+use crate::backends::hint_hub::{HintHub, Listen};
+use crate::lock::{Coverage, StepDownNotice};
 use crate::time::clock::{Clock, Instant};
 
 /// How many changes a slow reader may lag behind.
@@ -32,12 +33,6 @@ pub(super) enum Input {
         answer: oneshot::Sender<Result<Outcome, QuorumError>>,
     },
     NotifyStepDown(Arc<str>, StepDownNotice),
-    Subscribe {
-        id: u64,
-        name: Arc<str>,
-        sink: HintSink,
-    },
-    Unsubscribe(u64),
     Stop,
 }
 
@@ -62,6 +57,34 @@ pub(super) struct Shared {
     pub refusals: Refusals,
     /// Whether this member votes in its quorum.
     pub votes: AtomicBool,
+    /// The subscribers to the hints of a quorum.
+    pub hints: HintHub<()>,
+}
+
+impl Listen for Shared {
+    type Note = ();
+
+    fn hub(&self) -> &HintHub<()> {
+        &self.hints
+    }
+
+    /// The member's task sends the hints. Whoever writes announces it to all members, so they come
+    /// while this one receives messages from any.
+    fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        let mut status = self.status.subscribe();
+        async move {
+            loop {
+                let hears = {
+                    let status = status.borrow_and_update();
+                    !status.finished && status.members.iter().any(|member| !member.is_me)
+                };
+                self.hints.announce(if hears { Coverage::Full } else { Coverage::None });
+                if status.changed().await.is_err() {
+                    return; // cannot be: the sender is in here
+                }
+            }
+        }
+    }
 }
 
 impl Shared {
