@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use incumbent::clock::TokioClock;
-use incumbent::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Reading, Release, Revision,
-    Subscription, Write,
-};
+use incumbent::lock::LockErrorKind;
 use incumbent::memory::MemoryLock;
 use incumbent::{Change, Election, Leadership, new_election};
+use incumbent_conformance::{Diary, Failing, SwitchableLock};
 use metrics_util::debugging::DebugValue;
 
 use crate::seen::{gauge, seen};
@@ -59,36 +56,6 @@ async fn failing_requests_do_not_count_as_time_without_a_leader() {
 }
 
 /// Its candidates receive hints, and may not read.
-#[derive(Debug)]
-struct Unreadable(MemoryLock);
-
-#[async_trait]
-impl Lock for Unreadable {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn check_name(&self, name: &str) -> Result<(), String> {
-        self.0.check_name(name)
-    }
-
-    async fn read(&self, _name: &str, _timeout: Duration) -> Result<Reading, LockError> {
-        Err(LockError::new(LockErrorKind::Denied, "reads are denied"))
-    }
-
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        self.0.write(name, write).await
-    }
-
-    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        self.0.release(name, release).await
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        self.0.subscribe(name, sink)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_refuses_requests_is_down_though_hints_arrive() {
     let (snapshotter, _recorder) = record();
@@ -96,8 +63,9 @@ async fn a_lock_that_refuses_requests_is_down_though_hints_arrive() {
     let lock = MemoryLock::with_clock(LEASE, clock);
     let leader = new_election("app", lock.clone()).identity("c1").clock(clock).start().unwrap();
     let _leadership = leader.won().await.unwrap();
-    let standby =
-        new_election("app", Unreadable(lock)).identity("c2").clock(clock).start().unwrap();
+    let unreadable = SwitchableLock::new(&lock, "unreadable", &Diary::default());
+    unreadable.fail(Failing::Reads(LockErrorKind::Denied));
+    let standby = new_election("app", unreadable).identity("c2").clock(clock).start().unwrap();
     let mut changes = standby.changes();
     until(&mut changes, |change| matches!(change, Change::LockFailing(_))).await;
     sees_a_leader(&standby).await;

@@ -6,8 +6,8 @@ use incumbent::lock::LockErrorKind;
 use incumbent::{Cause, all_of};
 use tokio::sync::mpsc;
 
-use crate::conformance::{ExclusionChecker, leads, sees, soon};
-use crate::env::{Diary, Failing, NAME, SwitchableLock, candidate, memory};
+use crate::conformance::{Diary, ExclusionChecker, Failing, SwitchableLock, leads, sees, soon};
+use crate::env::{NAME, candidate, memory};
 
 /// What befalls a lock.
 #[derive(Debug, Clone, Copy)]

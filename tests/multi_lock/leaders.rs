@@ -4,8 +4,8 @@ use incumbent::discovery::Leaders;
 use incumbent::lock::LockErrorKind;
 use incumbent::{Leader, Token};
 
-use crate::conformance::{leads, soon};
-use crate::env::{Diary, Failing, NAME, SwitchableLock, candidate, memory};
+use crate::conformance::{Diary, Failing, SwitchableLock, leads, soon};
+use crate::env::{NAME, candidate, memory};
 
 /// Waits for the leader to be this one, and returns the token.
 async fn next(leaders: &mut Leaders, identity: Option<&str>) -> Option<Token> {

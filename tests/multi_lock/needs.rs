@@ -5,8 +5,10 @@ use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Change, StartError, all_of, best_effort, new_election, required};
 
-use crate::conformance::{LEASE, change, leads, lost, sees, soon, won};
-use crate::env::{Diary, Failing, NAME, SwitchableLock, candidate, held, memory};
+use crate::conformance::{
+    Diary, Failing, LEASE, SwitchableLock, change, leads, lost, sees, soon, won,
+};
+use crate::env::{NAME, candidate, held, memory};
 
 const OUT_OF_REACH: Failing = Failing::All(LockErrorKind::Unavailable);
 

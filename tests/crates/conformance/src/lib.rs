@@ -12,6 +12,7 @@ pub mod listening;
 mod roll_call;
 mod sets;
 mod settings;
+mod switchable;
 mod takeover;
 
 use std::future::Future;
@@ -33,6 +34,7 @@ pub use handover::*;
 pub use roll_call::*;
 pub use sets::*;
 pub use settings::*;
+pub use switchable::{Diary, Failing, SwitchableLock};
 pub use takeover::*;
 
 /// The lease of the suite's elections: the least there is.
@@ -209,16 +211,19 @@ impl Process {
         identity: &str,
         set: fn(ElectionBuilder) -> ElectionBuilder,
     ) -> Self {
+        let (service, identity) = (Arc::clone(service), identity.to_owned());
+        Self::run(async move { set(service.candidate(&identity).await) }).await
+    }
+
+    /// Starts the candidate that this describes.
+    pub async fn run(candidate: impl Future<Output = ElectionBuilder> + Send + 'static) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a runtime");
-        let (service, identity) = (Arc::clone(service), identity.to_owned());
-        let election = runtime
-            .spawn(async move { set(service.candidate(&identity).await).start().expect("a start") })
-            .await
-            .expect("a candidate");
+        let start = async move { candidate.await.start().expect("a start") };
+        let election = runtime.spawn(start).await.expect("a candidate");
         Self { runtime: Some(runtime), election }
     }
 
