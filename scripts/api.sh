@@ -8,7 +8,6 @@ cd "$(dirname "$0")/.."
 
 public_api=cargo-public-api@0.52.0
 format=57 # of Rust 1.95
-features=kubernetes-latest,nats,object-store,peer,sentinel,sql,url
 
 tools=$(scripts/install-cargo-tools.sh $public_api)
 work=$(mktemp -d)
@@ -17,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 printf '#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec %s "$@"\n' "${RUSTDOC:-rustdoc}" >"$work/rustdoc"
 chmod +x "$work/rustdoc"
 RUSTDOC=$work/rustdoc "${CARGO:-cargo}" rustdoc --quiet --package incumbent --lib --no-default-features \
-    --features $features -- -Z unstable-options --output-format json --cap-lints allow >&2
+    --features full -- -Z unstable-options --output-format json --cap-lints allow >&2
 json=${CARGO_TARGET_DIR:-target}/doc/incumbent.json
 found=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["format_version"])' "$json")
 if [ "$found" != $format ]; then

@@ -11,4 +11,4 @@ if [ -z "$toolchain" ]; then
 fi
 set -x
 # All but the SQL locks, and the program that has them: sqlx needs Rust 1.94.
-rustup run "$toolchain" cargo check --features kubernetes-latest,object-store,peer,etcd
+rustup run "$toolchain" cargo check --features "$(scripts/features.py | grep -vxE 'postgres|sqlite' | paste -sd,)"
