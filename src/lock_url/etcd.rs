@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
+use super::target::{OpenOptions, StoreTarget};
 use crate::backends::etcd::Etcd;
 use crate::lock::Lock;
 
@@ -14,8 +15,7 @@ const PASSWORD: &str = "ETCDCTL_PASSWORD";
 #[derive(Debug, Clone)]
 pub(super) struct EtcdTarget {
     etcd: Etcd,
-    /// Whether the URL sets the maximum lease.
-    has_max_lease: bool,
+    max_lease: Option<Duration>,
     shown: String,
 }
 
@@ -25,8 +25,10 @@ fn is_well_encoded(text: &str) -> bool {
     parts.all(|part| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2)
 }
 
-impl EtcdTarget {
-    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+impl StoreTarget for EtcdTarget {
+    type Named = Etcd;
+
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let place = parts.place().strip_prefix("//").unwrap_or_default();
         if place.contains('#') {
             return Err(parts.malformed("write a # as %23"));
@@ -79,25 +81,20 @@ impl EtcdTarget {
             }
         };
         let max_lease = parts.take_duration("max-lease")?;
-        Ok(Self {
-            etcd: max_lease.into_iter().fold(etcd, Etcd::max_lease),
-            has_max_lease: max_lease.is_some(),
-            shown: parts.shown().to_owned(),
-        })
+        Ok(Self { etcd, max_lease, shown: parts.shown().to_owned() })
     }
 
-    pub fn with_lease(&mut self, lease: Duration) {
-        if !self.has_max_lease {
-            self.etcd = self.etcd.clone().max_lease(lease);
-        }
+    fn credential_variables(&self) -> &'static [&'static str] {
+        &[PASSWORD]
     }
 
-    pub fn etcd(&self) -> Etcd {
-        self.etcd.clone()
+    fn named(&self, options: OpenOptions) -> Result<Etcd, LockUrlError> {
+        let max_lease = self.max_lease.or(options.lease);
+        Ok(max_lease.into_iter().fold(self.etcd.clone(), Etcd::max_lease))
     }
 
-    pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let lock = self.etcd.lock().map_err(|error| {
+    async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let lock = self.named(options)?.lock().map_err(|error| {
             let message = format!("{} cannot be used", self.shown);
             LockUrlError::with_source(LockUrlErrorKind::Unusable, message, error)
         })?;

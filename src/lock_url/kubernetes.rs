@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
+use super::target::{OpenOptions, StoreTarget};
 use crate::backends::kubernetes::{
     Cluster, LeaseTiming, ResourceKind, ResourceLock, check_namespace, runs_a_program,
 };
@@ -60,42 +60,6 @@ impl KubernetesObjects {
         })
     }
 
-    pub(super) fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
-        let namespace = parts.decoded(parts.place().trim_start_matches('/'))?;
-        let named = Some(&*namespace).filter(|namespace| !namespace.is_empty());
-        let objects = Self::new(named).map_err(|rule| parts.malformed(&rule.to_string()))?;
-        Ok(Self {
-            kind: match parts.take("kind").as_deref() {
-                None | Some("lease") => ObjectKind::Lease,
-                Some("configmap") => ObjectKind::ConfigMap,
-                Some("endpoints") => ObjectKind::Endpoints,
-                Some(_) => return Err(parts.malformed("kind is lease, configmap or endpoints")),
-            },
-            object: parts.take("object"),
-            timing: match parts.take_duration("lease")?.map(LeaseTiming::of_lease) {
-                Some(Err(error)) => return Err(parts.malformed(&error.to_string())),
-                Some(Ok(timing)) => Some(timing),
-                None => None,
-            },
-            kubeconfig: parts.take("kubeconfig").map(PathBuf::from),
-            context: parts.take("context"),
-            shown: parts.shown().to_owned(),
-            ..objects
-        })
-    }
-
-    /// Sets the timing, unless the URL sets it. A lease that Kubernetes cannot represent is left
-    /// for the election to refuse.
-    pub(super) fn with_lease(&mut self, lease: Duration) {
-        if let (None, Ok(timing)) = (self.timing, LeaseTiming::of_lease(lease)) {
-            self.timing = Some(timing);
-        }
-    }
-
-    pub(super) async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        Ok(self.lock(&self.cluster().await?))
-    }
-
     /// Returns the lock on these objects of a cluster. Sends no request.
     pub fn lock(&self, cluster: &Cluster) -> Arc<dyn Lock> {
         match self.kind {
@@ -139,5 +103,43 @@ impl KubernetesObjects {
             lock = lock.object(object);
         }
         Arc::new(lock)
+    }
+}
+
+impl StoreTarget for KubernetesObjects {
+    type Named = Self;
+
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        let namespace = parts.decoded(parts.place().trim_start_matches('/'))?;
+        let named = Some(&*namespace).filter(|namespace| !namespace.is_empty());
+        let objects = Self::new(named).map_err(|rule| parts.malformed(&rule.to_string()))?;
+        Ok(Self {
+            kind: match parts.take("kind").as_deref() {
+                None | Some("lease") => ObjectKind::Lease,
+                Some("configmap") => ObjectKind::ConfigMap,
+                Some("endpoints") => ObjectKind::Endpoints,
+                Some(_) => return Err(parts.malformed("kind is lease, configmap or endpoints")),
+            },
+            object: parts.take("object"),
+            timing: match parts.take_duration("lease")?.map(LeaseTiming::of_lease) {
+                Some(Err(error)) => return Err(parts.malformed(&error.to_string())),
+                Some(Ok(timing)) => Some(timing),
+                None => None,
+            },
+            kubeconfig: parts.take("kubeconfig").map(PathBuf::from),
+            context: parts.take("context"),
+            shown: parts.shown().to_owned(),
+            ..objects
+        })
+    }
+
+    /// A lease that Kubernetes cannot represent is left for the election to refuse.
+    fn named(&self, options: OpenOptions) -> Result<Self, LockUrlError> {
+        let of_lease = options.lease.and_then(|lease| LeaseTiming::of_lease(lease).ok());
+        Ok(Self { timing: self.timing.or(of_lease), ..self.clone() })
+    }
+
+    async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+        Ok(self.named(options)?.lock(&self.cluster().await?))
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::error::LockUrlError;
 use super::parts::Parts;
+use super::target::{OpenOptions, StoreTarget};
 use crate::backends::memory::MemoryLock;
 use crate::lock::Lock;
 use crate::util::locked;
@@ -17,26 +18,23 @@ static LOCKS: LazyLock<Mutex<HashMap<String, MemoryLock>>> = LazyLock::new(Mutex
 pub(super) struct MemoryTarget {
     name: String,
     ttl: Option<Duration>,
-    /// The TTL of a lock that is created.
-    lease: Option<Duration>,
 }
 
-impl MemoryTarget {
-    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
-        Ok(Self {
-            name: parts.decoded(parts.place())?,
-            ttl: parts.take_duration("ttl")?,
-            lease: None,
-        })
+impl StoreTarget for MemoryTarget {
+    type Named = ();
+
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+        Ok(Self { name: parts.decoded(parts.place())?, ttl: parts.take_duration("ttl")? })
     }
 
-    pub fn with_lease(&mut self, lease: Duration) {
-        self.lease = Some(lease);
+    fn named(&self, _: OpenOptions) -> Result<(), LockUrlError> {
+        Ok(())
     }
 
-    pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+    async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
         let mut locks = locked(&LOCKS);
-        let create = || self.ttl.or(self.lease).map_or_else(MemoryLock::new, MemoryLock::with_ttl);
+        let create =
+            || self.ttl.or(options.lease).map_or_else(MemoryLock::new, MemoryLock::with_ttl);
         let lock = locks.entry(self.name.clone()).or_insert_with(create);
         let has = lock.capabilities().max_lease;
         match self.ttl.filter(|ttl| *ttl != has) {

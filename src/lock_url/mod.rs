@@ -44,13 +44,14 @@ mod memory;
 mod nats;
 #[cfg(feature = "_objects")]
 mod objects;
+#[allow(dead_code, reason = "each store takes some of it")]
 mod parts;
 #[cfg(feature = "peer")]
 mod peer;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
+#[allow(dead_code, reason = "each store uses some of it")]
 mod target;
-mod targets;
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,9 +62,14 @@ use crate::lock::multi::all_of;
 use crate::lock::{Lock, LockMember, Need};
 
 pub use error::{LockUrlError, LockUrlErrorKind};
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::{KubernetesObjects, ObjectKind};
+#[cfg(feature = "nats")]
+pub use nats::NatsBucket;
 use parts::Parts;
-use target::Target;
-pub use targets::*;
+#[cfg(feature = "peer")]
+pub use peer::PeerGroup;
+use target::{OpenOptions, StoreTarget};
 
 /// The name of a lock, or of several locks that act as one: see the [module](mod@crate::lock_url).
 ///
@@ -80,6 +86,7 @@ pub use targets::*;
 #[derive(Clone)]
 pub struct LockUrl {
     members: Vec<Member>,
+    options: OpenOptions,
 }
 
 /// Member URL of a [`LockUrl`].
@@ -96,7 +103,7 @@ impl LockUrl {
     /// second or more, and the timing of a Kubernetes Lease. Existing buckets and tables stay as
     /// they are. The election's [`lease`](crate::ElectionBuilder::lease) is a separate setting.
     pub fn with_lease(mut self, lease: Duration) -> Self {
-        self.members.iter_mut().for_each(|one| one.target.with_lease(lease));
+        self.options.lease = Some(lease);
         self
     }
 
@@ -104,13 +111,12 @@ impl LockUrl {
     /// tables, and fails if they are missing; a peer has no vote, and does not use the port and the
     /// identifier of its URL. For read-only use.
     pub fn without_create(mut self) -> Self {
-        self.members.iter_mut().for_each(|one| one.target.without_create());
+        self.options.create = false;
         self
     }
 
-    #[cfg(any(feature = "nats", feature = "kubernetes"))]
-    fn required(target: Target, shown: String) -> Self {
-        Self { members: vec![Member { target, need: Need::Required, shown }] }
+    fn of(members: Vec<Member>) -> Self {
+        Self { members, options: OpenOptions { lease: None, create: true } }
     }
 
     /// Returns what each URL names, in order, for inspection. Sends no request.
@@ -118,9 +124,15 @@ impl LockUrl {
         let targets = self.members.iter().map(|one| UrlTarget {
             shown: one.shown.clone(),
             need: one.need,
-            named: one.target.named(),
+            named: one.target.named(self.options),
         });
         targets.collect()
+    }
+
+    /// Returns the environment variables with credentials that [`open`](Self::open) reads, or that
+    /// name files with them. A program that starts others withholds them.
+    pub fn credential_variables(&self) -> impl Iterator<Item = &'static str> {
+        self.members.iter().flat_map(|one| one.target.credential_variables()).copied()
     }
 
     /// Opens the lock.
@@ -128,8 +140,9 @@ impl LockUrl {
     /// For NATS, `open` requests the bucket from a server, and creates it if it does not exist,
     /// unless the URL sets the `ttl`: then no request is sent, the server may be unreachable, and
     /// that TTL times the elections. For a database, `open` queries the tables, and creates them if
-    /// they do not exist. For a Kubernetes API server and an object store, `open` sends no request.
-    /// A peer starts to listen, and leaves its group with the last clone of the returned lock.
+    /// they do not exist. For a Kubernetes API server, an object store and etcd, `open` sends no
+    /// request. A peer starts to listen, and leaves its group with the last clone of the returned
+    /// lock.
     ///
     /// # Errors
     /// [`LockUrlErrorKind::Unavailable`], if retrying may help;
@@ -140,11 +153,11 @@ impl LockUrl {
     /// A bucket may be left behind.
     pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
         if let [Member { target, need: Need::Required, .. }] = &self.members[..] {
-            return target.open().await;
+            return target.open(self.options).await;
         }
         let mut members = Vec::with_capacity(self.members.len());
         for Member { target, need, .. } in &self.members {
-            members.push(LockMember::new(target.open().await?, *need));
+            members.push(LockMember::new(target.open(self.options).await?, *need));
         }
         Ok(Arc::new(all_of(members)))
     }
@@ -153,16 +166,16 @@ impl LockUrl {
 #[cfg(feature = "nats")]
 impl From<NatsBucket> for LockUrl {
     fn from(bucket: NatsBucket) -> Self {
-        let shown = bucket.shown.clone();
-        Self::required(Target::Nats(Box::new(bucket)), shown)
+        let (need, shown) = (Need::Required, bucket.shown.clone());
+        Self::of(vec![Member { target: Target::Nats(Box::new(bucket)), need, shown }])
     }
 }
 
 #[cfg(feature = "kubernetes")]
 impl From<KubernetesObjects> for LockUrl {
     fn from(objects: KubernetesObjects) -> Self {
-        let shown = objects.shown.clone();
-        Self::required(Target::Kubernetes(objects), shown)
+        let (need, shown) = (Need::Required, objects.shown.clone());
+        Self::of(vec![Member { target: Target::Kubernetes(Box::new(objects)), need, shown }])
     }
 }
 
@@ -170,7 +183,7 @@ impl FromStr for LockUrl {
     type Err = LockUrlError;
 
     fn from_str(text: &str) -> Result<Self, LockUrlError> {
-        let mut url = Self { members: Vec::new() };
+        let mut url = Self::of(Vec::new());
         for word in text.split_ascii_whitespace() {
             let mut parts = Parts::of(word)?;
             let need = match parts.take("need").as_deref() {
@@ -220,6 +233,127 @@ pub struct UrlTarget {
     pub need: Need,
     /// The target of the URL; an error if its settings, or those of the environment, are unusable.
     pub named: Result<LockTarget, LockUrlError>,
+}
+
+/// The target of one URL, not opened: nothing was created, and no request was sent.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LockTarget {
+    /// A lock of this process.
+    Memory,
+    /// A bucket of NATS.
+    #[cfg(feature = "nats")]
+    Nats(Box<NatsBucket>),
+    /// The objects of a Kubernetes namespace.
+    #[cfg(feature = "kubernetes")]
+    Kubernetes(KubernetesObjects),
+    /// A PostgreSQL database.
+    #[cfg(feature = "postgres")]
+    Postgres {
+        /// A connection for inspection.
+        probe: crate::backends::sql::PostgresProbe,
+        /// Whether to create tables, and for which lease.
+        tables: crate::backends::sql::TableSetup,
+    },
+    /// A SQLite file.
+    #[cfg(feature = "sqlite")]
+    Sqlite {
+        /// The path of the file.
+        path: std::path::PathBuf,
+        /// Whether to create the file and its tables, and for which lease.
+        tables: crate::backends::sql::TableSetup,
+    },
+    /// Objects of a bucket.
+    #[cfg(feature = "_objects")]
+    Objects(crate::backends::object_storage::Bucket),
+    /// Keys of etcd.
+    #[cfg(feature = "etcd")]
+    Etcd(crate::backends::etcd::Etcd),
+    /// A quorum of peers.
+    #[cfg(feature = "peer")]
+    Peers(PeerGroup),
+}
+
+/// Defines [`Target`], the target of one URL on any store, by a table: what a URL of the store
+/// names, the feature, the scheme and its other names, and how to make the [`LockTarget`].
+macro_rules! stores {
+    ($(
+        $variant:ident($target:ty), $feature:tt,
+        $scheme:literal $(| $alias:literal)* => $named:expr;
+    )*) => {
+        #[derive(Debug, Clone)]
+        enum Target {
+            $(
+                #[cfg(feature = $feature)]
+                $variant(Box<$target>),
+            )*
+        }
+
+        /// The scheme of each store.
+        const SCHEMES: &[&str] = &[$($scheme),*];
+
+        impl Target {
+            fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+                match parts.scheme() {
+                    $(
+                        #[cfg(feature = $feature)]
+                        $scheme $(| $alias)* => {
+                            let target = <$target as StoreTarget>::parse(parts)?;
+                            Ok(Self::$variant(Box::new(target)))
+                        }
+                        #[cfg(not(feature = $feature))]
+                        $scheme $(| $alias)* => Err(parts.not_built($feature)),
+                    )*
+                    _ => Err(parts.unknown(SCHEMES)),
+                }
+            }
+
+            fn credential_variables(&self) -> &'static [&'static str] {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(target) => target.credential_variables(),
+                    )*
+                }
+            }
+
+            fn named(&self, options: OpenOptions) -> Result<LockTarget, LockUrlError> {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(target) => target.named(options).map($named),
+                    )*
+                }
+            }
+
+            async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(target) => target.open(options).await,
+                    )*
+                }
+            }
+        }
+    };
+}
+
+stores! {
+    Nats(NatsBucket), "nats", "nats" | "tls" => |bucket| LockTarget::Nats(Box::new(bucket));
+    Kubernetes(KubernetesObjects), "kubernetes", "kubernetes" => LockTarget::Kubernetes;
+    Postgres(sql::PostgresTarget), "postgres", "postgres" | "postgresql" => |(probe, tables)| {
+        LockTarget::Postgres { probe, tables }
+    };
+    Sqlite(sql::SqliteTarget), "sqlite", "sqlite" => |(path, tables)| {
+        LockTarget::Sqlite { path, tables }
+    };
+    Gcs(objects::ObjectStorageTarget), "gcs", "gs" => LockTarget::Objects;
+    S3(objects::ObjectStorageTarget), "s3", "s3" => LockTarget::Objects;
+    Azure(objects::ObjectStorageTarget), "azure", "az" => LockTarget::Objects;
+    Etcd(etcd::EtcdTarget), "etcd", "etcd" | "etcds" => LockTarget::Etcd;
+    Peer(peer::PeerTarget), "peer", "peer" => LockTarget::Peers;
+    // In every build that has URLs.
+    Memory(memory::MemoryTarget), "url", "memory" => |()| LockTarget::Memory;
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use async_nats::ServerAddr;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
+use super::target::{OpenOptions, StoreTarget};
 use crate::backends::nats::{
     Bucket, BucketConfig, BucketError, BucketErrorKind, ConnectionSettings, Credentials,
     DEFAULT_BUCKET, MAX_QUEUE_GROUPS, TlsFiles,
@@ -68,8 +69,12 @@ impl NatsBucket {
             None => config,
         }
     }
+}
 
-    pub(super) fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+impl StoreTarget for NatsBucket {
+    type Named = Self;
+
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let hosts = "it names no server, as nats://localhost:4222/MY_BUCKET does";
         let place = parts.place().strip_prefix("//").unwrap_or_default();
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
@@ -112,25 +117,23 @@ impl NatsBucket {
         })
     }
 
-    pub(super) fn with_lease(&mut self, lease: Duration) {
-        self.lease = Some(lease);
+    fn named(&self, options: OpenOptions) -> Result<Self, LockUrlError> {
+        let (lease, create) = (options.lease.or(self.lease), options.create && self.create);
+        Ok(Self { lease, create, ..self.clone() })
     }
 
-    pub(super) fn without_create(&mut self) {
-        self.create = false;
-    }
-
-    pub(super) async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
+    async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
         let connection = self.connection.connect(|_| ()).await;
         // Settings are of the URL, or of a file that it names.
         let connection = connection.map_err(|error| match error.kind() {
             BucketErrorKind::Unusable => error.with_kind(LockUrlErrorKind::Malformed),
             _ => failed(error),
         })?;
-        let config = self.config();
-        let opened = match self.ttl {
-            Some(_) => Bucket::deferred(connection, config.create_if_missing(self.create)),
-            None if self.create => Bucket::create_or_open(connection, config).await,
+        let named = self.named(options)?;
+        let config = named.config();
+        let opened = match named.ttl {
+            Some(_) => Bucket::deferred(connection, config.create_if_missing(named.create)),
+            None if named.create => Bucket::create_or_open(connection, config).await,
             None => Bucket::open_with(connection, config).await,
         };
         Ok(Arc::new(opened.map_err(failed)?.lock()))

@@ -69,7 +69,6 @@ impl Parts {
     }
 
     /// Returns whether `create` allows creation of what is missing. Default: yes.
-    #[cfg(any(feature = "nats", feature = "postgres", feature = "sqlite"))]
     pub fn take_create(&mut self) -> Result<bool, LockUrlError> {
         match self.take("create").as_deref() {
             None | Some("yes") => Ok(true),
@@ -79,7 +78,6 @@ impl Parts {
     }
 
     /// Returns the value of a flag: `?name`, `?name=yes` or `?name=no`. Default: no.
-    #[cfg(any(feature = "nats", feature = "_objects"))]
     pub fn take_flag(&mut self, key: &str) -> Result<bool, LockUrlError> {
         match self.take(key).as_deref() {
             None | Some("no") => Ok(false),
@@ -108,7 +106,6 @@ impl Parts {
     }
 
     /// Returns the URL with the remaining options, and removes them.
-    #[cfg(feature = "postgres")]
     pub fn take_rest(&mut self) -> String {
         let mut options = form_urlencoded::Serializer::new(String::new());
         options.extend_pairs(self.options.drain(..));
@@ -121,18 +118,23 @@ impl Parts {
         LockUrlError::malformed(format!("{}: {rule}", self.shown))
     }
 
-    /// Returns the error of an unknown scheme. `feature`: the feature that supports it.
-    pub fn unknown(&self, feature: Option<&str>) -> LockUrlError {
-        match feature {
-            Some(feature) => LockUrlError::not_built(format!(
-                "{}: locks of this kind are not built in: add the feature {feature:?} of the crate incumbent",
-                self.shown
-            )),
-            None => self.malformed(&format!(
-                "no lock has the scheme {:?}: there are nats, kubernetes, postgres, sqlite, gs, s3, az, etcd, peer and memory",
-                self.scheme
-            )),
-        }
+    /// Returns the error of a store that is not built in.
+    pub fn not_built(&self, feature: &str) -> LockUrlError {
+        let rule = "locks of this kind are not built in: add the feature";
+        LockUrlError::not_built(format!(
+            "{}: {rule} {feature:?} of the crate incumbent",
+            self.shown
+        ))
+    }
+
+    /// Returns the error of a scheme that is none of these.
+    pub fn unknown(&self, schemes: &[&str]) -> LockUrlError {
+        let listed = schemes.join(", ");
+        let (others, last) = listed.rsplit_once(", ").unwrap_or_default();
+        self.malformed(&format!(
+            "no lock has the scheme {:?}: there are {others} and {last}",
+            self.scheme
+        ))
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
+use super::target::{OpenOptions, StoreTarget};
 use crate::backends::peer::{DnsSource, Peer, PeerStartError, QuorumStartError};
 use crate::lock::Lock;
 
@@ -37,14 +38,14 @@ const KEY_FILE: &str = "INCUMBENT_PEER_KEY_FILE";
 
 #[derive(Debug, Clone)]
 pub(super) struct PeerTarget {
-    pub named: PeerGroup,
-    /// Whether the member has no vote.
-    read_only: bool,
+    group: PeerGroup,
     shown: String,
 }
 
-impl PeerTarget {
-    pub fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
+impl StoreTarget for PeerTarget {
+    type Named = PeerGroup;
+
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let here = parts.place().trim_start_matches('/');
         let port = here.parse().map(|port: u16| (Ipv4Addr::UNSPECIFIED, port).into());
         let bind = port.or_else(|_| here.parse());
@@ -78,7 +79,7 @@ impl PeerTarget {
                 "without a quorum two peers may lead at once: set the number of voters, as in quorum=3",
             )
         })?;
-        let named = PeerGroup {
+        let group = PeerGroup {
             bind,
             peers,
             dns,
@@ -88,43 +89,45 @@ impl PeerTarget {
             lease: parts.take_duration("lease")?,
             key_file: key_file(parts)?,
         };
-        Ok(Self { named, read_only: false, shown: parts.shown().to_owned() })
+        Ok(Self { group, shown: parts.shown().to_owned() })
     }
 
-    pub fn with_lease(&mut self, lease: Duration) {
-        self.named.lease.get_or_insert(lease);
+    fn credential_variables(&self) -> &'static [&'static str] {
+        &[KEY_FILE]
     }
 
-    pub fn without_create(&mut self) {
-        self.read_only = true;
+    fn named(&self, options: OpenOptions) -> Result<PeerGroup, LockUrlError> {
+        Ok(PeerGroup { lease: self.group.lease.or(options.lease), ..self.group.clone() })
     }
 
-    pub fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let PeerGroup { bind, peers, dns, id, quorum, voters, lease, key_file } = &self.named;
+    async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let PeerGroup { bind, peers, dns, id, quorum, voters, lease, key_file } =
+            self.named(options)?;
+        let read_only = !options.create;
         // A read-only member may run on the same machine as the member that the URL names, so it
         // uses any port and a random identifier.
-        let bind = if self.read_only { SocketAddr::new(bind.ip(), 0) } else { *bind };
+        let bind = if read_only { SocketAddr::new(bind.ip(), 0) } else { bind };
         let mut member = Peer::builder().bind(bind);
         for peer in peers {
-            member = member.peer(*peer);
+            member = member.peer(peer);
         }
         if let Some((host, port)) = dns {
-            member = member.peers(DnsSource::new(host, *port));
+            member = member.peers(DnsSource::new(host, port));
         }
-        if let Some(id) = id.as_ref().filter(|_| !self.read_only) {
+        if let Some(id) = id.filter(|_| !read_only) {
             member = member.id(id);
         }
         if let Some(file) = key_file {
             member = member.key_file(file);
         }
-        let mut member = member.quorum(*quorum);
+        let mut member = member.quorum(quorum);
         if let Some(lease) = lease {
-            member = member.lease(*lease);
+            member = member.lease(lease);
         }
         if let Some(voters) = voters {
             member = member.voters(voters);
         }
-        if self.read_only {
+        if read_only {
             member = member.read_only();
         }
         let member = member.start().map_err(|error| {

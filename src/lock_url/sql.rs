@@ -1,11 +1,10 @@
 //! Locks of `postgres://…` and `sqlite:PATH`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
-use super::targets::LockTarget;
+use super::target::{OpenOptions, StoreTarget};
 #[cfg(feature = "sqlite")]
 use crate::backends::sql::Sqlite;
 #[cfg(feature = "postgres")]
@@ -14,89 +13,73 @@ use crate::backends::sql::{SqlError, SqlErrorKind, TableSetup};
 use crate::lock::Lock;
 use crate::protocol::COMMON_MIN_LEASE;
 
+#[cfg(feature = "postgres")]
 #[derive(Clone)]
-pub(super) struct SqlTarget {
-    database: Database,
+pub(super) struct PostgresTarget {
+    /// It may contain a password.
+    url: String,
     tables: TableSetup,
     shown: String,
 }
 
+#[cfg(feature = "sqlite")]
 #[derive(Clone)]
-enum Database {
-    /// A URL, which may contain a password.
-    #[cfg(feature = "postgres")]
-    Postgres(String),
-    #[cfg(feature = "sqlite")]
-    Sqlite(std::path::PathBuf),
+pub(super) struct SqliteTarget {
+    path: std::path::PathBuf,
+    tables: TableSetup,
+    shown: String,
 }
 
-impl SqlTarget {
-    #[cfg(feature = "postgres")]
-    pub fn parse_postgres(parts: &mut Parts) -> Result<Self, LockUrlError> {
+#[cfg(feature = "postgres")]
+impl StoreTarget for PostgresTarget {
+    type Named = (PostgresProbe, TableSetup);
+
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let tables = tables(parts)?;
         if !parts.place().starts_with("//") {
             return Err(
                 parts.malformed("a database is named as postgres://USER@HOST:PORT/DATABASE")
             );
         }
-        let database = Database::Postgres(parts.take_rest());
-        Ok(Self { database, tables, shown: parts.shown().to_owned() })
+        Ok(Self { url: parts.take_rest(), tables, shown: parts.shown().to_owned() })
     }
 
-    #[cfg(feature = "sqlite")]
-    pub fn parse_sqlite(parts: &mut Parts) -> Result<Self, LockUrlError> {
+    fn credential_variables(&self) -> &'static [&'static str] {
+        &["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]
+    }
+
+    fn named(&self, options: OpenOptions) -> Result<Self::Named, LockUrlError> {
+        let probe = PostgresProbe::new(&self.url).map_err(|error| failed(&self.shown, error))?;
+        Ok((probe, with(options, self.tables)))
+    }
+
+    async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let opened = Postgres::connect_with(&self.url, with(options, self.tables)).await;
+        Ok(Arc::new(opened.map_err(|error| failed(&self.shown, error))?.lock()))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl StoreTarget for SqliteTarget {
+    type Named = (std::path::PathBuf, TableSetup);
+
+    fn parse(parts: &mut Parts) -> Result<Self, LockUrlError> {
         let tables = tables(parts)?;
         let path = parts.place();
         let path = parts.decoded(path.strip_prefix("//").unwrap_or(path))?;
         if matches!(&*path, "" | ":memory:") {
             return Err(parts.malformed("it names no file, as sqlite:elections.db does"));
         }
-        let database = Database::Sqlite(path.into());
-        Ok(Self { database, tables, shown: parts.shown().to_owned() })
+        Ok(Self { path: path.into(), tables, shown: parts.shown().to_owned() })
     }
 
-    pub fn with_lease(&mut self, lease: Duration) {
-        self.tables = self.tables.max_lease(lease.max(COMMON_MIN_LEASE));
+    fn named(&self, options: OpenOptions) -> Result<Self::Named, LockUrlError> {
+        Ok((self.path.clone(), with(options, self.tables)))
     }
 
-    pub fn without_create(&mut self) {
-        self.tables = TableSetup::existing().max_lease(self.tables.lease_if_created());
-    }
-
-    pub fn named(&self) -> Result<LockTarget, LockUrlError> {
-        let tables = self.tables;
-        Ok(match &self.database {
-            #[cfg(feature = "postgres")]
-            Database::Postgres(url) => {
-                let probe = PostgresProbe::new(url).map_err(|error| self.failed(error))?;
-                LockTarget::Postgres { probe, tables }
-            }
-            #[cfg(feature = "sqlite")]
-            Database::Sqlite(path) => LockTarget::Sqlite { path: path.clone(), tables },
-        })
-    }
-
-    pub async fn open(&self) -> Result<Arc<dyn Lock>, LockUrlError> {
-        let lock: Result<Arc<dyn Lock>, SqlError> = match &self.database {
-            #[cfg(feature = "postgres")]
-            Database::Postgres(url) => Postgres::connect_with(url, self.tables)
-                .await
-                .map(|database| Arc::new(database.lock()) as _),
-            #[cfg(feature = "sqlite")]
-            Database::Sqlite(path) => Sqlite::open_with(path, self.tables)
-                .await
-                .map(|database| Arc::new(database.lock()) as _),
-        };
-        lock.map_err(|error| self.failed(error))
-    }
-
-    fn failed(&self, error: SqlError) -> LockUrlError {
-        let kind = match error.kind() {
-            SqlErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
-            SqlErrorKind::Denied => LockUrlErrorKind::Denied,
-            SqlErrorKind::Misconfigured => LockUrlErrorKind::Unusable,
-        };
-        LockUrlError::with_source(kind, format!("{} cannot be used", self.shown), error)
+    async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let opened = Sqlite::open_with(&self.path, with(options, self.tables)).await;
+        Ok(Arc::new(opened.map_err(|error| failed(&self.shown, error))?.lock()))
     }
 }
 
@@ -106,9 +89,27 @@ fn tables(parts: &mut Parts) -> Result<TableSetup, LockUrlError> {
     Ok(longest.map_or(tables, |longest| tables.max_lease(longest)))
 }
 
-/// Hides the URL, which may contain a password.
-impl std::fmt::Debug for SqlTarget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.shown)
+fn with(options: OpenOptions, tables: TableSetup) -> TableSetup {
+    let tables = match options.lease {
+        Some(lease) => tables.max_lease(lease.max(COMMON_MIN_LEASE)),
+        None => tables,
+    };
+    match options.create {
+        true => tables,
+        false => TableSetup::existing().max_lease(tables.lease_if_created()),
     }
 }
+
+fn failed(shown: &str, error: SqlError) -> LockUrlError {
+    let kind = match error.kind() {
+        SqlErrorKind::Unavailable => LockUrlErrorKind::Unavailable,
+        SqlErrorKind::Denied => LockUrlErrorKind::Denied,
+        SqlErrorKind::Misconfigured => LockUrlErrorKind::Unusable,
+    };
+    LockUrlError::with_source(kind, format!("{shown} cannot be used"), error)
+}
+
+#[cfg(feature = "postgres")]
+partial_debug!(PostgresTarget, self, url: self.shown);
+#[cfg(feature = "sqlite")]
+partial_debug!(SqliteTarget, self, url: self.shown);

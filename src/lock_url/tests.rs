@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 
-use super::target::feature_of;
 use super::*;
 use crate::Leadership;
 use crate::new_election;
@@ -55,14 +54,7 @@ fn invalid_url_is_refused_with_the_reason() {
     }
 }
 
-#[cfg(all(
-    feature = "nats",
-    feature = "kubernetes",
-    feature = "sql",
-    feature = "object-store",
-    feature = "etcd",
-    feature = "peer"
-))]
+#[cfg(feature = "full")]
 #[test]
 fn every_url_of_the_documentation_names_a_lock() {
     let documentation = include_str!("../../docs/choosing-a-lock.md");
@@ -80,7 +72,7 @@ fn every_url_of_the_documentation_names_a_lock() {
 #[test]
 fn a_lock_that_is_not_built_in_names_its_feature() {
     let parts = Parts::of("nats://localhost/B").unwrap();
-    let error = parts.unknown(feature_of(parts.scheme()));
+    let error = parts.not_built("nats");
     assert_eq!(error.kind(), LockUrlErrorKind::NotBuilt);
     let message =
         "locks of this kind are not built in: add the feature \"nats\" of the crate incumbent";
@@ -184,14 +176,13 @@ proptest! {
     /// The text is untrusted: it comes from configuration.
     #[test]
     fn any_text_is_a_lock_or_refused_in_one_line(
-        scheme in prop::sample::select(vec![
-            "", "nats:", "tls://", "kubernetes:", "postgres:", "sqlite:", "gs:", "s3:", "az:", "peer:", "memory:",
-        ]),
+        scheme in prop::sample::select([SCHEMES, &["tls", "etcds", ""]].concat()),
+        colon in prop::sample::select(vec!["", ":"]),
         slashes in "/{0,3}",
         place in "[a-z0-9:@,%.\\[\\] /é\\x00-]{0,20}",
         options in "(\\?([a-z-]{0,8}=?[a-z0-9%&=:,]{0,8}&?){0,3})?",
     ) {
-        let text = format!("{scheme}{slashes}{place}{options}");
+        let text = format!("{scheme}{colon}{slashes}{place}{options}");
         match LockUrl::from_str(&text) {
             Ok(url) => drop(url.to_string()),
             Err(error) => prop_assert_eq!(error.to_string().lines().count(), 1, "{}", error),
@@ -200,7 +191,7 @@ proptest! {
 
     #[test]
     fn a_password_is_never_shown(
-        scheme in prop::sample::select(vec!["nats", "tls", "postgres", "postgresql", "s3", "junk"]),
+        scheme in prop::sample::select(vec!["nats", "tls", "postgres", "postgresql", "s3", "etcd", "etcds", "junk"]),
         password in "[a-z0-9:@,/%&=?]{0,6}hidden[a-z0-9:@,/%&=?]{0,6}",
         host in "[a-z0-9.-]{0,10}",
     ) {

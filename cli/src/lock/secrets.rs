@@ -10,46 +10,6 @@ const LOCK: &str = "INCUMBENT_LOCK";
 const NATS_URL: &str = "NATS_URL";
 const NATS: [&str; 6] =
     ["NATS_CREDS", "NATS_NKEY", "NATS_USER", "NATS_PASSWORD", "NATS_CERT", "NATS_KEY"];
-/// Variables by the scheme of the URL.
-const OF_URLS: [(&str, &[&str]); 6] = [
-    ("etcd", &["ETCDCTL_PASSWORD"]),
-    ("peer:", &["INCUMBENT_PEER_KEY_FILE"]),
-    ("postgres", &["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]),
-    (
-        "s3:",
-        &[
-            "AWS_ACCESS_KEY_ID",
-            "AWS_SECRET_ACCESS_KEY",
-            "AWS_SESSION_TOKEN",
-            "AWS_TOKEN",
-            "AWS_WEB_IDENTITY_TOKEN_FILE",
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-        ],
-    ),
-    (
-        "gs:",
-        &[
-            "GOOGLE_SERVICE_ACCOUNT",
-            "GOOGLE_SERVICE_ACCOUNT_PATH",
-            "GOOGLE_SERVICE_ACCOUNT_KEY",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-        ],
-    ),
-    (
-        "az:",
-        &[
-            "AZURE_STORAGE_ACCOUNT_KEY",
-            "AZURE_STORAGE_ACCESS_KEY",
-            "AZURE_STORAGE_MASTER_KEY",
-            "AZURE_STORAGE_CLIENT_SECRET",
-            "AZURE_CLIENT_SECRET",
-            "AZURE_STORAGE_SAS_KEY",
-            "AZURE_STORAGE_SAS_TOKEN",
-            "AZURE_STORAGE_TOKEN",
-            "AZURE_FEDERATED_TOKEN_FILE",
-        ],
-    ),
-];
 
 /// What finds the variables of options that no command inherits.
 static FIND: OnceLock<fn() -> Vec<String>> = OnceLock::new();
@@ -71,11 +31,11 @@ impl LockArgs {
     /// The variables that a command does not inherit: those of options, and those with credentials
     /// of the selected lock, but not those `passed`. Those of other locks belong to the command.
     pub fn secrets(&self, passed: &[String]) -> Vec<String> {
-        let is_nats = matches!(LockKind::parse(&self.lock), Ok(LockKind::Nats));
+        let kind = LockKind::parse(&self.lock).ok();
         let value = |name: &str| env::var(name).unwrap_or_default();
-        let secrets = secrets(&self.lock.0, is_nats, value);
+        let secrets = secrets(kind.as_ref(), value);
         let mut names: Vec<String> = secrets.into_iter().map(str::to_owned).collect();
-        if is_nats {
+        if let Some(LockKind::Nats) = kind {
             names.extend(self.bucket.flags.context_variables());
         }
         names.extend(withheld());
@@ -84,22 +44,21 @@ impl LockArgs {
     }
 }
 
-fn secrets(lock: &str, is_nats: bool, value: impl Fn(&str) -> String) -> Vec<&'static str> {
+/// `kind`: `None` for an invalid `--lock`, with which nothing is run.
+fn secrets(kind: Option<&LockKind>, value: impl Fn(&str) -> String) -> Vec<&'static str> {
     let mut names = Vec::new();
     if value(LOCK).contains(['@', '?']) {
         names.push(LOCK); // a URL with a password or a key
     }
-    if is_nats {
-        names.extend(NATS);
-        if value(NATS_URL).contains('@') {
-            names.push(NATS_URL);
+    match kind {
+        Some(LockKind::Nats) => {
+            names.extend(NATS);
+            if value(NATS_URL).contains('@') {
+                names.push(NATS_URL);
+            }
         }
-    }
-    for (scheme, of_it) in OF_URLS {
-        // A scheme may be written in capitals.
-        if lock.split_whitespace().any(|url| url.to_ascii_lowercase().starts_with(scheme)) {
-            names.extend(of_it);
-        }
+        Some(LockKind::Url(url)) => names.extend(url.credential_variables()),
+        Some(LockKind::Kubernetes) | None => {}
     }
     names
 }
@@ -108,23 +67,36 @@ fn secrets(lock: &str, is_nats: bool, value: impl Fn(&str) -> String) -> Vec<&'s
 mod tests {
     use super::*;
 
+    fn of_lock(lock: &str, value: impl Fn(&str) -> String) -> Vec<&'static str> {
+        secrets(Some(&LockKind::parse(&lock.into()).unwrap()), value)
+    }
+
     #[test]
     fn only_variables_of_the_selected_lock_are_withheld() {
         let none = |_: &str| String::new();
-        assert_eq!(secrets("nats", true, none), NATS);
-        assert_eq!(secrets("sqlite:/x", false, none), [""; 0]);
-        let two = secrets("sqlite:/x postgres://u@h/d", false, none);
+        assert_eq!(of_lock("nats", none), NATS);
+        assert_eq!(of_lock("sqlite:/x", none), [""; 0]);
+        let two = of_lock("sqlite:/x postgres://u@h/d", none);
         assert_eq!(two, ["PGPASSWORD", "PGPASSFILE", "PGSSLKEY"]);
         for url in ["s3://bucket/x", "S3://bucket/x"] {
-            assert!(secrets(url, false, none).contains(&"AWS_SECRET_ACCESS_KEY"), "{url}");
+            assert!(of_lock(url, none).contains(&"AWS_SECRET_ACCESS_KEY"), "{url}");
+        }
+        for (url, name) in [
+            ("gs://bucket/x", "GOOGLE_SERVICE_ACCOUNT_KEY"),
+            ("az://container/x", "AZURE_STORAGE_SAS_TOKEN"),
+            ("etcd://h/e", "ETCDCTL_PASSWORD"),
+            ("etcds://h/e", "ETCDCTL_PASSWORD"),
+            ("peer:12345?quorum=3", "INCUMBENT_PEER_KEY_FILE"),
+        ] {
+            assert!(of_lock(url, none).contains(&name), "{url}");
         }
     }
 
     #[test]
     fn url_with_a_password_is_withheld() {
         let with = |text: &'static str| move |_: &str| text.to_owned();
-        assert!(secrets("nats", true, with("nats://u:p@h")).contains(&NATS_URL));
-        assert!(!secrets("nats", true, with("nats://h")).contains(&NATS_URL));
-        assert_eq!(secrets("sqlite:/x", false, with("postgres://u:p@h/d")), [LOCK]);
+        assert!(of_lock("nats", with("nats://u:p@h")).contains(&NATS_URL));
+        assert!(!of_lock("nats", with("nats://h")).contains(&NATS_URL));
+        assert_eq!(of_lock("sqlite:/x", with("postgres://u:p@h/d")), [LOCK]);
     }
 }
