@@ -2,14 +2,6 @@
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
-#[cfg(any(
-    feature = "etcd",
-    feature = "kubernetes",
-    feature = "nats",
-    feature = "peer",
-    feature = "postgres",
-    feature = "sqlite"
-))]
 #[allow(dead_code, reason = "each lock uses some of it")]
 mod hint_hub;
 #[cfg(feature = "kubernetes")]
@@ -21,13 +13,6 @@ pub mod nats;
 pub mod object_storage;
 #[cfg(feature = "peer")]
 pub mod peer;
-#[cfg(any(
-    feature = "_objects",
-    feature = "etcd",
-    feature = "postgres",
-    feature = "sqlite",
-    feature = "_sim"
-))]
 #[allow(dead_code, reason = "each lock uses some of it")]
 pub mod seen;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -33,7 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, ready};
 
-#[cfg(any(feature = "kubernetes", feature = "nats"))]
+#[allow(unused_imports, reason = "not every lock evicts by a release")]
 pub(crate) use admin::evict;
 pub use admin::{ElectionNames, ElectionUpdate, ElectionWatch, LockAdmin, LockFacts, Position};
 pub use advertisement::{Advertisement, AdvertisementError};

@@ -20,14 +20,9 @@ macro_rules! partial_debug {
 pub(crate) mod changes;
 #[cfg(feature = "_history")]
 pub(crate) mod nested;
-#[cfg(any(
-    feature = "etcd",
-    feature = "kubernetes",
-    feature = "_objects",
-    feature = "postgres",
-    feature = "sqlite"
-))]
+#[allow(dead_code, reason = "each lock uses some of it")]
 pub(crate) mod per_key;
+#[allow(dead_code, reason = "each lock uses some of it")]
 pub(crate) mod retry;
 pub(crate) mod text;
 pub(crate) mod watched;

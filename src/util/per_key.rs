@@ -24,10 +24,6 @@ impl<T: Default> PerKey<T> {
 }
 
 impl<T> PerKey<T> {
-    #[cfg_attr(
-        not(any(feature = "etcd", feature = "postgres", feature = "sqlite")),
-        allow(dead_code)
-    )]
     pub(crate) fn remove(&self, name: &str) {
         locked(&self.0).remove(name);
     }

@@ -19,7 +19,6 @@ pub(crate) struct RetrySchedule<const MAX_MS: u64> {
 pub(crate) type ProtocolRetries = RetrySchedule<1_000>;
 
 /// The delays between requests of a backend that failed.
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres"))]
 pub(crate) type BackendRetries = RetrySchedule<5_000>;
 
 impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
@@ -33,7 +32,6 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
     }
 
     /// A schedule with a seed of its own.
-    #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "postgres"))]
     pub fn unseeded() -> Self {
         Self::new(fastrand::u64(..))
     }
@@ -60,7 +58,6 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
 
 /// Returns a pause that a server asked for, plus up to as much again: all that it refused at one
 /// instant must not return at one instant. `None`: it is longer than `left`.
-#[cfg(any(feature = "kubernetes", feature = "_objects"))]
 pub(crate) fn requested_pause(pause: Duration, left: Duration) -> Option<Duration> {
     (pause < left).then(|| pause.mul_f64(1.0 + fastrand::f64()).min(left))
 }

@@ -1,6 +1,5 @@
 //! What every lock writes of a holder, and how to read what anybody may have written there.
 
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "_objects"))]
 pub(crate) mod mark;
 
 use std::sync::Arc;

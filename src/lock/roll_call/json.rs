@@ -2,9 +2,7 @@
 
 use serde::Serialize;
 
-#[cfg(any(feature = "nats", feature = "kubernetes"))]
-use super::RollCall;
-use super::{CandidateInfo, CoolDownLeft, HandoverAnswer, MAX_SITE_LEN};
+use super::{CandidateInfo, CoolDownLeft, HandoverAnswer, MAX_SITE_LEN, RollCall};
 use crate::lock::codec::{MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity};
 
 /// The most bytes of a call or an answer that are read.
@@ -21,7 +19,6 @@ pub(crate) fn to_json(message: &impl Serialize) -> String {
 }
 
 /// Reads a call, which anybody may have sent; `None` if it is none.
-#[cfg(any(feature = "nats", feature = "kubernetes"))]
 pub(crate) fn parse_call(call: &[u8]) -> Option<RollCall> {
     if call.len() > MAX_LEN {
         return None;
@@ -54,7 +51,7 @@ pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
     })
 }
 
-#[cfg(all(test, any(feature = "nats", feature = "kubernetes")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::lock::{

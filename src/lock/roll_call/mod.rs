@@ -349,11 +349,7 @@ impl Role {
 
 pub(crate) use super::types::MAX_SITE_LEN;
 
-#[cfg(any(feature = "nats", feature = "postgres"))]
+#[allow(unused_imports, reason = "not every lock calls the roll")]
 pub(crate) use answers::Answers;
-#[cfg(feature = "kubernetes")]
-pub(crate) use json::parse;
-#[cfg(any(feature = "nats", feature = "kubernetes"))]
-pub(crate) use json::parse_call;
-#[cfg(any(feature = "nats", feature = "postgres", feature = "kubernetes"))]
-pub(crate) use json::to_json;
+#[allow(unused_imports, reason = "not every lock calls the roll")]
+pub(crate) use json::{parse, parse_call, to_json};
