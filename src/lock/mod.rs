@@ -7,6 +7,28 @@
 //! **Unstable**: for a lock of one's own. A minor release may add a method to [`Lock`], a field to
 //! one of the types that pass through it, or a variant. The locks of this crate, [`Token`],
 //! [`Advertisement`] and [`LockErrorKind`] are stable.
+//!
+//! # A lock of one's own
+//! The promise rests on what [`Lock`] does:
+//!
+//! - **Conditional writes.** A write or a release is applied only if the last revision is the
+//!   expected one; comparison and write are one step of the store. `None` expects that nothing is
+//!   stored, not even a trace of a release.
+//! - **Growing revisions.** The revision of a write is greater than those of all earlier writes to
+//!   the election, also after its entry was deleted: a term's first one is its [`Token`].
+//! - **Durable writes, fresh reads.** An acknowledged write is not lost, and a read that begins
+//!   after it shows it or a later one.
+//! - **Unknown outcomes.** [`OutcomeUnknown`](LockErrorKind::OutcomeUnknown) is the error of a
+//!   request that may have been applied, or may be applied later: the candidate reads, and
+//!   recognises its write by the [`WriteId`]. The other errors say that it was not applied.
+//! - **Whole entries.** A read returns what was written: the identity, the [`Mark`], the `ttl`, and
+//!   of a release the [`Tombstone::Released`]. An entry without a valid mark has `mark: None`, and
+//!   where nothing tells how it became vacant, the tombstone is [`Tombstone::Deleted`].
+//! - **No false proof.** [`Reading::Empty`] has a `proof` only if every write and every delete
+//!   leaves a trace for as long as [`Capabilities::max_lease`].
+//!
+//! `tests/crates/conformance` in the repository is the suite that every lock of this crate passes:
+//! it needs an implementation of its trait `Service`.
 
 #[allow(dead_code, reason = "each lock writes some of it")]
 pub(crate) mod codec;
