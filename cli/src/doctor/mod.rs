@@ -19,7 +19,6 @@ mod rights;
 mod sentinel;
 mod server;
 mod sqlite;
-mod urls;
 
 #[cfg(target_os = "linux")]
 pub use self::rights::UNUSED_NAME;
@@ -28,10 +27,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::lock_url::LockTarget;
+use incumbent::lock::Need;
+use incumbent::lock_url::{LockTarget, UrlTarget};
 
-use crate::error::CliError;
-use crate::lock::{LockArgs, SelectedLock, check_name, misplaced, not_for_life};
+use crate::error::{CliError, Code, one_line};
+use crate::lock::{
+    ElectionLock, LockArgs, SelectedLock, check_name, misplaced, not_for_life, open_within,
+};
 use crate::output::Format;
 use context::{CheckContext, Role};
 use report::Report;
@@ -122,7 +124,7 @@ impl Doctor {
                 if self.with_choria && !is_bucket {
                     return Err(misplaced("--with-choria", "nats"));
                 }
-                urls::check(&lock, context(lock.timeout()), &mut report).await?;
+                check(&lock, context(lock.timeout()), &mut report).await?;
             }
             SelectedLock::ForLife(_) if self.with_choria => {
                 return Err(misplaced("--with-choria", "nats"));
@@ -151,4 +153,102 @@ impl Doctor {
         report.print(self.output)?;
         Ok(report.exit_code())
     }
+}
+
+/// Checks each lock of a URL.
+async fn check(
+    selected: &ElectionLock,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    let locks = selected.url.targets();
+    let of_nats = |lock: &UrlTarget| matches!(lock.named, Ok(LockTarget::Nats(_)));
+    if context.monitor.is_some() && !locks.iter().any(of_nats) {
+        return Err(misplaced("--monitor", "nats"));
+    }
+    let several = locks.len() > 1;
+    for lock in locks {
+        if several {
+            report.begin(lock.shown, lock.need == Need::BestEffort);
+        }
+        match lock.named {
+            Ok(named) => check_one(selected, named, context, report).await?,
+            Err(error) => report.error("settings", one_line(&error)),
+        }
+    }
+    match context.name.filter(|_| context.checkpoint) {
+        Some(name) => checkpoint(selected, name, context, report).await,
+        None => Ok(()),
+    }
+}
+
+/// Reads the checkpoint of the election, and checks that its lock can keep one.
+async fn checkpoint(
+    selected: &ElectionLock,
+    name: &str,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    const CHECK: &str = "checkpoint";
+    let lock = match open_within(&selected.url.clone().without_create(), context.timeout).await {
+        Ok(lock) => lock,
+        Err(CliError::Message { message, .. }) => {
+            report.unknown(CHECK, message);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let found = lock.checkpoint(name, context.timeout).await;
+    // What a lock knows of its own settings, it knows after a request.
+    let fits = lock.checkpoints().map_or(Ok(()), |store| store.check(name));
+    match (fits, found) {
+        (Err(why), _) => report.error(CHECK, why),
+        (Ok(()), Err(error)) => report.error(CHECK, one_line(&error)),
+        (Ok(()), Ok(None)) => report.ok(CHECK, "none yet: the first leader creates it"),
+        (Ok(()), Ok(Some(stored))) => {
+            report.ok(CHECK, format!("{} bytes", stored.data.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks one lock, as its store is checked.
+async fn check_one(
+    selected: &ElectionLock,
+    named: LockTarget,
+    context: CheckContext<'_>,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    match named {
+        LockTarget::Memory => {
+            let what = "it is in one process, invisible to other processes: nothing to check";
+            report.ok("memory", what);
+        }
+        LockTarget::Nats(mut bucket) => {
+            let with_choria = bucket.with_choria || context.with_choria;
+            let context = CheckContext { with_choria, ..context };
+            bucket.connection.timeout = Some(context.timeout);
+            nats::check(&bucket, context, report).await?
+        }
+        LockTarget::Kubernetes(named) => {
+            let object = named.object.clone();
+            let name = object.as_deref().or(context.name);
+            let lease = context.lease.or(named.timing.map(|timing| timing.lease()));
+            let objects = selected.objects(named).await?;
+            kubernetes::elections(&objects, name, CheckContext { lease, ..context }, report)
+                .await?;
+        }
+        LockTarget::Postgres { probe, tables } => {
+            postgres::check(&probe, tables, context, report).await
+        }
+        LockTarget::Sqlite { path, tables } => sqlite::check(&path, tables, context, report).await,
+        LockTarget::Objects(bucket) => objects::check(&bucket, context, report).await?,
+        LockTarget::Etcd(etcd) => etcd::check(&etcd, context, report).await?,
+        LockTarget::Peers(peers) => peers::check(&peers, context, report).await,
+        _ => {
+            let message = "`doctor` does not support this lock";
+            return Err(CliError::new(Code::Usage, message));
+        }
+    }
+    Ok(())
 }
