@@ -155,10 +155,9 @@ impl Bucket {
         connector: Connector,
     ) -> Result<Self, BucketError> {
         let place = format!("{scheme}://{}", name.unwrap_or_default());
-        // The text of the source may repeat a key that cannot be parsed.
         let store = store.map_err(|error| BucketError {
             message: format!("{place} cannot be used: check its settings and credentials"),
-            source: Some(Box::new(error)),
+            source: Some(without_contents(error)),
         })?;
         Ok(Self {
             store: Store::new(Arc::new(store), connector, place),
@@ -217,6 +216,21 @@ fn never() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
+/// Returns the error, unless it repeats the content of credentials that cannot be parsed: a key in
+/// JSON that was encoded twice is one string. Then returns the location of the problem.
+fn without_contents(error: object_store::Error) -> Box<dyn Error + Send + Sync> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if let Some(wrong) = error.downcast_ref::<serde_json::Error>() {
+            let (line, column) = (wrong.line(), wrong.column());
+            return format!("the JSON of the credentials is wrong at line {line}, column {column}")
+                .into();
+        }
+        cause = error.source();
+    }
+    error.into()
+}
+
 partial_debug!(Bucket, self, store: self.store, prefix: self.prefix, terms: self.terms);
 
 /// The reason why a bucket cannot be used.
@@ -235,12 +249,32 @@ impl BucketError {
     }
 }
 
-#[cfg(all(test, feature = "azure", feature = "s3"))]
+#[cfg(all(test, feature = "azure", feature = "gcs", feature = "s3"))]
 mod tests {
     use object_store::aws::AmazonS3Builder;
     use object_store::azure::MicrosoftAzureBuilder;
+    use object_store::gcp::GoogleCloudStorageBuilder;
 
     use super::*;
+    use crate::util::text::error_chain;
+
+    #[test]
+    fn no_error_holds_a_service_account_key() {
+        let key = r#"{"private_key": "s3cret", "client_email": "me"}"#;
+        let encoded_twice = serde_json::to_string(key).unwrap();
+        for key in [&*encoded_twice, r#"{"private_key": "s3cret", "type": 7}"#, "s3cret"] {
+            let builder = GoogleCloudStorageBuilder::new().with_bucket_name("bucket");
+            let error = Bucket::google(builder.with_service_account_key(key)).unwrap_err();
+            let shown = format!("{error:?} {}", error_chain(&error));
+            assert!(!shown.contains("s3cret"), "{shown}");
+            assert!(
+                shown.contains("JSON of the credentials is wrong at line 1, column"),
+                "{shown}"
+            );
+        }
+        let nameless = Bucket::google(GoogleCloudStorageBuilder::new()).unwrap_err();
+        assert!(error_chain(&nameless).contains("Missing bucket name"), "{nameless:?}");
+    }
 
     #[test]
     fn no_debug_output_holds_a_secret() {
@@ -255,7 +289,7 @@ mod tests {
             .with_secret_access_key("s3cret");
         let good = [azure("czNjcmV0").unwrap(), Bucket::amazon(amazon).unwrap()];
         let wrong = azure("no base64: s3cret").unwrap_err();
-        let shown = format!("{good:?} {:?} {wrong:?} {wrong}", good[0].lock());
+        let shown = format!("{good:?} {:?} {wrong:?} {}", good[0].lock(), error_chain(&wrong));
         assert!(!shown.contains("s3cret") && !shown.contains("czNjcmV0"), "{shown}");
     }
 }
