@@ -198,6 +198,7 @@ impl Listener<'_> {
                 }
                 () = recheck_due(self.recheck) => {
                     (self.recheck, self.rechecked) = (None, Some(Instant::now()));
+                    bucket.announce(plan.coverage, plan.wanted.clone()); // none is missing any more
                     bucket.hub.send_all(&Hint::Recheck);
                 }
                 () = bucket.hints_lost() => {
@@ -230,6 +231,7 @@ impl Listener<'_> {
     /// Handles dropped messages, which arrived faster than they were processed: the affected
     /// elections are unknown.
     fn missed(&mut self) {
+        self.bucket.on_dropped_hints();
         if self.recheck.is_none() {
             debug!(bucket = %self.bucket.api.bucket(), "hints were dropped: all elections recheck");
             let now = Instant::now();

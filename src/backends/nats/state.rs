@@ -34,6 +34,8 @@ pub(super) struct BucketState {
     pub(super) hub: HintHub<HintNote>,
     /// Whether reads returned writes without a hint.
     hints_lost: AtomicBool,
+    /// Whether hints were dropped, and their elections have not rechecked yet.
+    hints_dropped: AtomicBool,
     /// What draws the queue group of this process.
     draw: u16,
     loss_found: Notify,
@@ -81,6 +83,7 @@ impl BucketState {
             config,
             hub: HintHub::default(),
             hints_lost: AtomicBool::new(false),
+            hints_dropped: AtomicBool::new(false),
             loss_found: Notify::new(),
             known: Mutex::default(),
             server_time: Mutex::default(),
@@ -322,13 +325,20 @@ impl BucketState {
     pub(super) fn announce(&self, coverage: Coverage, covered: Interest) {
         self.hints_lost.store(false, Ordering::Relaxed);
         self.hub.announce_of(coverage, covered);
+        self.hints_dropped.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that hints were dropped on their way: until the next [`announce`](Self::announce) no
+    /// missing hint shows that none are received.
+    pub(super) fn on_dropped_hints(&self) {
+        self.hints_dropped.store(true, Ordering::Relaxed);
     }
 
     /// Records a write that was read. If its hint is still missing at a read much later, hints are
     /// lost: a subscription without permission is silent, as is one in an account that they do not
     /// reach.
     pub(super) fn on_read(&self, name: &str, revision: Revision) {
-        if self.hub.coverage() < Coverage::Full {
+        if self.hub.coverage() < Coverage::Full || self.hints_dropped.load(Ordering::Relaxed) {
             return;
         }
         let now = Instant::now();

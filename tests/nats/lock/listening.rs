@@ -54,10 +54,8 @@ async fn one_task_delivers_all_hints() {
     assert_ne!(tasks[0], tokio::task::try_id());
 }
 
-#[tokio::test]
-async fn every_subscriber_reads_after_dropped_messages() {
-    let server = Server::start().await;
-    let writer = bucket_on(&server).await.lock();
+/// On a connection that takes one message at a time.
+async fn busy_bucket(server: &Server) -> Bucket {
     let watch = PermissionWatch::new();
     let observer = watch.clone();
     let client = async_nats::ConnectOptions::new()
@@ -69,23 +67,67 @@ async fn every_subscriber_reads_after_dropped_messages() {
         .connect(server.url())
         .await
         .unwrap();
-    let bucket = Bucket::open(Connection::new(client, watch), "B").await.unwrap();
-    let mut hints = Hints::of(&bucket.lock(), "a");
-    hints.coverage(Coverage::Full).await;
-    hints.look().await;
-    // Meanwhile nothing is taken from the connection, as all of this test is on one thread.
+    Bucket::open(Connection::new(client, watch), "B").await.unwrap()
+}
+
+/// Writes to `a` many times, and meanwhile does `between`. Nothing is taken from a connection of
+/// the test meanwhile, as all of it is on one thread.
+fn write_many(server: &Server, between: impl AsyncFnOnce(NatsLock) + Send + 'static) {
     let url = server.url();
     let writes = std::thread::spawn(move || {
         runtime().block_on(async {
             let client = async_nats::connect(url).await.unwrap();
             let writer = Bucket::open(client, "B").await.unwrap().lock();
             let mut last = writer.write("a", entry(1, 1, None)).await.unwrap();
-            for number in 2..200 {
+            for number in 2..100 {
+                last = writer.write("a", renewal(1, number, last)).await.unwrap();
+            }
+            between(writer.clone()).await;
+            for number in 100..200 {
                 last = writer.write("a", renewal(1, number, last)).await.unwrap();
             }
         });
     });
     writes.join().unwrap();
+}
+
+#[tokio::test]
+async fn every_subscriber_reads_after_dropped_messages() {
+    let server = Server::start().await;
+    let writer = bucket_on(&server).await.lock();
+    let bucket = busy_bucket(&server).await;
+    let mut hints = Hints::of(&bucket.lock(), "a");
+    hints.coverage(Coverage::Full).await;
+    hints.look().await;
+    write_many(&server, async |_| {});
     hints.look().await;
     drop(writer);
+}
+
+/// A read finds the write long before the next renewal.
+#[tokio::test]
+async fn a_dropped_hint_does_not_end_the_hints() {
+    let server = Server::start().await;
+    let writer = bucket_on(&server).await.lock();
+    let lock = busy_bucket(&server).await.lock();
+    let _of_a = Hints::of(&lock, "a");
+    let mut hints = Hints::of(&lock, "b");
+    hints.coverage(Coverage::Full).await;
+    hints.look().await;
+    let first = writer.write("b", entry(2, 1, None)).await.unwrap();
+    assert_eq!(hints.stored().await.0.revision, first);
+    write_many(&server, async move |writer| {
+        writer.write("b", renewal(2, 2, first)).await.unwrap();
+    });
+    hints.look().await;
+    let second = found(&lock, "b").await.revision;
+    tokio::time::sleep(Duration::from_millis(2_500)).await; // longer than a hint may take
+    assert_eq!(found(&lock, "b").await.revision, second);
+    let third = writer.write("b", renewal(2, 3, second)).await.unwrap();
+    let hinted = hints.until("write", |hint| match hint {
+        Hint::Coverage(coverage) => Some(Err(*coverage)),
+        Hint::Stored { record, .. } if record.revision == third => Some(Ok(())),
+        _ => None,
+    });
+    assert_eq!(hinted.await, Ok(()));
 }
