@@ -17,6 +17,10 @@ use crate::time::timer::deadline_after;
 /// How many entries are read at the same time.
 const READS: usize = 32;
 
+/// How often a watch has elections read again that no hint is about: ones that it does not know,
+/// and those of a lock that sends no hints.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// What a lock offers to operators and observers: see [`Lock::admin`]. A `timeout` is that of each
 /// request.
 ///
@@ -201,7 +205,7 @@ impl<L: ElectionNames> LockAdmin for L {
         self.election_names(timeout).await
     }
 
-    /// Reports by hints that a named election may have changed.
+    /// Reports by hints that a named election may have changed, and every few seconds that any may.
     async fn watch(&self, names: &[String], _: Duration) -> Result<ElectionWatch, LockError> {
         let (sender, hints) = mpsc::channel(1);
         let subscribe = |name: &String| {
@@ -215,7 +219,7 @@ impl<L: ElectionNames> LockAdmin for L {
         // The sender stays, as the watch lasts without a subscription too.
         let state = (hints, sender, subscriptions);
         let updates = stream::unfold(state, async |mut state| {
-            state.0.recv().await?;
+            let _ = tokio::time::timeout(RECHECK_INTERVAL, state.0.recv()).await;
             Some((Ok(ElectionUpdate::Recheck), state))
         });
         Ok(ElectionWatch::new(updates, false))

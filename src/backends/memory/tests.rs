@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::lock::{Mark, Nonce, Record, Token, WriteId};
+use crate::lock::{ElectionUpdate, Mark, Nonce, Record, Token, WriteId};
 use crate::time::clock::TokioClock;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -362,4 +362,15 @@ fn lock_works_without_a_runtime() {
     assert_eq!(MemoryLock::new().capabilities().max_lease, Duration::from_secs(60));
     assert!(lock.check_name("").is_err());
     assert!(lock.check_name("any name. at all").is_ok());
+}
+
+/// It cannot know the names of those that come later.
+#[tokio::test(start_paused = true)]
+async fn a_watch_on_all_elections_has_them_read_again() {
+    let lock = lock();
+    let mut watch = LockAdmin::watch(&lock, &[], TTL).await.unwrap();
+    for _ in 0..2 {
+        let update = tokio::time::timeout(TTL, watch.next()).await;
+        assert!(matches!(update, Ok(Some(Ok(ElectionUpdate::Recheck)))), "{update:?}");
+    }
 }
