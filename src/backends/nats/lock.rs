@@ -263,14 +263,14 @@ impl Lock for NatsLock {
         let lives = facts.lease.max(release.left);
         let ttl = if facts.config.max_age().is_none() { Some(lives) } else { None };
         let headers = codec::release_headers(&release, ttl);
+        let start = Instant::now();
         let released = self.state().api.publish(name, headers, Bytes::new(), left).await;
+        released.map_err(|failure| self.refused(failure, &format!("release of {name}")))?;
         if let Some(to) = release.to {
-            roll_call::notify_successor(self.state(), name, to).await;
+            let left = left.saturating_sub(start.elapsed());
+            roll_call::notify_successor(self.state(), name, to, left).await;
         }
-        match released {
-            Ok(_) => Ok(()),
-            Err(failure) => Err(self.refused(failure, &format!("release of {name}"))),
-        }
+        Ok(())
     }
 
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {

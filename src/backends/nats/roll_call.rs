@@ -95,7 +95,12 @@ pub(super) async fn answer(
 
 /// Notifies the successor that a release names, to which the release may not have been reported:
 /// the hints of standbys may be sampled. Nothing waits for its answer.
-pub(super) async fn notify_successor(bucket: &BucketState, name: &str, to: Nonce) {
+pub(super) async fn notify_successor(
+    bucket: &BucketState,
+    name: &str,
+    to: Nonce,
+    within: Duration,
+) {
     let Ok(connection) = connected(bucket) else { return };
     let request = CandidateRequest::WhoCanSucceed(Successor::Candidate(to));
     let call = RollCall { id: CallId::random(), within: Duration::ZERO, request };
@@ -106,7 +111,7 @@ pub(super) async fn notify_successor(bucket: &BucketState, name: &str, to: Nonce
             let _ = client.flush().await; // this process may end next
         }
     };
-    let _ = tokio::time::timeout(SEND_TIMEOUT, sent).await; // then the lease decides
+    let _ = tokio::time::timeout(SEND_TIMEOUT.min(within), sent).await; // then the lease decides
 }
 
 fn connected(bucket: &BucketState) -> Result<&Connection, LockError> {

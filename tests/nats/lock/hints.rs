@@ -3,8 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use incumbent::lock::{
-    Content, Coverage, Lock, LockErrorKind, Messages, StepDownNotice, Token, Tombstone,
+    CandidateRequest, Content, Coverage, Lock, LockErrorKind, Messages, RollCall, StepDownNotice,
+    Successor, Token, Tombstone,
 };
 use incumbent_test_support::{Cluster, Server, Version, eventually, on_versions};
 use serde_json::json;
@@ -231,4 +233,27 @@ async fn hints_reach_every_server_of_a_cluster() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_successor_is_notified_of_a_release_that_succeeded() {
+    let server = Server::start().await;
+    let client = server.connect().await;
+    let config = BucketConfig::new("B").ttl(TTL);
+    let lock = Bucket::create_or_open(client.clone(), config).await.unwrap().lock();
+    let subject = "incumbent-roll-call.B.a";
+    let mut calls = client.subscribe(subject).await.unwrap();
+    let created = lock.write("a", entry(1, 1, None)).await.unwrap();
+    let handover = |expected| Release { to: Some(Nonce(2)), ..release(1, expected) };
+    let refused = lock.release("a", handover(Revision(created.0 + 1))).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Conflict, "{refused}");
+    client.publish(subject, "refused".into()).await.unwrap();
+    lock.release("a", handover(created)).await.unwrap();
+    client.publish(subject, "released".into()).await.unwrap();
+    let mut next = async || calls.next().await.expect("a message").payload;
+    assert_eq!(next().await, "refused");
+    let call: RollCall = serde_json::from_slice(&next().await).expect("a call");
+    let successor = Successor::Candidate(Nonce(2));
+    assert_eq!(call.request, CandidateRequest::WhoCanSucceed(successor));
+    assert_eq!(next().await, "released");
 }
