@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use crate::lock::{LockError, LockErrorKind, Nonce, Revision};
 use crate::util::locked;
 
-/// The maximum number of electors that are distinguished. Beyond it, every elector counts as an
-/// unknown one.
+/// The maximum number of electors that are distinguished. Beyond it, another one counts as unknown
+/// again, and reads once more.
 const MAX_ELECTORS: usize = 4096;
 
 /// The history on which any elector of this lock last read an election.
@@ -53,9 +53,12 @@ impl Basis {
         let mut state = locked(&self.0);
         let may_be_old = state.changed && !state.refused.contains(&campaign.0);
         if may_be_old {
-            if state.refused.len() < MAX_ELECTORS {
-                state.refused.insert(campaign.0);
+            if state.refused.len() >= MAX_ELECTORS
+                && let Some(other) = state.refused.iter().next().copied()
+            {
+                state.refused.remove(&other);
             }
+            state.refused.insert(campaign.0);
             let what = "the server was started anew, or another one took over, since the last read";
             return Err(LockError::new(LockErrorKind::Conflict, what));
         }
@@ -89,6 +92,18 @@ mod tests {
         assert_eq!(rests(second), None);
         basis.was_read_on(Some("a/3".to_owned()), None);
         assert_eq!(rests(first), None);
+    }
+
+    #[test]
+    fn each_of_any_number_of_electors_is_refused_once() {
+        let basis = Basis::default();
+        basis.was_read_on(Some("a/1".to_owned()), None);
+        basis.was_read_on(Some("a/2".to_owned()), None);
+        for nonce in (0..).take(MAX_ELECTORS * 2).map(Nonce) {
+            assert!(basis.rests_on(nonce, None).is_err());
+            assert!(basis.rests_on(nonce, None).is_ok());
+        }
+        assert!(locked(&basis.0).refused.len() <= MAX_ELECTORS);
     }
 
     #[tokio::test(start_paused = true)]
