@@ -19,7 +19,7 @@
 //! |---|---|---|---|
 //! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `with-choria`, `queue-groups`, `domain`, `inbox-prefix`, `creds=FILE`, `ca=FILE` |
 //! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
-//! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `max-lease`, and those of `libpq` |
+//! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `max-lease`, `polling`, and those of `libpq` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `max-lease` |
 //! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `max-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
 //! | `etcd://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/PREFIX]`, with TLS `etcds://` | [`etcd`](crate::etcd) | `etcd` | `max-lease`; with TLS `ca=FILE`, `cert=FILE` and `cert-key=FILE`; the password may be in the variable `ETCDCTL_PASSWORD` |

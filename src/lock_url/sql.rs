@@ -18,6 +18,7 @@ use crate::protocol::COMMON_MIN_LEASE;
 pub(super) struct PostgresTarget {
     /// It may contain a password.
     url: String,
+    polling: bool,
     tables: TableSetup,
     shown: String,
 }
@@ -41,7 +42,8 @@ impl StoreTarget for PostgresTarget {
                 parts.malformed("a database is named as postgres://USER@HOST:PORT/DATABASE")
             );
         }
-        Ok(Self { url: parts.take_rest(), tables, shown: parts.shown().to_owned() })
+        let polling = parts.take_flag("polling")?;
+        Ok(Self { url: parts.take_rest(), polling, tables, shown: parts.shown().to_owned() })
     }
 
     fn credential_variables(&self) -> &'static [&'static str] {
@@ -55,7 +57,8 @@ impl StoreTarget for PostgresTarget {
 
     async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
         let opened = Postgres::connect_with(&self.url, with(options, self.tables)).await;
-        Ok(Arc::new(opened.map_err(|error| failed(&self.shown, error))?.lock()))
+        let lock = opened.map_err(|error| failed(&self.shown, error))?.lock();
+        Ok(Arc::new(if self.polling { lock.polling() } else { lock }))
     }
 }
 

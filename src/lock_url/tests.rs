@@ -90,6 +90,7 @@ fn secrets_are_never_shown() {
         "x://secret@localhost/?a=b@c",
         "postgres://me@localhost/db?sslmode=require&password=secret",
         "postgres://me:secret@localhost/db?create=never",
+        "postgres://me:secret@localhost/db?polling=sometimes",
         "postgres://me:secret@localhost:99999/db",
         "postgres://me@localhost/db?password=secret&sslmode=sometimes",
         "postgres://me@localhost/db?sslpassword=secret&port=x",

@@ -86,7 +86,7 @@ impl TestEnv {
         self.campaign_with(identity, self.postgres_lock().await)
     }
 
-    pub fn campaign_with(&self, identity: &str, lock: PostgresLock) -> Election {
+    pub fn campaign_with(&self, identity: &str, lock: impl Lock) -> Election {
         working(new_election("my_app", lock).identity(identity).lease(self.lease))
             .start()
             .expect("a start")

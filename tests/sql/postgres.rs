@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::Cause;
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Postgres, SqlErrorKind, TableSetup};
+use incumbent::{Cause, LockUrl};
 use incumbent_test_support::{FaultProxy, Pooler, PostgresServer, eventually};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, Row};
@@ -352,7 +352,10 @@ async fn elections_go_through_pgbouncer_in_transaction_mode() {
     let lock = || async { Postgres::connect(&pooler.url(&env.database)).await.unwrap().lock() };
     let first = env.campaign_with("first", lock().await);
     let leadership = leads(&first).await;
-    let second = env.campaign_with("second", lock().await.polling());
+    let url = format!("{}&polling", pooler.url(&env.database));
+    let polling = url.parse::<LockUrl>().unwrap().open().await.unwrap();
+    assert!(!polling.carries_calls(), "it does not listen");
+    let second = env.campaign_with("second", polling);
     sees(&second, "first").await;
     for _ in 0..4 {
         let before = leadership.deadline();
