@@ -190,14 +190,6 @@ impl LeaderPod {
         within(until, write).await
     }
 
-    /// Does nothing: marks need no renewal.
-    ///
-    /// # Errors
-    /// None.
-    pub async fn extend(&mut self, _until: Instant) -> Result<(), LockError> {
-        Ok(())
-    }
-
     /// Whether nothing is left to withdraw.
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
