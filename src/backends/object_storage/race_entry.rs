@@ -11,7 +11,6 @@ const ELECTION_NUMBER: u32 = 1;
 const LEADER_ID: u32 = 2;
 const HOST_PORT: u32 = 3;
 const TERM_EXPIRY: u32 = 4;
-const CONNECTION_PARAMETERS: u32 = 5;
 /// The number of the additional field, far from those that the message may use later.
 const MARK: u32 = 15_210;
 
@@ -26,7 +25,6 @@ pub(super) struct RaceEntry {
     pub(super) leader_id: String,
     pub(super) host_port: Vec<String>,
     pub(super) term_expiry: Option<Timestamp>,
-    pub(super) connection_parameters: Vec<u8>,
     pub(super) mark: Option<String>,
 }
 
@@ -64,9 +62,6 @@ impl RaceEntry {
             number(&mut inner, NANOS, i64::from(nanos).cast_unsigned());
             span(&mut bytes, TERM_EXPIRY, &inner);
         }
-        if !self.connection_parameters.is_empty() {
-            span(&mut bytes, CONNECTION_PARAMETERS, &self.connection_parameters);
-        }
         if let Some(mark) = &self.mark {
             span(&mut bytes, MARK, mark.as_bytes());
         }
@@ -83,9 +78,6 @@ impl RaceEntry {
                 (HOST_PORT, Value::Span(text)) => entry.host_port.push(string(text)?),
                 (TERM_EXPIRY, Value::Span(inner)) => {
                     entry.term_expiry = Some(Timestamp::decode(inner)?);
-                }
-                (CONNECTION_PARAMETERS, Value::Span(value)) => {
-                    entry.connection_parameters = value.to_vec();
                 }
                 (MARK, Value::Span(text)) => entry.mark = Some(string(text)?),
                 _ => {}
@@ -193,14 +185,15 @@ mod tests {
 
     /// The output of Go's `proto.Marshal` for vimeo's `storagepb.RaceEntry` 0.2.2.
     const OF_GO: &[u8] =
-        b"\x08\x07\x12\x02g1\x1a\x0a10.0.0.1:1\x22\x09\x08\x80\x80\xbe\xd0\x06\x10\xe8\x07*\x02{}";
+        b"\x08\x07\x12\x02g1\x1a\x0a10.0.0.1:1\x22\x09\x08\x80\x80\xbe\xd0\x06\x10\xe8\x07";
+    /// Its `connection_parameters`, which end it.
+    const PARAMETERS: &[u8] = b"*\x02{}";
 
     #[test]
     fn messages_of_go_are_read_and_written_alike() {
-        let entry = RaceEntry::decode(OF_GO).unwrap();
+        let entry = RaceEntry::decode(&[OF_GO, PARAMETERS].concat()).unwrap();
         assert_eq!((entry.election_number, &*entry.leader_id), (7, "g1"));
         assert_eq!(entry.host_port, ["10.0.0.1:1"]);
-        assert_eq!(entry.connection_parameters, b"{}");
         assert_eq!(entry.term_expiry, Some(Timestamp { seconds: 1_779_400_704, nanos: 1000 }));
         assert_eq!(entry.encode(), OF_GO);
     }
@@ -224,13 +217,10 @@ mod tests {
             host_port in prop::collection::vec("\\PC{0,20}", 0..3),
             seconds: i64,
             nanos in 0..1_000_000_000_i32,
-            connection_parameters: Vec<u8>,
             mark in prop::option::of("\\PC{0,200}"),
         ) {
             let term_expiry = Some(Timestamp { seconds, nanos });
-            let entry = RaceEntry {
-                election_number, leader_id, host_port, term_expiry, connection_parameters, mark,
-            };
+            let entry = RaceEntry { election_number, leader_id, host_port, term_expiry, mark };
             prop_assert_eq!(RaceEntry::decode(&entry.encode()), Ok(entry));
         }
 

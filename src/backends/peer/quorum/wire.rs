@@ -11,8 +11,7 @@ use crate::lock::codec::{
     stated_mark, stated_release,
 };
 use crate::lock::{
-    Content, Entry, MoveInfo, Nonce, Pause, Record, Revision, StepDownNotice, Token, Tombstone,
-    WriteId,
+    Content, Entry, MoveInfo, Nonce, Pause, Record, Revision, StepDownNotice, Token, WriteId,
 };
 
 /// The event that carries all messages.
@@ -74,7 +73,6 @@ pub(super) enum Holds {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pause: Option<Pause>,
     },
-    Deleted,
 }
 
 /// A message, and the settings of its group.
@@ -211,7 +209,6 @@ impl Value {
                 let (by, to) = (Nonce(*by), to.map(Nonce));
                 Content::Vacant(stated_release(by, *left_ms, cause.as_deref(), to, *pause))
             }
-            Holds::Deleted => Content::Vacant(Tombstone::Deleted),
         };
         Record { revision: Revision(self.revision), content }
     }
@@ -294,6 +291,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::lock::Tombstone;
 
     fn content(holds: &str) -> Content {
         let text = format!(r#"{{"revision":1,"holds":{{"Released":{holds}}},"by":[1,2]}}"#);
