@@ -23,6 +23,25 @@ pub enum LockErrorKind {
     Missing,
 }
 
+/// What a request may have done to the lock when its response is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "some locks use it")]
+pub(crate) enum Effect {
+    Read,
+    Write,
+}
+
+#[allow(dead_code, reason = "some locks use it")]
+impl Effect {
+    /// The kind of the error of a request whose response is lost.
+    pub(crate) fn lost(self) -> LockErrorKind {
+        match self {
+            Self::Read => LockErrorKind::Unavailable,
+            Self::Write => LockErrorKind::OutcomeUnknown,
+        }
+    }
+}
+
 /// The error of a request to a lock.
 pub type LockError = Error<LockErrorKind>;
 

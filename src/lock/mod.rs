@@ -62,6 +62,8 @@ pub use advertisement::{Advertisement, AdvertisementError};
 pub use checkpoint::{
     CheckpointStore, CheckpointVersion, MAX_CHECKPOINT_LEN, StoredCheckpoint, StoredContent,
 };
+#[cfg(any(feature = "etcd", feature = "nats", feature = "peer", feature = "postgres"))]
+pub(crate) use error::Effect;
 pub use error::{Error, LockError, LockErrorKind};
 pub use finding::{Finding, Severity};
 pub use hint::{Coverage, Hint, HintSink, Subscription};

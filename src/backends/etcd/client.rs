@@ -17,12 +17,12 @@ use tonic_prost::ProstCodec;
 
 use super::cluster::{Cluster, Seen};
 use super::codec::Origin;
-use super::errors::{self, Effect};
+use super::errors;
 use super::messages::{
     Answer, AuthenticateRequest, Authenticated, Header, Range, RangeRequest, Txn, TxnRequest,
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::util::locked;
 
 /// The most bytes of a response: a page of keys, which anybody may have written.

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use tonic::{Code, ConnectError, Status};
 
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::util::text::escape_line;
 
 /// The maximum length of a text of a server.
@@ -17,23 +17,6 @@ const NOT_PROPOSED: [&str; 4] = [
     "etcdserver: rpc not supported for learner",
     "etcdserver: too many requests",
 ];
-
-/// The effect that a request may have had on the cluster when its response is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
-    Read,
-    Write,
-}
-
-impl Effect {
-    /// The kind of an error after which the request may have been applied.
-    fn lost(self) -> LockErrorKind {
-        match self {
-            Self::Read => LockErrorKind::Unavailable,
-            Self::Write => LockErrorKind::OutcomeUnknown,
-        }
-    }
-}
 
 /// The error of a member that did not respond in time.
 pub(super) fn silence(address: &str, effect: Effect) -> LockError {

@@ -106,7 +106,7 @@ impl EtcdProbe {
         let request = MembersRequest { linearizable: true };
         let client = &self.lock.inner.client;
         let by = deadline_after(timeout);
-        let effect = super::errors::Effect::Read;
+        let effect = crate::lock::Effect::Read;
         let (answer, _): (Members, u64) =
             client.call(methods::MEMBERS, &request, effect, by).await?;
         let learners = answer.members.iter().filter(|member| member.is_learner).count();

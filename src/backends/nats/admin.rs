@@ -22,8 +22,8 @@ use super::stream::StreamInfo;
 use super::time::since_epoch;
 use crate::lock::record::from_unix;
 use crate::lock::{
-    ElectionRecord, ElectionUpdate, ElectionWatch, Finding, LockAdmin, LockError, LockErrorKind,
-    LockFacts, Position, Record, Revision, Vacancy, evict,
+    Effect, ElectionRecord, ElectionUpdate, ElectionWatch, Finding, LockAdmin, LockError,
+    LockErrorKind, LockFacts, Position, Record, Revision, Vacancy, evict,
 };
 
 /// The most stored writes of one election that are read; a key-value bucket has 64 at most.
@@ -64,7 +64,7 @@ impl NatsLock {
                 let message = format!("{doing} in bucket {bucket}: no response within {timeout:?}");
                 LockError::with_source(Unavailable, message, AdminFailure::TimedOut)
             }
-            failure => self.state().api.lock_error(failure, doing, false),
+            failure => self.state().api.lock_error(failure, doing, Effect::Read),
         }
     }
 

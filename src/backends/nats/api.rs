@@ -14,7 +14,7 @@ use super::error::{BucketError, BucketErrorKind};
 use super::message::StoredMessage;
 use super::reply_inbox::Request;
 use super::stream::StreamInfo;
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::util::text::escape_line;
 
 pub(super) const DEFAULT_PREFIX: &str = "$JS.API";
@@ -271,12 +271,11 @@ impl Api {
         }
     }
 
-    /// Converts a failed request into the error of a lock. `writes`: whether the request may have
-    /// changed something.
-    pub(super) fn lock_error(&self, failure: ApiFailure, doing: &str, writes: bool) -> LockError {
-        use LockErrorKind::{Conflict, Denied, Misconfigured, OutcomeUnknown, Unavailable};
+    /// Converts a failed request into the error of a lock.
+    pub(super) fn lock_error(&self, failure: ApiFailure, doing: &str, effect: Effect) -> LockError {
+        use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable};
         let name = &self.bucket;
-        let no_response = if writes { OutcomeUnknown } else { Unavailable };
+        let no_response = effect.lost();
         match failure {
             ApiFailure::Request(failure) => {
                 let kind = match failure {

@@ -26,7 +26,7 @@ fn error_10164_is_a_conflict() {
             r#"{{"error":{{"code":400,"err_code":{err_code},"description":"no"}},"stream":"KV_B","seq":0}}"#
         );
         let failure = decode::<Ack>(answer.as_bytes()).unwrap_err();
-        assert_eq!(api.lock_error(failure, "write of a", true).kind(), kind, "{err_code}");
+        assert_eq!(api.lock_error(failure, "write of a", Effect::Write).kind(), kind, "{err_code}");
     }
 }
 
@@ -38,7 +38,7 @@ fn malformed_response_leaves_the_outcome_unknown() {
     for answer in ["", "{", "[]", "7", "null", r#"{"seq":"x"}"#, r#"{"error":7}"#, "\u{0}"] {
         let failure = decode::<Ack>(answer.as_bytes()).unwrap_err();
         assert_eq!(
-            api.lock_error(failure, "write of a", true).kind(),
+            api.lock_error(failure, "write of a", Effect::Write).kind(),
             LockErrorKind::OutcomeUnknown
         );
     }
@@ -50,7 +50,7 @@ fn long_server_texts_are_truncated() {
     let error = serde_json::json!({ "error": { "description": junk } });
     for answer in [error, serde_json::json!({ "seq": junk })] {
         let failure = decode::<Ack>(answer.to_string().as_bytes()).unwrap_err();
-        let error = api().lock_error(failure, "write of a", true);
+        let error = api().lock_error(failure, "write of a", Effect::Write);
         let source = std::error::Error::source(&error).map(ToString::to_string);
         let words = format!("{error}: {}", source.unwrap_or_default());
         assert!(words.len() < 500 && !words.contains(char::is_control), "{} bytes", words.len());
@@ -63,7 +63,7 @@ fn acknowledgement_of_another_stream_is_malformed() {
         let ack = Ack { stream: stream.to_owned(), seq };
         let failure = ack.sequence_in("B").unwrap_err();
         assert_eq!(
-            api().lock_error(failure, "write of a", true).kind(),
+            api().lock_error(failure, "write of a", Effect::Write).kind(),
             LockErrorKind::OutcomeUnknown
         );
     }

@@ -18,8 +18,8 @@ use super::state::BucketState;
 use super::stream::StreamFacts;
 use crate::backends::hint_hub::guard;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, HintSink, Lock, LockAdmin,
-    LockError, LockErrorKind, Messages, Reading, Record, Release, Revision, RollCall,
+    CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, Effect, HintSink, Lock,
+    LockAdmin, LockError, LockErrorKind, Messages, Reading, Record, Release, Revision, RollCall,
     StepDownNotice, Subscription, Write,
 };
 use crate::protocol::{MIN_LEASE, TimingOptions};
@@ -96,7 +96,7 @@ impl NatsLock {
         if shows_change(&failure) {
             self.state().mark_stale();
         }
-        self.state().api.lock_error(failure, doing, true)
+        self.state().api.lock_error(failure, doing, Effect::Write)
     }
 
     async fn read_entry(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
@@ -139,7 +139,7 @@ impl NatsLock {
                 if shows_change(&failure) {
                     inner.mark_stale();
                 }
-                Err(inner.api.lock_error(failure, &format!("read of {name}"), false))
+                Err(inner.api.lock_error(failure, &format!("read of {name}"), Effect::Read))
             }
         }
     }

@@ -10,8 +10,8 @@ use super::quorum::{MAX_IDENTITY_LEN, MAX_NAME_LEN, Operation, Outcome};
 use super::shared::Input;
 use crate::backends::hint_hub::guard;
 use crate::lock::{
-    Capabilities, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind, Messages,
-    Reading, Release, Revision, StepDownNotice, Subscription, Write,
+    Capabilities, Effect, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind,
+    Messages, Reading, Release, Revision, StepDownNotice, Subscription, Write,
 };
 use crate::protocol::MIN_LEASE;
 
@@ -35,20 +35,16 @@ impl QuorumLock {
         timeout: Duration,
     ) -> Result<Outcome, LockError> {
         let (answer, response) = oneshot::channel();
-        let changes = !matches!(operation, Operation::Read | Operation::Names);
+        let effect = match operation {
+            Operation::Read | Operation::Names => Effect::Read,
+            Operation::Write(_) | Operation::Release(_) => Effect::Write,
+        };
         let input = Input::Request { name: name.into(), operation, timeout, answer };
         self.peer.shared().send(input);
         match response.await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(refusal)) => Err(LockError::new(refusal.kind, refusal.message)),
-            Err(_) => {
-                let kind = if changes {
-                    LockErrorKind::OutcomeUnknown
-                } else {
-                    LockErrorKind::Unavailable
-                };
-                Err(LockError::new(kind, "this member has left its group"))
-            }
+            Err(_) => Err(LockError::new(effect.lost(), "this member has left its group")),
         }
     }
 }

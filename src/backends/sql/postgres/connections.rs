@@ -11,8 +11,8 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use super::errors::{self, Effect};
-use crate::lock::{LockError, LockErrorKind};
+use super::errors;
+use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 use crate::util::locked;
 
@@ -167,11 +167,8 @@ impl Connections {
         match response {
             Ok(rows) => rows.map_err(|error| errors::failed(error, effect, &self.place)),
             Err(_) => {
-                let kind = match effect {
-                    Effect::Read => LockErrorKind::Unavailable,
-                    Effect::Write => LockErrorKind::OutcomeUnknown,
-                };
-                Err(LockError::new(kind, format!("no response from {} in {timeout:?}", self.place)))
+                let what = format!("no response from {} in {timeout:?}", self.place);
+                Err(LockError::new(effect.lost(), what))
             }
         }
     }

@@ -5,14 +5,7 @@ use std::io::ErrorKind;
 
 use sqlx::Error;
 
-use crate::lock::{LockError, LockErrorKind};
-
-/// The effect that a request may have had on the database when its response is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
-    Read,
-    Write,
-}
+use crate::lock::{Effect, LockError, LockErrorKind};
 
 /// Converts the failure of a connection attempt. No request was sent.
 pub(super) fn no_connection(error: Error, place: &str) -> LockError {
@@ -34,10 +27,7 @@ pub(super) fn no_connection(error: Error, place: &str) -> LockError {
 
 /// Converts the failure of a statement.
 pub(super) fn failed(error: Error, effect: Effect, place: &str) -> LockError {
-    let lost = match effect {
-        Effect::Read => LockErrorKind::Unavailable,
-        Effect::Write => LockErrorKind::OutcomeUnknown,
-    };
+    let lost = effect.lost();
     let Some(code) = code_of(&error) else {
         return LockError::with_source(lost, format!("the connection to {place} was lost"), error);
     };

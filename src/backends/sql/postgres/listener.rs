@@ -9,14 +9,14 @@ use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 use tracing::{debug, info};
 
 use super::connections::MAX_IDLE;
-use super::errors::{self, Effect};
+use super::errors;
 use super::probe::probe_channel;
 use super::state::{Found, LockState};
 use super::statements;
 use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY};
 use crate::backends::sql::row::span;
 use crate::lock::codec::parse_nonce;
-use crate::lock::{Coverage, Hint, LockError, Revision, RollCall, StepDownNotice, Token};
+use crate::lock::{Coverage, Effect, Hint, LockError, Revision, RollCall, StepDownNotice, Token};
 use crate::util::retry::BackendRetries;
 
 /// The pause before the next attempt when no notification arrives at all, as behind a pooler.

@@ -8,7 +8,7 @@ use serde_json::json;
 use sqlx::Row as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::errors::{self, Effect};
+use super::errors;
 use super::listener;
 use super::state::LockState;
 use super::statements;
@@ -17,8 +17,8 @@ use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::lock::{Database, SqlLock};
 use crate::lock::roll_call::{Answers, no_calls, to_json};
 use crate::lock::{
-    CallId, CandidateInfo, CandidateRequest, Content, LockError, LockErrorKind, Reading, Record,
-    Release, Revision, RollCall, StepDownNotice, Tombstone, Write,
+    CallId, CandidateInfo, CandidateRequest, Content, Effect, LockError, LockErrorKind, Reading,
+    Record, Release, Revision, RollCall, StepDownNotice, Tombstone, Write,
 };
 use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;

@@ -8,11 +8,11 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::Connections;
-use super::errors::{self, Effect};
+use super::errors;
 use super::statements;
 use super::tables;
 use crate::backends::sql::error::{SqlError, SqlErrorKind};
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
 /// The prefix of the channels that test whether notifications arrive. Each channel is used once: a

@@ -9,13 +9,13 @@ use sqlx::postgres::{PgListener, PgRow};
 
 use super::basis::Basis;
 use super::connections::Connections;
-use super::errors::{self, Effect};
+use super::errors;
 use super::statements;
 use super::tables::Opened;
 use crate::backends::seen::SeenRevisions;
 use crate::backends::sql::hints::Subscribers;
 use crate::backends::sql::row::{Row, span};
-use crate::lock::{LockError, LockErrorKind, Revision};
+use crate::lock::{Effect, LockError, LockErrorKind, Revision};
 use crate::time::timing::whole_millis;
 use crate::util::per_key::PerKey;
 

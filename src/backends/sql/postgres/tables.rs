@@ -6,12 +6,12 @@ use sqlx::Row;
 use tokio::time::{Instant, sleep};
 
 use super::connections::Connections;
-use super::errors::{self, Effect};
+use super::errors;
 use super::statements;
 use crate::backends::sql::error::{SqlError, SqlErrorKind};
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::TableSetup;
-use crate::lock::{LockError, LockErrorKind};
+use crate::lock::{Effect, LockError, LockErrorKind};
 
 /// The version of the tables that this library supports.
 const VERSION: i32 = 1;
