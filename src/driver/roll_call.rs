@@ -9,7 +9,7 @@ use super::Driver;
 use crate::election::shared::Shared;
 use crate::lock::{CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Role, RollCall};
 use crate::protocol::State;
-use crate::time::timing::ceil_millis;
+use crate::time::timing::{ceil_millis, whole_millis};
 
 /// How many messages may wait for their moment. Further calls go unanswered.
 const MAX_PENDING: usize = 12;
@@ -28,13 +28,13 @@ impl Driver {
     pub(super) fn answer(&mut self, lock: usize, call: RollCall, handover: Option<HandoverAnswer>) {
         let settings = self.machine.settings();
         let Some(requests) = self.locks.get(lock) else { return };
-        let since_origin = u64::try_from(self.shared().started.since_origin().as_millis());
+        let since_origin = whole_millis(self.shared().started.since_origin());
         let as_leader = handover.is_some();
         let spread = if call.request.has_one_answer() { 0.0 } else { SPREAD * fastrand::f64() };
         let fixed = CandidateInfo {
             priority: settings.priority,
             site: settings.site.clone(),
-            since_unix_ms: settings.origin_unix_ms.saturating_add(since_origin.unwrap_or(0)),
+            since_unix_ms: settings.origin_unix_ms.saturating_add(since_origin),
             handover,
             load: self.set_part.as_ref().map(|part| part.load()),
             ..CandidateInfo::new(Arc::clone(&self.shared().identity), settings.nonce)

@@ -293,6 +293,27 @@ impl dyn Lock + '_ {
 /// What a roll call may take beside the time for answers: to connect, to send it, to read answers.
 const CALL_MARGIN: Duration = Duration::from_secs(2);
 
+/// Refuses a name that is empty, has more than `max` bytes, or contains control characters.
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "sqlite"))]
+pub(crate) fn check_plain_name(name: &str, max: usize) -> Result<(), String> {
+    check_not_empty(name)?;
+    if name.len() > max {
+        return Err(format!("the name of an election is limited to {max} bytes"));
+    }
+    if name.contains(char::is_control) {
+        return Err("the name of an election must not contain control characters".to_owned());
+    }
+    Ok(())
+}
+
+/// The message of a conflict.
+pub(crate) fn unexpected(expected: Option<Revision>, found: Option<Revision>) -> String {
+    let text = |revision: Option<Revision>| {
+        revision.map_or_else(|| "nothing".to_owned(), |revision| format!("revision {revision}"))
+    };
+    format!("expected {}, found {}", text(expected), text(found))
+}
+
 /// Refuses the empty name.
 pub(crate) fn check_not_empty(name: &str) -> Result<(), String> {
     match name.is_empty() {

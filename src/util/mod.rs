@@ -32,6 +32,12 @@ pub(crate) fn since_unix_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Returns a hash that is the same on every machine and in every build: FNV-1a.
+pub(crate) fn stable_hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let fnv = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, fnv)
+}
+
 /// Locks a mutex, also after a panic of who held it: what it guards is whole between statements.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::lock::codec::mark::{DecodedMark, EncodedMark, identity};
 use crate::lock::codec::parse_hex;
 use crate::lock::{Content, Entry, Release, Revision, Write};
+use crate::time::timing::whole_millis;
 
 /// The version of the format.
 const CURRENT: u32 = 1;
@@ -63,7 +64,7 @@ impl Value {
     /// The value of the write with at least this revision, at this time since the Unix epoch.
     /// `origin`: of the last response.
     pub fn with(self, revision: Revision, time: Duration, origin: Origin) -> Self {
-        let written_ms = u64::try_from(time.as_millis()).unwrap_or_default();
+        let written_ms = whole_millis(time);
         let Origin { cluster_id, raft_term } = origin;
         // 0: no cluster has responded yet.
         let cluster = Some(cluster_id).filter(|id| *id != 0);

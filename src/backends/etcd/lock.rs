@@ -15,7 +15,7 @@ use crate::backends::seen;
 use crate::lock::checkpoint::check_no_checkpoint;
 use crate::lock::{
     Capabilities, CheckpointStore, Content, ElectionNames, HintSink, Lock, LockAdmin, LockError,
-    LockErrorKind, Reading, Release, Revision, Subscription, Write, check_not_empty,
+    LockErrorKind, Reading, Release, Revision, Subscription, Write, check_plain_name,
 };
 use crate::time::timer::deadline_after;
 use crate::util::per_key::PerKey;
@@ -366,13 +366,7 @@ impl Lock for EtcdLock {
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
-        check_not_empty(name)?;
-        if name.len() > MAX_NAME_LEN {
-            return Err(format!("the name of an election is limited to {MAX_NAME_LEN} bytes"));
-        }
-        if name.contains(char::is_control) {
-            return Err("the name of an election must not contain control characters".to_owned());
-        }
+        check_plain_name(name, MAX_NAME_LEN)?;
         if name.ends_with('/') {
             return Err("the name of an election must not end with a slash".to_owned());
         }

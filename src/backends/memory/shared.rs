@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 use super::calls::Calls;
 use super::delivery::{Hints, Listener};
 use super::store::{Bucket, Stored};
-use crate::lock::{CallId, CandidateInfo, Content, Hint, LockError, LockErrorKind, Revision};
+use crate::lock::{
+    CallId, CandidateInfo, Content, Hint, LockError, LockErrorKind, Revision, unexpected,
+};
 use crate::time::clock::{Clock, Instant};
 use crate::util::locked;
 
@@ -72,11 +74,7 @@ impl State {
         if last == expected {
             return Ok(());
         }
-        let text = |revision: Option<Revision>| {
-            revision.map_or_else(|| "nothing".to_owned(), |revision| format!("revision {revision}"))
-        };
-        let message = format!("expected {}, found {}", text(expected), text(last));
-        Err(LockError::new(LockErrorKind::Conflict, message))
+        Err(LockError::new(LockErrorKind::Conflict, unexpected(expected, last)))
     }
 
     pub(super) fn store(

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+pub(super) use crate::lock::codec::MAX_IDENTITY_LEN;
+
 /// The maximum length in bytes of the headers of an entry, without an advertisement.
 pub(super) const MAX_HEADERS_LEN: usize = 360;
-
-/// The maximum length in bytes of an identity.
-pub(super) const MAX_IDENTITY_LEN: usize = 1_024;
 
 /// The minimum room in bytes for an identity that a bucket must have.
 pub(super) const MIN_IDENTITY_LEN: usize = 32;

@@ -22,6 +22,7 @@ use crate::lock::{
     Reading, Release, Revision, Write, check_not_empty,
 };
 use crate::time::timer::deadline_after;
+use crate::time::timing::whole_millis;
 use crate::util::per_key::PerKey;
 use crate::util::{locked, since_unix_epoch};
 
@@ -115,7 +116,7 @@ impl LockState {
         };
         let fetch = self.fetch(&election, &path, by);
         let known = election.replaced(expected, fetch, conflict).await?;
-        let number = election.next_number(known.as_ref(), unix_ms());
+        let number = election.next_number(known.as_ref(), whole_millis(since_unix_epoch()));
         if number >= LAST_NUMBER {
             return Err(
                 self.unusable(&path, "has reached the last number: use another election name")
@@ -170,11 +171,6 @@ impl LockState {
         let message = format!("{} {what}", self.store.describe(path));
         LockError::new(LockErrorKind::Misconfigured, message)
     }
-}
-
-/// The wall clock in milliseconds.
-fn unix_ms() -> u64 {
-    u64::try_from(since_unix_epoch().as_millis()).unwrap_or_default()
 }
 
 #[async_trait]

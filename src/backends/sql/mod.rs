@@ -48,19 +48,12 @@ pub use setup::TableSetup;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Sqlite, SqliteFacts, SqliteFile, SqliteLock};
 
-use crate::lock::check_not_empty;
+use crate::lock::check_plain_name;
 
 /// The maximum length of an election's name in bytes: the name is a key of an index, and part of
 /// every notification.
 const MAX_NAME_LEN: usize = 255;
 
 fn check_name(name: &str) -> Result<(), String> {
-    check_not_empty(name)?;
-    if name.len() > MAX_NAME_LEN {
-        return Err(format!("the name of an election is limited to {MAX_NAME_LEN} bytes"));
-    }
-    if name.contains(char::is_control) {
-        return Err("the name of an election must not contain control characters".to_owned());
-    }
-    Ok(())
+    check_plain_name(name, MAX_NAME_LEN)
 }

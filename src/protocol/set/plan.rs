@@ -8,6 +8,7 @@ use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use crate::lock::MemberLoad;
+use crate::util::stable_hash;
 
 /// A member, as the plan counts it.
 #[derive(Debug, Clone)]
@@ -20,8 +21,7 @@ pub(super) struct Party<'a> {
 
 /// A hash of an identity that is the same in every build.
 pub(crate) fn member_hash(identity: &str) -> u64 {
-    let fnv = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    mixed(identity.bytes().fold(0xcbf2_9ce4_8422_2325, fnv))
+    mixed(stable_hash(identity.bytes()))
 }
 
 /// How strongly a shard prefers a member.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::wire::{Ballot, Holds, Recipient, Stamps, Value};
-use crate::lock::{LockErrorKind, Reading, Release, Revision, Write};
+use crate::lock::{LockErrorKind, Reading, Release, Revision, Write, unexpected};
 use crate::time::clock::Instant;
 
 /// A request of a lock.
@@ -156,11 +156,7 @@ impl Operation {
     ) -> Decision {
         let revision = current.as_ref().map(|value| value.revision);
         let conflict = |expected: Option<Revision>| {
-            let text = |revision: Option<u64>| {
-                revision.map_or_else(|| "nothing".to_owned(), |r| format!("revision {r}"))
-            };
-            let message =
-                format!("expected {}, found {}", text(expected.map(|r| r.0)), text(revision));
+            let message = unexpected(expected, revision.map(Revision));
             Decision::End(Err(QuorumError { kind: LockErrorKind::Conflict, message }))
         };
         let write = |holds| Decision::Write {

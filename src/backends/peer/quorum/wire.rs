@@ -13,6 +13,7 @@ use crate::lock::codec::{
 use crate::lock::{
     Content, Entry, MoveInfo, Nonce, Pause, Record, Revision, StepDownNotice, Token, WriteId,
 };
+use crate::util::stable_hash;
 
 /// The event that carries all messages.
 pub(crate) const EVENT: &str = "incumbent/lock";
@@ -176,11 +177,9 @@ fn latest(stamps: &Stamps) -> u64 {
     stamps.values().map(|stamp| stamp.round).max().unwrap_or(0)
 }
 
-/// Returns a hash of names, the same on every machine: FNV-1a. Never zero.
+/// Returns a hash of names. Never zero.
 pub(super) fn hash_of<'a>(names: impl IntoIterator<Item = &'a String>) -> u64 {
-    let bytes = names.into_iter().flat_map(|name| name.bytes().chain([0]));
-    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.fold(0xcbf2_9ce4_8422_2325, hash).max(1)
+    stable_hash(names.into_iter().flat_map(|name| name.bytes().chain([0]))).max(1)
 }
 
 impl Value {
