@@ -179,6 +179,12 @@ pub trait ElectionNames: fmt::Debug + Send + Sync {
     /// The lock.
     fn lock(&self) -> &dyn Lock;
 
+    /// Reads the last write to an election, as [`Lock::read`] does, for one that takes no part in
+    /// it: what the lock keeps does not grow with the names that it lists. Default: `Lock::read`.
+    async fn peek(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.lock().read(name, timeout).await
+    }
+
     /// The names of the elections that are held, or were held lately, in no order.
     async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError>;
 }
@@ -195,7 +201,7 @@ impl<L: ElectionNames> LockAdmin for L {
         timeout: Duration,
     ) -> Result<Option<ElectionRecord>, LockError> {
         let expires = self.lock().capabilities().expires_entries;
-        Ok(match self.lock().read(name, timeout).await? {
+        Ok(match self.peek(name, timeout).await? {
             Reading::Found(record) => Some(ElectionRecord::of(name, record, expires)),
             Reading::Empty { .. } => None,
         })

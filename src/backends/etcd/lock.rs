@@ -157,6 +157,7 @@ impl LockState {
     fn found(
         &self,
         name: &str,
+        election: &Election,
         before: &seen::Before<Version>,
         kv: &KeyValue,
         (origin, era): (Origin, u64),
@@ -170,7 +171,6 @@ impl LockState {
             return Err(LockError::new(LockErrorKind::Misconfigured, message));
         };
         let number = value.revision.0.saturating_sub(1);
-        let election = self.elections.get(name);
         let longest = self.max_lease;
         let content = match value.is_set_back(origin) {
             true => seen::set_back(content, longest),
@@ -179,14 +179,32 @@ impl LockState {
         Ok(election.found(before, Version::of(kv, era), number, content, longest))
     }
 
-    async fn fetch(&self, name: &str, by: Instant) -> Result<Option<Known>, LockError> {
-        let election = self.elections.get(name);
+    async fn read(
+        &self,
+        name: &str,
+        election: &Election,
+        timeout: Duration,
+    ) -> Result<Reading, LockError> {
+        let found = self.fetch(name, election, deadline_after(timeout)).await;
+        Ok(match found.map_err(|error| error.of_request("reading", name))? {
+            Some(known) => Reading::Found(known.record()),
+            // A key that was deleted leaves nothing behind, so its absence proves nothing.
+            None => Reading::Empty { proof: false },
+        })
+    }
+
+    async fn fetch(
+        &self,
+        name: &str,
+        election: &Election,
+        by: Instant,
+    ) -> Result<Option<Known>, LockError> {
         let before = election.before();
         let (answer, era) = self.client.range(read_of(self.key(name)), by).await?;
         match answer.kvs.first() {
             Some(kv) => {
                 let origin = answer.header.unwrap_or_default().origin();
-                self.found(name, &before, kv, (origin, era)).map(Some)
+                self.found(name, election, &before, kv, (origin, era)).map(Some)
             }
             None => {
                 election.forget(&before);
@@ -231,7 +249,7 @@ impl LockState {
         by: Instant,
     ) -> Result<Revision, LockError> {
         let election = self.elections.get(name);
-        let fetch = self.fetch(name, by);
+        let fetch = self.fetch(name, &election, by);
         let known = election.replaced(expected, fetch, || self.conflict(name)).await?;
         // Greater than all revisions that this process has seen, of the cluster too, also if that
         // was set back.
@@ -272,7 +290,7 @@ impl LockState {
             (answer, era) = self.client.txn(request, by).await?;
         }
         if !answer.succeeded {
-            return Err(self.not_written(name, &before, replaced, (&answer, era)));
+            return Err(self.not_written(name, &election, &before, replaced, (&answer, era)));
         }
         // The whole transaction has one revision.
         let revision_of_etcd = answer.header.map_or(0, |header| header.revision);
@@ -330,6 +348,7 @@ impl LockState {
     fn not_written(
         &self,
         name: &str,
+        election: &Election,
         before: &seen::Before<Version>,
         replaced: Option<&Version>,
         (answer, era): (&Txn, u64),
@@ -340,7 +359,7 @@ impl LockState {
         {
             // An entry that cannot be read is reported by the read that follows.
             let origin = answer.header.unwrap_or_default().origin();
-            let _ = self.found(name, before, kv, (origin, era));
+            let _ = self.found(name, election, before, kv, (origin, era));
             return self.conflict(name);
         }
         // All that is left of the condition is the placeholder.
@@ -374,12 +393,7 @@ impl Lock for EtcdLock {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let found = self.inner.fetch(name, deadline_after(timeout)).await;
-        Ok(match found.map_err(|error| error.of_request("reading", name))? {
-            Some(known) => Reading::Found(known.record()),
-            // A key that was deleted leaves nothing behind, so its absence proves nothing.
-            None => Reading::Empty { proof: false },
-        })
+        self.inner.read(name, &self.inner.elections.get(name), timeout).await
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
@@ -433,6 +447,10 @@ impl Lock for EtcdLock {
 impl ElectionNames for EtcdLock {
     fn lock(&self) -> &dyn Lock {
         self
+    }
+
+    async fn peek(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.inner.read(name, &self.inner.elections.peek(name), timeout).await
     }
 
     async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {

@@ -82,6 +82,20 @@ impl LockState {
         self.path(name).map_err(|why| LockError::new(LockErrorKind::Misconfigured, why))
     }
 
+    async fn read(
+        &self,
+        name: &str,
+        election: &Election,
+        timeout: Duration,
+    ) -> Result<Reading, LockError> {
+        let path = self.path_of(name)?;
+        Ok(match self.fetch(election, &path, deadline_after(timeout)).await? {
+            Some(known) => Reading::Found(known.record()),
+            // A deleted object leaves nothing behind, so its absence proves nothing.
+            None => Reading::Empty { proof: false },
+        })
+    }
+
     async fn fetch(
         &self,
         election: &Election,
@@ -196,13 +210,7 @@ impl Lock for ObjectStorageLock {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, path) = (deadline_after(timeout), self.inner.path_of(name)?);
-        let election = self.inner.elections.get(name);
-        Ok(match self.inner.fetch(&election, &path, by).await? {
-            Some(known) => Reading::Found(known.record()),
-            // A deleted object leaves nothing behind, so its absence proves nothing.
-            None => Reading::Empty { proof: false },
-        })
+        self.inner.read(name, &self.inner.elections.get(name), timeout).await
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
@@ -263,6 +271,10 @@ impl Lock for ObjectStorageLock {
 impl ElectionNames for ObjectStorageLock {
     fn lock(&self) -> &dyn Lock {
         self
+    }
+
+    async fn peek(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        self.inner.read(name, &self.inner.elections.peek(name), timeout).await
     }
 
     /// Returns the objects of the folder, without those in its subfolders.

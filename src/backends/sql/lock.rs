@@ -59,9 +59,11 @@ pub(super) trait Database: fmt::Debug + Send + Sync + Sized + 'static {
     /// Receives hints until the future is dropped.
     fn listen(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static;
 
+    /// `keep`: what is seen of the election is remembered.
     fn read(
         &self,
         name: &str,
+        keep: bool,
         timeout: Duration,
     ) -> impl Future<Output = Result<Reading, LockError>> + Send;
 
@@ -163,7 +165,8 @@ impl<D: Database> Lock for SqlLock<D> {
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.database.read(name, timeout).await.map_err(|error| error.of_request("reading", name))
+        let read = self.database.read(name, true, timeout).await;
+        read.map_err(|error| error.of_request("reading", name))
     }
 
     async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
@@ -269,6 +272,11 @@ impl<D: Database> Messages for SqlLock<D> {
 impl<D: Database> ElectionNames for SqlLock<D> {
     fn lock(&self) -> &dyn Lock {
         self
+    }
+
+    async fn peek(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+        let read = self.database.read(name, false, timeout).await;
+        read.map_err(|error| error.of_request("reading", name))
     }
 
     async fn election_names(&self, timeout: Duration) -> Result<Vec<String>, LockError> {

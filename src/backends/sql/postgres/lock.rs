@@ -83,12 +83,16 @@ impl Database for LockState {
         listener::run(self)
     }
 
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+    async fn read(&self, name: &str, keep: bool, timeout: Duration) -> Result<Reading, LockError> {
         let by = deadline_after(timeout);
+        let (of_election, basis) = match keep {
+            true => (self.seen.get(name), self.basis.get(name)),
+            false => (self.seen.peek(name), self.basis.peek(name)),
+        };
         let left = || by.saturating_duration_since(Instant::now());
         let mut found = self.fetch(name, timeout).await?;
         while let Some(row) = &found.row {
-            let seen = self.seen.get(name).see(Revision(row.revision)).0;
+            let seen = of_election.see(Revision(row.revision)).0;
             if found.same_history && row.revision >= seen {
                 break;
             }
@@ -107,7 +111,7 @@ impl Database for LockState {
         }
         let held = found.row.as_ref().zip(found.may_lead_for);
         let held = held.map(|(row, lease)| (Revision(row.revision), Instant::now() + lease));
-        self.basis.get(name).was_read_on(found.history.clone(), held);
+        basis.was_read_on(found.history.clone(), held);
         Ok(match found.row {
             Some(row) => {
                 let record = row.record();
@@ -121,7 +125,7 @@ impl Database for LockState {
                 let is_whole = found.same_tables || (self.synchronous && found.old);
                 let created = found.history.is_some() && found.history == self.opened.created_on;
                 let proof = (created || found.settled) && is_whole;
-                Reading::Empty { proof: proof && self.seen.get(name).newest().is_none() }
+                Reading::Empty { proof: proof && of_election.newest().is_none() }
             }
         })
     }

@@ -45,8 +45,9 @@ impl Database for LockState {
         listener::run(self)
     }
 
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
+    async fn read(&self, name: &str, keep: bool, timeout: Duration) -> Result<Reading, LockError> {
         let by = deadline_after(timeout);
+        let of_election = if keep { self.seen.get(name) } else { self.seen.peek(name) };
         loop {
             let left = by.saturating_duration_since(Instant::now());
             let read = sqlx::query(statements::READ).bind(name.to_owned());
@@ -56,11 +57,11 @@ impl Database for LockState {
             let Some(row) = answer.rows.first() else {
                 // A row is never deleted, so the election had no holder yet, unless the file was
                 // created again.
-                let proof = answer.settled && self.seen.get(name).newest().is_none();
+                let proof = answer.settled && of_election.newest().is_none();
                 return Ok(Reading::Empty { proof });
             };
             let row = self.row_of(row).map_err(|e| errors::failed(e, false, self.file.path()))?;
-            let seen = self.seen.get(name).see(Revision(row.revision)).0;
+            let seen = of_election.see(Revision(row.revision)).0;
             if row.revision >= seen {
                 return Ok(Reading::Found(row.record()));
             }
@@ -154,3 +155,34 @@ impl Database for LockState {
 }
 
 partial_debug!(LockState, self, path: self.file.path());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::sql::Sqlite;
+    use crate::lock::{Lock, LockAdmin, Mark, Nonce, WriteId};
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    /// The names come from the lock, and there is no end of them.
+    #[tokio::test]
+    async fn a_list_keeps_nothing_of_its_elections() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Sqlite::open(directory.path().join("elections.db")).await.unwrap();
+        let write = Write {
+            expected: None,
+            identity: "a".into(),
+            mark: Mark::new(WriteId { nonce: Nonce(1), number: 1 }, TTL, None),
+            ttl: TTL,
+            advertisement: None,
+            timeout: TTL,
+        };
+        let written = Lock::write(&database.lock(), "e", write).await.unwrap();
+        let observer = database.lock();
+        let newest = || observer.database.seen.peek("e").newest();
+        assert_eq!(observer.list(TTL).await.unwrap().len(), 1);
+        assert_eq!(newest(), None);
+        Lock::read(&observer, "e", TTL).await.unwrap();
+        assert_eq!(newest(), Some(written));
+    }
+}
