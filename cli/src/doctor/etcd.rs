@@ -7,7 +7,7 @@ use incumbent::protocol::TimingOptions;
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
-use super::rights::{self, MissingRights, UNUSED_NAME};
+use super::rights::{self, Need, ROLES, UNUSED_NAME, report_missing};
 use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
@@ -138,39 +138,27 @@ async fn permissions(
         Observer => Ok(()),
         _ => lock.check_release(name, context.timeout).await,
     };
-    let mut failures = [&listed, &written].into_iter().filter_map(|result| result.as_ref().err());
-    if let Some(error) = failures.find(|error| !is_a_right(error)) {
-        report.error(rights::CHECK, one_line(error));
-        return;
-    }
-    for of in [Observer, Candidate, Administrator] {
-        if of != Observer && context.role == Observer {
-            continue;
-        }
-        let (mut needed, mut useful) = (Vec::new(), Vec::new());
-        let checks = [
-            ("reading keys", &read),
-            ("listing and watching keys", &listed),
-            ("writing keys", &written),
-        ];
-        for (verb, result) in checks {
-            let Err(error) = result else { continue };
-            let why = format!("{verb} ({})", one_line(error));
-            match verb {
-                "writing keys" if of == Observer => {}
-                "listing and watching keys" if of != Administrator => useful.push(why),
-                _ => needed.push(why),
+    let checks = [
+        ("reading keys", read, &ROLES[..], &[][..]),
+        ("listing and watching keys", listed, &[Administrator], &[Observer, Candidate]),
+        ("writing keys", written, &[Candidate, Administrator], &[]),
+    ];
+    let mut missing = Vec::new();
+    for (verb, result, needed_by, useful_to) in checks {
+        match result {
+            Err(error) if is_a_right(&error) => {
+                let right = format!("{verb} ({})", one_line(&error));
+                missing.push(Need { right, needed_by, useful_to });
             }
+            Err(error) => return report.error(rights::CHECK, one_line(&error)),
+            Ok(()) => {}
         }
-        let fix = "grant the role readwrite on the prefix; see docs/etcd.md".to_owned();
-        let missing = MissingRights {
-            needed: needed.join(", "),
-            useful: useful.join(", "),
-            fix_needed: fix.clone(),
-            fix_useful: fix,
-        };
-        missing.report(of, context.role, report);
     }
+    let roles = if context.role == Observer { &[Observer][..] } else { &ROLES };
+    let fix = |_: &[&String]| {
+        "grant the role readwrite on the prefix; see docs/etcd.md".to_owned()
+    };
+    report_missing(&missing, (roles, context.role), String::clone, fix, report);
 }
 
 async fn foreign(probe: &EtcdProbe, context: CheckContext<'_>, report: &mut Report) {

@@ -8,7 +8,7 @@ use incumbent::lock::{Finding, LockError, LockErrorKind, Severity};
 use super::context::CheckContext;
 use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::{Level, Report};
-use super::rights::{self, MissingRights};
+use super::rights::{self, Need, ROLES, report_missing};
 use super::server::{self, Samples};
 use crate::error::CliError;
 use crate::error::one_line;
@@ -18,13 +18,6 @@ use crate::output::time_format;
 
 const SERVER: &str = "server";
 const OBJECT: &str = "object";
-
-/// A permission, the roles that need it, and the roles that lack a feature without it.
-struct Need<'a> {
-    right: Right<'a>,
-    needed_by: &'static [Role],
-    useful_to: &'static [Role],
-}
 
 /// Checks elections with leases.
 pub async fn elections(
@@ -61,7 +54,7 @@ pub async fn elections(
             useful_to: &[],
         }));
     }
-    check_rights(cluster, &needs, name, role, timeout, report).await;
+    check_rights(cluster, needs, name, (role, timeout), report).await;
     match found {
         None => unnamed(objects.kind().name(), report),
         Some(Err(error)) => unread(&error, report),
@@ -100,7 +93,7 @@ pub async fn for_life(
     namespace(cluster, timeout, report).await;
     let (group, resource) = locks.kind.resource();
     let needs = needs_for_life(group, resource, name);
-    check_rights(cluster, &needs, name, role, timeout, report).await;
+    check_rights(cluster, needs, name, (role, timeout), report).await;
     let Some(name) = name else {
         unnamed(locks.kind.name(), report);
         return Ok(());
@@ -158,7 +151,7 @@ async fn namespace(cluster: &Cluster, timeout: Duration, report: &mut Report) {
 }
 
 /// `absent`: the object does not exist yet.
-fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<'_>> {
+fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<Right<'_>>> {
     let (group, resource) = kind.resource();
     let unnamed = |verb| Right::new(verb, group, resource);
     let right = |verb| unnamed(verb).of(name);
@@ -182,7 +175,7 @@ fn needs_for_life<'a>(
     group: &'static str,
     resource: &'static str,
     name: Option<&'a str>,
-) -> Vec<Need<'a>> {
+) -> Vec<Need<Right<'a>>> {
     let unnamed = |verb| Right::new(verb, group, resource);
     let right = |verb| unnamed(verb).of(name);
     let core = |verb, resource| Right::new(verb, "", resource);
@@ -205,7 +198,7 @@ fn needs_for_life<'a>(
 }
 
 /// What roll calls and handovers need. `answers`: the Lease with the answers of this election.
-fn roll_calls<'a>(needs: &mut Vec<Need<'a>>, name: Option<&'a str>, answers: Option<&'a str>) {
+fn roll_calls<'a>(needs: &mut Vec<Need<Right<'a>>>, name: Option<&'a str>, answers: Option<&'a str>) {
     let (group, resource) = Kind::Lease.resource();
     let right = |verb, name| Right::new(verb, group, resource).of(name);
     let mut useful = |right| needs.push(Need { right, needed_by: &[], useful_to: BOTH });
@@ -222,7 +215,7 @@ fn roll_calls<'a>(needs: &mut Vec<Need<'a>>, name: Option<&'a str>, answers: Opt
 }
 
 /// A role that reads all elections lists them, and need not get one.
-fn read_all<'a>(needs: &mut Vec<Need<'a>>, list: Right<'a>) {
+fn read_all<'a>(needs: &mut Vec<Need<Right<'a>>>, list: Right<'a>) {
     for need in needs
         .iter_mut()
         .filter(|need| need.right.verb == "get" && need.needed_by.contains(&Observer))
@@ -239,60 +232,44 @@ fn events() -> Right<'static> {
 /// Checks each permission, and reports the missing permissions of each role.
 async fn check_rights(
     cluster: &Cluster,
-    needs: &[Need<'_>],
+    needs: Vec<Need<Right<'_>>>,
     name: Option<&str>,
-    role: Role,
-    timeout: Duration,
+    (role, timeout): (Role, Duration),
     report: &mut Report,
 ) {
-    let mut lacking = Vec::new();
+    let mut missing = Vec::new();
     for need in needs {
         match cluster.may(&need.right, timeout).await {
             Ok(true) => {}
-            Ok(false) => lacking.push(need),
+            Ok(false) => missing.push(need),
             Err(error) if error.kind() == LockErrorKind::Denied => {
                 return report.unknown(rights::CHECK, one_line(&error));
             }
             Err(error) => return report.error(rights::CHECK, one_line(&error)),
         }
     }
-    for of in [Observer, Candidate, Administrator] {
-        let list = |roles: fn(&Need<'_>) -> &'static [Role]| -> Vec<Right<'_>> {
-            let missing = lacking.iter().filter(|need| roles(need).contains(&of));
-            missing.map(|need| need.right).collect()
-        };
-        let (needed, useful) = (list(|need| need.needed_by), list(|need| need.useful_to));
-        let missing = MissingRights {
-            needed: named(&needed),
-            useful: named(&useful),
-            fix_needed: fix(&needed, name),
-            fix_useful: fix(&useful, name),
-        };
-        missing.report(of, role, report);
-    }
+    let fix = |rights: &[&Right<'_>]| fix(rights, name);
+    report_missing(&missing, (&ROLES, role), named, fix, report);
 }
 
-/// As in `update of leases my-app, create of events`.
-fn named(rights: &[Right<'_>]) -> String {
-    let named = rights.iter().map(|right| {
-        let name = right.name.map(|name| format!(" {name}")).unwrap_or_default();
-        format!("{} of {}{name}", right.verb, right.resource)
-    });
-    named.collect::<Vec<_>>().join(", ")
+/// As in `update of leases my-app`.
+fn named(right: &Right<'_>) -> String {
+    let name = right.name.map(|name| format!(" {name}")).unwrap_or_default();
+    format!("{} of {}{name}", right.verb, right.resource)
 }
 
 /// The rules to add to a Role.
-fn fix(rights: &[Right<'_>], name: Option<&str>) -> String {
+fn fix(rights: &[&Right<'_>], name: Option<&str>) -> String {
     let mut rules: Vec<(Right<'_>, Vec<&str>)> = Vec::new();
     for right in rights {
         let same = |(rule, _): &&mut (Right<'_>, Vec<&str>)| {
             let mut rule = *rule;
             rule.verb = right.verb;
-            rule == *right
+            rule == **right
         };
         match rules.iter_mut().find(same) {
             Some((_, verbs)) => verbs.push(right.verb),
-            None => rules.push((*right, vec![right.verb])),
+            None => rules.push((**right, vec![right.verb])),
         }
     }
     let of = |cluster_wide: bool| {

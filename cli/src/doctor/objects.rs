@@ -8,9 +8,9 @@ use incumbent::protocol::TimingOptions;
 use time::OffsetDateTime;
 
 use super::context::CheckContext;
-use super::context::Role::{self, Administrator, Candidate, Observer};
+use super::context::Role::{Administrator, Candidate, Observer};
 use super::report::Report;
-use super::rights::{self, MissingRights, UNUSED_NAME};
+use super::rights::{self, Need, ROLES, UNUSED_NAME, report_missing};
 use super::server;
 use crate::error::one_line;
 use crate::error::{CliError, Code};
@@ -29,10 +29,14 @@ pub async fn check(
     let wrong = |rule| CliError::new(Code::Usage, rule);
     context.name.map_or(Ok(()), |name| lock.check_name(name)).map_err(wrong)?;
     let start = Instant::now();
-    let mut lacking = Vec::new();
+    let mut missing = Vec::new();
+    let mut lacks = |verb: &str, error: &LockError, needed_by, useful_to| {
+        let right = format!("{verb} objects ({})", one_line(error));
+        missing.push(Need { right, needed_by, useful_to });
+    };
     match lock.read(context.name.unwrap_or(UNUSED_NAME), context.timeout).await {
         Ok(_) => report.ok(STORE, "reachable and readable"),
-        Err(error) if is_a_right(&error) => lacking.push(Right::Get(one_line(&error))),
+        Err(error) if is_a_right(&error) => lacks("reading", &error, &ROLES, &[]),
         Err(error) => {
             report.error(STORE, one_line(&error));
             return Ok(());
@@ -41,7 +45,10 @@ pub async fn check(
     let mut spans = vec![start.elapsed()];
     match lock.names(context.timeout).await {
         Ok(_) => {}
-        Err(error) if is_a_right(&error) => lacking.push(Right::List(one_line(&error))),
+        // Candidates do not list.
+        Err(error) if is_a_right(&error) => {
+            lacks("listing", &error, &[], &[Observer, Administrator]);
+        }
         Err(error) => report.error(STORE, one_line(&error)),
     }
     let tried = context.role != Observer;
@@ -58,7 +65,9 @@ pub async fn check(
                 }
                 spans = facts.spans;
             }
-            Err(error) if is_a_right(&error) => lacking.push(Right::Put(one_line(&error))),
+            Err(error) if is_a_right(&error) => {
+                lacks("writing", &error, &[Candidate, Administrator], &[]);
+            }
             Err(error) => report.error(CONDITIONS, one_line(&error)),
         }
         server::clock(offset, "deadlines that Go's candidates read do", report);
@@ -69,39 +78,10 @@ pub async fn check(
     if !tried {
         report.unknown(rights::CHECK, "rights to write: nothing is written for an observer");
     }
-    for of in [Observer, Candidate, Administrator] {
-        if tried || of == Observer {
-            missing(of, &lacking).report(of, context.role, report);
-        }
-    }
+    let roles = if tried { &ROLES[..] } else { &[Observer] };
+    let fix = |_: &[&String]| "see docs/object-storage.md for the required rights".to_owned();
+    report_missing(&missing, (roles, context.role), String::clone, fix, report);
     Ok(())
-}
-
-/// A missing permission, with the message of the store.
-enum Right {
-    Get(String),
-    List(String),
-    Put(String),
-}
-
-fn missing(of: Role, lacking: &[Right]) -> MissingRights {
-    let (mut needed, mut useful) = (Vec::new(), Vec::new());
-    for right in lacking {
-        match right {
-            Right::Get(why) => needed.push(format!("reading objects ({why})")),
-            Right::Put(why) if of != Observer => needed.push(format!("writing objects ({why})")),
-            Right::Put(_) => {}
-            Right::List(_) if of == Candidate => {} // candidates do not list
-            Right::List(why) => useful.push(format!("listing objects ({why})")),
-        }
-    }
-    let fix = "see docs/object-storage.md for the required rights".to_owned();
-    MissingRights {
-        needed: needed.join(", "),
-        useful: useful.join(", "),
-        fix_needed: fix.clone(),
-        fix_useful: fix,
-    }
 }
 
 fn is_a_right(error: &LockError) -> bool {

@@ -6,9 +6,9 @@ use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, TableSetup};
 
 use super::context::CheckContext;
-use super::context::Role::{Administrator, Candidate, Observer};
+use super::context::Role::{Administrator, Candidate};
 use super::report::Report;
-use super::rights::{self, MissingRights};
+use super::rights::{self, Need, ROLES, report_missing};
 use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::output::text::printable;
@@ -140,26 +140,22 @@ fn check_table_rights(found: &TableFacts, context: CheckContext<'_>, report: &mu
     if found.schema.is_none() {
         return report.unknown(rights::CHECK, "rights on tables that do not exist");
     }
-    for of in [Observer, Candidate, Administrator] {
-        let needed_by = |right: &&TableRight| match of {
-            Observer => right.verb == "SELECT",
-            Candidate => true,
-            Administrator => right.verb != "INSERT", // evicts
+    let checkpoint = context.checkpoint.then_some(&found.lacking_for_checkpoints);
+    let missing = found.lacking.iter().chain(checkpoint.into_iter().flatten()).map(|right| {
+        let needed_by = match right.verb {
+            "SELECT" => &ROLES[..],
+            "INSERT" => &[Candidate], // an administrator evicts
+            _ => &[Candidate, Administrator],
         };
-        let checkpoint = context.checkpoint.then_some(&found.lacking_for_checkpoints);
-        let lacking = found.lacking.iter().chain(checkpoint.into_iter().flatten());
-        let lacking: Vec<_> = lacking.filter(needed_by).collect();
-        let named = lacking.iter().map(|right| format!("{} on {}", right.verb, right.table));
-        let grants =
-            lacking.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));
-        let missing = MissingRights {
-            needed: named.collect::<Vec<_>>().join(", "),
-            useful: String::new(),
-            fix_needed: grants.collect::<Vec<_>>().join("; "),
-            fix_useful: String::new(),
-        };
-        missing.report(of, context.role, report);
-    }
+        Need { right, needed_by, useful_to: &[] }
+    });
+    let missing: Vec<_> = missing.collect();
+    let name = |right: &&TableRight| format!("{} on {}", right.verb, right.table);
+    let fix = |rights: &[&&TableRight]| {
+        let grants = rights.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));
+        grants.collect::<Vec<_>>().join("; ")
+    };
+    report_missing(&missing, (&ROLES, context.role), name, fix, report);
 }
 
 /// Whether acknowledged writes are kept; see docs/sql.md.

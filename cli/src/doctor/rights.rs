@@ -1,4 +1,4 @@
-//! The permissions on a NATS server, by role.
+//! Permissions by role, and those on a NATS server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::context::{CheckContext, Role};
+use super::context::CheckContext;
+use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::Report;
 use super::server::ServerSamples;
 use crate::error::CliError;
@@ -26,15 +27,63 @@ pub const UNUSED_NAME: &str = "incumbent-doctor";
 /// How long a permission error may take within this process.
 const SETTLING: Duration = Duration::from_millis(250);
 
-/// A permission that a role needs.
+/// A permission, the roles that cannot work without it, and those that lack a feature.
+pub struct Need<R> {
+    pub right: R,
+    pub needed_by: &'static [Role],
+    pub useful_to: &'static [Role],
+}
+
+pub const ROLES: [Role; 3] = [Observer, Candidate, Administrator];
+
+/// Reports which of the missing permissions each of the roles lacks. They count if it is the checked
+/// one, `ours`. `fix` says what to do about some of them.
+pub fn report_missing<R>(
+    missing: &[Need<R>],
+    (roles, ours): (&[Role], Role),
+    name: impl Fn(&R) -> String,
+    fix: impl Fn(&[&R]) -> String,
+    report: &mut Report,
+) {
+    let named = |rights: &[&R]| {
+        rights.iter().map(|&right| name(right)).collect::<Vec<_>>().join(", ")
+    };
+    for of in roles {
+        let list = |roles: fn(&Need<R>) -> &'static [Role]| -> Vec<&R> {
+            let lacking = missing.iter().filter(|need| roles(need).contains(of));
+            lacking.map(|need| &need.right).collect()
+        };
+        let (needed, useful) = (list(|need| need.needed_by), list(|need| need.useful_to));
+        let who = match of {
+            Observer => "an observer",
+            Candidate => "a candidate",
+            Administrator => "an administrator",
+        };
+        if needed.is_empty() && useful.is_empty() {
+            report.ok(CHECK, format!("all rights of {who}"));
+            continue;
+        }
+        if *of != ours {
+            let lacking = named(&[needed, useful].concat());
+            report.ok(CHECK, format!("not the rights of {who}: {lacking}"));
+            continue;
+        }
+        if !needed.is_empty() {
+            report.error(CHECK, format!("{who} needs {}; {}", named(&needed), fix(&needed)));
+        }
+        if !useful.is_empty() {
+            let (lacking, fix) = (named(&useful), fix(&useful));
+            report.warning(CHECK, format!("{who} works better with {lacking}; {fix}"));
+        }
+    }
+}
+
+/// A subject that may be published or subscribed to.
 struct Right {
     subject: String,
     publish: bool,
     /// Whether a message there is stored: it is tried with one that the bucket must refuse.
     is_write: bool,
-    /// The roles that cannot work without it, and those that lack a feature.
-    needed_by: &'static [Role],
-    useful_to: &'static [Role],
 }
 
 impl Right {
@@ -78,7 +127,7 @@ pub async fn check(
     let mut subscriptions = Vec::new();
     // The server checks permissions in order. These requests are harmless: the messages have no
     // meaning and ask for no response.
-    for right in rights.iter().filter(|right| !right.is_write) {
+    for right in rights.iter().map(|need| &need.right).filter(|right| !right.is_write) {
         let subject = right.subject.clone();
         if right.publish {
             client
@@ -95,7 +144,7 @@ pub async fn check(
         }
     }
     let mut written = Written::Silence;
-    for right in rights.iter().filter(|right| right.is_write) {
+    for right in rights.iter().map(|need| &need.right).filter(|right| right.is_write) {
         written = send_refused_write(session, &right.subject).await;
     }
     let refusals = settled(&mut refused).await;
@@ -108,9 +157,11 @@ pub async fn check(
         Written::Silence => report.unknown(CHECK, "the right to write: a write timed out"),
         Written::Reached | Written::Refused | Written::Nowhere => {}
     }
-    for of in [Role::Observer, Role::Candidate, Role::Administrator] {
-        check_facts(of, context.role, &rights, &refusals, report);
-    }
+    let missing = rights.into_iter().filter(|need| need.right.is_refused(&refusals));
+    let fix = "grant it: see deploy/nats-permissions.conf for the rights of each role";
+    let fix = |_: &[&Right]| fix.to_owned();
+    let missing: Vec<_> = missing.collect();
+    report_missing(&missing, (&ROLES, context.role), Right::named, fix, report);
     Ok(())
 }
 
@@ -120,8 +171,7 @@ fn rights(
     name: &str,
     checkpoint: bool,
     asked: &ServerSamples,
-) -> Vec<Right> {
-    use Role::{Administrator, Candidate, Observer};
+) -> Vec<Need<Right>> {
     let info = asked.info.as_ref();
     // Candidates create a bucket that is missing.
     let creates: &[Role] =
@@ -132,16 +182,14 @@ fn rights(
         info.and_then(|info| info.pointer("/config/republish/dest")).and_then(Value::as_str);
     let hints = repeated.and_then(|to| to.strip_suffix('>')).map(str::to_owned);
     let hints = hints.unwrap_or_else(|| format!("incumbent.{bucket}."));
-    let right = |subject, publish, needed_by, useful_to| Right {
-        subject,
-        publish,
-        is_write: false,
-        needed_by,
-        useful_to,
+    let right = |subject, publish, needed_by, useful_to| {
+        let right = Right { subject, publish, is_write: false };
+        Need { right, needed_by, useful_to }
     };
-    let write = |key: String, needed_by| Right {
-        is_write: true,
-        ..right(format!("{below}$KV.{bucket}.{key}"), true, needed_by, &[])
+    let write = |key: String, needed_by| {
+        let subject = format!("{below}$KV.{bucket}.{key}");
+        let right = Right { subject, publish: true, is_write: true };
+        Need { right, needed_by, useful_to: &[] }
     };
     let api = |verb, needed_by, useful_to| {
         right(format!("{prefix}.{verb}.KV_{bucket}"), true, needed_by, useful_to)
@@ -163,54 +211,6 @@ fn rights(
         rights.push(write(format!("$checkpoint.{name}"), &[Candidate]));
     }
     rights
-}
-
-/// Reports the missing permissions of a role. They count if it is the checked role.
-fn check_facts(of: Role, ours: Role, rights: &[Right], refusals: &[String], report: &mut Report) {
-    let lacking = |roles: fn(&Right) -> &'static [Role]| {
-        let refused =
-            rights.iter().filter(|right| roles(right).contains(&of) && right.is_refused(refusals));
-        refused.map(Right::named).collect::<Vec<_>>().join(", ")
-    };
-    let (needed, useful) = (lacking(|right| right.needed_by), lacking(|right| right.useful_to));
-    let fix = "grant it: see deploy/nats-permissions.conf for the rights of each role";
-    let missing =
-        MissingRights { needed, useful, fix_needed: fix.to_owned(), fix_useful: fix.to_owned() };
-    missing.report(of, ours, report);
-}
-
-/// The missing permissions of a role, with fixes.
-pub struct MissingRights {
-    pub needed: String,
-    pub useful: String,
-    pub fix_needed: String,
-    pub fix_useful: String,
-}
-
-impl MissingRights {
-    /// Reports them. They count if the role is the checked one.
-    pub fn report(self, of: Role, ours: Role, report: &mut Report) {
-        let Self { needed, useful, fix_needed, fix_useful } = self;
-        let who = match of {
-            Role::Observer => "an observer",
-            Role::Candidate => "a candidate",
-            Role::Administrator => "an administrator",
-        };
-        if needed.is_empty() && useful.is_empty() {
-            return report.ok(CHECK, format!("all rights of {who}"));
-        }
-        if of != ours {
-            let lacking = [needed, useful].into_iter().filter(|list| !list.is_empty());
-            let lacking = lacking.collect::<Vec<_>>().join(", ");
-            return report.ok(CHECK, format!("not the rights of {who}: {lacking}"));
-        }
-        if !needed.is_empty() {
-            report.error(CHECK, format!("{who} needs {needed}; {fix_needed}"));
-        }
-        if !useful.is_empty() {
-            report.warning(CHECK, format!("{who} works better with {useful}; {fix_useful}"));
-        }
-    }
 }
 
 /// Sends a write that no bucket accepts: it expects another stream.

@@ -6,9 +6,9 @@ use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::sql::{Sqlite, SqliteFacts, TableSetup};
 
 use super::context::CheckContext;
-use super::context::Role::{Administrator, Candidate, Observer};
+use super::context::Role::{Administrator, Candidate};
 use super::report::Report;
-use super::rights::MissingRights;
+use super::rights::{Need, ROLES, report_missing};
 use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::output::time_format;
@@ -97,14 +97,10 @@ fn rights(
     if let Err(why) = tempfile::tempfile_in(directory) {
         lacking.push(format!("creating files in {} ({why})", directory.display()));
     }
-    let lacking = lacking.join(", ");
-    let fix = "grant write access to the file and its directory";
-    for of in [Observer, Candidate, Administrator] {
-        let needed = if of == Observer { String::new() } else { lacking.clone() };
-        let (useful, fix_useful) = (String::new(), String::new());
-        let missing = MissingRights { needed, useful, fix_needed: fix.to_owned(), fix_useful };
-        missing.report(of, context.role, report);
-    }
+    let need = |right| Need { right, needed_by: &[Candidate, Administrator], useful_to: &[] };
+    let missing: Vec<_> = lacking.into_iter().map(need).collect();
+    let fix = |_: &[&String]| "grant write access to the file and its directory".to_owned();
+    report_missing(&missing, (&ROLES, context.role), String::clone, fix, report);
 }
 
 fn place(facts: &SqliteFacts, report: &mut Report) {
