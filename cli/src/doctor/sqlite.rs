@@ -1,6 +1,6 @@
 //! Checks of a SQLite file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use incumbent::protocol::{Timing, TimingOptions};
 use incumbent::sql::{Sqlite, SqliteFacts, TableSetup};
@@ -11,7 +11,7 @@ use super::report::Report;
 use super::rights::{Need, ROLES, report_missing};
 use super::server::{self, Samples};
 use crate::error::one_line;
-use crate::output::time_format;
+use crate::output::{directory_of, time_format};
 
 const FILE: &str = "file";
 
@@ -40,10 +40,11 @@ pub async fn check(
     let timing = Timing::new(options, max_lease);
     server::short_lease(&timing, max_lease, report);
     server::round_trip(&asked.spans, timing, report);
-    let directory = directory_of(path);
-    rights(path, &directory, &facts, context, report);
+    let there = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let directory = directory_of(&there);
+    rights(path, directory, &facts, context, report);
     place(&facts, report);
-    room(&directory, report);
+    room(directory, report);
 }
 
 /// The file, or that it will be created.
@@ -139,12 +140,4 @@ fn free_bytes(directory: &Path) -> std::io::Result<u64> {
 #[cfg(not(unix))]
 fn free_bytes(_directory: &Path) -> std::io::Result<u64> {
     Err(std::io::ErrorKind::Unsupported.into())
-}
-
-fn directory_of(path: &Path) -> PathBuf {
-    let there = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    match there.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }

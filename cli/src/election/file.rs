@@ -71,7 +71,7 @@ impl KeepFile {
             let message = format!("cannot keep {}: {error}", self.path.display());
             CliError::new(Code::Failed, message)
         };
-        drop(output::temporary_beside(&self.path).map_err(unwritable)?);
+        drop(output::temporary_beside(&self.path, output::READABLE).map_err(unwritable)?);
         remove(&self.path).map_err(unwritable)?;
         let started = self.candidate.start(lock, signals.next(), async |_| Ok(None)).await?;
         let (mut candidate, _) = started.map_err(CliError::Signal)?;
@@ -106,7 +106,7 @@ impl KeepFile {
                 timestamp: time_format::rfc3339(OffsetDateTime::now_utc()),
                 count,
             };
-            let written = output::replace_file(&self.path, |file| {
+            let written = output::replace_file(&self.path, output::READABLE, |file| {
                 serde_json::to_writer(&mut *file, &content)?;
                 file.write_all(b"\n")
             });

@@ -12,6 +12,7 @@ use rustix::process::{geteuid, umask};
 use tempfile::TempDir;
 
 use crate::error::{CliError, Code};
+use crate::output::directory_of;
 
 /// The file of a socket, removed when this is dropped.
 pub struct SocketFile(pub PathBuf);
@@ -54,8 +55,7 @@ pub fn bind_new() -> Result<(UnixListener, PathBuf, TempDir), CliError> {
 /// A new socket of this user at this path, in a directory that no other user may enter. Creates a
 /// missing directory.
 pub fn bind_private(path: &Path, other: &str) -> Result<UnixListener, CliError> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         created => created.map_err(|error| failed(path, &error))?,

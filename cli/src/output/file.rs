@@ -19,30 +19,40 @@ pub fn read_text(file: File, max: u64) -> io::Result<String> {
     }
 }
 
-/// A new file beside `path`, with the permissions of this process's umask. It is removed when it is
-/// dropped.
-pub fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+/// The directory of a file.
+pub fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The permissions of a file that all users may read, as far as the umask allows it.
+pub const READABLE: u32 = 0o644;
+/// The permissions of a file of this user alone.
+pub const PRIVATE: u32 = 0o600;
+
+/// A new file beside `path`. It is removed when it is dropped.
+#[cfg_attr(not(unix), allow(unused_variables))]
+pub fn temporary_beside(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".incumbent-");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o644));
+        builder.permissions(std::fs::Permissions::from_mode(mode));
     }
-    builder.tempfile_in(directory.unwrap_or(Path::new(".")))
+    builder.tempfile_in(directory_of(path))
 }
 
 /// Replaces a file: a reader sees what it was before, or all that `write` writes. If that fails,
 /// the file is as it was.
 pub fn replace_file(
     path: &Path,
+    mode: u32,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
     if path.file_name().is_none() {
         return Err(io::Error::other("it is a directory"));
     }
-    let mut new = temporary_beside(path)?;
+    let mut new = temporary_beside(path, mode)?;
     write(new.as_file_mut())?;
     new.persist(path).map_err(|error| error.error)?;
     Ok(())
@@ -64,8 +74,8 @@ mod tests {
     fn failed_write_leaves_the_file_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
-        replace_file(&path, |file| file.write_all(b"one")).unwrap();
-        let failed = replace_file(&path, |file| {
+        replace_file(&path, READABLE, |file| file.write_all(b"one")).unwrap();
+        let failed = replace_file(&path, READABLE, |file| {
             file.write_all(b"two")?;
             Err(io::Error::other("the disk is full"))
         });
@@ -73,7 +83,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "one");
         fs::create_dir(place.path().join("directory")).unwrap();
         for directory in ["directory", "directory/..", "absent/file"] {
-            replace_file(&place.path().join(directory), |_| Ok(())).unwrap_err();
+            replace_file(&place.path().join(directory), PRIVATE, |_| Ok(())).unwrap_err();
         }
         let left = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut left: Vec<_> = left.collect();

@@ -17,7 +17,9 @@ use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
-pub use self::file::{read_text, replace_file, temporary_beside, unwritten};
+pub use self::file::{
+    PRIVATE, READABLE, directory_of, read_text, replace_file, temporary_beside, unwritten,
+};
 use self::text::{plain_json, printable};
 use crate::error::{CliError, Code};
 

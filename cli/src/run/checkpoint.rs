@@ -40,9 +40,8 @@ impl CheckpointFile {
         if path.is_dir() {
             return Err(refused("it is a directory: name a file"));
         }
-        let written = tempfile::NamedTempFile::new_in(directory_of(&path));
-        written.map(drop).map_err(|error| {
-            let directory = directory_of(&path).display();
+        output::temporary_beside(&path, output::PRIVATE).map(drop).map_err(|error| {
+            let directory = output::directory_of(&path).display();
             refused(&format!("cannot write to {directory}: {}", error.kind()))
         })
     }
@@ -134,14 +133,7 @@ async fn within<T: Send + 'static>(
 
 /// Replaces the file at once, readable by this user.
 fn replace(path: &Path, data: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(directory_of(path))?;
-    file.write_all(data)?;
-    file.persist(path)?;
-    Ok(())
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
+    output::replace_file(path, output::PRIVATE, |file| file.write_all(data))
 }
 
 /// Reads the file; no more of it than shows that it is too long. COMMAND may have put something
