@@ -1,17 +1,17 @@
 //! The leader over HTTP: as JSON, at once or once it has changed; as events; as a redirect.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response};
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, stream};
+use futures_util::{StreamExt, stream};
 use incumbent::lock::Holder;
 use incumbent::{Advertisement, Leader, Status, StatusWatch};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
 use super::Flags;
@@ -62,23 +62,6 @@ const CLIENTS: usize = 32;
 #[derive(Clone)]
 pub struct LeaderEvents(Arc<Semaphore>);
 
-/// The status of the election.
-enum Election {
-    /// Waits until the lock was reached.
-    Opening(BoxFuture<'static, StatusWatch>),
-    Open(Box<StatusWatch>),
-}
-
-/// What one client is sent.
-struct Events<S> {
-    election: Election,
-    /// Returns the fields of `/leader`.
-    show: S,
-    /// The last ones that were sent.
-    sent: Option<Value>,
-    _permit: OwnedSemaphorePermit,
-}
-
 impl Default for LeaderEvents {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(CLIENTS)))
@@ -98,38 +81,24 @@ impl LeaderEvents {
             let line = format!("{CLIENTS} clients are sent events: no more are accepted\n");
             return (StatusCode::SERVICE_UNAVAILABLE, line).into_response();
         };
-        let election = Election::Opening(status.boxed());
-        let events = Events { election, show, sent: None, _permit: permit };
-        let events =
-            stream::unfold(events, async |mut events| Some((events.next().await?, events)));
+        // They may change when the lock was reached, and with each status from then on.
+        let changes = stream::once(status).flat_map(|status| {
+            let next = async |mut status: StatusWatch| {
+                status.changed().await.then_some(((), status))
+            };
+            stream::once(ready(())).chain(stream::unfold(status, next))
+        });
+        let mut sent = None;
+        let events = stream::once(ready(())).chain(changes).filter_map(move |()| {
+            let _held = &permit;
+            let fields = show();
+            let event = (sent.as_ref() != Some(&fields)).then(|| {
+                Event::default().event("leader").id(id_of(&fields)).data(fields.to_string())
+            });
+            sent = Some(fields);
+            ready(event)
+        });
         extent.events(events).keep_alive(KeepAlive::default()).into_response()
-    }
-}
-
-impl<S: Fn() -> Value> Events<S> {
-    /// The next event; `None` once the candidate has stopped.
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            let fields = (self.show)();
-            if self.sent.as_ref() != Some(&fields) {
-                let id = id_of(&fields);
-                let event = Event::default().event("leader").id(&id).data(fields.to_string());
-                self.sent = Some(fields);
-                return Some(event);
-            }
-            self.changed().await?;
-        }
-    }
-
-    /// Waits until the fields may have changed.
-    async fn changed(&mut self) -> Option<()> {
-        match &mut self.election {
-            Election::Open(status) => status.changed().await.then_some(()),
-            Election::Opening(opening) => {
-                self.election = Election::Open(Box::new(opening.await));
-                Some(())
-            }
-        }
     }
 }
 
