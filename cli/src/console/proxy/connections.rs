@@ -120,7 +120,7 @@ impl Proxied {
             copied = copy_bidirectional_with_sizes(&mut client, &mut leader, BUFFER, BUFFER) => {
                 if copied.is_ok() {
                     client.reset_on_close(false);
-                    leader.leader.reset_on_close(false);
+                    leader.get_ref().get_ref().reset_on_close(false);
                 }
             }
         }

@@ -1,12 +1,10 @@
-//! The metrics of a proxy, and a stream that counts its bytes.
+//! The metrics of a proxy.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::{InspectReader, InspectWriter};
 
 /// The metrics of a proxy. Without a recorder they cost nothing.
 pub struct Counters {
@@ -51,8 +49,13 @@ impl Counters {
     }
 
     /// Counts what passes this connection to a leader.
-    pub fn count<S>(&self, leader: S) -> Counted<S> {
-        Counted { leader, to: self.to_leader.clone(), from: self.from_leader.clone() }
+    pub fn count<S: AsyncRead + AsyncWrite>(
+        &self,
+        leader: S,
+    ) -> InspectWriter<InspectReader<S, impl FnMut(&[u8])>, impl FnMut(&[u8])> {
+        let (to, from) = (self.to_leader.clone(), self.from_leader.clone());
+        let leader = InspectReader::new(leader, move |read| from.increment(read.len() as u64));
+        InspectWriter::new(leader, move |written| to.increment(written.len() as u64))
     }
 }
 
@@ -69,66 +72,5 @@ impl OneMore {
 impl Drop for OneMore {
     fn drop(&mut self) {
         self.0.decrement(1.0);
-    }
-}
-
-/// A connection to a leader whose bytes are counted.
-pub struct Counted<S> {
-    pub leader: S,
-    to: Counter,
-    from: Counter,
-}
-
-impl<S> Counted<S> {
-    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(bytes)) = &written {
-            self.to.increment(*bytes as u64);
-        }
-        written
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.leader).poll_read(cx, buffer);
-        self.from.increment((buffer.filled().len() - before) as u64);
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.leader).poll_write(cx, bytes);
-        self.wrote(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.leader).poll_write_vectored(cx, parts);
-        self.wrote(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.leader.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.leader).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.leader).poll_shutdown(cx)
     }
 }
