@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use sd_notify::NotifyState as State;
+
 /// The variable with the socket. A command that is run does not inherit it: it would speak for this
 /// service.
 pub const SOCKET: &str = "NOTIFY_SOCKET";
@@ -38,26 +41,20 @@ impl ServiceStatus {
     }
 }
 
-/// A part of a notification.
+#[cfg(target_os = "linux")]
+fn send(states: &[State<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "cannot notify systemd");
+    }
+}
+
+/// What another system than Linux does not send.
+#[cfg(not(target_os = "linux"))]
 enum State<'a> {
     Ready,
     Stopping,
     Status(&'a str),
     ExtendTimeoutUsec(u32),
-}
-
-#[cfg(target_os = "linux")]
-fn send(states: &[State<'_>]) {
-    use sd_notify::NotifyState;
-    let states = states.iter().map(|state| match *state {
-        State::Ready => NotifyState::Ready,
-        State::Stopping => NotifyState::Stopping,
-        State::Status(status) => NotifyState::Status(status),
-        State::ExtendTimeoutUsec(micros) => NotifyState::ExtendTimeoutUsec(micros),
-    });
-    if let Err(error) = sd_notify::notify(&states.collect::<Vec<_>>()) {
-        tracing::debug!(%error, "cannot notify systemd");
-    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -173,7 +173,7 @@ impl LockArgs {
         let kind = LockKind::parse(&self.lock)?;
         self.check_flags(&kind, args)?;
         let given_timeout = self.given_timeout();
-        let context = self.bucket.flags.context_flag();
+        let context = self.context_flag();
         let mut cluster = None;
         let (url, is_of_flags) = match kind {
             LockKind::Nats => {
@@ -282,8 +282,7 @@ impl LockArgs {
                 }
             }
         }
-        let context = self.bucket.flags.context_flag();
-        let context = context.filter(|_| matches!(kind, LockKind::Kubernetes));
+        let context = self.context_flag().filter(|_| matches!(kind, LockKind::Kubernetes));
         self.objects.flags.namespace.open(context).await
     }
 
@@ -317,12 +316,18 @@ impl LockArgs {
         self.given_timeout().unwrap_or(DEFAULT_TIMEOUT)
     }
 
-    /// The timeout of requests, if one is given. The variable is specific to NATS.
+    /// The timeout of requests, if one is given. The flag is one of every lock, the variable of NATS.
     fn given_timeout(&self) -> Option<Duration> {
+        let connection = &self.bucket.flags.connection;
         match LockKind::parse(&self.lock) {
-            Ok(LockKind::Nats) => self.bucket.flags.explicit_timeout(),
-            _ => self.bucket.flags.timeout_flag(),
+            Ok(LockKind::Nats) => connection.explicit_timeout(),
+            _ => connection.timeout,
         }
+    }
+
+    /// The context of the flag, which is not specific to NATS.
+    fn context_flag(&self) -> Option<&str> {
+        self.bucket.flags.connection.context.as_deref()
     }
 
     /// Whether each election has a lock object of its own.

@@ -36,7 +36,7 @@ impl LockArgs {
         let secrets = secrets(kind.as_ref(), value);
         let mut names: Vec<String> = secrets.into_iter().map(str::to_owned).collect();
         if let Some(LockKind::Nats) = kind {
-            names.extend(self.bucket.flags.context_variables());
+            names.extend(self.bucket.flags.connection.context_variables());
         }
         names.extend(withheld());
         names.retain(|name| !passed.contains(name));

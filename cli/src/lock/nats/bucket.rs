@@ -1,7 +1,5 @@
 //! The bucket of the elections: its flags, and how to open it.
 
-use std::time::Duration;
-
 use clap::Args;
 use incumbent::lock_url::NatsBucket;
 
@@ -12,7 +10,7 @@ use crate::error::CliError;
 #[derive(Debug, Clone, Args)]
 pub struct BucketArgs {
     #[command(flatten)]
-    connection: ConnectionArgs,
+    pub connection: ConnectionArgs,
     /// The key-value bucket of the elections [default: CHORIA_LEADER_ELECTION].
     #[arg(long, global = true, help_heading = "Connection")]
     bucket: Option<String>,
@@ -22,26 +20,6 @@ impl BucketArgs {
     /// The bucket, without a request to the server.
     pub fn target(&self) -> Result<NatsBucket, CliError> {
         Ok(NatsBucket::new(self.connection.settings()?, self.bucket.as_deref()))
-    }
-
-    /// The variables with credentials to which the context refers.
-    pub fn context_variables(&self) -> Vec<String> {
-        self.connection.context_variables()
-    }
-
-    /// The timeout of the flag or the variable.
-    pub fn explicit_timeout(&self) -> Option<Duration> {
-        self.connection.explicit_timeout()
-    }
-
-    /// The timeout of the flag, which is not specific to NATS.
-    pub fn timeout_flag(&self) -> Option<Duration> {
-        self.connection.timeout
-    }
-
-    /// The context of the flag, which is not specific to NATS.
-    pub fn context_flag(&self) -> Option<&str> {
-        self.connection.context.as_deref()
     }
 }
 
