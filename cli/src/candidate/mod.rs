@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use incumbent::protocol::{Timing, TimingOptions};
-use incumbent::{Advertisement, Changes, Election, HealthCheck, StartError, new_election};
+use incumbent::{Advertisement, Changes, Election, ElectionBuilder, StartError, new_election};
 
 use crate::error::{CliError, Code};
 use crate::lock::{LeaseArgs, LockArgs, OpenedLock};
@@ -123,15 +123,6 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// A lock that is open, before the campaign.
-struct OpenedElection {
-    lock: OpenedLock,
-    http: Option<http::Server>,
-    status: StatusLine,
-    check: Option<HealthCheck>,
-    processes: CheckProcesses,
-}
-
 /// A candidate in an election, shown on the terminal, by HTTP and to systemd.
 pub struct RunningCandidate {
     pub election: Election,
@@ -175,20 +166,6 @@ impl CandidateArgs {
         end: impl Future<Output = T>,
         prepare: impl AsyncFnOnce(Duration) -> Result<Option<Duration>, CliError>,
     ) -> Result<Result<(RunningCandidate, Changes<incumbent::Change>), T>, CliError> {
-        match self.open(lock, end).await? {
-            Ok(opened) => {
-                let grace = prepare(opened.lock.lease).await?;
-                self.campaign(opened, grace).map(Ok)
-            }
-            Err(end) => Ok(Err(end)),
-        }
-    }
-
-    async fn open<T>(
-        &self,
-        lock: &LockArgs,
-        end: impl Future<Output = T>,
-    ) -> Result<Result<OpenedElection, T>, CliError> {
         let options = TimingOptions { lease: self.lease.lease, ..TimingOptions::default() };
         Timing::new(options, Duration::MAX).map_err(StartError::from)?;
         let http = match &self.http {
@@ -203,24 +180,39 @@ impl CandidateArgs {
             None => None,
         };
         let processes = CheckProcesses::default();
-        let check = self.moves.check(lock, &processes)?;
+        let check = self.moves.check.start(lock, &processes)?;
         let mut status = StatusLine::new();
         let opened = self.reach.open(lock, &self.name, &self.lease, &mut status, end).await?;
         if self.http_ui && opened.as_ref().is_ok_and(|opened| opened.lock.members().is_some()) {
             let message = "--http-ui cannot be used with several locks: each has a leader";
             return Err(CliError::new(Code::Usage, message));
         }
-        Ok(opened.map(|lock| OpenedElection { lock, http, status, check, processes }))
+        let lock = match opened {
+            Ok(lock) => lock,
+            Err(end) => return Ok(Err(end)),
+        };
+        let grace = prepare(lock.lease).await?;
+        let builder = new_election(&self.name, Arc::clone(&lock.lock));
+        let (election, changes) =
+            self.settings(self.moves.apply(builder, check), &lock, grace).start_with_changes()?;
+        let health = Arc::new(Health::new(lock.lease));
+        let tasks = vec![BackgroundTask(tokio::spawn(follow(election.clone(), health.clone())))];
+        if let Some(server) = &http {
+            server.serve(election.clone(), Arc::clone(&health));
+        }
+        let lease = lock.lease;
+        let candidate =
+            RunningCandidate { election, lease, status, check: processes, health, tasks, http };
+        Ok(Ok((candidate, changes)))
     }
 
-    /// Starts the campaign, and reports every change from then on.
-    fn campaign(
+    /// Applies the flags that say nothing of moves.
+    fn settings(
         &self,
-        opened: OpenedElection,
+        mut builder: ElectionBuilder,
+        lock: &OpenedLock,
         grace: Option<Duration>,
-    ) -> Result<(RunningCandidate, Changes<incumbent::Change>), CliError> {
-        let OpenedElection { lock, http, status, check, processes } = opened;
-        let mut builder = self.moves.apply(new_election(&self.name, lock.lock.clone()), check);
+    ) -> ElectionBuilder {
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
         }
@@ -246,16 +238,7 @@ impl CandidateArgs {
         if let Some(sentinel) = &self.sentinel {
             builder = builder.sentinel(sentinel.clone());
         }
-        let (election, changes) = builder.start_with_changes()?;
-        let health = Arc::new(Health::new(lock.lease));
-        let tasks = vec![BackgroundTask(tokio::spawn(follow(election.clone(), health.clone())))];
-        if let Some(server) = &http {
-            server.serve(election.clone(), Arc::clone(&health));
-        }
-        let lease = lock.lease;
-        let candidate =
-            RunningCandidate { election, lease, status, check: processes, health, tasks, http };
-        Ok((candidate, changes))
+        builder
     }
 }
 

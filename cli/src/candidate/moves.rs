@@ -24,7 +24,7 @@ pub struct MoveArgs {
     #[arg(long, value_name = "NAME")]
     site: Option<String>,
     #[command(flatten)]
-    check: CheckArgs,
+    pub check: CheckArgs,
     /// Ask a leader of lower priority to hand over, once this process has been ready for a minute.
     ///
     /// Without this flag the priority counts only when the leadership is vacant or moved.
@@ -102,15 +102,6 @@ impl MoveArgs {
             ("--prefer-after", self.prefer_after.is_some()),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
-    }
-
-    /// The check, before the campaign. Its command does not inherit the secrets of `lock`.
-    pub fn check(
-        &self,
-        lock: &LockArgs,
-        processes: &CheckProcesses,
-    ) -> Result<Option<HealthCheck>, CliError> {
-        self.check.start(lock, processes)
     }
 
     pub fn apply(

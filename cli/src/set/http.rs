@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
-use incumbent::Set;
+use incumbent::{Election, Set};
 use serde_json::{Value, json};
 use tokio::sync::SetOnce;
 
@@ -85,34 +85,35 @@ async fn shards(State(started): State<Started>) -> Json<Value> {
 
 /// Whether the process works. An unreachable lock is not a reason to restart it.
 async fn livez(State(started): State<Started>) -> (StatusCode, String) {
-    respond(match started.get() {
-        None => Ok("ok: connecting to the lock".to_owned()),
-        Some(started) => started.answer(Health::is_alive),
-    })
+    match started.get() {
+        None => respond(Ok("ok: connecting to the lock".to_owned())),
+        Some(_) => probe(&started, Health::is_alive),
+    }
 }
 
 /// Whether the member takes part: it could lead shards.
 async fn readyz(State(started): State<Started>) -> (StatusCode, String) {
-    respond(match started.get() {
-        None => Err("connecting to the lock".to_owned()),
-        Some(started) => started.answer(Health::is_ready),
-    })
+    probe(&started, Health::is_ready)
 }
 
 /// Both, without waiting for the lock's first response.
 async fn healthz(State(started): State<Started>) -> (StatusCode, String) {
+    probe(&started, Health::health)
+}
+
+/// A probe of a member, and of what it shares with the first election.
+type Probe = fn(&Health, &Election) -> Result<String, String>;
+
+fn probe(started: &Started, of_first: Probe) -> (StatusCode, String) {
     respond(match started.get() {
         None => Err("connecting to the lock".to_owned()),
-        Some(started) => started.answer(Health::health),
+        Some(started) => started.answer(of_first),
     })
 }
 
 impl StartedSet {
     /// One line: that each shard is well and the first one passes, or the problem.
-    fn answer(
-        &self,
-        of_first: impl Fn(&Health, &incumbent::Election) -> Result<String, String>,
-    ) -> Result<String, String> {
+    fn answer(&self, of_first: Probe) -> Result<String, String> {
         let elections = (0..).map_while(|shard| Some((shard, self.set.election(shard)?)));
         for (shard, election) in elections {
             let of_shard = |why: String| format!("shard {shard}: {why}");
