@@ -7,8 +7,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::console::model::{Feed, millis};
-use crate::elections::Elections;
-use crate::elections::{ElectionState, Holder, shown};
+use crate::elections::{ElectionState, Elections, Holder, shown, with_token};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::text;
@@ -46,9 +45,7 @@ impl Evict {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
-        let no_leader = || CliError::new(Code::NotFound, format!("election {name}: no leader"));
-        let status = elections.read(name).await?.ok_or_else(no_leader)?;
-        let holder = status.holder().cloned().ok_or_else(no_leader)?;
+        let (status, holder) = elections.read_led(name).await?;
         let question = match &holder.pod {
             None => format!("Evict {}, who leads {name}", shown(&holder)),
             Some(_) => format!(
@@ -87,9 +84,8 @@ impl Evict {
                 if is_json {
                     return print_json(Some((next, start.elapsed())));
                 }
-                let took = time_format::span(start.elapsed());
-                let token = next.token.map(|token| format!(" with token {token}"));
-                let token = token.unwrap_or_default();
+                let (took, token) = (start.elapsed(), with_token(next.token));
+                let took = time_format::span(took);
                 return output::line(format!(
                     "{} holds the entry after {took}{token}",
                     shown(next)

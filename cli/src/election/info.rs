@@ -15,7 +15,7 @@ use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::text;
 use crate::output::time_format;
-use crate::output::{self, Format, Printing};
+use crate::output::{self, Format, Printing, or_dash};
 
 /// List the elections of the bucket or namespace, and their leaders.
 #[derive(Args)]
@@ -172,10 +172,6 @@ fn row(status: &ElectionRecord) -> [String; 5] {
 fn address(status: &ElectionRecord) -> Option<String> {
     let advertisement = status.holder()?.advertisement.as_ref()?;
     Some(advertisement.address().to_owned())
-}
-
-fn or_dash(cell: Option<String>) -> String {
-    cell.unwrap_or_else(|| "-".to_owned())
 }
 
 fn ago(time: SystemTime) -> String {

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, RollCall, Standing};
+use incumbent::lock::{CandidateRequest, Standing};
 
 use crate::console::model::{candidate_json, started};
-use crate::elections::{ElectionRecord, Elections};
+use crate::elections::{ElectionRecord, Elections, check_within};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::text;
@@ -62,9 +62,7 @@ const COLUMNS: [Column; 8] = [
 
 impl Members {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        if self.within > RollCall::MAX_WITHIN {
-            return Err(CliError::new(Code::Usage, "--within is at most 30s"));
-        }
+        check_within(self.within)?;
         let elections = Elections::open(lock, Some(&self.name)).await?;
         let mut members =
             elections.call_roll(&self.name, CandidateRequest::Identify, self.within).await?;

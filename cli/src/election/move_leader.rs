@@ -8,8 +8,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::console::model::{Feed, millis};
-use crate::elections::Elections;
-use crate::elections::{ElectionState, Handover, Holder, shown};
+use crate::elections::{ElectionState, Elections, Handover, Holder, shown, with_token};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::text::printable;
@@ -47,9 +46,7 @@ impl Move {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
-        let holder = elections.read(name).await?.and_then(|status| status.holder().cloned());
-        let holder = holder
-            .ok_or_else(|| CliError::new(Code::NotFound, format!("election {name}: no leader")))?;
+        let (_, holder) = elections.read_led(name).await?;
         let mut feed = Feed::open(&elections, std::slice::from_ref(&self.name)).await?;
         let successor = match (&self.to, &self.to_site) {
             (Some(identity), _) => Successor::Identity(identity.as_str().into()),
@@ -121,8 +118,8 @@ impl Move {
             }));
         }
         let Some(next) = next else { return Ok(()) };
-        let token = next.token.map(|token| format!(" with token {token}")).unwrap_or_default();
-        output::line(format!("{} leads after {}{token}", shown(next), time_format::span(took)))
+        let (took, token) = (time_format::span(took), with_token(next.token));
+        output::line(format!("{} leads after {took}{token}", shown(next)))
     }
 
     fn report(&self, next: &Holder, handover: &Handover, begun: Instant) -> Result<(), CliError> {

@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use incumbent::lock::{Pause as Paused, RollCall};
+use incumbent::lock::Pause as Paused;
 use serde_json::json;
 
-use crate::elections::Elections;
-use crate::error::{CliError, Code};
+use crate::elections::{Elections, check_within};
+use crate::error::CliError;
 use crate::lock::LockArgs;
 use crate::output::{self, text, time_format};
 use crate::output::{Format, Printing};
@@ -76,9 +76,7 @@ impl Call {
         pause: Paused,
         until: Option<String>,
     ) -> Result<(), CliError> {
-        if self.within > RollCall::MAX_WITHIN {
-            return Err(CliError::new(Code::Usage, "--within is at most 30s"));
-        }
+        check_within(self.within)?;
         let name = self.name.as_str();
         let elections = Elections::open(lock, Some(name)).await?;
         let leader = elections.pause(name, pause, self.within).await?.identity;

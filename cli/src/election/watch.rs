@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 
 use crate::candidate::cooling_down;
 use crate::console::model::{Feed, Transition, cool_down_json, lost};
-use crate::elections::{ElectionRecord, ElectionState, Elections, Holder, shown};
+use crate::elections::{ElectionRecord, ElectionState, Elections, shown, with_token};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::text;
@@ -107,12 +107,13 @@ impl Watch {
         let Some(text) = &self.exec else { return };
         let (holder, cause) = (transition.outcome().ok(), transition.outcome().err());
         let advertised = holder.and_then(|holder| holder.advertisement.as_deref());
+        let token = holder.and_then(|holder| holder.token).map(|token| token.to_string());
         let value = |text: Option<&str>| OsString::from(text::printable(text.unwrap_or_default()));
         let environment = [
             ("INCUMBENT_EVENT", value(Some(if holder.is_some() { "leader" } else { "vacant" }))),
             ("INCUMBENT_ELECTION", value(Some(&transition.election))),
             ("INCUMBENT_IDENTITY", value(holder.map(|holder| &*holder.identity))),
-            ("INCUMBENT_TOKEN", token_of(holder).into()),
+            ("INCUMBENT_TOKEN", token.unwrap_or_default().into()),
             ("INCUMBENT_ADDRESS", value(advertised.map(Advertisement::address))),
             ("INCUMBENT_CAUSE", value(cause)),
         ];
@@ -151,25 +152,16 @@ fn text(event: &Transition) -> String {
             let since = now
                 .since
                 .map(|since| format!(" since {}", time_format::rfc3339(time_format::utc(since))));
-            format!("{} leads{}{}", shown(now), since.unwrap_or_default(), token(now))
+            format!("{} leads{}{}", shown(now), since.unwrap_or_default(), with_token(now.token))
         }
         (ElectionState::Held(now), Some(before)) if before.identity != now.identity => {
-            format!("{} leads{}, succeeding {}", shown(now), token(now), shown(before))
+            format!("{} leads{}, succeeding {}", shown(now), with_token(now.token), shown(before))
         }
-        (ElectionState::Held(now), _) => format!("{} leads{}", shown(now), token(now)),
+        (ElectionState::Held(now), _) => format!("{} leads{}", shown(now), with_token(now.token)),
         (ElectionState::Vacant(cause), Some(before)) => {
             format!("no leader: {} {}", shown(before), lost(cause.as_str()))
         }
         (ElectionState::Vacant(cause), None) => format!("no leader: {cause}"),
     };
     format!("[{time}] {}: {what}", text::printable(&event.election))
-}
-
-#[cfg(target_os = "linux")]
-fn token_of(holder: Option<&Holder>) -> String {
-    holder.and_then(|holder| holder.token).map(|token| token.to_string()).unwrap_or_default()
-}
-
-fn token(holder: &Holder) -> String {
-    holder.token.map(|token| format!(" with token {token}")).unwrap_or_default()
 }

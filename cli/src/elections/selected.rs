@@ -6,13 +6,13 @@ use std::time::Duration;
 use backon::{ConstantBuilder, Retryable};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use incumbent::CandidateInfo;
 use incumbent::lock::{
     CandidateRequest, ElectionRecord, Finding, Holder, Lock, LockAdmin, LockError, LockErrorKind,
-    LockFacts, Position, StoredCheckpoint,
+    LockFacts, Position, RollCall, StoredCheckpoint,
 };
 use incumbent::lock_url::{LockTarget, NatsBucket};
 use incumbent::nats::{Bucket, NatsLock};
+use incumbent::{CandidateInfo, Token};
 use serde_json::{Map, Value, json};
 
 use super::watcher::Watcher;
@@ -191,6 +191,14 @@ impl Elections {
         Ok(record)
     }
 
+    /// The last write to an election, and its leader. Fails if there is none.
+    pub async fn read_led(&self, name: &str) -> Result<(ElectionRecord, Holder), CliError> {
+        let no_leader = || CliError::new(Code::NotFound, format!("election {name}: no leader"));
+        let record = self.read(name).await?.ok_or_else(no_leader)?;
+        let holder = record.holder().cloned().ok_or_else(no_leader)?;
+        Ok((record, holder))
+    }
+
     /// All elections, sorted by name.
     pub async fn list(&self) -> Result<Vec<ElectionRecord>, CliError> {
         let admin = self.at.admin()?;
@@ -363,6 +371,19 @@ pub async fn unmarked(session: &Session, bucket: &NatsBucket) -> Result<Vec<Stri
     let found: Vec<_> = stream::iter(reads).buffered(READS).try_collect().await?;
     let foreign = |record: &ElectionRecord| record.holder().is_some_and(|who| who.token.is_none());
     Ok(found.into_iter().flatten().filter(foreign).map(|record| record.election).collect())
+}
+
+/// Refuses to wait so long for the answers to a roll call.
+pub fn check_within(within: Duration) -> Result<(), CliError> {
+    match within <= RollCall::MAX_WITHIN {
+        true => Ok(()),
+        false => Err(CliError::new(Code::Usage, "--within is at most 30s")),
+    }
+}
+
+/// The token of a leader, if it is known, in words that follow others.
+pub fn with_token(token: Option<Token>) -> String {
+    token.map(|token| format!(" with token {token}")).unwrap_or_default()
 }
 
 /// A leader, formatted for the terminal.

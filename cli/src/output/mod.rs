@@ -134,6 +134,11 @@ pub fn columns(
     Ok(())
 }
 
+/// The cell of a table that may be empty.
+pub fn or_dash(cell: Option<String>) -> String {
+    cell.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Whether standard input and standard error are terminals, for questions and progress bars.
 pub fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::lock::{CandidateRequest, RollCall};
+use incumbent::lock::CandidateRequest;
 use serde_json::json;
 
 use crate::console::model::{MemberView, SetView, ranges, shard_of, stated};
-use crate::elections::Elections;
+use crate::elections::{Elections, check_within};
 use crate::error::{CliError, Code};
 use crate::lock::{LockArgs, check_name};
-use crate::output::{self, Format, Printing};
+use crate::output::{self, Format, Printing, or_dash};
 
 /// Show who leads each shard of the set NAME, and how much each member leads.
 ///
@@ -34,9 +34,7 @@ pub struct SetInfo {
 
 impl SetInfo {
     pub async fn run(self, lock: &LockArgs) -> Result<(), CliError> {
-        if self.within > RollCall::MAX_WITHIN {
-            return Err(CliError::new(Code::Usage, "--within is at most 30s"));
-        }
+        check_within(self.within)?;
         check_name(&self.name)?;
         // Every member takes part in each election: one of them will do.
         let first = format!("{}.0", self.name);
@@ -132,10 +130,6 @@ impl SetInfo {
             "shards": shards.collect::<Vec<_>>(),
         }))
     }
-}
-
-fn or_dash(cell: Option<String>) -> String {
-    cell.unwrap_or_else(|| "-".to_owned())
 }
 
 /// A number without superfluous digits.

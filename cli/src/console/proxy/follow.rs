@@ -8,6 +8,7 @@ use incumbent::{Leader, Observer, State, Status};
 use tokio::time::Instant;
 
 use super::counters::Counters;
+use crate::elections::with_token;
 use crate::error::{CliError, Code};
 use crate::output;
 use crate::output::time_format::span;
@@ -68,8 +69,7 @@ fn refusal(status: &Status) -> Result<Option<String>, CliError> {
 }
 
 fn describe(leader: &Leader) -> String {
-    let token = leader.token.map(|token| format!(" with token {token}")).unwrap_or_default();
-    let leads = format!("{} leads{token}", leader.identity);
+    let leads = format!("{} leads{}", leader.identity, with_token(leader.token));
     let Some(advertised) = leader.advertisement.as_deref() else {
         return format!("{leads}, and advertises no address: set --advertise; connections wait");
     };
