@@ -48,6 +48,13 @@ pub struct History {
     until: OffsetDateTime,
 }
 
+/// A part of a history.
+pub enum Part<'h> {
+    Span(&'h Span),
+    /// Nobody recorded.
+    Unknown(Period),
+}
+
 impl History {
     /// Computes the history of `election` from events in the order in which they were learned.
     ///
@@ -79,6 +86,18 @@ impl History {
         let all = self.periods.unknown(self.until).into_iter();
         let cut = all.map(|p| Period { begin: p.begin.max(begin), end: p.end });
         cut.filter(|p| p.begin < p.end).collect()
+    }
+
+    /// The spans and the unknown times, in order.
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        let spans = self.spans().map(Part::Span);
+        let mut parts: Vec<_> =
+            spans.chain(self.unknown().into_iter().map(Part::Unknown)).collect();
+        parts.sort_by_key(|part| match part {
+            Part::Span(span) => span.begin.at,
+            Part::Unknown(period) => period.begin,
+        });
+        parts
     }
 
     /// How far the history reaches back: the first span, or where the requested time begins.

@@ -28,6 +28,12 @@ pub struct Period {
     pub end: OffsetDateTime,
 }
 
+impl Period {
+    pub fn length(&self) -> Duration {
+        Duration::try_from(self.end - self.begin).unwrap_or_default()
+    }
+}
+
 /// Periods in order, which do not overlap.
 #[derive(Debug)]
 pub struct Periods(Vec<Period>);
@@ -130,8 +136,8 @@ impl Span {
 
     /// Its length so far.
     pub fn length(&self, until: OffsetDateTime) -> Duration {
-        let by_times = || Duration::try_from(self.end_by(until) - self.begin.at);
-        self.leaderless.unwrap_or_else(|| by_times().unwrap_or_default())
+        let by_times = Period { begin: self.begin.at, end: self.end_by(until) };
+        self.leaderless.unwrap_or_else(|| by_times.length())
     }
 
     fn is_term_of(&self, holder: &Holder) -> bool {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use time::{Date, OffsetDateTime};
 
-use super::History;
+use super::{History, Part};
 use super::spans::{Period, Span, State};
 use crate::console::model::millis;
 use crate::output::text::printable;
@@ -73,7 +73,7 @@ impl Statistics {
         for span in history.spans() {
             let mut known = Duration::ZERO;
             for part in parts(span, history) {
-                known = known.saturating_add(length(part));
+                known = known.saturating_add(part.length());
                 statistics.add(part, span.is_led(), history.until);
             }
             match (span.is_led(), span.end) {
@@ -86,7 +86,7 @@ impl Statistics {
         }
         let known = statistics.known();
         if let Some(begin) = history.begin() {
-            let whole = length(Period { begin, end: history.until });
+            let whole = Period { begin, end: history.until }.length();
             statistics.unknown = whole.saturating_sub(known);
         }
         statistics
@@ -119,7 +119,7 @@ impl Statistics {
     /// Adds known time to its days.
     fn add(&mut self, part: Period, is_led: bool, until: OffsetDateTime) {
         let sum = if is_led { &mut self.led } else { &mut self.leaderless };
-        *sum = sum.saturating_add(length(part));
+        *sum = sum.saturating_add(part.length());
         let first = first_day(until);
         let mut begin = part.begin.max(first.midnight().assume_utc());
         while begin < part.end {
@@ -128,7 +128,7 @@ impl Statistics {
             let end = next.map_or(part.end, |next| next.min(part.end));
             let day = self.days.entry(date).or_default();
             let sum = if is_led { &mut day.led } else { &mut day.leaderless };
-            *sum = sum.saturating_add(length(Period { begin, end }));
+            *sum = sum.saturating_add(Period { begin, end }.length());
             begin = end;
         }
     }
@@ -162,10 +162,6 @@ fn parts(span: &Span, history: &History) -> impl Iterator<Item = Period> {
     parts.map(move |period| Period { begin: period.begin.max(begin), end: period.end.min(end) })
 }
 
-fn length(period: Period) -> Duration {
-    Duration::try_from(period.end - period.begin).unwrap_or_default()
-}
-
 /// The first day of those that are listed.
 fn first_day(until: OffsetDateTime) -> Date {
     let days = time::Duration::days(i64::from(MAX_DAYS) - 1);
@@ -175,15 +171,15 @@ fn first_day(until: OffsetDateTime) -> Date {
 impl History {
     /// The fields of `election history -o json`.
     pub fn json(&self) -> Value {
-        let mut spans: Vec<(OffsetDateTime, Value)> = Vec::new();
-        spans.extend(self.spans().map(|span| (span.begin.at, span_json(span, self.until()))));
-        spans.extend(self.unknown().into_iter().map(|part| (part.begin, unknown_json(part))));
-        spans.sort_by_key(|(begin, _)| *begin);
+        let parts = self.parts().into_iter().map(|part| match part {
+            Part::Span(span) => span_json(span, self.until()),
+            Part::Unknown(period) => unknown_json(period),
+        });
         json!({
             "election": self.election,
             "begin": self.begin().map(time_format::rfc3339),
             "until": time_format::rfc3339(self.until()),
-            "spans": spans.into_iter().map(|(_, span)| span).collect::<Vec<_>>(),
+            "spans": parts.collect::<Vec<_>>(),
             "statistics": self.statistics().json(),
         })
     }
@@ -212,7 +208,7 @@ fn unknown_json(part: Period) -> Value {
         "kind": "unknown",
         "begin": time_format::rfc3339(part.begin),
         "end": time_format::rfc3339(part.end),
-        "ms": millis((part.end - part.begin).try_into().unwrap_or_default()),
+        "ms": millis(part.length()),
     })
 }
 

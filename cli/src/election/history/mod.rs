@@ -9,12 +9,12 @@ use clap::Args;
 use incumbent::lock::LockFacts;
 use time::{Date, OffsetDateTime};
 
-use crate::console::history::{self, Day, History, Recording, Span, State, Statistics};
+use crate::console::history::{self, Day, History, Part, Recording, Span, State, Statistics};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock::{LockArgs, check_name};
 use crate::output::time_format::{self, with_millis};
-use crate::output::{self, Format, Printing};
+use crate::output::{self, Format, Printing, or_dash};
 
 /// Show the terms of an election, the gaps without a leader between them, and statistics of both.
 ///
@@ -117,25 +117,18 @@ fn reach(bucket: &str, facts: &LockFacts, count: usize) -> String {
 }
 
 fn print(history: &History) -> Result<(), CliError> {
-    let mut rows: Vec<(OffsetDateTime, [String; 6])> = Vec::new();
-    rows.extend(history.spans().map(|span| (span.begin.at, row(span, history.until()))));
-    rows.extend(history.unknown().into_iter().map(|part| {
-        let length = Duration::try_from(part.end - part.begin).unwrap_or_default();
-        let cells = [
-            with_millis(part.begin),
-            with_millis(part.end),
-            time_format::span(length),
+    let rows = history.parts().into_iter().map(|part| match part {
+        Part::Span(span) => row(span, history.until()),
+        Part::Unknown(period) => [
+            with_millis(period.begin),
+            with_millis(period.end),
+            time_format::span(period.length()),
             "unknown".to_owned(),
             "-".to_owned(),
             "-".to_owned(),
-        ];
-        (part.begin, cells)
-    }));
-    rows.sort_by_key(|(begin, _)| *begin);
-    output::table(
-        ["begin (UTC)", "end", "length", "leader", "token", "cause"],
-        rows.into_iter().map(|(_, row)| row),
-    )?;
+        ],
+    });
+    output::table(["begin (UTC)", "end", "length", "leader", "token", "cause"], rows)?;
     output::line("")?;
     print_statistics(&history.statistics())
 }
@@ -146,7 +139,7 @@ fn row(span: &Span, until: OffsetDateTime) -> [String; 6] {
     let end = span.end.map(|end| format!("{}{}", about(end.seen), with_millis(end.at)));
     let (leader, token, cause) = match (&span.state, &span.cause) {
         (State::Led { leader, token }, cause) => {
-            let token = token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+            let token = or_dash(token.map(|token| token.to_string()));
             let cause = cause.clone().or(span.end.map(|_| "unknown".to_owned()));
             (leader.clone(), token, cause)
         }
@@ -158,7 +151,7 @@ fn row(span: &Span, until: OffsetDateTime) -> [String; 6] {
         time_format::span(span.length(until)),
         leader,
         token,
-        cause.map_or_else(|| "-".to_owned(), |cause| cause.replace('_', " ")),
+        or_dash(cause.map(|cause| cause.replace('_', " "))),
     ]
 }
 

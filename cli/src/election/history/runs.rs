@@ -11,7 +11,7 @@ use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock::{LockArgs, check_name};
 use crate::output::time_format::{self, rfc3339};
-use crate::output::{self, Format};
+use crate::output::{self, Format, or_dash};
 
 pub async fn show(
     name: &str,
@@ -69,12 +69,12 @@ fn print(history: &RunHistory) -> Result<(), CliError> {
 }
 
 fn row(line: &RunLine) -> [String; 7] {
-    let none = || "-".to_owned();
     let run = match line {
         RunLine::Run(run) => run,
         RunLine::Unknown(count) => {
             let count = count.map_or_else(|| "some".to_owned(), |count| count.to_string());
             let state = format!("not recorded: {count}");
+            let none = || or_dash(None);
             return [none(), none(), state, none(), none(), none(), none()];
         }
     };
@@ -83,9 +83,9 @@ fn row(line: &RunLine) -> [String; 7] {
         rfc3339(run.slot),
         run.job.clone(),
         state.replace('_', " "),
-        code.map_or_else(none, |code| code.to_string()),
-        took.map_or_else(none, time_format::span),
-        run.leader.clone().unwrap_or_else(none),
+        or_dash(code.map(|code| code.to_string())),
+        or_dash(took.map(time_format::span)),
+        or_dash(run.leader.clone()),
         run.token.0.to_string(),
     ]
 }
@@ -97,6 +97,6 @@ fn job_row((job, of): (&str, JobStatistics)) -> [String; 6] {
         of.failed.to_string(),
         of.cut_short.to_string(),
         of.others.to_string(),
-        of.longest.map_or_else(|| "-".to_owned(), time_format::span),
+        or_dash(of.longest.map(time_format::span)),
     ]
 }
