@@ -321,7 +321,7 @@ impl Watch {
         };
         tokio::select! {
             answer = session.wait(&doing, Bounded::No, watch) => answer,
-            () = until(end) => match (self.once, limit) {
+            () = time_format::until(end) => match (self.once, limit) {
                 (true, Some(limit)) => {
                     let message = format!("{doing}: no value within {}", time_format::span(limit));
                     Err(CliError::new(Code::Failed, message))
@@ -343,11 +343,4 @@ fn print(entry: &Entry, format: Format) -> Result<(), CliError> {
         false => String::new(),
     };
     output::line(format!("[{created}] {operation} {bucket} > {key} sequence {revision}{value}"))
-}
-
-async fn until(end: Option<Instant>) {
-    match end {
-        Some(end) => tokio::time::sleep_until(end).await,
-        None => std::future::pending().await,
-    }
 }

@@ -95,6 +95,14 @@ pub fn after(instant: Instant, span: Duration) -> Instant {
     instant + span.min(MAX_WAIT)
 }
 
+/// Waits until the instant; forever without one. Cancel safe.
+pub async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A duration in its two largest units, as in `3m 20s`.
 pub fn span(span: Duration) -> String {
     let exact = match span.as_secs() {

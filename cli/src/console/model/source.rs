@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use incumbent::lock::ElectionUpdate;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 
 use super::Model;
 use super::election::Transition;
@@ -16,6 +16,7 @@ use super::heard::{Heard, Hint, Verdict};
 use super::observation::{Moment, Observation, Origin, Read};
 use crate::elections::{ElectionRecord, Elections, Position, Watcher};
 use crate::error::CliError;
+use crate::output::time_format::until;
 
 /// The poll interval if the watcher reports changes.
 const WITH_UPDATES: Duration = Duration::from_secs(5);
@@ -161,7 +162,7 @@ impl<'a> Source<'a> {
             let due = self.due;
             tokio::select! {
                 biased;
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                () = until(due) => {
                     // The watcher should have reported them by now.
                     self.has_missed |= self.awaited.is_some();
                     self.begin_read();
@@ -362,7 +363,7 @@ impl<'a> Feed<'a> {
                     }
                     self.waiting.extend(self.model.observe(observed, now));
                 }
-                () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => {
+                () = until(expiry) => {
                     self.waiting.extend(self.model.expire(Moment::now()));
                 }
             }

@@ -14,6 +14,7 @@ use crate::console::history::{ElectionRun, KnownRun};
 use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::output;
+use crate::output::time_format::until;
 
 /// How often the checkpoint of a schedule is read: it has up to 32 runs.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -94,8 +95,7 @@ impl<'e> RunReads<'e> {
             let next = self.due.first().map(|(due, _)| *due).filter(|_| has_room);
             tokio::select! {
                 Some(read) = self.reading.next() => return self.take(read),
-                () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
-                else => std::future::pending().await,
+                () = until(next) => {}
             }
         }
     }
