@@ -12,11 +12,12 @@ use crate::output;
 
 /// Options that few fleets need: `-h` leaves them out, and `--help` and the manual have them under
 /// "Advanced".
-const ADVANCED: [&str; 29] = [
+const ADVANCED: [&str; 36] = [
     "check_failures",
     "check_interval",
     "conflict_exit_code",
     "http_token_file",
+    "http_ui",
     "inbox_prefix",
     "js_api_prefix",
     "js_domain",
@@ -28,19 +29,25 @@ const ADVANCED: [&str; 29] = [
     "no_create",
     "no_sentinel",
     "object",
+    "once_per",
     "pass_env",
     "pod",
     "pod_deletion_cost",
+    "prefer",
     "prefer_after",
     "queue_groups",
     "ready_when_leading",
     "resizing",
+    "seats",
+    "service",
     "settle",
     "site",
     "stand_aside",
     "tlsca",
     "tlscert",
     "tlskey",
+    "virtual_ip",
+    "watchdog",
     "with_choria",
 ];
 
