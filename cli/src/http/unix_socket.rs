@@ -77,24 +77,61 @@ pub fn bind_private(path: &Path, other: &str) -> Result<UnixListener, CliError> 
 /// A new socket of this user at this path. One that a killed process left is replaced; `other`
 /// names the process that may listen there.
 pub fn bind(path: &Path, other: &str) -> Result<UnixListener, CliError> {
-    let failed = |error: io::Error| failed(path, &error);
     let is_socket = fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     if is_socket {
-        match UnixStream::connect(path) {
-            // Left by a killed one.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).map_err(failed)?;
-            }
-            Err(error) => return Err(failed(error)),
-            Ok(_) => {
-                let message = format!("{}: another {other} listens there", path.display());
-                return Err(CliError::new(Code::Failed, message));
-            }
-        }
+        check_left(path, path, other)?;
+        remove_left(path, other)?;
     }
     // No moment at which others may connect.
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
-    listener.map_err(failed)
+    listener.map_err(|error| failed(path, &error))
+}
+
+/// Refuses a socket at which a process listens, which is to be at `path`.
+fn check_left(socket: &Path, path: &Path, other: &str) -> Result<(), CliError> {
+    match UnixStream::connect(socket) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => Err(failed(path, &error)),
+        Ok(_) => {
+            let message = format!("{}: another {other} listens there", path.display());
+            Err(CliError::new(Code::Failed, message))
+        }
+    }
+}
+
+/// Removes a socket that a killed process left. Another process may have replaced it since it was
+/// looked at: it is looked at again where nobody replaces it, and put back if it is of that one.
+fn remove_left(path: &Path, other: &str) -> Result<(), CliError> {
+    let mut aside = tempfile::Builder::new();
+    aside.prefix(".incumbent-");
+    let moved = aside.make_in(directory_of(path), |aside| fs::rename(path, aside));
+    let moved = match moved {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()), // another one has
+        moved => moved.map_err(|error| failed(path, &error))?,
+    };
+    check_left(moved.path(), path, other).inspect_err(|_| {
+        let _ = moved.persist_noclobber(path); // an error: a third one listens there
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_of_a_killed_process_is_replaced_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        let listener = bind(&path, "process").unwrap();
+        for refused in [bind(&path, "process").map(drop), remove_left(&path, "process")] {
+            assert!(refused.unwrap_err().to_string().contains("another process listens there"));
+            UnixStream::connect(&path).unwrap();
+        }
+        drop(listener);
+        remove_left(&path, "process").unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
 }
