@@ -6,14 +6,14 @@ use std::time::Duration;
 use async_nats::{HeaderMap, Request, RequestErrorKind};
 use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::broadcast::error::TryRecvError;
 
 use super::context::CheckContext;
 use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::Report;
 use super::server::ServerSamples;
 use crate::error::CliError;
-use crate::lock::nats::Session;
+use crate::lock::nats::{Session, next_refusal};
 use incumbent::lock_url::NatsBucket;
 
 pub const CHECK: &str = "rights";
@@ -232,13 +232,7 @@ async fn send_refused_write(session: &Session, subject: &str) -> Written {
 /// Waits until the server denies permission for this subject.
 pub async fn refusal(refused: &mut Receiver<Arc<str>>, subject: &str) {
     let quoted = format!("\"{subject}\"");
-    loop {
-        match refused.recv().await {
-            Ok(refusal) if refusal.contains(&quoted) => return,
-            Ok(_) | Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
+    next_refusal(refused, |refusal| refusal.contains(&quoted)).await;
 }
 
 /// All permission errors so far. They arrive separately from responses.

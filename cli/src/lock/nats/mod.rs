@@ -8,4 +8,4 @@ mod settings;
 
 pub use args::{ConnectionArgs, DEFAULT_TIMEOUT};
 pub use bucket::BucketArgs;
-pub use session::{Bounded, Session, check_bucket};
+pub use session::{Bounded, Session, check_bucket, next_refusal};

@@ -10,7 +10,7 @@ use incumbent::nats::{self, BucketConfig, BucketErrorKind, ConnectionSettings};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::args::DEFAULT_TIMEOUT;
 use crate::error::one_line;
@@ -62,14 +62,20 @@ impl Refusals {
     }
 
     async fn next(&self) -> Arc<str> {
-        let mut refusals = self.messages.subscribe();
-        loop {
-            match refusals.recv().await {
-                Ok(refusal) if self.blocks_requests(&refusal) => return refusal,
-                Ok(_) => {}
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
-            }
+        next_refusal(&mut self.messages.subscribe(), |it| self.blocks_requests(it)).await
+    }
+}
+
+/// The next permission error that fits. Cancel safe.
+pub async fn next_refusal(
+    refusals: &mut broadcast::Receiver<Arc<str>>,
+    fits: impl Fn(&str) -> bool,
+) -> Arc<str> {
+    loop {
+        match refusals.recv().await {
+            Ok(refusal) if fits(&refusal) => return refusal,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return std::future::pending().await,
         }
     }
 }
