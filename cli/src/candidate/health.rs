@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::get;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, Standing, State};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use super::status_line;
+use crate::http::probe;
 use crate::output::time_format;
 
 /// How late a program may notice that its deadline has passed.
@@ -137,6 +140,34 @@ fn unreachable(for_as_long: Duration, lease: Duration, why: &str) -> Result<(), 
         return Ok(());
     }
     Err(format!("the lock has been unreachable for {}: {why}", time_format::span(for_as_long)))
+}
+
+/// A probe of a candidate.
+pub type Probe = fn(&Health, &Election) -> Result<String, String>;
+
+/// The routes of probes. `ready`: what `/readyz` reports. `others`: further ones. `answer`: to a
+/// probe; `None` before the lock was reached.
+pub fn probes(
+    ready: Probe,
+    others: &[(&str, Probe)],
+    answer: impl Fn(Probe) -> Option<Result<String, String>> + Clone + Send + Sync + 'static,
+) -> Router {
+    let handler = |of: Probe, unreached: &Result<String, String>| {
+        let (answer, unreached) = (answer.clone(), unreached.clone());
+        probe(move || answer(of).unwrap_or_else(|| unreached.clone()))
+    };
+    let unreached = Err("connecting to the lock".to_owned());
+    // An unreachable lock is not a reason to restart the process.
+    let alive = Ok("ok: connecting to the lock".to_owned());
+    let mut routes = Router::new()
+        .route("/livez", get(handler(Health::is_alive, &alive)))
+        .route("/readyz", get(handler(ready, &unreached)))
+        .route("/healthz", get(handler(Health::health, &unreached)));
+    for (path, of) in others {
+        let handler = handler(*of, &unreached);
+        routes = routes.route(path, get(handler.clone()).options(handler));
+    }
+    routes
 }
 
 /// What is served once the campaign has started.

@@ -12,12 +12,12 @@ use incumbent::lock::Successor;
 use incumbent::{Election, HandOverError};
 use serde_json::Value;
 
-use super::health::{Health, Started, StartedElection};
+use super::health::{Health, Probe, Started, StartedElection, probes};
 use crate::console::ui;
 use crate::error::CliError;
 use crate::http::{
-    Access, Extent, GuardedRoutes, HTTP, HttpListener, LeaderEvents, LeaderWait, MAX_WAIT,
-    ServedHttp, leader_fields, metrics, redirect_to, respond,
+    Access, Extent, HTTP, HttpListener, LeaderEvents, ServedHttp, leader_fields, metrics,
+    redirect_to, wait_if_asked,
 };
 use crate::lock::LockArgs;
 use crate::output::text::printable;
@@ -29,14 +29,6 @@ pub struct Server {
     _serves: ServedHttp,
     /// Reads the lock for the page.
     _follows: Option<BackgroundTask>,
-}
-
-#[derive(Clone)]
-struct HttpState {
-    started: Started,
-    /// What `/readyz` reports.
-    ready_when_leading: bool,
-    events: LeaderEvents,
 }
 
 impl Server {
@@ -51,24 +43,25 @@ impl Server {
     ) -> Result<Self, CliError> {
         let listener = HttpListener::bind(HTTP, address, token_file, advertised).await?;
         let started = Started::default();
-        let events = LeaderEvents::default();
-        let state = HttpState { started: Arc::clone(&started), ready_when_leading, events };
         let leader = Router::new()
             .route("/leader", get(leader))
             .route("/events", get(events_of_leader))
-            .with_state(state.clone());
-        let probes = Router::new()
+            .layer(Extension(LeaderEvents::default()))
+            .with_state(Arc::clone(&started));
+        let redirect = Router::new()
             .route("/redirect/{*path}", any(redirect))
-            .route("/livez", get(livez))
-            .route("/readyz", get(readyz))
-            .route("/healthz", get(healthz))
-            .route("/leading", get(leading).options(leading))
-            .route("/standby", get(standby).options(standby))
-            .with_state(state);
+            .with_state(Arc::clone(&started));
+        let ready = if ready_when_leading { Health::leads } else { Health::is_ready };
+        // Whether requests for the leader, or for a standby, are for this process.
+        let roles: [(&str, Probe); 2] =
+            [("/leading", Health::leads), ("/standby", Health::stands_by)];
+        let probed = Arc::clone(&started);
+        let probes = probes(ready, &roles, move |of| {
+            probed.get().map(|StartedElection { election, health }| of(health, election))
+        });
         let guard = &listener.guard;
-        let mut routes = GuardedRoutes::default()
-            .with(guard, Access::Public, probes)
-            .with(guard, Access::Read, leader.merge(metrics()?))
+        let mut routes = listener
+            .routes(probes.merge(redirect), leader.merge(metrics()?))
             .with(guard, Access::Act, actions(Arc::clone(&started)));
         let mut follows = None;
         if let Some(lock) = page {
@@ -88,22 +81,20 @@ impl Server {
 }
 
 async fn leader(
-    State(state): State<HttpState>,
+    State(started): State<Started>,
     Extension(extent): Extension<Extent>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, (StatusCode, String)> {
-    let wait = LeaderWait::parse(query.as_deref());
-    if let Some(wait) = wait.map_err(|line| (StatusCode::BAD_REQUEST, line))? {
-        extent.extend(MAX_WAIT);
-        let now = state.started.get().map(|started| started.election.watch().current());
-        wait.over(now, async || state.started.wait().await.election.watch()).await;
-    }
-    Ok(Json(show(&state.started)))
+) -> Result<Json<Value>, Answer> {
+    let now = started.get().map(|started| started.election.watch().current());
+    let watch = async || started.wait().await.election.watch();
+    wait_if_asked(query.as_deref(), &extent, now, watch).await?;
+    Ok(Json(show(&started)))
 }
 
 async fn events_of_leader(
-    State(HttpState { started, events, .. }): State<HttpState>,
+    State(started): State<Started>,
     Extension(extent): Extension<Extent>,
+    Extension(events): Extension<LeaderEvents>,
 ) -> Response {
     let reached = Arc::clone(&started);
     let status = async move { reached.wait().await.election.watch() };
@@ -119,48 +110,10 @@ fn show(started: &Started) -> Value {
 }
 
 /// Redirects any method: 307 preserves the method and the body.
-async fn redirect(State(state): State<HttpState>, uri: Uri) -> Response {
-    let leader = state.started.get().and_then(|started| started.election.fresh_leader());
+async fn redirect(State(started): State<Started>, uri: Uri) -> Response {
+    let leader = started.get().and_then(|started| started.election.fresh_leader());
     let path = uri.path_and_query().map_or("", |path| path.as_str());
     redirect_to(leader.as_ref(), path.strip_prefix("/redirect").unwrap_or_default())
-}
-
-/// Whether the process works. An unreachable lock is not a reason to restart it.
-async fn livez(State(state): State<HttpState>) -> (StatusCode, String) {
-    match state.started.get() {
-        None => respond(Ok("ok: connecting to the lock".to_owned())),
-        Some(_) => probe(&state, Health::is_alive),
-    }
-}
-
-/// Whether the candidate takes part: it could become leader. With the flag, whether it leads.
-async fn readyz(State(state): State<HttpState>) -> (StatusCode, String) {
-    probe(&state, if state.ready_when_leading { Health::leads } else { Health::is_ready })
-}
-
-/// Both, without waiting for the lock's first response.
-async fn healthz(State(state): State<HttpState>) -> (StatusCode, String) {
-    probe(&state, Health::health)
-}
-
-/// Whether requests for the leader are for this process.
-async fn leading(State(state): State<HttpState>) -> (StatusCode, String) {
-    probe(&state, Health::leads)
-}
-
-/// Whether requests for a standby are for this process.
-async fn standby(State(state): State<HttpState>) -> (StatusCode, String) {
-    probe(&state, Health::stands_by)
-}
-
-fn probe(
-    state: &HttpState,
-    probe: fn(&Health, &Election) -> Result<String, String>,
-) -> (StatusCode, String) {
-    respond(match state.started.get() {
-        None => Err("connecting to the lock".to_owned()),
-        Some(StartedElection { election, health }) => probe(health, election),
-    })
 }
 
 type Answer = (StatusCode, String);

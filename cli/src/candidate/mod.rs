@@ -22,7 +22,7 @@ use crate::lock::{LeaseArgs, LockArgs, OpenedLock};
 use crate::process::BackgroundTask;
 
 pub use check::CheckProcesses;
-pub use health::Health;
+pub use health::{Health, Probe, probes};
 pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;

@@ -16,8 +16,7 @@ use tokio::sync::SetOnce;
 
 use crate::error::{CliError, EXIT_CODES};
 use crate::http::{
-    Access, Extent, GuardedRoutes, HTTP, HttpListener, LeaderEvents, LeaderWait, MAX_WAIT,
-    leader_fields, redirect_to, respond,
+    Extent, HTTP, HttpListener, LeaderEvents, leader_fields, probe, redirect_to, wait_if_asked,
 };
 use crate::lock::{Attempts, LockArgs};
 use crate::output;
@@ -58,16 +57,13 @@ impl Observe {
             .route("/{name}/events", get(events))
             .layer(Extension(LeaderEvents::default()))
             .with_state(Arc::clone(&observed));
+        let probed = Arc::clone(&observed);
         let public = Router::new()
             .route("/{name}/redirect/{*path}", any(redirect))
             .route("/livez", get(async || "ok\n"))
-            .route("/readyz", get(readyz))
+            .route("/readyz", get(probe(move || ready(&probed))))
             .with_state(Arc::clone(&observed));
-        let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, public).with(
-            &listener.guard,
-            Access::Read,
-            reads,
-        );
+        let routes = listener.routes(public, reads);
         let _serves = listener.serve(routes);
         let observers = tokio::select! {
             observers = self.open() => observers?,
@@ -119,11 +115,8 @@ async fn leader(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Refusal> {
     let observer = find(&observed, &name)?;
-    let wait = LeaderWait::parse(query.as_deref());
-    if let Some(wait) = wait.map_err(|line| (StatusCode::BAD_REQUEST, line))? {
-        extent.extend(MAX_WAIT);
-        wait.over(Some(observer.watch().current()), async || observer.watch()).await;
-    }
+    let now = Some(observer.watch().current());
+    wait_if_asked(query.as_deref(), &extent, now, async || observer.watch()).await?;
     Ok(Json(show(observer)))
 }
 
@@ -152,10 +145,6 @@ async fn redirect(
     let path = uri.path_and_query().map_or("", |path| path.as_str());
     let path = path.splitn(4, '/').nth(3).map(|path| format!("/{path}"));
     Ok(redirect_to(observer.fresh_leader().as_ref(), &path.unwrap_or_default()))
-}
-
-async fn readyz(State(observed): State<Observed>) -> (StatusCode, String) {
-    respond(ready(&observed))
 }
 
 fn ready(observed: &Observed) -> Result<String, String> {

@@ -1,6 +1,6 @@
 //! The leader over HTTP: as JSON, at once or once it has changed; as events; as a redirect.
 
-use std::future::ready;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,13 +46,17 @@ pub fn redirect_to(leader: Option<&Leader>, path: &str) -> Response {
     }
 }
 
-/// One line: the health, or the problem.
-pub fn respond(health: Result<String, String>) -> (StatusCode, String) {
-    let (status, line) = match health {
-        Ok(line) => (StatusCode::OK, line),
-        Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
-    };
-    (status, line + "\n")
+/// A handler of a probe, which answers one line: the health, or the problem.
+pub fn probe(
+    health: impl Fn() -> Result<String, String> + Clone + Send + Sync + 'static,
+) -> impl Fn() -> Ready<(StatusCode, String)> + Clone + Send + Sync + 'static {
+    move || {
+        let (status, line) = match health() {
+            Ok(line) => (StatusCode::OK, line),
+            Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
+        };
+        ready((status, line + "\n"))
+    }
 }
 
 /// The most clients. Each keeps a connection; the others of the listener are left for probes.
@@ -111,11 +115,27 @@ fn id_of(fields: &Value) -> String {
 }
 
 /// The longest wait.
-pub const MAX_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// Waits until the leader has changed, for `MAX_WAIT` at most, if the query of a request asks for
+/// it; else refuses it. `now`: the status, if the lock was reached. `watch`: that of the election,
+/// once it was.
+pub async fn wait_if_asked(
+    query: Option<&str>,
+    extent: &Extent,
+    now: Option<Status>,
+    watch: impl AsyncFnOnce() -> StatusWatch,
+) -> Result<(), (StatusCode, String)> {
+    if let Some(wait) = LeaderWait::parse(query).map_err(|line| (StatusCode::BAD_REQUEST, line))? {
+        extent.extend(MAX_WAIT);
+        wait.over(now, watch).await;
+    }
+    Ok(())
+}
 
 /// What a client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaderWait {
+enum LeaderWait {
     /// The next change.
     Change,
     /// That the leader's token differs from this one.
@@ -127,7 +147,7 @@ type Leading = (Option<(Arc<str>, Option<u64>, Option<Arc<Advertisement>>)>, boo
 
 impl LeaderWait {
     /// Parses the query of a request: `None` if it does not wait.
-    pub fn parse(query: Option<&str>) -> Result<Option<Self>, String> {
+    fn parse(query: Option<&str>) -> Result<Option<Self>, String> {
         let mut parts = query.unwrap_or_default().split('&');
         let wait = parts.find_map(|part| match part.split_once('=') {
             Some(("wait", value)) => Some(value),
@@ -145,9 +165,7 @@ impl LeaderWait {
         }
     }
 
-    /// Waits until the leader has changed, for `MAX_WAIT` at most. `now`: the status, if the lock
-    /// was reached. `watch`: that of the election, once it was.
-    pub async fn over(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
+    async fn over(self, now: Option<Status>, watch: impl AsyncFnOnce() -> StatusWatch) {
         let end = Instant::now() + MAX_WAIT;
         tokio::select! {
             () = self.changed(now, watch) => {}

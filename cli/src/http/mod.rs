@@ -12,6 +12,8 @@ pub mod unix_socket;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use axum::Router;
+
 use crate::error::{CliError, Code};
 use crate::http::listen::{Address, Socket};
 #[cfg(unix)]
@@ -20,9 +22,7 @@ use crate::process::BackgroundTask;
 
 pub use self::connections::Extent;
 pub use self::guard::{Access, Guard, GuardedRoutes, Permission};
-pub use self::leader::{
-    HTTP, LeaderEvents, LeaderWait, MAX_WAIT, leader_fields, redirect_to, respond,
-};
+pub use self::leader::{HTTP, LeaderEvents, leader_fields, probe, redirect_to, wait_if_asked};
 pub use self::metrics::metrics;
 
 /// The flags that select a listener, for errors.
@@ -93,6 +93,12 @@ impl HttpListener {
             Some(address) => format!("http://{address}/"),
             None => address.to_owned(),
         }
+    }
+
+    /// Routes for all clients, and for those that may read.
+    pub fn routes(&self, public: Router, reads: Router) -> GuardedRoutes {
+        let routes = GuardedRoutes::default().with(&self.guard, Access::Public, public);
+        routes.with(&self.guard, Access::Read, reads)
     }
 
     /// Serves these routes.

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
-use incumbent::{Election, Set};
+use incumbent::Set;
 use serde_json::{Value, json};
 use tokio::sync::SetOnce;
 
-use crate::candidate::Health;
+use crate::candidate::{Health, Probe, probes};
 use crate::error::CliError;
-use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
+use crate::http::{HTTP, HttpListener, ServedHttp, metrics};
 
 /// What is served once the lock was reached.
 struct StartedSet {
@@ -34,16 +33,10 @@ impl Server {
         let listener = HttpListener::bind(HTTP, address, None, None).await?;
         let started = Started::default();
         let shards = Router::new().route("/shards", get(shards)).with_state(Arc::clone(&started));
-        let probes = Router::new()
-            .route("/livez", get(livez))
-            .route("/readyz", get(readyz))
-            .route("/healthz", get(healthz))
-            .with_state(Arc::clone(&started));
-        let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, probes).with(
-            &listener.guard,
-            Access::Read,
-            shards.merge(metrics()?),
-        );
+        let probed = Arc::clone(&started);
+        let probes =
+            probes(Health::is_ready, &[], move |of| Some(probed.get()?.answer(of)));
+        let routes = listener.routes(probes, shards.merge(metrics()?));
         Ok(Self { started, _serves: listener.serve(routes) })
     }
 
@@ -81,34 +74,6 @@ async fn shards(State(started): State<Started>) -> Json<Value> {
         "led": led.collect::<Vec<_>>(),
         "shards": all.collect::<Vec<_>>(),
     }))
-}
-
-/// Whether the process works. An unreachable lock is not a reason to restart it.
-async fn livez(State(started): State<Started>) -> (StatusCode, String) {
-    match started.get() {
-        None => respond(Ok("ok: connecting to the lock".to_owned())),
-        Some(_) => probe(&started, Health::is_alive),
-    }
-}
-
-/// Whether the member takes part: it could lead shards.
-async fn readyz(State(started): State<Started>) -> (StatusCode, String) {
-    probe(&started, Health::is_ready)
-}
-
-/// Both, without waiting for the lock's first response.
-async fn healthz(State(started): State<Started>) -> (StatusCode, String) {
-    probe(&started, Health::health)
-}
-
-/// A probe of a member, and of what it shares with the first election.
-type Probe = fn(&Health, &Election) -> Result<String, String>;
-
-fn probe(started: &Started, of_first: Probe) -> (StatusCode, String) {
-    respond(match started.get() {
-        None => Err("connecting to the lock".to_owned()),
-        Some(started) => started.answer(of_first),
-    })
 }
 
 impl StartedSet {

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
 use incumbent::discovery::LeaderConnector;
@@ -21,7 +19,7 @@ use self::counters::Counters;
 use crate::console::observe::check_responding;
 use crate::error::{CliError, EXIT_CODES};
 use crate::http::listen::{Address, Socket};
-use crate::http::{Access, GuardedRoutes, HTTP, HttpListener, ServedHttp, metrics, respond};
+use crate::http::{HTTP, HttpListener, ServedHttp, metrics, probe};
 use crate::lock::{Attempts, LockArgs, check_name};
 use crate::output;
 use crate::process::signals::StopSignals;
@@ -126,15 +124,17 @@ impl Proxy {
         connector: &Connector,
     ) -> Result<ServedHttp, CliError> {
         let listener = HttpListener::bind(HTTP, address, None, None).await?;
+        let (name, connector) = (self.name.clone(), Arc::clone(connector));
+        let ready = move || match connector.get() {
+            Some(connector) => {
+                check_responding(&name, connector.observer()).map(|()| "ok".to_owned())
+            }
+            None => Err("connecting to the lock".to_owned()),
+        };
         let probes = Router::new()
             .route("/livez", get(async || "ok\n"))
-            .route("/readyz", get(readyz))
-            .with_state((Arc::<str>::from(self.name.as_str()), Arc::clone(connector)));
-        let routes = GuardedRoutes::default().with(&listener.guard, Access::Public, probes).with(
-            &listener.guard,
-            Access::Read,
-            metrics()?,
-        );
+            .route("/readyz", get(probe(ready)));
+        let routes = listener.routes(probes, metrics()?);
         Ok(listener.serve(routes))
     }
 }
@@ -160,11 +160,4 @@ fn allow_files(connections: u32) -> u32 {
 #[cfg(not(unix))]
 fn allow_files(connections: u32) -> u32 {
     connections
-}
-
-async fn readyz(State((name, connector)): State<(Arc<str>, Connector)>) -> (StatusCode, String) {
-    respond(match connector.get() {
-        Some(connector) => check_responding(&name, connector.observer()).map(|()| "ok".to_owned()),
-        None => Err("connecting to the lock".to_owned()),
-    })
 }
