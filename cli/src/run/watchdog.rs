@@ -8,22 +8,21 @@ use std::time::Duration;
 use incumbent::Election;
 use incumbent::clock::Instant;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
-use crate::process::sleep_until;
+use crate::process::{BackgroundTask, sleep_until};
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Stopped when dropped.
 pub struct Watchdog {
     until: watch::Sender<Option<Instant>>,
-    watching: JoinHandle<()>,
+    _watching: BackgroundTask,
 }
 
 impl Watchdog {
     pub fn start(election: Election) -> Self {
         let (until, receiver) = watch::channel(None);
-        Self { until, watching: tokio::spawn(supervise(receiver, election)) }
+        Self { until, _watching: BackgroundTask(tokio::spawn(supervise(receiver, election))) }
     }
 
     /// Resets the timeout: it must be called again before `until`.
@@ -34,12 +33,6 @@ impl Watchdog {
     /// Disables the timeout.
     pub fn pause(&self) {
         self.until.send_replace(None);
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        self.watching.abort();
     }
 }
 
