@@ -6,6 +6,9 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{InspectReader, InspectWriter};
 
+/// A connection to a leader whose bytes are counted.
+type Counted<S, R, W> = InspectWriter<InspectReader<S, R>, W>;
+
 /// The metrics of a proxy. Without a recorder they cost nothing.
 pub struct Counters {
     pub open: Gauge,
@@ -52,7 +55,7 @@ impl Counters {
     pub fn count<S: AsyncRead + AsyncWrite>(
         &self,
         leader: S,
-    ) -> InspectWriter<InspectReader<S, impl FnMut(&[u8])>, impl FnMut(&[u8])> {
+    ) -> Counted<S, impl FnMut(&[u8]), impl FnMut(&[u8])> {
         let (to, from) = (self.to_leader.clone(), self.from_leader.clone());
         let leader = InspectReader::new(leader, move |read| from.increment(read.len() as u64));
         InspectWriter::new(leader, move |written| to.increment(written.len() as u64))
