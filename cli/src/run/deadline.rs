@@ -3,7 +3,7 @@
 //! A thread of its own writes it, so that a hung disk does not block the renewals.
 
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ pub fn variables(election: &Election, token: Token, file: &Path) -> [(&'static s
     ]
 }
 
-/// All users may enter it and read the file: a command that drops its privileges still needs its
-/// deadline.
+/// All users may read it: a command that drops its privileges still needs its deadline.
+const READABLE: u32 = 0o644;
 const PASSABLE: u32 = 0o755;
 /// How long the last write, or the removal, may take on a hung disk.
 const LAST: Duration = Duration::from_secs(1);
@@ -272,10 +272,12 @@ fn replace(path: &Path, line: Line) -> io::Result<()> {
         Instant::ORIGIN => SystemTime::UNIX_EPOCH,
         deadline => SystemTime::now() + deadline.saturating_since(BootClock.now()),
     };
-    output::replace_file(path, output::READABLE, |file| {
-        file.set_permissions(Permissions::from_mode(output::READABLE))?; // whatever the umask is
-        file.write_all(text(line.deadline.since_origin(), wall, line.token.0).as_bytes())
-    })
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.set_permissions(Permissions::from_mode(READABLE))?;
+    file.write_all(text(line.deadline.since_origin(), wall, line.token.0).as_bytes())?;
+    drop(file);
+    fs::rename(&new, path)
 }
 
 fn text(boot: Duration, wall: SystemTime, token: u64) -> String {
@@ -346,14 +348,13 @@ mod tests {
         let first = BootClock.now() + SECOND;
         file.renew(first, Token(7));
         assert_eq!(file.written().await, Ok(()));
-        fs::remove_file(file.path()).unwrap();
-        fs::create_dir(file.path()).unwrap();
+        fs::create_dir(file.path().with_extension("new")).unwrap();
         file.renew(first + SECOND, Token(7));
         assert!(file.written().await.is_err());
         let error = file.fell_behind(SECOND / 2).await.to_string();
         assert!(error.contains("Is a directory"), "{error}");
         assert!(first - SECOND / 2 <= BootClock.now());
-        fs::remove_dir(file.path()).unwrap();
+        fs::remove_dir(file.path().with_extension("new")).unwrap();
         file.renew(first + SECOND * 2, Token(7));
         assert_eq!(file.written().await, Ok(()));
         file.remove();
@@ -380,8 +381,7 @@ mod tests {
         let mut file = DeadlineFile::in_directory(place.path()).unwrap();
         file.renew(BootClock.now(), Token(7));
         file.late().await.unwrap();
-        fs::remove_file(file.path()).unwrap();
-        fs::create_dir(file.path()).unwrap();
+        fs::create_dir(file.path().with_extension("new")).unwrap();
         file.renew(BootClock.now(), Token(7));
         let error = file.late().await.unwrap_err().to_string();
         assert!(error.contains("Is a directory"), "{error}");
