@@ -60,9 +60,11 @@ impl Server {
             probed.get().map(|StartedElection { election, health }| of(health, election))
         });
         let guard = &listener.guard;
-        let mut routes = listener
-            .routes(probes.merge(redirect), leader.merge(metrics()?))
-            .with(guard, Access::Act, actions(Arc::clone(&started)));
+        let mut routes = listener.routes(probes.merge(redirect), leader.merge(metrics()?)).with(
+            guard,
+            Access::Act,
+            actions(Arc::clone(&started)),
+        );
         let mut follows = None;
         if let Some(lock) = page {
             let (page, task) = ui::page_of(lock, &listener, HTTP)?;

@@ -155,9 +155,7 @@ async fn permissions(
         }
     }
     let roles = if context.role == Observer { &[Observer][..] } else { &ROLES };
-    let fix = |_: &[&String]| {
-        "grant the role readwrite on the prefix; see docs/etcd.md".to_owned()
-    };
+    let fix = |_: &[&String]| "grant the role readwrite on the prefix; see docs/etcd.md".to_owned();
     report_missing(&missing, (roles, context.role), String::clone, fix, report);
 }
 

@@ -198,7 +198,11 @@ fn needs_for_life<'a>(
 }
 
 /// What roll calls and handovers need. `answers`: the Lease with the answers of this election.
-fn roll_calls<'a>(needs: &mut Vec<Need<Right<'a>>>, name: Option<&'a str>, answers: Option<&'a str>) {
+fn roll_calls<'a>(
+    needs: &mut Vec<Need<Right<'a>>>,
+    name: Option<&'a str>,
+    answers: Option<&'a str>,
+) {
     let (group, resource) = Kind::Lease.resource();
     let right = |verb, name| Right::new(verb, group, resource).of(name);
     let mut useful = |right| needs.push(Need { right, needed_by: &[], useful_to: BOTH });

@@ -152,7 +152,8 @@ fn check_table_rights(found: &TableFacts, context: CheckContext<'_>, report: &mu
     let missing: Vec<_> = missing.collect();
     let name = |right: &&TableRight| format!("{} on {}", right.verb, right.table);
     let fix = |rights: &[&&TableRight]| {
-        let grants = rights.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));
+        let grants =
+            rights.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));
         grants.collect::<Vec<_>>().join("; ")
     };
     report_missing(&missing, (&ROLES, context.role), name, fix, report);

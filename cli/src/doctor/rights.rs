@@ -45,9 +45,8 @@ pub fn report_missing<R>(
     fix: impl Fn(&[&R]) -> String,
     report: &mut Report,
 ) {
-    let named = |rights: &[&R]| {
-        rights.iter().map(|&right| name(right)).collect::<Vec<_>>().join(", ")
-    };
+    let named =
+        |rights: &[&R]| rights.iter().map(|&right| name(right)).collect::<Vec<_>>().join(", ");
     for of in roles {
         let list = |roles: fn(&Need<R>) -> &'static [Role]| -> Vec<&R> {
             let lacking = missing.iter().filter(|need| roles(need).contains(of));

@@ -87,9 +87,8 @@ impl LeaderEvents {
         };
         // They may change when the lock was reached, and with each status from then on.
         let changes = stream::once(status).flat_map(|status| {
-            let next = async |mut status: StatusWatch| {
-                status.changed().await.then_some(((), status))
-            };
+            let next =
+                async |mut status: StatusWatch| status.changed().await.then_some(((), status));
             stream::once(ready(())).chain(stream::unfold(status, next))
         });
         let mut sent = None;

@@ -34,8 +34,7 @@ impl Server {
         let started = Started::default();
         let shards = Router::new().route("/shards", get(shards)).with_state(Arc::clone(&started));
         let probed = Arc::clone(&started);
-        let probes =
-            probes(Health::is_ready, &[], move |of| Some(probed.get()?.answer(of)));
+        let probes = probes(Health::is_ready, &[], move |of| Some(probed.get()?.answer(of)));
         let routes = listener.routes(probes, shards.merge(metrics()?));
         Ok(Self { started, _serves: listener.serve(routes) })
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use time::{Date, OffsetDateTime};
 
-use super::{History, Part};
 use super::spans::{Period, Span, State};
+use super::{History, Part};
 use crate::console::model::millis;
 use crate::output::text::printable;
 use crate::output::time_format;

@@ -131,9 +131,8 @@ impl Proxy {
             }
             None => Err("connecting to the lock".to_owned()),
         };
-        let probes = Router::new()
-            .route("/livez", get(async || "ok\n"))
-            .route("/readyz", get(probe(ready)));
+        let probes =
+            Router::new().route("/livez", get(async || "ok\n")).route("/readyz", get(probe(ready)));
         let routes = listener.routes(probes, metrics()?);
         Ok(listener.serve(routes))
     }
