@@ -36,8 +36,8 @@ pub struct Need<R> {
 
 pub const ROLES: [Role; 3] = [Observer, Candidate, Administrator];
 
-/// Reports which of the missing permissions each of the roles lacks. They count if it is the checked
-/// one, `ours`. `fix` says what to do about some of them.
+/// Reports which of the missing permissions each of the roles lacks. They count if it is the one
+/// that is checked, `ours`. `fix` says what to do about some of them.
 pub fn report_missing<R>(
     missing: &[Need<R>],
     (roles, ours): (&[Role], Role),

@@ -316,7 +316,8 @@ impl LockArgs {
         self.given_timeout().unwrap_or(DEFAULT_TIMEOUT)
     }
 
-    /// The timeout of requests, if one is given. The flag is one of every lock, the variable of NATS.
+    /// The timeout of requests, if one is given. The flag is one of every lock, the variable of
+    /// NATS alone.
     fn given_timeout(&self) -> Option<Duration> {
         let connection = &self.bucket.flags.connection;
         match LockKind::parse(&self.lock) {
