@@ -288,7 +288,7 @@ impl LockArgs {
 
     /// Whether a program runs for the credentials of the lock, as by `exec` of a kubeconfig.
     pub async fn runs_a_program(&self) -> bool {
-        let context = self.bucket.flags.context_flag();
+        let context = self.context_flag();
         let all: Vec<KubernetesObjects> = match LockKind::parse(&self.lock) {
             Ok(LockKind::Kubernetes) => {
                 self.objects.flags.objects(context).ok().flatten().into_iter().collect()
