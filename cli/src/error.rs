@@ -67,76 +67,76 @@ impl CliError {
     }
 
     /// An error of a request to JetStream.
-    pub fn from_request(doing: &str, error: &(dyn Error + 'static)) -> Self {
+    pub fn from_request(operation: &str, error: &(dyn Error + 'static)) -> Self {
         let mut source = Some(error);
         while let Some(error) = source {
-            if let Some(failure) = Self::known(doing, error) {
+            if let Some(failure) = Self::known(operation, error) {
                 return failure;
             }
             source = error.source();
         }
-        Self::new(Code::Failed, format!("{doing}: {}", one_line(error)))
+        Self::new(Code::Failed, format!("{operation}: {}", one_line(error)))
     }
 
     /// The client wraps the server's error in one error type per function.
-    fn known(doing: &str, error: &(dyn Error + 'static)) -> Option<Self> {
+    fn known(operation: &str, error: &(dyn Error + 'static)) -> Option<Self> {
         use jetstream::context::{
             GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind, RequestError,
             RequestErrorKind,
         };
         use jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind as Last};
         if let Some(error) = error.downcast_ref::<jetstream::Error>() {
-            return Some(Self::from_response(doing, error));
+            return Some(Self::from_response(operation, error));
         }
         if let Some(error) = error.downcast_ref::<GetStreamError>()
             && let GetStreamErrorKind::JetStream(error) = error.kind()
         {
-            return Some(Self::from_response(doing, &error));
+            return Some(Self::from_response(operation, &error));
         }
         if let Some(error) = error.downcast_ref::<LastRawMessageError>() {
             return match error.kind() {
-                Last::NoMessageFound => Some(Self::no_entry(doing)),
-                Last::JetStream(error) => Some(Self::from_response(doing, &error)),
+                Last::NoMessageFound => Some(Self::no_entry(operation)),
+                Last::JetStream(error) => Some(Self::from_response(operation, &error)),
                 _ => None,
             };
         }
         if let Some(error) = error.downcast_ref::<RequestError>() {
             return match error.kind() {
-                RequestErrorKind::NoResponders => Some(Self::no_jetstream(doing)),
-                RequestErrorKind::TimedOut => Some(Self::timed_out(doing)),
+                RequestErrorKind::NoResponders => Some(Self::no_jetstream(operation)),
+                RequestErrorKind::TimedOut => Some(Self::timed_out(operation)),
                 _ => None,
             };
         }
         let error = error.downcast_ref::<PublishError>()?;
-        (error.kind() == PublishErrorKind::TimedOut).then(|| Self::timed_out(doing))
+        (error.kind() == PublishErrorKind::TimedOut).then(|| Self::timed_out(operation))
     }
 
     /// An error response of JetStream.
-    pub fn from_response(doing: &str, error: &jetstream::Error) -> Self {
+    pub fn from_response(operation: &str, error: &jetstream::Error) -> Self {
         use jetstream::ErrorCode;
         match error.error_code() {
             ErrorCode::STREAM_NOT_FOUND => {
-                Self::new(Code::NotFound, format!("{doing}: the bucket does not exist"))
+                Self::new(Code::NotFound, format!("{operation}: the bucket does not exist"))
             }
-            ErrorCode::NO_MESSAGE_FOUND => Self::no_entry(doing),
+            ErrorCode::NO_MESSAGE_FOUND => Self::no_entry(operation),
             ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
-                Self::no_jetstream(doing)
+                Self::no_jetstream(operation)
             }
-            _ => Self::new(Code::Failed, format!("{doing}: {error}")),
+            _ => Self::new(Code::Failed, format!("{operation}: {error}")),
         }
     }
 
-    fn no_entry(doing: &str) -> Self {
-        Self::new(Code::NotFound, format!("{doing}: no such entry"))
+    fn no_entry(operation: &str) -> Self {
+        Self::new(Code::NotFound, format!("{operation}: no such entry"))
     }
 
-    pub fn timed_out(doing: &str) -> Self {
-        Self::new(Code::Unreachable, format!("{doing}: timed out: {IF_TIMED_OUT}"))
+    pub fn timed_out(operation: &str) -> Self {
+        Self::new(Code::Unreachable, format!("{operation}: timed out: {IF_TIMED_OUT}"))
     }
 
-    fn no_jetstream(doing: &str) -> Self {
+    fn no_jetstream(operation: &str) -> Self {
         let hint = IF_WITHOUT_JETSTREAM;
-        Self::new(Code::Unreachable, format!("{doing}: no response from JetStream: {hint}"))
+        Self::new(Code::Unreachable, format!("{operation}: no response from JetStream: {hint}"))
     }
 }
 

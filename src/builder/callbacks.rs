@@ -6,9 +6,8 @@ use std::sync::Arc;
 use futures_util::future::FutureExt;
 
 use super::ElectionBuilder;
-use crate::election::drain_notice::DrainNotice;
 use crate::election::leadership::Leadership;
-use crate::election::loss::Loss;
+use crate::election::loss::{DrainNotice, Loss};
 use crate::protocol::{Leader, State};
 
 impl ElectionBuilder {

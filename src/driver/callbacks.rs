@@ -7,9 +7,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tracing::error;
 
-use crate::election::drain_notice::DrainNotice;
 use crate::election::leadership::Leadership;
-use crate::election::loss::Loss;
+use crate::election::loss::{DrainNotice, Loss};
 use crate::election::shared::Shared;
 use crate::election::watch::StatusWatch;
 use crate::protocol::{Leader, State};

@@ -8,10 +8,9 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::checkpoint::Checkpoint;
-use super::drain_notice::DrainNotice;
 use super::hand_over::HandOverError;
 use super::inbox::Input;
-use super::loss::Loss;
+use super::loss::{DrainNotice, Loss};
 use crate::election::term::Term;
 use crate::lock::{Successor, Token};
 use crate::time::clock::Instant;

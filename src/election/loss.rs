@@ -1,4 +1,4 @@
-//! That a term has ended, and why.
+//! What the work of a term is told: that the term is about to end, and that it has ended.
 
 use std::sync::Arc;
 
@@ -7,6 +7,20 @@ use thiserror::Error;
 use crate::lock::Token;
 use crate::protocol::Cause;
 use crate::time::clock::Instant;
+
+/// The request to bring the work of a term to its end: see
+/// [`Leadership::draining`](crate::Leadership::draining).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DrainNotice {
+    /// The election.
+    pub election: Arc<str>,
+    /// The token of the term.
+    pub token: Token,
+    /// When the term ends at the latest, on the election's [`Clock`](crate::clock::Clock). Work
+    /// that is still running is then stopped by force.
+    pub until: Instant,
+}
 
 /// That a term has ended, and why.
 ///

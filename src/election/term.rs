@@ -12,9 +12,8 @@ use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
 use super::claimed_checkpoint::ClaimedCheckpoint;
-use super::drain_notice::DrainNotice;
 use super::inbox::{Inbox, Input};
-use super::loss::Loss;
+use super::loss::{DrainNotice, Loss};
 use super::term_span::TermSpan;
 use crate::lock::{LockErrorKind, Token};
 use crate::protocol::{Cause, LockFailure};

@@ -328,7 +328,7 @@ struct Fence {
 }
 
 /// The last message of the fence subject.
-struct Found {
+struct LastFence {
     sequence: u64,
     /// `None`: there is no fence, or the mark of a deletion.
     token: Option<Token>,
@@ -532,22 +532,22 @@ impl Fence {
         ))
     }
 
-    async fn read(&self) -> Result<Found, FenceError> {
+    async fn read(&self) -> Result<LastFence, FenceError> {
         let last = self.jetstream.last_message(&self.stream, &self.subject, REQUEST_TIMEOUT).await;
         let last = match last {
             Ok(last) => last,
-            Err(StreamFailure::NoMessage) => return Ok(Found { sequence: 0, token: None }),
+            Err(StreamFailure::NoMessage) => return Ok(LastFence { sequence: 0, token: None }),
             Err(failure) => return Err(failed(&self.stream, failure, false)),
         };
         if last.payload.is_empty() {
-            return Ok(Found { sequence: last.sequence, token: None });
+            return Ok(LastFence { sequence: last.sequence, token: None });
         }
         let text = String::from_utf8_lossy(&last.payload);
         let parsed = text.split_once(' ').and_then(|(token, election)| {
             (election == &*self.term.election).then_some(Token(token.parse().ok()?))
         });
         match parsed {
-            Some(token) => Ok(Found { sequence: last.sequence, token: Some(token) }),
+            Some(token) => Ok(LastFence { sequence: last.sequence, token: Some(token) }),
             None => Err(misconfigured(format!(
                 "stream {}: the last message on {} is not a fence of {}, but {:?}; use a subject for this fence alone",
                 self.stream,

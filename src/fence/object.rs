@@ -68,7 +68,7 @@ pub struct FencedObject {
 }
 
 /// An object as found.
-struct Found {
+struct StoredObject {
     version: UpdateVersion,
     head: Head,
     contents: Bytes,
@@ -249,12 +249,12 @@ impl FencedObject {
 
 partial_debug!(FencedObject, self, term: self.term, store: self.store, path: self.path);
 
-async fn find(store: &Store, path: &Path) -> Result<Option<Found>, FenceError> {
+async fn find(store: &Store, path: &Path) -> Result<Option<StoredObject>, FenceError> {
     let found = store.get_up_to(path, MAX_LEN, deadline_after(REQUEST_TIMEOUT)).await;
     let Some((version, body)) = found.map_err(failed)? else { return Ok(None) };
     match parse(&body) {
         Some((head, contents)) => {
-            Ok(Some(Found { version, head, contents: body.slice(contents..) }))
+            Ok(Some(StoredObject { version, head, contents: body.slice(contents..) }))
         }
         None => Err(misconfigured(format!(
             "{} is not a fenced object: use another name",

@@ -21,13 +21,13 @@ pub struct CheckpointWriter {
     token: Token,
     reads_are_durable: bool,
     /// What is stored, as far as this term knows: `None` if it must read.
-    known: Option<Known>,
+    known: Option<KnownCheckpoint>,
     /// What is being written.
     save: Save,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Known {
+struct KnownCheckpoint {
     /// `None`: there is none.
     version: Option<CheckpointVersion>,
     saved_unix_ms: u64,
@@ -118,7 +118,8 @@ impl CheckpointWriter {
                 self.loaded(version, stored)
             }
             CheckpointResponse::Loaded { version, checkpoint: None } => {
-                self.known = Some(Known { version, saved_unix_ms: 0, data: Arc::default() });
+                self.known =
+                    Some(KnownCheckpoint { version, saved_unix_ms: 0, data: Arc::default() });
                 CheckpointProgress::Next
             }
             CheckpointResponse::Stored(version) => {
@@ -159,7 +160,7 @@ impl CheckpointWriter {
 
     fn know(&mut self, version: Option<CheckpointVersion>, stored: StoredCheckpoint) {
         let StoredCheckpoint { saved_unix_ms, data, .. } = stored;
-        self.known = Some(Known { version, saved_unix_ms, data });
+        self.known = Some(KnownCheckpoint { version, saved_unix_ms, data });
     }
 
     /// The data that is stored, once the claim is done.

@@ -17,10 +17,9 @@ use crate::builder::{ElectionBuilder, StartError, default_identity, new_election
 use crate::driver::health::HealthCheck;
 use crate::driver::move_state::standing;
 use crate::driver::set_part::SharedLedger;
-use crate::election::drain_notice::DrainNotice;
 use crate::election::handle::Election;
 use crate::election::leadership::Leadership;
-use crate::election::loss::Loss;
+use crate::election::loss::{DrainNotice, Loss};
 use crate::lock::{Lock, MemberLoad};
 use crate::protocol::Rank;
 use crate::protocol::set::{LoadLedger, SetMember, SetSettings};

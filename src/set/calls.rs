@@ -7,9 +7,8 @@ use futures_util::future::BoxFuture;
 use super::change::ShardChange;
 use super::shared::SetShared;
 use crate::builder::ElectionBuilder;
-use crate::election::drain_notice::DrainNotice;
 use crate::election::leadership::Leadership;
-use crate::election::loss::Loss;
+use crate::election::loss::{DrainNotice, Loss};
 
 /// A callback of the user's.
 pub(super) type ShardCallback<T> = Arc<dyn Fn(u32, T) -> BoxFuture<'static, ()> + Send + Sync>;

@@ -1,14 +1,33 @@
-//! The metrics of a candidate whose term lasts for a lease.
+//! The labels of a candidate's metrics, and those whose term lasts for a lease.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
 
-use super::labels::Labels;
 use crate::protocol::{Leader, State};
 use crate::time::clock::{Instant, nanos};
 use crate::time::timing::Timing;
 use crate::util::since_unix_epoch;
+
+/// What all metrics of a candidate have in common. They share the text.
+pub(super) struct Labels {
+    pub election: Arc<str>,
+    pub identity: Arc<str>,
+}
+
+impl Labels {
+    pub fn all(&self) -> Vec<Label> {
+        let (election, identity) = (Arc::clone(&self.election), Arc::clone(&self.identity));
+        vec![Label::new("election", election), Label::new("identity", identity)]
+    }
+
+    pub fn with(&self, key: &'static str, value: &'static str) -> Vec<Label> {
+        let mut labels = self.all();
+        labels.push(Label::from_static_parts(key, value));
+        labels
+    }
+}
 
 pub(super) struct Leased {
     last: Gauge,

@@ -1,6 +1,5 @@
 //! What is seen from outside: metrics.
 
-mod labels;
 mod leased;
 mod of_election;
 mod of_set;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use metrics::{Counter, counter, gauge, histogram};
 
-use super::labels::Labels;
-use super::leased::Leased;
+use super::leased::{Labels, Leased};
 use crate::lock::Standing;
 use crate::protocol::{Cause, Leader, PreviousTerm, State};
 use crate::time::clock::Instant;

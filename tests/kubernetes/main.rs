@@ -23,7 +23,6 @@ mod life;
 mod life_env;
 mod life_faults;
 mod life_release;
-mod listening;
 mod metrics;
 #[path = "../metrics/seen.rs"]
 mod metrics_seen;

@@ -6,7 +6,6 @@ extern crate incumbent_conformance as conformance;
 
 mod checkpoint;
 mod choria;
-mod counted_hints;
 mod duplicates;
 mod entry;
 mod env;

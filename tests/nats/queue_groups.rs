@@ -1,19 +1,19 @@
 //! Fleets whose standbys receive hints through queue groups.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_nats::Client;
 use futures_util::StreamExt;
 use futures_util::future::select_all;
-use incumbent::lock::{Lock, Reading};
+use incumbent::lock::{Content, Coverage, Hint, HintSink, Lock, Reading, Subscription};
 use incumbent::nats::{Bucket, BucketConfig, NatsLock};
 use incumbent::{Cause, Election, Successor, new_election};
 use incumbent_test_support::{Server, eventually};
 use tokio::sync::oneshot;
 
 use crate::conformance::{LEASE, leads, lost, soon, working};
-use crate::counted_hints::{Hints, hints_of};
 use crate::env::{BUCKET, TestEnv};
 use crate::lock::entry;
 use crate::rights::{connect_as, documented_server};
@@ -23,6 +23,32 @@ const GROUPS: u8 = 4;
 const LONG: Duration = Duration::from_secs(300);
 /// More candidates than groups, by far.
 const FLEET: usize = 24;
+
+/// How many hints of stored entries have come.
+pub struct Hints {
+    pub subscription: Subscription,
+    pub stored: Arc<AtomicUsize>,
+    /// How often it was said that hints come: of all entries, then of a few.
+    pub covered: Arc<AtomicUsize>,
+}
+
+pub async fn hints_of(lock: &NatsLock, name: &str) -> Hints {
+    let stored = Arc::new(AtomicUsize::new(0));
+    let covered = Arc::new(AtomicUsize::new(0));
+    let (counted, coverage) = (Arc::clone(&stored), Arc::clone(&covered));
+    let sink = HintSink::new(move |hint| match hint {
+        Hint::Stored { record, .. } if matches!(record.content, Content::Held(_)) => {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Hint::Coverage(Coverage::Sampled | Coverage::Full) => {
+            coverage.fetch_add(1, Ordering::SeqCst);
+        }
+        _ => {}
+    });
+    let subscription = lock.subscribe(name, sink);
+    eventually("hints come", async || (covered.load(Ordering::SeqCst) > 0).then_some(())).await;
+    Hints { subscription, stored, covered }
+}
 
 async fn lock_of(env: &TestEnv, groups: u8) -> NatsLock {
     let config = BucketConfig::new(BUCKET).queue_groups(groups);

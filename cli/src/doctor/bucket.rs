@@ -65,7 +65,7 @@ pub async fn identities(session: &Session, bucket: &str, info: &Value, report: &
 async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, CliError> {
     let stream = session.store(bucket).await?.stream;
     let last = stream.cached_info().state.last_sequence;
-    let doing = format!("bucket {bucket}");
+    let operation = format!("bucket {bucket}");
     // By subject and identity: the last writer, and the writers before it.
     let mut writers: HashMap<(String, String), (String, HashSet<String>)> = HashMap::new();
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ async fn duplicates(session: &Session, bucket: &str) -> Result<Vec<String>, CliE
             .sequence(next)
             .next_by_subject(format!("$KV.{bucket}.>"))
             .send();
-        let message = match session.request(&doing, message).await {
+        let message = match session.request(&operation, message).await {
             Ok(message) => message,
             Err(CliError::Message { code: Code::NotFound, .. }) => break,
             Err(failure) => return Err(failure),

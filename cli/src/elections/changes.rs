@@ -31,7 +31,7 @@ impl Elections {
         mut status: ElectionRecord,
         holder: &Holder,
     ) -> Result<Revision, CliError> {
-        let doing = format!("eviction from {}", status.election);
+        let operation = format!("eviction from {}", status.election);
         for _ in 0..ATTEMPTS {
             if self.evict(&status).await? {
                 return Ok(status.revision);
@@ -39,16 +39,20 @@ impl Elections {
             status = match self.read(&status.election).await? {
                 Some(now) if now.holder().is_some_and(|now| now.is_same_term(holder)) => now,
                 Some(ElectionRecord { state: ElectionState::Held(now), .. }) => {
-                    let message = format!("{doing}: {} took over meanwhile", now.identity);
+                    let message = format!("{operation}: {} took over meanwhile", now.identity);
                     return Err(CliError::new(Code::Failed, message));
                 }
                 _ => {
-                    let message = format!("{doing}: {} stepped down by itself", holder.identity);
+                    let message =
+                        format!("{operation}: {} stepped down by itself", holder.identity);
                     return Err(CliError::new(Code::NotFound, message));
                 }
             };
         }
-        Err(CliError::new(Code::Failed, format!("{doing}: the entry keeps changing; try again")))
+        Err(CliError::new(
+            Code::Failed,
+            format!("{operation}: the entry keeps changing; try again"),
+        ))
     }
 
     /// Has the leader of an election hand over.

@@ -111,9 +111,9 @@ impl Add {
         if let Some(config) = config.as_object_mut() {
             self.settings.apply(bucket, config);
         }
-        let doing = format!("creation of bucket {bucket}");
+        let operation = format!("creation of bucket {bucket}");
         let subject = format!("STREAM.CREATE.KV_{bucket}");
-        let _: Value = session.api(&doing, &subject, &config).await?;
+        let _: Value = session.api(&operation, &subject, &config).await?;
         Ok(())
     }
 }

@@ -175,14 +175,18 @@ impl Client {
     pub async fn range(
         &self,
         request: RangeRequest,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<(Range, u64), LockError> {
-        self.call(methods::RANGE, &request, Effect::Read, by).await
+        self.call(methods::RANGE, &request, Effect::Read, deadline).await
     }
 
     /// Runs a transaction that writes. The era of the cluster is returned too.
-    pub async fn txn(&self, request: TxnRequest, by: Instant) -> Result<(Txn, u64), LockError> {
-        self.call(methods::TXN, &request, Effect::Write, by).await
+    pub async fn txn(
+        &self,
+        request: TxnRequest,
+        deadline: Instant,
+    ) -> Result<(Txn, u64), LockError> {
+        self.call(methods::TXN, &request, Effect::Write, deadline).await
     }
 
     /// Sends a request to the member in use, and to others as far as that may not repeat a write.
@@ -192,7 +196,7 @@ impl Client {
         method: &'static str,
         request: &Q,
         effect: Effect,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<(A, u64), LockError>
     where
         Q: Message + Clone + 'static,
@@ -209,9 +213,9 @@ impl Client {
             // A read has time for the next member, if this one is silent.
             let until = match effect {
                 Effect::Read if left > 0 => {
-                    Instant::now() + by.saturating_duration_since(Instant::now()) / 2
+                    Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2
                 }
-                _ => by,
+                _ => deadline,
             };
             let token = self.token(member, &used, until).await?;
             let sent = self.seen();
@@ -233,7 +237,7 @@ impl Client {
                 }
                 Err(Failure::Silence) => {
                     self.leave(&used);
-                    if effect == Effect::Read && left > 0 && Instant::now() < by {
+                    if effect == Effect::Read && left > 0 && Instant::now() < deadline {
                         continue;
                     }
                     return Err(errors::silence(&member.address, effect));
@@ -253,7 +257,7 @@ impl Client {
                         Effect::Read => errors::may_pass(&status),
                         Effect::Write => errors::was_not_sent(&status),
                     };
-                    if repeats && left > 0 && Instant::now() < by {
+                    if repeats && left > 0 && Instant::now() < deadline {
                         continue;
                     }
                     return Err(self.refused(&status, member, effect));
@@ -267,7 +271,7 @@ impl Client {
         &self,
         method: &'static str,
         request: &Q,
-        by: Instant,
+        deadline: Instant,
     ) -> Vec<(&str, Result<A, LockError>)>
     where
         Q: Message + Clone + 'static,
@@ -275,11 +279,11 @@ impl Client {
     {
         let one = |(index, member)| async move {
             let used = Member::connection(member, index);
-            let token = match self.token(member, &used, by).await {
+            let token = match self.token(member, &used, deadline).await {
                 Ok(token) => token,
                 Err(error) => return (member.address.as_str(), Err(error)),
             };
-            let answer = unary(&used.channel, method, request.clone(), token, by).await;
+            let answer = unary(&used.channel, method, request.clone(), token, deadline).await;
             let answer = answer.map_err(|failure| match failure {
                 Failure::Silence => errors::silence(&member.address, Effect::Read),
                 Failure::Refused(status) => self.refused(&status, member, Effect::Read),
@@ -295,17 +299,17 @@ impl Client {
     pub async fn watch(
         &self,
         request: WatchCreateRequest,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Watch, LockError> {
         let Some((member, used)) = self.current() else {
             return Err(errors::silence("no member", Effect::Read));
         };
-        let token = self.token(member, &used, by).await?;
+        let token = self.token(member, &used, deadline).await?;
         // The stream of requests stays open, as its end is the end of the watch.
         let requests =
             stream::iter([WatchRequest { create: Some(request) }]).chain(stream::pending());
         let begun = streaming(&used.channel, methods::WATCH, requests, token.clone());
-        match timeout_at(by, begun).await {
+        match timeout_at(deadline, begun).await {
             Ok(Ok(responses)) => Ok(Watch { responses, used, token }),
             Ok(Err(status)) => {
                 if errors::is_of_member(&status) {
@@ -452,7 +456,7 @@ async fn unary<Q, A>(
     method: &'static str,
     message: Q,
     token: Option<Token>,
-    by: Instant,
+    deadline: Instant,
 ) -> Result<A, Failure>
 where
     Q: Message + 'static,
@@ -460,7 +464,7 @@ where
 {
     let mut request = Request::new(message);
     // The server gives up with the client.
-    request.set_timeout(by.saturating_duration_since(Instant::now()));
+    request.set_timeout(deadline.saturating_duration_since(Instant::now()));
     if let Some(token) = token {
         request.metadata_mut().insert("token", token);
     }
@@ -470,10 +474,10 @@ where
         grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
         grpc.unary(request, PathAndQuery::from_static(method), codec).await
     };
-    match timeout_at(by, answer).await {
+    match timeout_at(deadline, answer).await {
         Ok(Ok(answer)) => Ok(answer.into_inner()),
         // The channel has a timer for the same deadline.
-        Ok(Err(_)) if Instant::now() >= by => Err(Failure::Silence),
+        Ok(Err(_)) if Instant::now() >= deadline => Err(Failure::Silence),
         Ok(Err(status)) => Err(Failure::Refused(status)),
         Err(_) => Err(Failure::Silence),
     }

@@ -39,7 +39,7 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
         let object = objects.get(own, deadline_after(timeout)).await;
         let object =
             object.map_err(|failure| objects.lock_error(failure, own, "read", "get", false))?;
-        let record = object.and_then(|object| read(C::PLACE, &object, self.default_lease()));
+        let record = object.and_then(|object| read(C::LOCATION, &object, self.default_lease()));
         Ok(record.map(|record| ElectionRecord { election: name.to_owned(), ..record }))
     }
 
@@ -54,12 +54,12 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
             return Ok(self.record(object, timeout).await?.into_iter().collect());
         }
         let objects = self.objects();
-        let listed = objects.list(C::PLACE, deadline_after(timeout)).await;
+        let listed = objects.list(C::LOCATION, deadline_after(timeout)).await;
         let listed =
             listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();
         let mut records: Vec<ElectionRecord> =
-            items.filter_map(|object| read(C::PLACE, object, self.default_lease())).collect();
+            items.filter_map(|object| read(C::LOCATION, object, self.default_lease())).collect();
         records.sort_unstable_by(|a, b| a.election.cmp(&b.election));
         Ok(records)
     }
@@ -74,10 +74,10 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
             _ => fixed,
         };
         only.map_or(Ok(()), check_object)?;
-        let events = objects.watch_one_or_all(only, C::PLACE, deadline_after(timeout)).await?;
+        let events = objects.watch_one_or_all(only, C::LOCATION, deadline_after(timeout)).await?;
         let (state, lease) = ((events, objects.clone()), self.default_lease());
         let updates = stream::unfold(state, move |(mut events, objects)| async move {
-            let update = next(&mut events, &objects, C::PLACE, lease).await?;
+            let update = next(&mut events, &objects, C::LOCATION, lease).await?;
             Some((update, (events, objects)))
         });
         let name = names.first().filter(|_| fixed.is_some()).cloned();
@@ -115,7 +115,7 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
 async fn next(
     events: &mut Events,
     objects: &Objects,
-    place: RecordLocation,
+    location: RecordLocation,
     default_lease: Duration,
 ) -> Option<Result<ElectionUpdate, LockError>> {
     let lost = |failure| objects.lock_error(failure, EVERY, "watch", "watch", false);
@@ -128,7 +128,7 @@ async fn next(
             Ok(WatchEvent::Deleted(object)) => (object, true),
             Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => (object, false),
         };
-        let Some(mut record) = read(place, &object, default_lease) else { continue };
+        let Some(mut record) = read(location, &object, default_lease) else { continue };
         if deleted {
             record.state = ElectionState::Vacant(Vacancy::Evicted);
             record.written = Some(SystemTime::now());
@@ -138,10 +138,15 @@ async fn next(
 }
 
 /// `default_lease`: how long to wait for a holder whose record states no duration.
-fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Option<ElectionRecord> {
-    let record = place.read(object)?;
+fn read(
+    location: RecordLocation,
+    object: &Value,
+    default_lease: Duration,
+) -> Option<ElectionRecord> {
+    let record = location.read(object)?;
     let beside = [codec::ANSWERS_OF, codec::CHECKPOINT];
-    if beside.iter().any(|key| annotation(object, key).is_some()) && !codec::was_held(place, object)
+    if beside.iter().any(|key| annotation(object, key).is_some())
+        && !codec::was_held(location, object)
     {
         return None;
     }
@@ -149,7 +154,7 @@ fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Optio
     let time = |text: Option<String>| record::parse_time(&text?);
     let renewed = time(record.renew_time.clone());
     let (mut written, vacant) = (renewed, ElectionState::Vacant);
-    let state = match codec::read(place, object, default_lease).content {
+    let state = match codec::read(location, object, default_lease).content {
         Content::Vacant(_) if record.renew_time.is_none() => vacant(Vacancy::New),
         Content::Vacant(Tombstone::Released { .. }) => {
             let cause = codec::release_cause(object, &record);

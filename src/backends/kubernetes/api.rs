@@ -110,8 +110,12 @@ impl Objects {
     }
 
     /// Reads an object, never a stale one: without a resourceVersion the server reads its store.
-    pub(super) async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, ApiFailure> {
-        match self.send(|| self.request.get(name, &GetParams::default()), by).await {
+    pub(super) async fn get(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Option<Value>, ApiFailure> {
+        match self.send(|| self.request.get(name, &GetParams::default()), deadline).await {
             Ok(object) => Ok(Some(object)),
             Err(failure) if failure.is_absence_of(name) => Ok(None),
             Err(failure) => Err(failure),
@@ -121,14 +125,14 @@ impl Objects {
     /// Lists all objects; only the metadata if that carries the record.
     pub(super) async fn list(
         &self,
-        place: RecordLocation,
-        by: Instant,
+        location: RecordLocation,
+        deadline: Instant,
     ) -> Result<Value, ApiFailure> {
         let params = ListParams::default();
-        match place {
-            RecordLocation::Spec => self.send(|| self.request.list(&params), by).await,
+        match location {
+            RecordLocation::Spec => self.send(|| self.request.list(&params), deadline).await,
             RecordLocation::Annotation => {
-                self.send(|| self.request.list_metadata(&params), by).await
+                self.send(|| self.request.list_metadata(&params), deadline).await
             }
         }
     }
@@ -138,14 +142,18 @@ impl Objects {
         &self,
         key: &str,
         value: &str,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Value, ApiFailure> {
         let params = ListParams::default().labels(&format!("{key}={value}"));
-        self.send(|| self.request.list_metadata(&params), by).await
+        self.send(|| self.request.list_metadata(&params), deadline).await
     }
 
-    pub(super) async fn create(&self, object: &Value, by: Instant) -> Result<Value, ApiFailure> {
-        self.create_unless(false, object, by).await
+    pub(super) async fn create(
+        &self,
+        object: &Value,
+        deadline: Instant,
+    ) -> Result<Value, ApiFailure> {
+        self.create_unless(false, object, deadline).await
     }
 
     /// Creates an object; with `dry_run` the server only checks whether it would.
@@ -153,10 +161,10 @@ impl Objects {
         &self,
         dry_run: bool,
         object: &Value,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Value, ApiFailure> {
         let params = PostParams { dry_run, ..PostParams::default() };
-        self.send(|| self.request.create(&params, bytes(object)), by).await
+        self.send(|| self.request.create(&params, bytes(object)), deadline).await
     }
 
     /// Replaces an object whose `resourceVersion` and `uid` are those in `object`. Without the uid,
@@ -165,9 +173,10 @@ impl Objects {
         &self,
         name: &str,
         object: &Value,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Value, ApiFailure> {
-        self.send(|| self.request.replace(name, &PostParams::default(), bytes(object)), by).await
+        self.send(|| self.request.replace(name, &PostParams::default(), bytes(object)), deadline)
+            .await
     }
 
     /// Merges annotations into an object, whatever its version is; `null` removes one.
@@ -175,9 +184,10 @@ impl Objects {
         &self,
         name: &str,
         annotations: &Value,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Value, ApiFailure> {
-        self.merge(false, name, json!({ "metadata": { "annotations": annotations } }), by).await
+        self.merge(false, name, json!({ "metadata": { "annotations": annotations } }), deadline)
+            .await
     }
 
     /// Merges fields into an object, on the condition of a `resourceVersion` among them. With
@@ -187,11 +197,11 @@ impl Objects {
         dry_run: bool,
         name: &str,
         fields: Value,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Value, ApiFailure> {
         let params = PatchParams { dry_run, ..PatchParams::default() };
         let patch = Patch::Merge(fields);
-        self.send(|| self.request.patch(name, &params, &patch), by).await
+        self.send(|| self.request.patch(name, &params, &patch), deadline).await
     }
 
     /// Deletes an object if it still has this uid and, if given, this version.
@@ -200,14 +210,14 @@ impl Objects {
         name: &str,
         uid: &str,
         version: Option<&str>,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<(), ApiFailure> {
         let preconditions = Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: version.map(str::to_owned),
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        self.send(|| self.request.delete(name, &params), by).await.map(drop)
+        self.send(|| self.request.delete(name, &params), deadline).await.map(drop)
     }
 
     /// Watches one object, with bookmarks. `from`: the resourceVersion after which to begin;
@@ -216,11 +226,11 @@ impl Objects {
         &self,
         name: &str,
         from: Option<&str>,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Events, ApiFailure> {
         let params =
             WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-        self.events(self.request.watch(&params, from.unwrap_or_default()), by).await
+        self.events(self.request.watch(&params, from.unwrap_or_default()), deadline).await
     }
 
     /// Watches the object `only`, or all objects, beginning with the existing ones. Of all objects,
@@ -228,15 +238,17 @@ impl Objects {
     pub(super) async fn watch_one_or_all(
         &self,
         only: Option<&str>,
-        place: RecordLocation,
-        by: Instant,
+        location: RecordLocation,
+        deadline: Instant,
     ) -> Result<Events, LockError> {
         let params = WatchParams::default().timeout(WATCH_SECONDS);
-        let events = match (only, place) {
-            (Some(name), _) => self.watch(name, None, by).await,
-            (None, RecordLocation::Spec) => self.events(self.request.watch(&params, ""), by).await,
+        let events = match (only, location) {
+            (Some(name), _) => self.watch(name, None, deadline).await,
+            (None, RecordLocation::Spec) => {
+                self.events(self.request.watch(&params, ""), deadline).await
+            }
             (None, RecordLocation::Annotation) => {
-                self.events(self.request.watch_metadata(&params, ""), by).await
+                self.events(self.request.watch_metadata(&params, ""), deadline).await
             }
         };
         let name = only.unwrap_or(EVERY);
@@ -246,7 +258,7 @@ impl Objects {
     async fn events<E: fmt::Display>(
         &self,
         request: Result<http::Request<Vec<u8>>, E>,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Events, ApiFailure> {
         let mut request = request.map_err(|error| ApiFailure::Unsent(error.to_string()))?;
         let plain = http::HeaderValue::from_static("identity");
@@ -260,18 +272,18 @@ impl Objects {
             let body = answers::whole(body).await.map_err(failure)?;
             Err(ApiFailure::Refused(answers::refusal(parts.status.as_u16(), &body).boxed()))
         };
-        timeout_at(by, answer).await.unwrap_or(Err(ApiFailure::TimedOut))
+        timeout_at(deadline, answer).await.unwrap_or(Err(ApiFailure::TimedOut))
     }
 
     /// Reads a resource that is not an object. Also returns the server's time in its own format
     /// (RFC 9110's IMF-fixdate).
     pub(super) async fn read_whole(
         &self,
-        by: Instant,
+        deadline: Instant,
     ) -> (Result<Value, ApiFailure>, Option<String>) {
         let mut date = None;
         let request = || http::Request::get(&self.request.url_path).body(Vec::new());
-        let answer = self.send_and_note(request, by, |headers| {
+        let answer = self.send_and_note(request, deadline, |headers| {
             let value = headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
             date = value.map(str::to_owned);
         });
@@ -282,18 +294,18 @@ impl Objects {
     async fn send<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Value, ApiFailure> {
-        self.send_and_note(request, by, |_| {}).await
+        self.send_and_note(request, deadline, |_| {}).await
     }
 
-    /// Sends a request until `by`. If a server that is too busy states a short enough delay, the
-    /// request is repeated after it, so a conditional write may be sent twice. The request is also
-    /// repeated if the server refuses credentials that have successors.
+    /// Sends a request until `deadline`. If a server that is too busy states a short enough delay,
+    /// the request is repeated after it, so a conditional write may be sent twice. The request is
+    /// also repeated if the server refuses credentials that have successors.
     async fn send_and_note<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
-        by: Instant,
+        deadline: Instant,
         mut note: impl FnMut(&http::HeaderMap),
     ) -> Result<Value, ApiFailure> {
         loop {
@@ -306,7 +318,7 @@ impl Objects {
                 let body = answers::whole(body).await.map_err(failure)?;
                 Ok((parts, body))
             };
-            let (parts, body) = match timeout_at(by, answer).await {
+            let (parts, body) = match timeout_at(deadline, answer).await {
                 Ok(answer) => answer?,
                 Err(_) => return Err(ApiFailure::TimedOut),
             };
@@ -324,7 +336,7 @@ impl Objects {
                 .get("retry-after")
                 .and_then(|value| value.to_str().ok()?.parse().ok())
                 .map(Duration::from_secs);
-            let left = by.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             let pause = pause.filter(|_| matches!(status.code, 429 | 503 | 504));
             match pause.and_then(|pause| requested_pause(pause, left)) {
                 Some(pause) => tokio::time::sleep(pause).await,
@@ -333,21 +345,21 @@ impl Objects {
         }
     }
 
-    /// Converts a failure for the protocol. `doing`: as in `write`; `verb`: the required
+    /// Converts a failure for the protocol. `operation`: as in `write`; `verb`: the required
     /// permission.
     pub(super) fn lock_error(
         &self,
         failure: ApiFailure,
         name: &str,
-        doing: &str,
+        operation: &str,
         verb: &str,
         writes: bool,
     ) -> LockError {
         let unknown =
             if writes { LockErrorKind::OutcomeUnknown } else { LockErrorKind::Unavailable };
         let what = match name {
-            EVERY => format!("{doing} of every {} in {}", self.kind, self.namespace),
-            name => format!("{doing} of the {}", self.describe(name)),
+            EVERY => format!("{operation} of every {} in {}", self.kind, self.namespace),
+            name => format!("{operation} of the {}", self.describe(name)),
         };
         let status = match failure {
             ApiFailure::TimedOut => {

@@ -57,10 +57,10 @@ impl<C: ResourceKind> CheckpointStore for ResourceLock<C> {
         name: &str,
         timeout: Duration,
     ) -> Result<Option<StoredContent>, LockError> {
-        let (by, state) = (deadline_after(timeout), &self.inner);
+        let (deadline, state) = (deadline_after(timeout), &self.inner);
         let name = &*state.checkpoint_name(name);
         check_object(name)?;
-        match state.objects.get(name, by).await {
+        match state.objects.get(name, deadline).await {
             Ok(object) => object.map(|object| state.stored_checkpoint(name, &object)).transpose(),
             Err(failure) => Err(state.objects.lock_error(failure, name, "read", "get", false)),
         }
@@ -73,7 +73,7 @@ impl<C: ResourceKind> CheckpointStore for ResourceLock<C> {
         expected: Option<&CheckpointVersion>,
         timeout: Duration,
     ) -> Result<CheckpointVersion, LockError> {
-        let (by, state) = (deadline_after(timeout), &self.inner);
+        let (deadline, state) = (deadline_after(timeout), &self.inner);
         let name = &*state.checkpoint_name(name);
         check_object(name)?;
         let encoded = serde_json::to_value(ByteString(content)).unwrap_or_default();
@@ -87,12 +87,12 @@ impl<C: ResourceKind> CheckpointStore for ResourceLock<C> {
             },
         });
         let (answer, verb) = match expected.map(|expected| expected.0.split_once(' ')) {
-            None => (state.objects.create(&object, by).await, "create"),
+            None => (state.objects.create(&object, deadline).await, "create"),
             Some(None) => return Err(state.objects.written_by_another(name)),
             Some(Some((version, uid))) => {
                 object["metadata"]["resourceVersion"] = json!(version);
                 object["metadata"]["uid"] = json!(uid);
-                (state.objects.replace(name, &object, by).await, "update")
+                (state.objects.replace(name, &object, deadline).await, "update")
             }
         };
         match answer {

@@ -45,13 +45,13 @@ pub(super) const ANSWERS_OF: &str = "incumbent/roll-call-of";
 pub(super) const CHECKPOINT: &str = "incumbent/checkpoint";
 
 /// Whether the object is declared new, and names no holder, present or former.
-fn is_new(place: RecordLocation, object: &Value) -> bool {
-    annotation(object, NEW).is_some() && !was_held(place, object)
+fn is_new(location: RecordLocation, object: &Value) -> bool {
+    annotation(object, NEW).is_some() && !was_held(location, object)
 }
 
 /// Whether the object shows a trace of a holder.
-pub(super) fn was_held(place: RecordLocation, object: &Value) -> bool {
-    let written = match (place.raw(object), place.read(object)) {
+pub(super) fn was_held(location: RecordLocation, object: &Value) -> bool {
+    let written = match (location.raw(object), location.read(object)) {
         (_, Some(record)) => {
             record.is_held() || record.renew_time.is_some() || record.acquire_time.is_some()
         }
@@ -72,20 +72,20 @@ pub(super) struct Annotation {
 
 /// Writes a record and its mark into an object.
 pub(super) fn write(
-    place: RecordLocation,
+    location: RecordLocation,
     object: &mut Value,
     record: &ElectionRecord,
     mark: EncodedMark,
 ) {
-    place.write(object, record);
+    location.write(object, record);
     unannotate(object, CALL); // every watch has reported it
     let annotation = Annotation { version: CURRENT, mark, of: record.clone() };
     annotate(object, ANNOTATION, serde_json::to_string(&annotation).unwrap_or_default());
 }
 
 /// Returns a field of the record, or the mark, that is not stored as it was sent.
-pub(super) fn differing(place: RecordLocation, sent: &Value, stored: &Value) -> Option<String> {
-    let (record, now) = (place.raw(sent), place.raw(stored).unwrap_or_default());
+pub(super) fn differing(location: RecordLocation, sent: &Value, stored: &Value) -> Option<String> {
+    let (record, now) = (location.raw(sent), location.raw(stored).unwrap_or_default());
     let changed = record.as_ref()?.as_object()?.iter().find(|(key, value)| {
         now.get(key) != Some(value) // the server adds fields
     });
@@ -95,24 +95,28 @@ pub(super) fn differing(place: RecordLocation, sent: &Value, stored: &Value) -> 
 
 /// The record of an object, and its meaning for the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct DecodedRecord {
     pub record: ElectionRecord,
     pub content: Content,
 }
 
 /// Reads an object. `default_lease`: how long to wait for a holder that states no duration.
-pub(super) fn read(place: RecordLocation, object: &Value, default_lease: Duration) -> Found {
-    let record = place.read(object).unwrap_or_default();
+pub(super) fn read(
+    location: RecordLocation,
+    object: &Value,
+    default_lease: Duration,
+) -> DecodedRecord {
+    let record = location.read(object).unwrap_or_default();
     let ours = annotation(object, ANNOTATION)
         .and_then(|text| serde_json::from_str::<Annotation>(text).ok())
         .filter(|annotation| annotation.version == CURRENT);
     let content = match &ours {
         Some(Annotation { mark, of, .. }) if *of == record => decode(mark, &record, default_lease),
-        None if is_new(place, object) => Some(UNUSED),
+        None if is_new(location, object) => Some(UNUSED),
         _ => None,
     };
     let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), default_lease));
-    Found { record, content }
+    DecodedRecord { record, content }
 }
 
 /// Returns why a holder of this library released the lock, if this record has a mark that states
@@ -168,8 +172,12 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Dura
 
 /// Returns what was found, with the lease of a holder whose record another client emptied, if the
 /// object states a longer one: `kubectl edit` leaves it in the record, and in the mark.
-pub(super) fn with_stated_lease(object: &Value, found: Found, default_lease: Duration) -> Found {
-    let Found { record, content: Content::Vacant(Tombstone::Deleted) } = &found else {
+pub(super) fn with_stated_lease(
+    object: &Value,
+    found: DecodedRecord,
+    default_lease: Duration,
+) -> DecodedRecord {
+    let DecodedRecord { record, content: Content::Vacant(Tombstone::Deleted) } = &found else {
         return found;
     };
     let ours = annotation(object, ANNOTATION)
@@ -186,7 +194,7 @@ pub(super) fn with_stated_lease(object: &Value, found: Found, default_lease: Dur
                 to: None,
                 pause: None,
             });
-            Found { content, ..found }
+            DecodedRecord { content, ..found }
         }
         _ => found,
     }

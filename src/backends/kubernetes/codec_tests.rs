@@ -39,16 +39,16 @@ fn ours() -> Value {
 
 #[test]
 fn a_mark_is_read_as_it_was_written_in_either_place() {
-    for place in [RecordLocation::Spec, RecordLocation::Annotation] {
+    for location in [RecordLocation::Spec, RecordLocation::Annotation] {
         let mut object = json!({});
         let advertisement = Advertisement::new("10.0.0.3:50051").with("zone", "größer \u{1f980}");
         write(
-            place,
+            location,
             &mut object,
             &record("a", 2, 4),
             EncodedMark::held(&mark(), Some(&advertisement)),
         );
-        let found = read(place, &object, DEFAULT_LEASE);
+        let found = read(location, &object, DEFAULT_LEASE);
         let entry = Entry {
             identity: "a".into(),
             mark: Some(mark()),
@@ -58,7 +58,7 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
         assert_eq!(found.content, Content::Held(entry));
         let left = Duration::from_millis(1_234);
         write(
-            place,
+            location,
             &mut object,
             &record("", 3, 4),
             EncodedMark::released(Nonce(7), left, "stopped", Some(Nonce(8)), PAUSE),
@@ -70,7 +70,7 @@ fn a_mark_is_read_as_it_was_written_in_either_place() {
             to: Some(Nonce(8)),
             pause: PAUSE,
         };
-        assert_eq!(read(place, &object, DEFAULT_LEASE).content, Content::Vacant(released));
+        assert_eq!(read(location, &object, DEFAULT_LEASE).content, Content::Vacant(released));
     }
     assert_eq!(annotation(&ours(), "theirs"), Some("stays"));
 }
@@ -155,12 +155,12 @@ fn every_content_has_a_meaning() {
         json!({ "spec": { "holderIdentity": 7 } }),
         json!({ "metadata": { "annotations": { "incumbent/mark": "{" } } }),
     ] {
-        for place in [RecordLocation::Spec, RecordLocation::Annotation] {
-            let content = read(place, &object, DEFAULT_LEASE).content;
+        for location in [RecordLocation::Spec, RecordLocation::Annotation] {
+            let content = read(location, &object, DEFAULT_LEASE).content;
             assert_eq!(content, Content::Vacant(Tombstone::Deleted), "{object}");
             let mut written = object.clone();
-            write(place, &mut written, &record("a", 2, 1), EncodedMark::held(&mark(), None));
-            assert_eq!(read(place, &written, DEFAULT_LEASE).record, record("a", 2, 1));
+            write(location, &mut written, &record("a", 2, 1), EncodedMark::held(&mark(), None));
+            assert_eq!(read(location, &written, DEFAULT_LEASE).record, record("a", 2, 1));
         }
     }
     let object = json!({ "spec": { "holderIdentity": "a", "leaseDurationSeconds": -4 } });
@@ -206,18 +206,18 @@ fn an_object_with_a_trace_of_a_holder_is_not_new() {
 #[test]
 fn a_changed_write_is_noticed_and_its_writer_waited_for() {
     let sent = ours();
-    let place = RecordLocation::Spec;
-    assert_eq!(differing(place, &sent, &sent), None);
+    let location = RecordLocation::Spec;
+    assert_eq!(differing(location, &sent, &sent), None);
     let mut stored = sent.clone();
     stored["spec"]["added"] = json!(1);
     stored["metadata"]["labels"] = json!({ "team": "a" });
-    assert_eq!(differing(place, &sent, &stored), None, "what others add");
+    assert_eq!(differing(location, &sent, &stored), None, "what others add");
     stored["spec"]["leaseDurationSeconds"] = json!(1);
-    assert_eq!(differing(place, &sent, &stored).as_deref(), Some("leaseDurationSeconds"));
-    let Content::Held(entry) = read(place, &stored, DEFAULT_LEASE).content else { panic!() };
+    assert_eq!(differing(location, &sent, &stored).as_deref(), Some("leaseDurationSeconds"));
+    let Content::Held(entry) = read(location, &stored, DEFAULT_LEASE).content else { panic!() };
     assert_eq!((entry.mark, entry.ttl), (None, Duration::from_secs(5)), "as it was written");
     let mut stored = sent.clone();
     unannotate(&mut stored, ANNOTATION);
-    assert_eq!(differing(place, &sent, &stored).as_deref(), Some(ANNOTATION));
-    assert_eq!(differing(place, &sent, &json!({})).as_deref(), Some("acquireTime"));
+    assert_eq!(differing(location, &sent, &stored).as_deref(), Some(ANNOTATION));
+    assert_eq!(differing(location, &sent, &json!({})).as_deref(), Some("acquireTime"));
 }

@@ -47,7 +47,7 @@ impl<C: ResourceKind> ResourceLock<C> {
                 "create it with `incumbent election create`; otherwise the first candidate creates it, and may wait out a lease before it leads",
             )]),
             Ok(Some(object)) => {
-                Ok(examine(C::PLACE, &object, self.default_lease(), SystemTime::now()))
+                Ok(examine(C::LOCATION, &object, self.default_lease(), SystemTime::now()))
             }
             Err(failure) => Err(objects.lock_error(failure, name, "read", "get", false)),
         }
@@ -71,7 +71,12 @@ impl Findings {
 }
 
 /// `ours`: the lease of this lock.
-fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTime) -> Vec<Finding> {
+fn examine(
+    location: RecordLocation,
+    object: &Value,
+    ours: Duration,
+    now: SystemTime,
+) -> Vec<Finding> {
     let mut found = Findings::default();
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     if record::annotation(object, super::life::MARK).is_some() {
@@ -96,9 +101,9 @@ fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTim
         );
         found.find(Warning, "owned", message, "remove the owner reference");
     }
-    let raw = place.raw(object);
+    let raw = location.raw(object);
     let is_empty = |raw: &Value| raw.as_object().is_some_and(serde_json::Map::is_empty);
-    let Some(record) = place.read(object).filter(|_| !raw.as_ref().is_some_and(is_empty)) else {
+    let Some(record) = location.read(object).filter(|_| !raw.as_ref().is_some_and(is_empty)) else {
         let has_none = match raw {
             // A Lease that was created without a spec.
             Some(raw) => is_empty(&raw),
@@ -130,20 +135,20 @@ fn examine(place: RecordLocation, object: &Value, ours: Duration, now: SystemTim
         found.find(Warning, "unknown-fields", message, "find out what else writes it");
     }
     if record.is_held() {
-        holder(place, object, &record, ours, now, &mut found);
+        holder(location, object, &record, ours, now, &mut found);
     }
     found.0
 }
 
 fn holder(
-    place: RecordLocation,
+    location: RecordLocation,
     object: &Value,
     record: &ElectionRecord,
     ours: Duration,
     now: SystemTime,
     found: &mut Findings,
 ) {
-    if let Content::Held(entry) = codec::read(place, object, ours).content
+    if let Content::Held(entry) = codec::read(location, object, ours).content
         && entry.mark.is_none()
     {
         let identity = &entry.identity;

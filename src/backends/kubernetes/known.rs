@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::codec::{Found, UNUSED};
+use super::codec::{DecodedRecord, UNUSED};
 use super::record::ElectionRecord;
 use crate::backends::hint_hub::HintHub;
 use crate::lock::{Content, Nonce, Record, Revision, Tombstone};
@@ -70,8 +70,8 @@ impl ObjectState {
         locked(&self.state).known = None;
     }
 
-    pub(super) fn learn(&self, version: u64, object: Value, found: Found) -> KnownObject {
-        let Found { record, mut content } = found;
+    pub(super) fn learn(&self, version: u64, object: Value, found: DecodedRecord) -> KnownObject {
+        let DecodedRecord { record, mut content } = found;
         let is_unused = content == UNUSED;
         let mut state = locked(&self.state);
         match &mut content {

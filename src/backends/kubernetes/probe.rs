@@ -75,8 +75,8 @@ impl Cluster {
     /// The future may be dropped at any time.
     pub async fn server(&self, timeout: Duration) -> Result<ServerFacts, LockError> {
         let server = Objects::new(self.access().clone(), "/version".to_owned(), "API server's", "");
-        let by = deadline_after(timeout);
-        let (answer, date) = server.read_whole(by).await;
+        let deadline = deadline_after(timeout);
+        let (answer, date) = server.read_whole(deadline).await;
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(&date).ok());
         let version = match answer {
             Ok(answer) => answer.get("gitVersion").and_then(Value::as_str).map(str::to_owned),

@@ -51,7 +51,7 @@ impl ElectionRecord {
     /// over that much too soon. As `renewTime` must not run ahead of the clock, `acquireTime` goes
     /// back by a second for each further write. A clock that was set back must not pass through
     /// the same second again.
-    pub(super) fn distinct_from(mut self, old: &Self, place: RecordLocation) -> Self {
+    pub(super) fn distinct_from(mut self, old: &Self, location: RecordLocation) -> Self {
         let term = |record: &Self| (record.holder_identity.clone(), record.leader_transitions);
         let times = |record: &Self| {
             let seconds = |time: &Option<String>| whole_seconds(time.as_deref()?);
@@ -63,7 +63,7 @@ impl ElectionRecord {
             && renewed <= last_renewed
         {
             let acquired = acquired.min(last_acquired.saturating_sub(1));
-            self.acquire_time = Some(place.time(Duration::from_secs(acquired)));
+            self.acquire_time = Some(location.time(Duration::from_secs(acquired)));
             if renewed < last_renewed {
                 self.renew_time.clone_from(&old.renew_time);
             }
@@ -218,29 +218,29 @@ mod tests {
 
     #[test]
     fn no_two_records_of_a_term_are_equal_in_whole_seconds() {
-        for place in [RecordLocation::Spec, RecordLocation::Annotation] {
+        for location in [RecordLocation::Spec, RecordLocation::Annotation] {
             let written = |at: Duration, began: String| ElectionRecord {
                 holder_identity: "a".to_owned(),
                 lease_duration_seconds: 3,
                 acquire_time: Some(began),
-                renew_time: Some(place.time(at)),
+                renew_time: Some(location.time(at)),
                 ..ElectionRecord::default()
             };
-            let mut last = written(TERM, place.time(TERM));
+            let mut last = written(TERM, location.time(TERM));
             let mut seen = vec![as_client_go_compares(&last)];
             // Renewals of a short lease, and a clock that is set back.
             let forward = (1..40).map(|n| TERM + Duration::from_millis(400) * n);
             let back = (30..60).map(|n| TERM + Duration::from_millis(400) * n);
             for at in forward.chain(back) {
-                let began = later(last.acquire_time.clone().unwrap(), place.time(TERM));
-                last = written(at, began).distinct_from(&last, place);
+                let began = later(last.acquire_time.clone().unwrap(), location.time(TERM));
+                last = written(at, began).distinct_from(&last, location);
                 let compared = as_client_go_compares(&last);
                 assert!(!seen.contains(&compared), "{last:?}");
                 assert!(at < TERM + Duration::from_secs(12) || compared.1 >= Some(1_012));
                 seen.push(compared);
             }
             let at = TERM + Duration::from_secs(60);
-            let last = written(at, place.time(TERM)).distinct_from(&last, place);
+            let last = written(at, location.time(TERM)).distinct_from(&last, location);
             assert_eq!(as_client_go_compares(&last), (Some(1_000), Some(1_060)), "people read it");
         }
     }

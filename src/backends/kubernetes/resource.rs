@@ -31,7 +31,7 @@ mod sealed {
     pub trait ResourceKind: Send + Sync + 'static {
         const KIND: &'static str;
         const API_VERSION: &'static str;
-        const PLACE: RecordLocation;
+        const LOCATION: RecordLocation;
         fn path(namespace: &str) -> String;
     }
 }
@@ -39,7 +39,7 @@ mod sealed {
 impl sealed::ResourceKind for LeaseKind {
     const KIND: &'static str = "Lease";
     const API_VERSION: &'static str = <Lease as k8s_openapi::Resource>::API_VERSION;
-    const PLACE: RecordLocation = RecordLocation::Spec;
+    const LOCATION: RecordLocation = RecordLocation::Spec;
 
     fn path(namespace: &str) -> String {
         Lease::url_path(&(), Some(namespace))
@@ -49,7 +49,7 @@ impl sealed::ResourceKind for LeaseKind {
 impl sealed::ResourceKind for ConfigMapKind {
     const KIND: &'static str = "ConfigMap";
     const API_VERSION: &'static str = <ConfigMap as k8s_openapi::Resource>::API_VERSION;
-    const PLACE: RecordLocation = RecordLocation::Annotation;
+    const LOCATION: RecordLocation = RecordLocation::Annotation;
 
     fn path(namespace: &str) -> String {
         ConfigMap::url_path(&(), Some(namespace))
@@ -59,7 +59,7 @@ impl sealed::ResourceKind for ConfigMapKind {
 impl sealed::ResourceKind for EndpointsKind {
     const KIND: &'static str = "Endpoints";
     const API_VERSION: &'static str = <Endpoints as k8s_openapi::Resource>::API_VERSION;
-    const PLACE: RecordLocation = RecordLocation::Annotation;
+    const LOCATION: RecordLocation = RecordLocation::Annotation;
 
     fn path(namespace: &str) -> String {
         Endpoints::url_path(&(), Some(namespace))

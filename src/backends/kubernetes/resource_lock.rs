@@ -55,7 +55,7 @@ impl<C: ResourceKind> ResourceLock<C> {
         let (access, namespace) = (cluster.access(), cluster.namespace());
         let inner = ResourceLockState {
             objects: Objects::new(access.clone(), C::path(namespace), C::KIND, namespace),
-            place: C::PLACE,
+            location: C::LOCATION,
             api_version: C::API_VERSION,
             timing: LeaseTiming::default(),
             object: None,

@@ -105,7 +105,7 @@ impl ResourceLockState {
 
     /// Candidates of the other kinds of objects hear no calls.
     pub(super) fn carries_calls(&self) -> bool {
-        self.place == RecordLocation::Spec
+        self.location == RecordLocation::Spec
     }
 
     pub(super) async fn call_roll(
@@ -120,11 +120,11 @@ impl ResourceLockState {
         let object = self.object_of(name);
         let answers = self.answers_name(object);
         let call = RollCall { id: new_id(within), within, request };
-        let by = deadline_after(STEP_TIMEOUT);
-        if !self.prepare_answers(object, &answers, by).await? {
+        let deadline = deadline_after(STEP_TIMEOUT);
+        if !self.prepare_answers(object, &answers, deadline).await? {
             return Ok(Vec::new());
         }
-        match self.objects.annotate(object, &json!({ CALL: to_json(&call) }), by).await {
+        match self.objects.annotate(object, &json!({ CALL: to_json(&call) }), deadline).await {
             Ok(_) => {}
             Err(failure) if failure.is_absence_of(object) => return Ok(Vec::new()),
             Err(failure) => {
@@ -149,14 +149,14 @@ impl ResourceLockState {
         &self,
         object: &str,
         answers: &str,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<bool, LockError> {
         let unread = |failure, name| self.objects.lock_error(failure, name, "read", "get", false);
-        let found = self.objects.get(answers, by).await;
+        let found = self.objects.get(answers, deadline).await;
         if found.map_err(|failure| unread(failure, answers))?.is_some() {
             return Ok(true);
         }
-        let election = self.objects.get(object, by).await;
+        let election = self.objects.get(object, deadline).await;
         let Some(election) = election.map_err(|failure| unread(failure, object))? else {
             return Ok(false);
         };
@@ -176,7 +176,7 @@ impl ResourceLockState {
                 "ownerReferences": [owner],
             },
         });
-        match self.objects.create(&new, by).await {
+        match self.objects.create(&new, deadline).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.code() == 409 => Ok(true), // another call has created it
             Err(failure) => {
@@ -211,8 +211,8 @@ impl ResourceLockState {
         if over.is_empty() {
             return;
         }
-        let by = deadline_after(STEP_TIMEOUT);
-        if let Err(failure) = self.objects.annotate(answers, &Value::Object(over), by).await {
+        let deadline = deadline_after(STEP_TIMEOUT);
+        if let Err(failure) = self.objects.annotate(answers, &Value::Object(over), deadline).await {
             debug!(object = %answers, ?failure, "the answers to a roll call stay");
         }
     }
@@ -223,7 +223,7 @@ impl ResourceLockState {
         call: &RollCall,
         info: &CandidateInfo,
     ) -> Result<(), LockError> {
-        let RecordLocation::Spec = self.place else { return Ok(()) };
+        let RecordLocation::Spec = self.location else { return Ok(()) };
         let answers = self.answers_name(self.object_of(name));
         let key = format!("{ANSWER}{}.{}", call.id, info.nonce);
         let answer = json!({ key: to_json(info) });

@@ -10,7 +10,7 @@ use crate::util::per_key::PerKey;
 #[derive(Debug)]
 pub(super) struct ResourceLockState {
     pub(super) objects: Objects,
-    pub(super) place: RecordLocation,
+    pub(super) location: RecordLocation,
     pub(super) api_version: &'static str,
     pub(super) timing: LeaseTiming,
     /// The object of every election; `None`: each object is named after its election.
@@ -30,7 +30,7 @@ impl ResourceLockState {
     pub(super) fn clone_config(&self) -> Self {
         Self {
             objects: self.objects.clone(),
-            place: self.place,
+            location: self.location,
             api_version: self.api_version,
             timing: self.timing,
             object: self.object.clone(),

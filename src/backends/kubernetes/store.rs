@@ -26,7 +26,7 @@ impl ResourceLockState {
         let Some(version) = resource_version(&object) else {
             return Err(self.misconfigured(name, "its resourceVersion is not a number"));
         };
-        let found = codec::read(self.place, &object, self.timing.lease());
+        let found = codec::read(self.location, &object, self.timing.lease());
         if found.record.strategy.is_some() {
             return Err(self.misconfigured(
                 name,
@@ -46,9 +46,9 @@ impl ResourceLockState {
         &self,
         election: &ObjectState,
         name: &str,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Option<KnownObject>, LockError> {
-        match self.objects.get(name, by).await {
+        match self.objects.get(name, deadline).await {
             Ok(Some(object)) => {
                 let known = self.learn(election, name, object)?;
                 election.record_response(known.revision);
@@ -63,9 +63,9 @@ impl ResourceLockState {
     }
 
     pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        let (by, name) = (deadline_after(timeout), self.object_of(name));
+        let (deadline, name) = (deadline_after(timeout), self.object_of(name));
         let election = self.elections.get(name);
-        match self.fetch(&election, name, by).await? {
+        match self.fetch(&election, name, deadline).await? {
             Some(known) => Ok(Reading::Found(known.record())),
             // A deleted object leaves nothing behind, so its absence proves nothing.
             None => Ok(Reading::Empty { proof: false }),
@@ -73,9 +73,9 @@ impl ResourceLockState {
     }
 
     pub(super) async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let (by, name) = (deadline_after(write.timeout), self.object_of(name));
+        let (deadline, name) = (deadline_after(write.timeout), self.object_of(name));
         let begins = write.mark.token.is_none();
-        let since = self.place.time(Duration::from_millis(write.mark.since_unix_ms));
+        let since = self.location.time(Duration::from_millis(write.mark.since_unix_ms));
         let describe = |old: Option<&KnownObject>, now: String| {
             let old_record = old.map(|known| &known.record);
             let transitions = old_record.map_or(0, |old| old.leader_transitions);
@@ -96,7 +96,7 @@ impl ResourceLockState {
             }
         };
         let mark = EncodedMark::held(&write.mark, write.advertisement.as_deref());
-        let known = self.put(name, write.expected, by, describe, &mark).await?;
+        let known = self.put(name, write.expected, deadline, describe, &mark).await?;
         if write.expected.is_some_and(|replaced| known.revision <= replaced) {
             // A write that replaced another one cannot precede it: the server's store was set back.
             let message =
@@ -111,7 +111,7 @@ impl ResourceLockState {
     }
 
     pub(super) async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        let (by, name) = (deadline_after(release.timeout), self.object_of(name));
+        let (deadline, name) = (deadline_after(release.timeout), self.object_of(name));
         let Release { expected, left, .. } = release;
         let evicts = release.by == Nonce::NOBODY;
         let mut identity = String::new();
@@ -134,7 +134,7 @@ impl ResourceLockState {
         };
         let mark =
             EncodedMark::released(release.by, left, release.cause, release.to, release.pause);
-        let known = self.put(name, Some(expected), by, describe, &mark).await?;
+        let known = self.put(name, Some(expected), deadline, describe, &mark).await?;
         if let Some(recorder) = &self.recorder {
             let object = self.objects.reference(self.api_version, name, &known.object);
             if evicts {
@@ -153,13 +153,13 @@ impl ResourceLockState {
         name: &str,
         timeout: Duration,
     ) -> Result<(), LockError> {
-        let (by, name) = (deadline_after(timeout), self.object_of(name));
-        let Some(known) = self.fetch(&self.elections.get(name), name, by).await? else {
+        let (deadline, name) = (deadline_after(timeout), self.object_of(name));
+        let Some(known) = self.fetch(&self.elections.get(name), name, deadline).await? else {
             return Ok(());
         };
         let mut object = Value::clone(&known.object);
         object["metadata"]["resourceVersion"] = json!("1");
-        match self.objects.replace(name, &object, by).await {
+        match self.objects.replace(name, &object, deadline).await {
             Err(refused) if !refused.is_change_of(name) => {
                 Err(self.objects.lock_error(refused, name, "write", "update", true))
             }
@@ -174,13 +174,13 @@ impl ResourceLockState {
         &self,
         name: &str,
         expected: Option<Revision>,
-        by: Instant,
+        deadline: Instant,
         mut describe: impl FnMut(Option<&KnownObject>, String) -> ElectionRecord,
         mark: &EncodedMark,
     ) -> Result<KnownObject, LockError> {
         let election = self.elections.get(name);
         let mut known = match (expected, election.known()) {
-            (Some(_), None) => self.fetch(&election, name, by).await?,
+            (Some(_), None) => self.fetch(&election, name, deadline).await?,
             (Some(_), known) => known,
             (None, _) => None,
         };
@@ -188,9 +188,9 @@ impl ResourceLockState {
             if known.as_ref().map(|known| known.revision) != expected {
                 return Err(self.objects.written_by_another(name));
             }
-            let mut record = describe(known.as_ref(), self.place.now());
+            let mut record = describe(known.as_ref(), self.location.now());
             if let Some(known) = &known {
-                record = record.distinct_from(&known.record, self.place);
+                record = record.distinct_from(&known.record, self.location);
             }
             let mut object = match &known {
                 None => json!({
@@ -200,14 +200,14 @@ impl ResourceLockState {
                 }),
                 Some(known) => Value::clone(&known.object),
             };
-            codec::write(self.place, &mut object, &record, mark.clone());
+            codec::write(self.location, &mut object, &record, mark.clone());
             let answer = match &known {
-                None => self.objects.create(&object, by).await,
-                Some(_) => self.objects.replace(name, &object, by).await,
+                None => self.objects.create(&object, deadline).await,
+                Some(_) => self.objects.replace(name, &object, deadline).await,
             };
             let refused = match answer {
                 Ok(stored) => {
-                    let changed = codec::differing(self.place, &object, &stored);
+                    let changed = codec::differing(self.location, &object, &stored);
                     // The next write finds the record to be another client's.
                     let known = self.learn(&election, name, stored)?;
                     election.record_response(known.revision);
@@ -224,7 +224,9 @@ impl ResourceLockState {
                     return Err(self.objects.lock_error(refused, name, "create", "create", true));
                 }
                 // The object changed, or a part of it that this library does not write.
-                Some(_) if refused.is_change_of(name) => self.fetch(&election, name, by).await?,
+                Some(_) if refused.is_change_of(name) => {
+                    self.fetch(&election, name, deadline).await?
+                }
                 Some(_) => {
                     return Err(self.objects.lock_error(refused, name, "write", "update", true));
                 }

@@ -62,7 +62,7 @@ struct Watcher {
 }
 
 /// The reason why a watch ended.
-enum Over {
+enum WatchEnd {
     /// The watch timed out: the next one continues where it ended.
     InTime,
     /// The watch failed, or omitted an event.
@@ -76,7 +76,7 @@ impl Watcher {
         loop {
             let begins_by = Instant::now() + BEGINS_WITHIN;
             let watch = self.lock.objects.watch(&self.name, self.from.as_deref(), begins_by);
-            let over = match watch.await {
+            let end = match watch.await {
                 Ok(events) => {
                     let fresh = self.from.is_none();
                     self.election.hub.announce(Coverage::Full);
@@ -84,20 +84,20 @@ impl Watcher {
                         self.election.hub.send_all(&Hint::Recheck); // for changes before the watch began
                     }
                     let began = Instant::now();
-                    let over = self.listen(events, fresh).await;
+                    let end = self.listen(events, fresh).await;
                     if began.elapsed() > BackendRetries::MAX {
                         pauses = BackendRetries::unseeded();
-                    } else if let Over::InTime = over {
+                    } else if let WatchEnd::InTime = end {
                         sleep(pauses.delay()).await;
                     }
-                    over
+                    end
                 }
                 Err(failure) => {
                     debug!(object = %self.name, ?failure, "watch cannot begin");
-                    Over::Failed
+                    WatchEnd::Failed
                 }
             };
-            if let Over::Failed = over {
+            if let WatchEnd::Failed = end {
                 self.from = None;
                 self.election.hub.announce(Coverage::None);
                 sleep(pauses.delay()).await;
@@ -105,7 +105,7 @@ impl Watcher {
         }
     }
 
-    async fn listen(&mut self, mut events: Events, fresh: bool) -> Over {
+    async fn listen(&mut self, mut events: Events, fresh: bool) -> WatchEnd {
         let mut responses = self.election.responses();
         if fresh {
             // A revision that was seen before is still present and is reported now, or is gone.
@@ -126,22 +126,22 @@ impl Watcher {
                 // deliver.
                 changed = responses.changed(), if !undelivered => match changed {
                     Ok(()) => continue,
-                    Err(_) => return Over::Failed,
+                    Err(_) => return WatchEnd::Failed,
                 },
             };
             let object = match event {
                 Err(_) => {
                     debug!(object = %self.name, "watch is silent: restarting it");
-                    return Over::Failed;
+                    return WatchEnd::Failed;
                 }
-                Ok(None) => return Over::InTime,
+                Ok(None) => return WatchEnd::InTime,
                 Ok(Some(Err(error))) => {
                     debug!(object = %self.name, %error, "watch failed");
-                    return Over::Failed;
+                    return WatchEnd::Failed;
                 }
                 Ok(Some(Ok(WatchEvent::Error(status)))) => {
                     debug!(object = %self.name, code = status.code, "watch ended by the server");
-                    return Over::Failed; // 410: the server forgot what follows the last seen version
+                    return WatchEnd::Failed; // 410: the server forgot what follows the last seen version
                 }
                 Ok(Some(Ok(WatchEvent::Bookmark(bookmark)))) => {
                     self.from = Some(bookmark.metadata.resource_version);
@@ -166,7 +166,7 @@ impl Watcher {
     }
 
     fn on_calls(&mut self, object: &Value) {
-        if let RecordLocation::Spec = self.lock.place
+        if let RecordLocation::Spec = self.lock.location
             && let Some(call) = self.calls.changed(object)
         {
             self.election.hub.send_all(&Hint::RollCall(call));

@@ -39,7 +39,7 @@ pub(super) struct BucketState {
     /// What draws the queue group of this process.
     draw: u16,
     loss_found: Notify,
-    known: Mutex<Known>,
+    known: Mutex<OpenedBucket>,
     /// The time of the server's clock, and when it was read.
     server_time: Mutex<Option<(Instant, Duration)>>,
     /// Held during a request about the bucket.
@@ -64,7 +64,7 @@ pub(super) struct HintNote {
 }
 
 #[derive(Default)]
-struct Known {
+struct OpenedBucket {
     facts: Option<Arc<StreamFacts>>,
     /// The doubts that these facts answer.
     doubts: u64,

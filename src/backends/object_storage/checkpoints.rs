@@ -35,8 +35,8 @@ impl CheckpointStore for ObjectStorageLock {
         name: &str,
         timeout: Duration,
     ) -> Result<Option<StoredContent>, LockError> {
-        let (by, path) = (deadline_after(timeout), self.checkpoint_path(name)?);
-        let found = self.inner.store.get_up_to(&path, MAX_CONTENT_LEN, by).await?;
+        let (deadline, path) = (deadline_after(timeout), self.checkpoint_path(name)?);
+        let found = self.inner.store.get_up_to(&path, MAX_CONTENT_LEN, deadline).await?;
         let stored = |(version, body): (UpdateVersion, Bytes)| {
             Ok(StoredContent { version: to_version(version)?, content: body.to_vec() })
         };
@@ -50,9 +50,9 @@ impl CheckpointStore for ObjectStorageLock {
         expected: Option<&CheckpointVersion>,
         timeout: Duration,
     ) -> Result<CheckpointVersion, LockError> {
-        let (by, path) = (deadline_after(timeout), self.checkpoint_path(name)?);
+        let (deadline, path) = (deadline_after(timeout), self.checkpoint_path(name)?);
         let store = &self.inner.store;
         let replaced = expected.map(|expected| store.condition(&expected.0));
-        to_version(store.put(&path, replaced.as_ref(), &Bytes::from(content), by).await?)
+        to_version(store.put(&path, replaced.as_ref(), &Bytes::from(content), deadline).await?)
     }
 }

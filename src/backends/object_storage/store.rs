@@ -93,7 +93,7 @@ impl Store {
         path: &Path,
         body: &Bytes,
         refused: &[AtomicBool; 2],
-        by: Instant,
+        deadline: Instant,
     ) -> Result<(), LockError> {
         let no_such = no_such_version();
         let trials = [("If-None-Match", None), ("If-Match", Some(&no_such))];
@@ -101,7 +101,7 @@ impl Store {
             if refused.load(Ordering::Relaxed) {
                 continue;
             }
-            match self.put(path, replaced, body, by).await {
+            match self.put(path, replaced, body, deadline).await {
                 Err(error) if error.kind() == LockErrorKind::Conflict => {
                     refused.store(true, Ordering::Relaxed);
                 }
@@ -131,9 +131,9 @@ impl Store {
     pub(super) async fn get(
         &self,
         path: &Path,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Option<(UpdateVersion, Bytes)>, LockError> {
-        self.get_up_to(path, MAX_OBJECT_LEN, by).await
+        self.get_up_to(path, MAX_OBJECT_LEN, deadline).await
     }
 
     /// Reads an object of at most this size, never a stale one: these stores return the last write
@@ -142,7 +142,7 @@ impl Store {
         &self,
         path: &Path,
         max_len: usize,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Option<(UpdateVersion, Bytes)>, LockError> {
         let fits = |size: u64| usize::try_from(size).is_ok_and(|size| size <= max_len);
         let request = |extensions| async move {
@@ -152,7 +152,7 @@ impl Store {
             let body = if fits(meta.size) { found.bytes().await? } else { Bytes::new() };
             Ok((meta, body))
         };
-        match self.send(by, request).await {
+        match self.send(deadline, request).await {
             Ok((meta, _)) if !fits(meta.size) => {
                 let message = format!(
                     "{} has {} bytes, so it is not one of ours: delete it, or use another name",
@@ -173,7 +173,7 @@ impl Store {
         path: &Path,
         replaced: Option<&UpdateVersion>,
         body: &Bytes,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<UpdateVersion, LockError> {
         let request = |extensions| async move {
             let mode = match replaced {
@@ -185,7 +185,7 @@ impl Store {
             let options = PutOptions { mode, attributes, extensions, ..PutOptions::default() };
             self.store.put_opts(path, body.clone().into(), options).await
         };
-        match self.send(by, request).await {
+        match self.send(deadline, request).await {
             Ok(written) => Ok(self.compared(written.e_tag, written.version)),
             Err(failure) => Err(self.lock_error(failure, path, true)),
         }
@@ -210,13 +210,13 @@ impl Store {
     pub(super) async fn written_at(
         &self,
         path: &Path,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<Option<SystemTime>, LockError> {
         let request = |extensions| async move {
             let options = GetOptions { extensions, head: true, ..GetOptions::default() };
             Ok(self.store.get_opts(path, options).await?.meta.last_modified)
         };
-        match self.send(by, request).await {
+        match self.send(deadline, request).await {
             Ok(written) => Ok(Some(written.into())),
             Err(failure) if failure.is_missing_object() => Ok(None),
             Err(failure) => Err(self.lock_error(failure, path, false)),
@@ -224,8 +224,8 @@ impl Store {
     }
 
     /// Deletes an object that is not an election's.
-    pub(super) async fn delete(&self, path: &Path, by: Instant) -> Result<(), LockError> {
-        let deleted = timeout_at(by, self.store.delete(path)).await;
+    pub(super) async fn delete(&self, path: &Path, deadline: Instant) -> Result<(), LockError> {
+        let deleted = timeout_at(deadline, self.store.delete(path)).await;
         let error = match deleted {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => Some(error),
@@ -237,9 +237,13 @@ impl Store {
     }
 
     /// Returns the names of the objects in a folder, or outside all folders.
-    pub(super) async fn list(&self, folder: &str, by: Instant) -> Result<Vec<String>, LockError> {
+    pub(super) async fn list(
+        &self,
+        folder: &str,
+        deadline: Instant,
+    ) -> Result<Vec<String>, LockError> {
         let prefix = Path::from(folder);
-        let listed = timeout_at(by, self.store.list_with_delimiter(Some(&prefix))).await;
+        let listed = timeout_at(deadline, self.store.list_with_delimiter(Some(&prefix))).await;
         let error = match listed {
             Ok(Ok(found)) => {
                 let name = |object: object_store::ObjectMeta| {
@@ -257,11 +261,11 @@ impl Store {
         Err(self.lock_error(failure, &prefix, false))
     }
 
-    /// Sends a request until `by`. If a store that is too busy states a short enough delay, the
-    /// request is repeated after it.
+    /// Sends a request until `deadline`. If a store that is too busy states a short enough delay,
+    /// the request is repeated after it.
     async fn send<T, F>(
         &self,
-        by: Instant,
+        deadline: Instant,
         request: impl Fn(Extensions) -> F,
     ) -> Result<T, StoreFailure>
     where
@@ -270,14 +274,14 @@ impl Store {
         let mut ambiguous = false;
         loop {
             let exchange = Exchange::default();
-            let error = match timeout_at(by, request(exchange.extensions())).await {
+            let error = match timeout_at(deadline, request(exchange.extensions())).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => Some(error),
                 Err(_) => None,
             };
             let outcome = exchange.outcome();
             let pause = outcome.retry_after.filter(|_| matches!(outcome.status, Some(429 | 503)));
-            let left = by.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             let pause = pause.map(|pause| pause.max(Duration::from_millis(100)));
             match pause.and_then(|pause| requested_pause(pause, left)) {
                 Some(pause) if error.is_some() => {
@@ -290,8 +294,8 @@ impl Store {
     }
 
     fn lock_error(&self, failure: StoreFailure, path: &Path, writes: bool) -> LockError {
-        let doing = if writes { "write" } else { "read" };
-        let what = format!("{doing} of {}", self.describe(path));
+        let operation = if writes { "write" } else { "read" };
+        let what = format!("{operation} of {}", self.describe(path));
         // A request that never left this machine has changed nothing.
         let reached = failure.outcome.reached;
         let unknown = match writes && (reached == Reached::Store || failure.ambiguous) {
@@ -340,7 +344,7 @@ impl Store {
             }
             E::PermissionDenied { .. } => (
                 LockErrorKind::Denied,
-                format!("{what}: the right to {doing} it is missing: {detail}"),
+                format!("{what}: the right to {operation} it is missing: {detail}"),
             ),
             E::Unauthenticated { .. } => (
                 LockErrorKind::Denied,

@@ -28,7 +28,7 @@ const MAX_LOGGED_ID_LEN: usize = 128;
 const MAX_ERROR_LEN: usize = 1024;
 
 /// The result of a source: its index, and its addresses or the error.
-type Found = (usize, Result<Vec<SocketAddr>, String>);
+type SourceResult = (usize, Result<Vec<SocketAddr>, String>);
 
 pub(super) struct Driver {
     pub shutdown: ShutdownGuard,
@@ -280,7 +280,7 @@ impl Driver {
 }
 
 /// Queries a source for addresses periodically.
-async fn find(index: usize, source: Box<dyn PeerSource>, finds: mpsc::Sender<Found>) {
+async fn find(index: usize, source: Box<dyn PeerSource>, finds: mpsc::Sender<SourceResult>) {
     loop {
         let answer = source.addresses().await;
         let answer =

@@ -22,11 +22,11 @@ pub(super) struct Addresses(Mutex<Option<Lookup>>);
 #[derive(Debug, Clone)]
 struct Lookup {
     host: Arc<str>,
-    found: Shared<BoxFuture<'static, Found>>,
+    found: Shared<BoxFuture<'static, LookupResult>>,
 }
 
 #[derive(Debug, Clone)]
-struct Found {
+struct LookupResult {
     addresses: Result<Arc<[SocketAddr]>, (io::ErrorKind, Arc<str>)>,
     at: Instant,
 }
@@ -67,14 +67,15 @@ impl Lookup {
         let host = Arc::<str>::from(host);
         let name = Arc::clone(&host);
         let resolve = tokio::task::spawn_blocking(move || {
-            Found::of((&*name, 0).to_socket_addrs().map(Iterator::collect))
+            LookupResult::of((&*name, 0).to_socket_addrs().map(Iterator::collect))
         });
-        let found = async { resolve.await.unwrap_or_else(|error| Found::of(Err(error.into()))) };
+        let found =
+            async { resolve.await.unwrap_or_else(|error| LookupResult::of(Err(error.into()))) };
         Self { host, found: found.boxed().shared() }
     }
 }
 
-impl Found {
+impl LookupResult {
     fn of(addresses: io::Result<Arc<[SocketAddr]>>) -> Self {
         let addresses = addresses.map_err(|error| (error.kind(), error.to_string().into()));
         Self { addresses, at: Instant::now() }

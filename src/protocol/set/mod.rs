@@ -119,7 +119,7 @@ impl SetMember {
             self.call_at = self.call_at.min(now + FIRST_CALL);
         }
         self.stale = true;
-        state.gave |= state.giving.is_some() && before == Holder::Me;
+        state.gave |= state.outgoing.is_some() && before == Holder::Me;
         match &before {
             Holder::Me => self.load = self.load.saturating_sub(1),
             Holder::Other(other) => {
@@ -137,7 +137,7 @@ impl SetMember {
         match holder {
             Holder::Me => {
                 self.load += 1;
-                (state.taking, state.last) = (None, Some(Arc::clone(&self.settings.identity)));
+                (state.incoming, state.last) = (None, Some(Arc::clone(&self.settings.identity)));
                 if std::mem::take(&mut state.gave) {
                     // The other member did not lead it, as one that leads enough.
                     let (lease, random) = (self.settings.lease, self.random.f64());
@@ -148,7 +148,7 @@ impl SetMember {
                 }
             }
             Holder::Other(other) => {
-                state.taking = state.taking.take().filter(|(_, from)| *from == other);
+                state.incoming = state.incoming.take().filter(|(_, from)| *from == other);
                 if state.last.as_ref() != Some(&other) {
                     (state.failures, state.gave) = (0, false);
                     self.moved = now;
@@ -227,7 +227,7 @@ impl SetMember {
         let random = self.random.f64();
         let lease = self.settings.lease;
         let Some(state) = self.shards.get_mut(shard as usize) else { return };
-        if state.taking.is_none() && state.giving.is_none() {
+        if state.incoming.is_none() && state.outgoing.is_none() {
             return; // its time is over, or another one leads it by now
         }
         let longest = match outcome {
@@ -235,17 +235,17 @@ impl SetMember {
             TakeOutcome::Refused => REFUSED,
             TakeOutcome::NoAnswer => UNANSWERED,
         };
-        (state.taking, state.giving, self.stale) = (None, None, true);
+        (state.incoming, state.outgoing, self.stale) = (None, None, true);
         state.retry_later(now, lease, longest, random);
     }
 
     /// Decides what is due at `now`.
     pub fn advance(&mut self, now: Instant) {
         for state in &mut self.shards {
-            state.giving = state.giving.filter(|_| state.holder == Holder::Me);
-            let taken = state.taking.as_ref().map(|(until, _)| *until);
-            if taken.or(state.giving).is_some_and(|until| now >= until) {
-                (state.taking, state.giving, self.stale) = (None, None, true);
+            state.outgoing = state.outgoing.filter(|_| state.holder == Holder::Me);
+            let taken = state.incoming.as_ref().map(|(until, _)| *until);
+            if taken.or(state.outgoing).is_some_and(|until| now >= until) {
+                (state.incoming, state.outgoing, self.stale) = (None, None, true);
                 state.retry_later(now, self.settings.lease, UNANSWERED, self.random.f64());
             }
         }
@@ -263,10 +263,9 @@ impl SetMember {
     /// When to call [`advance`](Self::advance) at the latest.
     pub fn next_wake(&self, now: Instant) -> Option<Instant> {
         let call = Some(self.call_at).filter(|_| !self.calling);
-        let ends = self
-            .shards
-            .iter()
-            .filter_map(|state| state.taking.as_ref().map(|(until, _)| *until).or(state.giving));
+        let ends = self.shards.iter().filter_map(|state| {
+            state.incoming.as_ref().map(|(until, _)| *until).or(state.outgoing)
+        });
         let moves = (self.wants_move() && !self.calling).then(|| {
             let retry = self.shards.iter().map(|state| state.not_before).filter(|at| *at > now);
             let settled = Some(self.settled_at()).filter(|at| *at > now);
@@ -317,8 +316,8 @@ impl SetMember {
 
     /// This member's load, with what is on its way to it.
     fn own_load(&self) -> MemberLoad {
-        let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
-        let load = self.load.saturating_add(u32::try_from(taking).unwrap_or(u32::MAX));
+        let incoming = self.shards.iter().filter(|state| state.incoming.is_some()).count();
+        let load = self.load.saturating_add(u32::try_from(incoming).unwrap_or(u32::MAX));
         MemberLoad { load, ..self.settings.load() }
     }
 

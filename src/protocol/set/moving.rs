@@ -33,9 +33,9 @@ impl SetMember {
         let stuck = now >= self.stuck_at();
         loop {
             let own = self.own_load();
-            let taking = self.shards.iter().filter(|state| state.taking.is_some()).count();
+            let incoming = self.shards.iter().filter(|state| state.incoming.is_some()).count();
             let enough = !stuck && own.load >= own_target;
-            if enough || !own.has_room() || taking >= self.moves_of_this_member(now, &targets) {
+            if enough || !own.has_room() || incoming >= self.moves_of_this_member(now, &targets) {
                 return;
             }
             let gives = |from: &Arc<str>, load| stuck || target(from).is_none_or(|to| load > to);
@@ -43,7 +43,7 @@ impl SetMember {
             let until = now + self.settings.move_within;
             let Some(state) = self.shards.get_mut(shard as usize) else { return };
             let Holder::Other(from) = &state.holder else { return };
-            state.taking = Some((until, Arc::clone(from)));
+            state.incoming = Some((until, Arc::clone(from)));
             self.stale = true;
             self.actions.push_back(SetAction::Take { shard, load: own });
         }
@@ -69,14 +69,14 @@ impl SetMember {
     ) -> Option<u32> {
         let mut left: BTreeMap<_, _> =
             self.members.iter().map(|(from, member)| (from, self.load_of(member))).collect();
-        for (_, from) in self.shards.iter().filter_map(|state| state.taking.as_ref()) {
+        for (_, from) in self.shards.iter().filter_map(|state| state.incoming.as_ref()) {
             if let Some(load) = left.get_mut(from) {
                 load.load = load.load.saturating_sub(1);
             }
         }
         let askable = (0..)
             .zip(&self.shards)
-            .filter(|(_, state)| state.taking.is_none() && now >= state.not_before);
+            .filter(|(_, state)| state.incoming.is_none() && now >= state.not_before);
         let offered = askable.filter_map(|(shard, state): (u32, _)| {
             let Holder::Other(from) = &state.holder else { return None };
             let load = left.get(from)?;
@@ -117,8 +117,8 @@ impl SetMember {
 
     /// Hands its shards over to members that are ready, as many at once as may move.
     pub(super) fn give_away(&mut self, now: Instant) {
-        let giving = self.shards.iter().filter(|state| state.giving.is_some()).count();
-        let room = (self.settings.moves_at_once as usize).saturating_sub(giving);
+        let outgoing = self.shards.iter().filter(|state| state.outgoing.is_some()).count();
+        let room = (self.settings.moves_at_once as usize).saturating_sub(outgoing);
         if self.calling || room == 0 || self.called.is_none_or(|at| at < self.settling) {
             return;
         }
@@ -127,14 +127,14 @@ impl SetMember {
         };
         let mut parties: Vec<_> = self.parties().into_iter().filter(answered).collect();
         let mine = (0..).zip(&self.shards).filter(|(_, state)| {
-            state.holder == Holder::Me && state.giving.is_none() && now >= state.not_before
+            state.holder == Holder::Me && state.outgoing.is_none() && now >= state.not_before
         });
         let mine = mine.map(|(shard, _): (u32, _)| shard).take(room);
         let mut moves = Vec::new();
         distribute(mine, &mut parties, |shard, to| moves.push((shard, Arc::clone(to))));
         for (shard, to) in moves {
             if let Some(state) = self.shards.get_mut(shard as usize) {
-                state.giving = Some(now + self.settings.move_within);
+                state.outgoing = Some(now + self.settings.move_within);
                 self.actions.push_back(SetAction::GiveAway { shard, to });
             }
         }

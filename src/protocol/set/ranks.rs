@@ -63,7 +63,7 @@ impl SetMember {
             // frees none, all may wait for it else.
             let own = state.holder == Holder::Me && self.others_shards.is_none();
             let rank = match rank {
-                _ if state.taking.is_some() => Rank::Next,
+                _ if state.incoming.is_some() => Rank::Next,
                 _ if own => Rank::First,
                 rank => rank,
             };

@@ -37,8 +37,8 @@ struct Case {
     /// What members answer to each roll call; `None`: none can be called.
     answers: Option<Vec<CandidateInfo>>,
     ranks: Vec<Rank>,
-    takes: Vec<u32>,
-    given: Vec<(u32, Arc<str>)>,
+    requested: Vec<u32>,
+    donated: Vec<(u32, Arc<str>)>,
     rolls: u32,
 }
 
@@ -50,8 +50,8 @@ impl Case {
             member: SetMember::new(settings, now),
             now,
             answers: Some(answers.to_vec()),
-            takes: Vec::new(),
-            given: Vec::new(),
+            requested: Vec::new(),
+            donated: Vec::new(),
             rolls: 0,
         }
     }
@@ -70,8 +70,8 @@ impl Case {
             match action {
                 SetAction::Rank { shard, rank } => self.ranks[shard as usize] = rank,
                 SetAction::CallRoll => called = true,
-                SetAction::Take { shard, .. } => self.takes.push(shard),
-                SetAction::GiveAway { shard, to } => self.given.push((shard, to)),
+                SetAction::Take { shard, .. } => self.requested.push(shard),
+                SetAction::GiveAway { shard, to } => self.donated.push((shard, to)),
             }
         }
         if called {
@@ -196,9 +196,9 @@ fn an_earlier_process_of_the_same_name_is_no_other_member() {
 fn nothing_moves_before_the_members_have_settled() {
     let mut case = beside_one_that_leads_all();
     case.passes(SETTLE - Duration::from_millis(1));
-    assert!(case.takes.is_empty());
+    assert!(case.requested.is_empty());
     case.passes(Duration::from_millis(1));
-    assert_eq!(case.takes.len(), 2, "as many as move at once");
+    assert_eq!(case.requested.len(), 2, "as many as move at once");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn ever_new_members_delay_moves_at_most_four_times() {
     let mut case = Case::new(settings, &[info("m2", SHARDS)]);
     case.holds(0..SHARDS, &other("m2"));
     let mut come = 0;
-    while case.takes.is_empty() && come < 100 {
+    while case.requested.is_empty() && come < 100 {
         come += 1;
         case.answers.as_mut().unwrap().push(info(&format!("n{come}"), 0));
         case.member.call_at = case.now;
@@ -235,7 +235,7 @@ fn members_that_lead_too_little_share_the_moves_at_once() {
             let settings = SetSettings { moves_at_once, ..settings(identity) };
             let mut case = Case::new(settings, &[&answers[..], &[info("m0", 12)]].concat());
             case.holds(0..SHARDS, &other("m0")).passes(SETTLED);
-            case.takes.len()
+            case.requested.len()
         };
         members.iter().map(asks).collect()
     };
@@ -252,9 +252,9 @@ fn a_member_asks_out_of_turn_where_those_before_it_move_nothing() {
         let settings = SetSettings { moves_at_once: 1, ..settings(identity) };
         let mut case = Case::new(settings, &[&answers[..], &[info("m0", 12)]].concat());
         case.holds(0..SHARDS, &other("m0")).passes(SETTLED);
-        case.takes.clear();
+        case.requested.clear();
         case.passes(MOVE_WITHIN);
-        assert_eq!(case.takes.len(), 1, "{identity}");
+        assert_eq!(case.requested.len(), 1, "{identity}");
     }
 }
 
@@ -263,7 +263,7 @@ fn a_member_takes_until_the_load_is_even() {
     let mut case = beside_one_that_leads_all();
     case.passes(SETTLE);
     for _ in 0..30 {
-        for shard in std::mem::take(&mut case.takes) {
+        for shard in std::mem::take(&mut case.requested) {
             case.member.on_outcome(case.now, shard, TakeOutcome::Accepted);
             case.holds([shard], &Holder::Nobody);
             case.holds([shard], &Holder::Me);
@@ -278,16 +278,16 @@ fn an_expected_shard_keeps_its_turn_until_its_time_is_over() {
     let settings = SetSettings { moves_at_once: 4, max_load: Some(2), ..settings("m1") };
     let mut case = Case::new(settings, &[info("m2", SHARDS), info("m3", 0)]);
     case.holds(0..SHARDS, &other("m2")).passes(SETTLED);
-    let [one, two] = case.takes[..] else { panic!("{:?}", case.takes) };
+    let [one, two] = case.requested[..] else { panic!("{:?}", case.requested) };
     for shard in [one, two] {
         case.member.on_outcome(case.now, shard, TakeOutcome::Accepted);
     }
     case.holds([one], &Holder::Nobody).passes(Duration::from_secs(1));
-    assert_eq!((case.ranks[one as usize], case.takes.len()), (Rank::Next, 2));
+    assert_eq!((case.ranks[one as usize], case.requested.len()), (Rank::Next, 2));
     case.holds([one], &other("m3")).passes(Duration::ZERO);
-    assert_eq!(case.takes.len(), 3, "another one got it: it asks for one more");
+    assert_eq!(case.requested.len(), 3, "another one got it: it asks for one more");
     case.passes(MOVE_WITHIN);
-    assert!(case.takes.len() > 3 && !case.takes[3..].contains(&two));
+    assert!(case.requested.len() > 3 && !case.requested[3..].contains(&two));
 }
 
 #[test]
@@ -299,11 +299,11 @@ fn a_request_that_moves_nothing_is_repeated_ever_later() {
         let mut begun = case.now;
         let mut pauses = Vec::new();
         for _ in 0..10 {
-            let asked = case.takes.len();
-            for shard in case.takes.split_off(0) {
+            let asked = case.requested.len();
+            for shard in case.requested.split_off(0) {
                 case.member.on_outcome(case.now, shard, outcome);
             }
-            while case.takes.is_empty() {
+            while case.requested.is_empty() {
                 case.passes(LEASE / 8);
             }
             assert_eq!(asked, 1);
@@ -324,14 +324,14 @@ fn an_unhealthy_member_donates_a_few_at_once_to_responders() {
     let mut case = Case::new(settings("m1"), &[info("m2", 1), sick]);
     case.holds(0..6, &Holder::Me).holds([6], &other("m2")).holds(7..9, &other("m3"));
     case.passes(SETTLE * 2);
-    case.takes.clear();
+    case.requested.clear();
     case.member.set_standing(case.now, Standing::Sick);
     case.passes(Duration::ZERO);
-    assert_eq!(case.given, [(0, "m2".into()), (1, "m2".into())], "after a roll call of its own");
+    assert_eq!(case.donated, [(0, "m2".into()), (1, "m2".into())], "after a roll call of its own");
     case.member.on_outcome(case.now, 0, TakeOutcome::Accepted);
     case.holds([0], &other("m2")).passes(Duration::ZERO);
-    assert_eq!(case.given.len(), 3, "the next one");
-    assert!(case.takes.is_empty());
+    assert_eq!(case.donated.len(), 3, "the next one");
+    assert!(case.requested.is_empty());
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn a_cordoned_member_keeps_what_nobody_can_take_over() {
         case.holds(0..SHARDS, &Holder::Me).passes(SETTLE * 2);
         case.member.set_standing(case.now, Standing::Aside);
         case.passes(MOVE_WITHIN * 4);
-        assert_eq!((case.given.len(), case.firsts().len()), (0, 12), "beside {others:?}");
+        assert_eq!((case.donated.len(), case.firsts().len()), (0, 12), "beside {others:?}");
     }
 }
 
@@ -355,7 +355,7 @@ fn a_shard_that_comes_back_is_given_away_later_and_later() {
     let mut given = 0;
     for _ in 0..200 {
         case.passes(LEASE);
-        for (shard, _) in std::mem::take(&mut case.given) {
+        for (shard, _) in std::mem::take(&mut case.donated) {
             given += 1;
             case.member.on_outcome(case.now, shard, TakeOutcome::Accepted);
             case.holds([shard], &Holder::Nobody).passes(Duration::ZERO);
@@ -407,5 +407,5 @@ fn a_member_does_not_wait_for_one_that_leads_what_it_is_to() {
     let mut case = Case::new(one_move, &[info("giver", 8), info(enough, 4)]);
     case.holds(0..8, &other("giver")).holds(8..12, &other(enough));
     case.passes(SETTLED);
-    assert_eq!(case.takes.len(), 1);
+    assert_eq!(case.requested.len(), 1);
 }

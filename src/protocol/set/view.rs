@@ -138,9 +138,9 @@ pub(super) struct ShardState {
     pub last: Option<Arc<str>>,
     pub rank: Rank,
     /// It is on its way to this member: until when, and from whom.
-    pub taking: Option<(Instant, Arc<str>)>,
+    pub incoming: Option<(Instant, Arc<str>)>,
     /// It is on its way to another member: until when.
-    pub giving: Option<Instant>,
+    pub outgoing: Option<Instant>,
     /// When it may be asked for again, or given away.
     pub not_before: Instant,
     /// Requests in a row that moved nothing.
@@ -155,8 +155,8 @@ impl ShardState {
             holder: Holder::Unknown,
             last: None,
             rank: Rank::Never,
-            taking: None,
-            giving: None,
+            incoming: None,
+            outgoing: None,
             not_before: now,
             failures: 0,
             gave: false,

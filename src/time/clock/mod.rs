@@ -5,8 +5,6 @@
 //! [`Instant`] does not.
 
 mod alarm;
-#[cfg(feature = "_history")]
-pub(crate) mod nanos_as_duration;
 mod sleep;
 mod wake_timer;
 
@@ -22,6 +20,22 @@ pub use sleep::{Sleep, sleep_until};
 /// Returns the wall clock at the clock's origin, since the Unix epoch.
 pub(crate) fn unix_time_at_origin(clock: &dyn Clock) -> Duration {
     since_unix_epoch().saturating_sub(clock.now().since_origin())
+}
+
+/// Nanoseconds, written as the duration that they are.
+#[cfg(feature = "_history")]
+pub(crate) mod nanos_as_duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(nanos: &u64, to: S) -> Result<S::Ok, S::Error> {
+        Duration::from_nanos(*nanos).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        Duration::deserialize(from).map(super::nanos)
+    }
 }
 
 /// A point in time on a [`Clock`], as a duration since an origin that only that clock knows (on

@@ -14,8 +14,8 @@ use incumbent::{Cause, Election, Leadership, new_election};
 use incumbent_test_support::{Link, Proxy, Server, eventually};
 
 use crate::conformance::{leads, lost, sees, soon, working};
-use crate::counted_hints::{Hints, hints_of};
 use crate::env::BUCKET;
+use crate::queue_groups::{Hints, hints_of};
 
 const GROUPS: u8 = 8;
 

@@ -152,11 +152,11 @@ impl Session {
     /// denied.
     pub async fn request<T, E: Error + 'static>(
         &self,
-        doing: &str,
+        operation: &str,
         request: impl Future<Output = Result<T, E>>,
     ) -> Result<T, CliError> {
-        self.wait(doing, Bounded::Yes, async {
-            request.await.map_err(|error| CliError::from_request(doing, &error))
+        self.wait(operation, Bounded::Yes, async {
+            request.await.map_err(|error| CliError::from_request(operation, &error))
         })
         .await
     }
@@ -164,7 +164,7 @@ impl Session {
     /// Awaits any work that a denied permission would block.
     pub async fn wait<T>(
         &self,
-        doing: &str,
+        operation: &str,
         bounded: Bounded,
         work: impl Future<Output = Result<T, CliError>>,
     ) -> Result<T, CliError> {
@@ -172,23 +172,23 @@ impl Session {
         let limit = self.timeout.saturating_mul(2);
         tokio::select! {
             biased;
-            refusal = self.refusals.next() => Err(denied(doing, &refusal)),
+            refusal = self.refusals.next() => Err(denied(operation, &refusal)),
             answer = work => answer,
-            () = tokio::time::sleep(limit), if bounded == Bounded::Yes => Err(CliError::timed_out(doing)),
+            () = tokio::time::sleep(limit), if bounded == Bounded::Yes => Err(CliError::timed_out(operation)),
         }
     }
 
     /// A request to the JetStream API, below its prefix.
     pub async fn api<V: DeserializeOwned>(
         &self,
-        doing: &str,
+        operation: &str,
         subject: &str,
         payload: &impl Serialize,
     ) -> Result<V, CliError> {
         let request = self.jetstream.request(subject.to_owned(), payload);
-        match self.request(doing, request).await? {
+        match self.request(operation, request).await? {
             Response::Ok(answer) => Ok(answer),
-            Response::Err { error } => Err(CliError::from_response(doing, &error)),
+            Response::Err { error } => Err(CliError::from_response(operation, &error)),
         }
     }
 
@@ -200,9 +200,9 @@ impl Session {
     }
 }
 
-fn denied(doing: &str, refusal: &str) -> CliError {
+fn denied(operation: &str, refusal: &str) -> CliError {
     let right = refusal.split_once(" for ").map_or(refusal, |(_, right)| right);
-    let message = format!("{doing}: permission denied: {}", lower_first(right));
+    let message = format!("{operation}: permission denied: {}", lower_first(right));
     CliError::new(Code::Denied, message)
 }
 

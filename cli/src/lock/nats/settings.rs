@@ -115,10 +115,10 @@ fn file_of_credentials(reference: &str) -> Result<Credentials, String> {
     }
 }
 
-fn content(text: String, place: &str) -> Result<Credentials, String> {
+fn content(text: String, location: &str) -> Result<Credentials, String> {
     match ConnectOptions::new().credentials(&text) {
         Ok(_) => Ok(Credentials::Content(text)),
-        Err(_) => Err(format!("no credentials in {place}")),
+        Err(_) => Err(format!("no credentials in {location}")),
     }
 }
 
@@ -128,17 +128,17 @@ fn user_of(name: &str, password: &str) -> Result<Credentials, String> {
 
 /// The seed in a variable, or in a file that may have the lines of a credentials file around it.
 fn seed(reference: &str) -> Result<Credentials, String> {
-    let (text, place) = if reference.starts_with(REFERENCE) {
+    let (text, location) = if reference.starts_with(REFERENCE) {
         (literal(reference)?, "the reference".to_owned())
     } else {
         let path = path(reference)?;
-        let place = path.display().to_string();
+        let location = path.display().to_string();
         let text = std::fs::read_to_string(&path);
-        (text.map_err(|error| format!("cannot read NKey in {place}: {error}"))?, place)
+        (text.map_err(|error| format!("cannot read NKey in {location}: {error}"))?, location)
     };
     let mut lines = text.lines().map(str::trim);
     let seed = lines.find(|line| line.len() > 50 && line.starts_with('S') && !line.contains(' '));
-    let seed = seed.ok_or_else(|| format!("no NKey seed in {place}"))?;
+    let seed = seed.ok_or_else(|| format!("no NKey seed in {location}"))?;
     Ok(Credentials::Seed(seed.to_owned()))
 }
 

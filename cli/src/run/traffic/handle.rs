@@ -202,8 +202,8 @@ impl TrafficHandle {
         }
     }
 
-    /// Withdraws, and waits for it until `by`. Returns whether it is done.
-    pub async fn withdraw(&mut self, by: Instant) -> bool {
+    /// Withdraws, and waits for it until `deadline`. Returns whether it is done.
+    pub async fn withdraw(&mut self, deadline: Instant) -> bool {
         let Some(token) = self.term.map(|term| term.token) else { return true };
         let withdrawn = async {
             if let Some(running) = &self.running
@@ -229,7 +229,7 @@ impl TrafficHandle {
         tokio::select! {
             biased;
             done = withdrawn => done.is_ok_and(|()| true),
-            () = sleep_until(Some(by)) => false,
+            () = sleep_until(Some(deadline)) => false,
         }
     }
 

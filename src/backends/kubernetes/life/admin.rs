@@ -121,9 +121,9 @@ impl LifeLocks {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn lock(&self, name: &str, timeout: Duration) -> Result<Option<LifeLock>, LockError> {
-        let by = deadline_after(timeout);
-        match self.get(name, by).await? {
-            Some(object) => self.to_lock(name, &object, by).await.map(Some),
+        let deadline = deadline_after(timeout);
+        match self.get(name, deadline).await? {
+            Some(object) => self.to_lock(name, &object, deadline).await.map(Some),
             None => Ok(None),
         }
     }
@@ -140,8 +140,8 @@ impl LifeLocks {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn locks(&self, timeout: Duration) -> Result<Vec<LifeLock>, LockError> {
-        let by = deadline_after(timeout);
-        let listed = self.locks.list(RecordLocation::Annotation, by).await;
+        let deadline = deadline_after(timeout);
+        let listed = self.locks.list(RecordLocation::Annotation, deadline).await;
         let listed = listed
             .map_err(|failure| self.locks.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array);
@@ -152,13 +152,13 @@ impl LifeLocks {
             // content.
             let found = match record::annotation(object, MARK) {
                 Some(_) => Some(object.clone()),
-                None => self.get(name, by).await?,
+                None => self.get(name, deadline).await?,
             };
             let Some(found) = found else { continue };
             if matches!(object::read(&found), Content::NoLock(_)) {
                 continue;
             }
-            locks.push(self.to_lock(name, &found, by).await?);
+            locks.push(self.to_lock(name, &found, deadline).await?);
         }
         locks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(locks)
@@ -179,8 +179,8 @@ impl LifeLocks {
         timeout: Duration,
     ) -> Result<LifeWatch, LockError> {
         only.map_or(Ok(()), check_object)?;
-        let (place, by) = (RecordLocation::Annotation, deadline_after(timeout));
-        let events = self.locks.watch_one_or_all(only, place, by).await?;
+        let (location, deadline) = (RecordLocation::Annotation, deadline_after(timeout));
+        let events = self.locks.watch_one_or_all(only, location, deadline).await?;
         Ok(LifeWatch { events, locks: self.locks.clone() })
     }
 
@@ -201,9 +201,9 @@ impl LifeLocks {
     /// # Cancel safety
     /// If dropped, the eviction may have taken place or not.
     pub async fn evict(&self, lock: &LifeLock, timeout: Duration) -> Result<(), LockError> {
-        let (name, by) = (&*lock.name, deadline_after(timeout));
+        let (name, deadline) = (&*lock.name, deadline_after(timeout));
         let version = lock.resource_version;
-        let object = self.get(name, by).await?;
+        let object = self.get(name, deadline).await?;
         let object = object
             .filter(|object| pod::uid(object) == lock.uid)
             .filter(|object| resource_version(object) == Some(version))
@@ -211,7 +211,7 @@ impl LifeLocks {
         if let Content::NoLock(why) = object::read(&object) {
             return Err(self.no_lock(name, &why));
         }
-        match self.locks.delete(name, &lock.uid, Some(&version.to_string()), by).await {
+        match self.locks.delete(name, &lock.uid, Some(&version.to_string()), deadline).await {
             Ok(()) => {}
             Err(failure) if failure.is_change_of(name) => {
                 return Err(self.locks.written_by_another(name));
@@ -228,9 +228,9 @@ impl LifeLocks {
         Ok(())
     }
 
-    async fn get(&self, name: &str, by: Instant) -> Result<Option<Value>, LockError> {
+    async fn get(&self, name: &str, deadline: Instant) -> Result<Option<Value>, LockError> {
         check_object(name)?;
-        let got = self.locks.get(name, by).await;
+        let got = self.locks.get(name, deadline).await;
         got.map_err(|failure| self.locks.lock_error(failure, name, "read", "get", false))
     }
 
@@ -238,7 +238,7 @@ impl LifeLocks {
         &self,
         name: &str,
         object: &Value,
-        by: Instant,
+        deadline: Instant,
     ) -> Result<LifeLock, LockError> {
         let Some(version) = resource_version(object) else {
             return Err(self.no_lock(name, "its resourceVersion is not a number"));
@@ -249,7 +249,7 @@ impl LifeLocks {
             Content::Leaving => {}
             Content::Of(pods) => {
                 for owner in pods {
-                    let state = self.state(&owner, by).await?;
+                    let state = self.state(&owner, deadline).await?;
                     let pod = owner.name.replace(char::is_control, " ");
                     owners.push(LifeOwner { pod, uid: owner.uid, state });
                 }
@@ -266,11 +266,11 @@ impl LifeLocks {
         })
     }
 
-    async fn state(&self, owner: &object::Owner, by: Instant) -> Result<PodState, LockError> {
+    async fn state(&self, owner: &object::Owner, deadline: Instant) -> Result<PodState, LockError> {
         if check_object(&owner.name).is_err() {
             return Ok(PodState::Gone);
         }
-        let pod = match self.pods.get(&owner.name, by).await {
+        let pod = match self.pods.get(&owner.name, deadline).await {
             Ok(pod) => pod.filter(|pod| pod::uid(pod) == owner.uid),
             Err(failure) if failure.code() == 403 => return Ok(PodState::Unknown),
             Err(failure) => {

@@ -132,7 +132,7 @@ impl LifeCandidate {
             Some(uid) => uid.clone(),
             None => self.own_pod().await?,
         };
-        let lock = self.locks.get(&self.name, by()).await;
+        let lock = self.locks.get(&self.name, deadline()).await;
         let lock = lock.map_err(|f| self.locks.lock_error(f, &self.name, "read", "get", false))?;
         let Some(lock) = lock else {
             self.free_since.get_or_insert_with(Instant::now);
@@ -156,7 +156,7 @@ impl LifeCandidate {
             {
                 // The lock was created too late. If the delete fails, the garbage collector frees
                 // the lock.
-                let _ = self.locks.delete(&self.name, pod::uid(&lock), None, by()).await;
+                let _ = self.locks.delete(&self.name, pod::uid(&lock), None, deadline()).await;
             }
             lives?;
             return Ok(CheckOutcome::Ours(lock));
@@ -186,7 +186,7 @@ impl LifeCandidate {
     /// Reads this process's pod, which must exist and be alive, and returns its UID.
     async fn own_pod(&mut self) -> Result<String, Stop> {
         let what = self.pods.describe(&self.pod);
-        let pod = self.pods.get(&self.pod, by()).await;
+        let pod = self.pods.get(&self.pod, deadline()).await;
         let pod = pod.map_err(|f| self.pods.lock_error(f, &self.pod, "read", "get", false))?;
         let ended = |how: &str| {
             let message =
@@ -220,7 +220,7 @@ impl LifeCandidate {
         let (api_version, kind) = (&resource.api_version, &resource.kind);
         let lock = object::new_lock(api_version, kind, &self.name, &self.mark, &owner, fields);
         self.report.campaigns();
-        match self.locks.create(&lock, by()).await {
+        match self.locks.create(&lock, deadline()).await {
             Ok(_) => Ok(CheckOutcome::Again),
             Err(failure) if failure.code() == 409 => {
                 debug!(election = %self.name, "another candidate was faster");
@@ -236,7 +236,7 @@ impl LifeCandidate {
     /// and after the lock was read.
     async fn owner_state(&mut self, owner: &Owner) -> Result<OwnerState, Stop> {
         let pod = match check_object_name(&owner.name) {
-            Ok(()) => self.pods.get(&owner.name, by()).await,
+            Ok(()) => self.pods.get(&owner.name, deadline()).await,
             Err(_) => Ok(None), // no pod can have this name
         };
         let pod = pod.map_err(|f| self.pods.lock_error(f, &owner.name, "read", "get", false))?;
@@ -250,7 +250,7 @@ impl LifeCandidate {
         let Some(name) = pod::node(&pod) else {
             return Ok(OwnerState::Lives { targets, within: Duration::MAX });
         };
-        let node = match self.nodes.get(name, by()).await {
+        let node = match self.nodes.get(name, deadline()).await {
             Ok(node) => node,
             Err(failure) if failure.code() == 403 => {
                 if !std::mem::replace(&mut self.cannot_read_nodes, true) {
@@ -312,7 +312,7 @@ impl LifeCandidate {
             )));
         }
         let (uid, version) = (pod::uid(lock), pod::version(lock));
-        match self.locks.delete(&self.name, uid, Some(version), by()).await {
+        match self.locks.delete(&self.name, uid, Some(version), deadline()).await {
             Ok(()) => {
                 info!(election = %self.name, why, "deleted a stale lock");
                 Ok(CheckOutcome::Again)
@@ -389,6 +389,6 @@ impl LifeCandidate {
     }
 }
 
-fn by() -> Instant {
+fn deadline() -> Instant {
     Instant::now() + REQUEST_TIMEOUT
 }

@@ -134,11 +134,12 @@ impl LifeLeadership {
     /// Deletes the lock if this pod owns it, and returns it; `None` if the pod does not own it. The
     /// next read shows whether a delete whose response was lost took effect.
     async fn delete(&self) -> Result<Option<Value>, LockError> {
-        let by = Instant::now() + REQUEST_TIMEOUT;
-        let lock = self.locks.get(&self.name, by).await;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let lock = self.locks.get(&self.name, deadline).await;
         let lock = lock.map_err(|f| self.locks.lock_error(f, &self.name, "read", "get", false))?;
         let Some(lock) = lock.filter(|lock| self.is_ours(lock)) else { return Ok(None) };
-        let deleted = self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), by).await;
+        let deleted =
+            self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), deadline).await;
         deleted.map_err(|f| self.locks.lock_error(f, &self.name, "delete", "delete", true))?;
         Ok(Some(lock))
     }

@@ -105,8 +105,8 @@ impl Watches {
             }
             let fresh = self.failed.iter().position(|failed| failed.is_same_object(&target));
             let from = if fresh.is_some() { None } else { Some(&*target.version) };
-            let by = Instant::now() + BEGINS_WITHIN;
-            match objects(target.role).watch(&target.name, from, by).await {
+            let deadline = Instant::now() + BEGINS_WITHIN;
+            match objects(target.role).watch(&target.name, from, deadline).await {
                 Ok(events) => {
                     if let Some(at) = fresh {
                         self.failed.swap_remove(at);
@@ -134,10 +134,10 @@ impl Watches {
     /// Waits until there is a reason to read: a change, the end of `within`, a watch that is
     /// silent, or the poll interval where an object is not watched. Cancel safe.
     pub(super) async fn changed(&mut self, within: Duration) {
-        let by = deadline_after(within.min(self.unwatched_poll));
+        let deadline = deadline_after(within.min(self.unwatched_poll));
         loop {
             let silent = self.watches.iter().map(|watch| watch.silent_at).min();
-            let silent = silent.map_or(by, |silent| silent.min(by));
+            let silent = silent.map_or(deadline, |silent| silent.min(deadline));
             if timeout_at(silent, self.delivered()).await != Ok(EventKind::Nothing) {
                 return;
             }

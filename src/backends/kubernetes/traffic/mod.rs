@@ -81,18 +81,18 @@ async fn change(
     mut edit: impl FnMut(Option<&Value>) -> Result<Edit, LockError>,
 ) -> Result<(), LockError> {
     let dry_run = matches!(mode, Mode::DryRun);
-    let by = deadline_after(mode.until().saturating_since(BootClock.now()));
+    let deadline = deadline_after(mode.until().saturating_since(BootClock.now()));
     loop {
         mode.check()?;
-        let got = objects.get(name, by).await;
+        let got = objects.get(name, deadline).await;
         let got = got.map_err(|failure| objects.lock_error(failure, name, "read", "get", false))?;
         let edit = edit(got.as_ref())?;
         let settles = matches!(edit, Edit::Settle(_));
         mode.check()?;
-        let (doing, verb, written) = match edit {
+        let (operation, verb, written) = match edit {
             Edit::Nothing => return Ok(()),
             Edit::Create(object) => {
-                ("creation", "create", objects.create_unless(dry_run, &object, by).await)
+                ("creation", "create", objects.create_unless(dry_run, &object, deadline).await)
             }
             Edit::Merge(mut fields) | Edit::Settle(mut fields) => {
                 if settles {
@@ -101,13 +101,13 @@ async fn change(
                 }
                 let read = got.as_ref().and_then(|got| got.pointer("/metadata/resourceVersion"));
                 fields["metadata"]["resourceVersion"] = read.cloned().unwrap_or_default();
-                ("write", "patch", objects.merge(dry_run, name, fields, by).await)
+                ("write", "patch", objects.merge(dry_run, name, fields, deadline).await)
             }
         };
         match written {
             Ok(_) => return Ok(()),
             Err(failure) if failure.is_change_of(name) => {}
-            Err(failure) => return Err(objects.lock_error(failure, name, doing, verb, true)),
+            Err(failure) => return Err(objects.lock_error(failure, name, operation, verb, true)),
         }
     }
 }

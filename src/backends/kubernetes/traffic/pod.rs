@@ -288,8 +288,8 @@ impl LeaderPod {
     /// The names of the other pods with the label of a leader.
     async fn others(&self, until: Instant) -> Result<Vec<String>, LockError> {
         let Some((key, value)) = &self.label else { return Ok(vec![]) };
-        let by = deadline_after(until.saturating_since(BootClock.now()));
-        let listed = self.own.pods.list_labelled(key, value, by).await;
+        let deadline = deadline_after(until.saturating_since(BootClock.now()));
+        let listed = self.own.pods.list_labelled(key, value, deadline).await;
         let listed = listed
             .map_err(|failure| self.own.pods.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();

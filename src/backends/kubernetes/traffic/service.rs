@@ -141,21 +141,22 @@ impl ServiceFollowsLeader {
     pub async fn check(&self) -> Result<(), LockError> {
         let destination = self.destination(BootClock.now() + REQUEST_TIMEOUT).await?;
         for family in &destination.families {
-            let (name, by) = (family.slice(&self.service), deadline_after(REQUEST_TIMEOUT));
-            let slice = self.slices.get(&name, by).await;
+            let (name, deadline) = (family.slice(&self.service), deadline_after(REQUEST_TIMEOUT));
+            let slice = self.slices.get(&name, deadline).await;
             let slice = slice.map_err(read_error(&self.slices, &name))?;
             let token = slice.as_ref().and_then(token_of).unwrap_or(Token(0));
             self.directing(slice.as_ref(), *family, token, &destination)?;
             // Both are needed sooner or later. The server looks at the permissions first, and then
             // whether there is a slice.
             let wanted = destination.slice(*family, token);
-            let created = self.slices.create_unless(true, &wanted, by).await;
-            let merged = self.slices.merge(true, &name, wanted, by).await;
-            for (done, doing, verb) in [(created, "creation", "create"), (merged, "write", "patch")]
+            let created = self.slices.create_unless(true, &wanted, deadline).await;
+            let merged = self.slices.merge(true, &name, wanted, deadline).await;
+            for (done, operation, verb) in
+                [(created, "creation", "create"), (merged, "write", "patch")]
             {
                 match done {
                     Err(failure) if !failure.is_change_of(&name) => {
-                        return Err(self.slices.lock_error(failure, &name, doing, verb, false));
+                        return Err(self.slices.lock_error(failure, &name, operation, verb, false));
                     }
                     _ => {}
                 }
@@ -342,13 +343,13 @@ impl ServiceFollowsLeader {
 
     async fn destination(&self, until: Instant) -> Result<Destination, LockError> {
         self.own.check_name()?;
-        let by = deadline_after(until.saturating_since(BootClock.now()));
+        let deadline = deadline_after(until.saturating_since(BootClock.now()));
         let service = async {
-            let got = self.services.get(&self.service, by).await;
+            let got = self.services.get(&self.service, deadline).await;
             got.map_err(read_error(&self.services, &self.service))
         };
         let pod = async {
-            let got = self.own.pods.get(&self.own.name, by).await;
+            let got = self.own.pods.get(&self.own.name, deadline).await;
             got.map_err(read_error(&self.own.pods, &self.own.name))
         };
         let (service, pod) = try_join(service, pod).await?;
@@ -414,8 +415,8 @@ impl ServiceFollowsLeader {
     /// to list them, nothing is refused.
     async fn check_other_slices(&self) -> Result<(), LockError> {
         let own = Family::ALL.map(|family| family.slice(&self.service));
-        let by = deadline_after(REQUEST_TIMEOUT);
-        let listed = self.slices.list_labelled(slice::SERVICE_LABEL, &self.service, by).await;
+        let deadline = deadline_after(REQUEST_TIMEOUT);
+        let listed = self.slices.list_labelled(slice::SERVICE_LABEL, &self.service, deadline).await;
         let listed = match listed {
             Ok(listed) => listed,
             Err(failure) if failure.code() == 403 => return Ok(()),

@@ -26,7 +26,7 @@ pub struct Member {
 
 /// The local record of another member.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct KnownMember {
     pub member: Member,
     pub standing: MemberState,
     /// When its last message arrived.
@@ -37,7 +37,7 @@ pub(super) struct Known {
     pub multicast: bool,
 }
 
-impl Known {
+impl KnownMember {
     pub fn is_present(&self) -> bool {
         self.standing != MemberState::Removed
     }

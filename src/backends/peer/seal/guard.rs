@@ -45,7 +45,7 @@ pub(in crate::backends::peer) enum Opened<'a> {
 
 /// One start of another member.
 #[derive(Debug)]
-struct Known {
+struct KnownStart {
     window: Window,
     last_received: Instant,
 }
@@ -60,7 +60,7 @@ pub(in crate::backends::peer) struct Guard {
     start: u64,
     /// The number of this start's last datagram.
     number: u64,
-    known: BTreeMap<u64, Known>,
+    known: BTreeMap<u64, KnownStart>,
     logged: Logged,
 }
 
@@ -131,7 +131,7 @@ impl Guard {
         if !known && self.is_own_number(now, parts.start, &repeated) && self.evict_silent_start(now)
         {
             let window = Window::after(parts.number);
-            self.known.insert(parts.start, Known { window, last_received: now });
+            self.known.insert(parts.start, KnownStart { window, last_received: now });
         }
         // A datagram that requests nothing gets no reply, so an exchange always ends.
         if requested == NONE { Opened::Nothing } else { self.reply(now, parts.start, requested) }

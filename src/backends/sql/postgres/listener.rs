@@ -11,7 +11,7 @@ use tracing::{debug, info};
 use super::connections::MAX_IDLE;
 use super::errors;
 use super::probe::probe_channel;
-use super::state::{Found, LockState};
+use super::state::{LockState, ReadRow};
 use super::statements;
 use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY};
 use crate::backends::sql::row::span;
@@ -187,7 +187,7 @@ async fn deliver_row(
     name: &str,
 ) -> Result<(), LockError> {
     let (row, previous, conceded) = match lock.fetch_on(listener, name, READ_TIMEOUT).await? {
-        Found { row: Some(row), previous, conceded, same_history: true, .. }
+        ReadRow { row: Some(row), previous, conceded, same_history: true, .. }
             if Some(Revision(row.revision)) >= lock.seen.get(name).newest() =>
         {
             (row, previous, conceded)

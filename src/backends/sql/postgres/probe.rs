@@ -179,12 +179,12 @@ impl PostgresProbe {
     /// # Errors
     /// As [`server`](Self::server); also for tables of another version.
     pub async fn tables(&self, timeout: Duration) -> Result<TableFacts, SqlError> {
-        let by = deadline_after(timeout);
+        let deadline = deadline_after(timeout);
         let row = self.one(TABLES, timeout).await?;
         let mut facts = tables_of(&row).map_err(|error| self.odd(error))?;
         let may_read = facts.lacking.iter().all(|right| right.verb != "SELECT");
         if facts.schema.is_some() && facts.complete && may_read {
-            let left = || by.saturating_duration_since(Instant::now());
+            let left = || deadline.saturating_duration_since(Instant::now());
             facts.max_lease = Some(tables::settings(&self.connections, left()).await?.0);
             let row = self.one(HISTORY, left()).await?;
             facts.reports_history =
@@ -203,17 +203,17 @@ impl PostgresProbe {
     /// If the server refuses to listen or to notify, as a replica does, or no request succeeded
     /// within `timeout`.
     pub async fn receives_notifications(&self, timeout: Duration) -> Result<bool, SqlError> {
-        let by = deadline_after(timeout);
+        let deadline = deadline_after(timeout);
         let place = self.connections.place();
         let channel = probe_channel();
-        let mut listener = match timeout_at(by, self.connections.listen(&[&channel])).await {
+        let mut listener = match timeout_at(deadline, self.connections.listen(&[&channel])).await {
             Ok(begun) => begun.map_err(|error| errors::failed(error, Effect::Read, place))?,
             Err(_) => {
                 let what = format!("{place} did not begin to listen in {timeout:?}");
                 return Err(SqlError::new(SqlErrorKind::Unavailable, what));
             }
         };
-        let left = by.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         let sent =
             self.connections.execute(&statements::notify(&channel, ""), Effect::Read, left).await;
         match sent {
@@ -231,7 +231,7 @@ impl PostgresProbe {
                 }
             }
         };
-        match timeout_at(by, received).await {
+        match timeout_at(deadline, received).await {
             Ok(received) => Ok(received?),
             Err(_) => Ok(false),
         }

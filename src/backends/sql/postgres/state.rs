@@ -33,7 +33,7 @@ pub struct LockState {
 }
 
 /// The result of a read.
-pub(super) struct Found {
+pub(super) struct ReadRow {
     pub row: Option<Row>,
     /// The revision that the row replaced, if no write can have been lost between the two.
     pub previous: Option<Revision>,
@@ -79,7 +79,7 @@ impl LockState {
         }
     }
 
-    pub(super) async fn fetch(&self, name: &str, timeout: Duration) -> Result<Found, LockError> {
+    pub(super) async fn fetch(&self, name: &str, timeout: Duration) -> Result<ReadRow, LockError> {
         let rows = self.connections.execute(&statements::read(name), Effect::Read, timeout).await?;
         self.found(&rows)
     }
@@ -90,11 +90,11 @@ impl LockState {
         listener: &mut PgListener,
         name: &str,
         timeout: Duration,
-    ) -> Result<Found, LockError> {
+    ) -> Result<ReadRow, LockError> {
         self.found(&self.connections.read_on(listener, &statements::read(name), timeout).await?)
     }
 
-    fn found(&self, rows: &[PgRow]) -> Result<Found, LockError> {
+    fn found(&self, rows: &[PgRow]) -> Result<ReadRow, LockError> {
         let Some(row) = rows.first() else {
             let what = "incumbent_settings is empty: run deploy/postgres.sql";
             return Err(LockError::new(LockErrorKind::Misconfigured, what));
@@ -112,7 +112,7 @@ impl LockState {
         let same_history = self.synchronous || same_history.unwrap_or_default();
         let may_lead_for: Option<i64> = row.try_get("may_lead_ms").map_err(odd)?;
         let previous: Option<i64> = row.try_get("previous").map_err(odd)?;
-        Ok(Found {
+        Ok(ReadRow {
             previous: previous.map(|previous| Revision(previous.unsigned_abs())),
             conceded: row.try_get("conceded").map_err(odd)?,
             old: row.try_get("old").map_err(odd)?,

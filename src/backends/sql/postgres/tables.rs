@@ -38,10 +38,10 @@ pub(super) async fn open(
     timeout: Duration,
 ) -> Result<Opened, SqlError> {
     tables.check()?;
-    let by = Instant::now() + timeout;
+    let deadline = Instant::now() + timeout;
     let mut created = false;
     loop {
-        let left = by.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match find_tables(connections, left, created).await? {
             Some(opened) => return Ok(opened),
             None if tables.create => {}
@@ -56,7 +56,9 @@ pub(super) async fn open(
         match create_tables(connections, tables.max_lease, left).await {
             Ok(by_us) => created = by_us,
             // Another process creates them at the same moment.
-            Err(failed) if failed.kind() == LockErrorKind::Unavailable && Instant::now() < by => {
+            Err(failed)
+                if failed.kind() == LockErrorKind::Unavailable && Instant::now() < deadline =>
+            {
                 sleep(Duration::from_millis(50)).await;
             }
             Err(failed) => {

@@ -10,9 +10,8 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::warn;
+use tracing::{trace, warn};
 
-use super::announce;
 use super::boot_id::{self, Moment, is_past};
 use super::errors;
 use super::names::{self, Id};
@@ -72,11 +71,11 @@ impl File {
             #[cfg(test)]
             transactions: AtomicU64::new(0),
         };
-        let by = Instant::now() + OPENS_WITHIN;
+        let deadline = Instant::now() + OPENS_WITHIN;
         let (open, created) = loop {
-            match file.prepare(tables, by).await {
+            match file.prepare(tables, deadline).await {
                 // Another process prepares the file at the same moment.
-                Err(failed) if errors::is_busy(&failed) && Instant::now() < by => {
+                Err(failed) if errors::is_busy(&failed) && Instant::now() < deadline => {
                     sleep(Duration::from_millis(20)).await;
                 }
                 done => break done?,
@@ -102,12 +101,16 @@ impl File {
 
     /// Opens the file, and creates it and its tables if allowed. Returns whether this process
     /// created the tables.
-    async fn prepare(&self, tables: TableSetup, by: Instant) -> Result<(Open, bool), LockError> {
+    async fn prepare(
+        &self,
+        tables: TableSetup,
+        deadline: Instant,
+    ) -> Result<(Open, bool), LockError> {
         let missing = fs::symlink_metadata(&self.path).is_err();
         if missing && !tables.create {
             return Err(self.misconfigured("does not exist"));
         }
-        let mut open = self.connect(tables.create, by).await?;
+        let mut open = self.connect(tables.create, deadline).await?;
         let connection = &mut open.connection;
         let odd = |error| errors::failed(error, false, &self.path);
         if !tables.create && !has_tables(connection).await.map_err(odd)? {
@@ -149,8 +152,8 @@ impl File {
         Ok(created_at)
     }
 
-    async fn connect(&self, create: bool, by: Instant) -> Result<Open, LockError> {
-        let left = by.saturating_duration_since(Instant::now());
+    async fn connect(&self, create: bool, deadline: Instant) -> Result<Open, LockError> {
+        let left = deadline.saturating_duration_since(Instant::now());
         let options = SqliteConnectOptions::new()
             .filename(&self.path)
             .create_if_missing(create)
@@ -160,7 +163,7 @@ impl File {
             .foreign_keys(false)
             .disable_statement_logging();
         let before = self.id()?;
-        let connection = timeout_at(by, options.connect()).await;
+        let connection = timeout_at(deadline, options.connect()).await;
         let connection = match connection {
             Ok(connection) => connection.map_err(|e| errors::failed(e, false, &self.path))?,
             Err(_) => return Err(self.late("opened")),
@@ -180,23 +183,23 @@ impl File {
         writes: bool,
         timeout: Duration,
     ) -> Result<Option<Response>, LockError> {
-        let by = deadline_after(timeout);
+        let deadline = deadline_after(timeout);
         let Some(id) = self.id()? else {
             locked(&self.idle).clear();
             return Ok(None);
         };
         let mut open = match self.idle_of(id) {
             Some(open) => open,
-            None => self.connect(false, by).await?,
+            None => self.connect(false, deadline).await?,
         };
         let mut in_doubt = false;
-        let result = self.transact(&mut open, statement, writes, by, &mut in_doubt);
-        let result = timeout_at(by, result).await;
+        let result = self.transact(&mut open, statement, writes, deadline, &mut in_doubt);
+        let result = timeout_at(deadline, result).await;
         match result {
             Ok(Ok(answer)) => {
                 self.put_back(open);
                 if writes {
-                    announce::announce_write(&self.path);
+                    announce_write(&self.path);
                 }
                 Ok(Some(answer))
             }
@@ -221,13 +224,13 @@ impl File {
         open: &mut Open,
         statement: Statement,
         writes: bool,
-        by: Instant,
+        deadline: Instant,
         in_doubt: &mut bool,
     ) -> Result<Response, LockError> {
         #[cfg(test)]
         self.transactions.fetch_add(1, Ordering::Relaxed);
         let odd = |error| errors::failed(error, false, &self.path);
-        let left = by.saturating_duration_since(Instant::now()).as_millis();
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         let connection = &mut open.connection;
         let set_timeout = AssertSqlSafe(format!("PRAGMA busy_timeout = {left}"));
         sqlx::query(set_timeout).persistent(false).execute(&mut *connection).await.map_err(odd)?;
@@ -342,4 +345,35 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
         _ => Path::new("."),
     };
     Ok(fs::canonicalize(directory)?.join(name))
+}
+
+/// Announces that a write is visible: sets the modification time of the log, which has just been
+/// written to.
+fn announce_write(path: &Path) {
+    if let Err(error) = touch(&log_path(path)) {
+        trace!(%error, path = %path.display(), "write not announced; watchers find it by polling");
+    }
+}
+
+/// Does not open the file: closing it would end the locks that SQLite holds on it for the process.
+#[cfg(unix)]
+fn touch(path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    Ok(utimensat(CWD, path, &times, AtFlags::empty())?)
+}
+
+/// Locks belong to a handle there, and not to the process.
+#[cfg(not(unix))]
+fn touch(path: &Path) -> io::Result<()> {
+    let log = std::fs::File::options().write(true).open(path)?;
+    log.set_modified(std::time::SystemTime::now())
+}
+
+/// Returns the log of a file, which SQLite writes to first.
+pub(super) fn log_path(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
 }

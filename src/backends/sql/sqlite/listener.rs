@@ -14,8 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
-use super::announce::log_path;
-use super::file::Statement;
+use super::file::{Statement, log_path};
 use super::state::LockState;
 use super::statements;
 use crate::lock::{Coverage, Hint, Revision};

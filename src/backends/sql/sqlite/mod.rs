@@ -1,6 +1,5 @@
 //! Elections in SQLite.
 
-mod announce;
 mod boot_id;
 mod errors;
 mod file;

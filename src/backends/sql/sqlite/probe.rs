@@ -52,7 +52,7 @@ impl Sqlite {
     pub async fn facts(path: impl AsRef<Path>, timeout: Duration) -> Result<SqliteFacts, SqlError> {
         let path = absolute(path.as_ref())?;
         let doubtful_file_system = path.parent().and_then(boot_id::doubtful_file_system);
-        let by = deadline_after(timeout);
+        let deadline = deadline_after(timeout);
         let facts = async {
             let version = version().await.map_err(|error| errors::failed(error, false, &path))?;
             let file = match path.try_exists() {
@@ -61,7 +61,7 @@ impl Sqlite {
             };
             Ok(SqliteFacts { version, doubtful_file_system, file })
         };
-        timeout_at(by, facts).await.unwrap_or_else(|_| {
+        timeout_at(deadline, facts).await.unwrap_or_else(|_| {
             let what = format!("{} could not be read in {timeout:?}", path.display());
             Err(SqlError::new(SqlErrorKind::Unavailable, what))
         })

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use incumbent::lock::{Content, LockErrorKind, Reading, Record, Request, Revision, Tombstone};
+use incumbent::lock::{
+    Content, Entry, LockErrorKind, Mark, Reading, Record, Request, Revision, Tombstone,
+};
 use incumbent::protocol::Response;
 use incumbent_sim::{LoneLock, Retention, Server, Time};
 
 use crate::acting::{Act, Outcome};
 use crate::model::TOLERANCE;
-use crate::same::same_content;
 use crate::store::{Deed, HintDelivery, Rules};
 
 /// How many received writes are kept because they may be delivered again.
@@ -305,5 +306,37 @@ impl Branch {
         let names: Vec<_> = self.names.iter().rev().take(3).collect();
         let last = self.server.last.as_ref().map(|last| (&last.record, last.expires));
         format!("holds {last:?}; has still to tell {:?}; revisions {names:?}", self.told)
+    }
+}
+
+/// Whether both mean the same; the real one may live a little longer.
+fn same_content(real: &Record, model: &Record, rules: Rules) -> bool {
+    match (&real.content, &model.content) {
+        (Content::Held(held), Content::Held(model)) => {
+            let Entry { identity, mark, ttl: life, advertisement } = held;
+            let lives = *life >= model.ttl && *life <= model.ttl + rules.slack;
+            lives
+                && *identity == model.identity
+                && same_mark(mark.as_ref(), model.mark.as_ref(), real.revision, rules)
+                && *advertisement == model.advertisement
+        }
+        (Content::Vacant(real), Content::Vacant(model)) => real == model,
+        _ => false,
+    }
+}
+
+/// The token of a term that begins is its own revision, whether that is stated or not.
+fn same_mark(real: Option<&Mark>, model: Option<&Mark>, revision: Revision, rules: Rules) -> bool {
+    let whole = |mark: &Mark, since_unix_ms: u64| Mark {
+        token: mark.token.or(Some(revision.into())),
+        since_unix_ms,
+        ..mark.clone()
+    };
+    match (real, model) {
+        (Some(real), Some(model)) => {
+            let since = if rules.keeps_since { real.since_unix_ms } else { model.since_unix_ms };
+            whole(real, since) == whole(model, model.since_unix_ms)
+        }
+        (real, model) => real == model,
     }
 }

@@ -34,7 +34,7 @@ pub enum Step {
 }
 
 /// What the next operation may refer to.
-pub struct Known {
+pub struct KnownRevisions {
     /// What is stored, as far as was seen.
     pub last: Option<Revision>,
     /// What was stored before.
@@ -43,7 +43,7 @@ pub struct Known {
     pub writes: u64,
 }
 
-impl Known {
+impl KnownRevisions {
     /// Which revision a conditional request expects: most often the right one.
     fn expected(&self, random: &mut Rng) -> Option<Revision> {
         match random.u8(..20) {

@@ -14,7 +14,7 @@ use incumbent_sim::{Retention, Time};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::acting::{Act, Outcome};
-use crate::draw::{Known, Step, TIMEOUT};
+use crate::draw::{KnownRevisions, Step, TIMEOUT};
 use crate::model::{Difference, Model, NEVER};
 use crate::store::{HintDelivery, Store};
 
@@ -27,7 +27,7 @@ pub struct Key {
     store: Arc<dyn Store>,
     model: Model,
     random: Rng,
-    known: Known,
+    known: KnownRevisions,
     began: Instant,
     hints: UnboundedReceiver<(Time, Hint)>,
     _subscription: Subscription,
@@ -49,7 +49,7 @@ impl Key {
         let mut key = Self {
             model: Model::new(store.rules()),
             random: Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number)),
-            known: Known { last: None, earlier: Vec::new(), writes: 0 },
+            known: KnownRevisions { last: None, earlier: Vec::new(), writes: 0 },
             began,
             hints,
             _subscription: subscription,

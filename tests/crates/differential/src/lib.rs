@@ -28,7 +28,6 @@ mod key;
 mod kinds;
 mod model;
 mod run;
-mod same;
 mod store;
 pub mod stores;
 

@@ -17,7 +17,7 @@ use crate::transitions::{Move, Sights, count};
 
 /// A term with the checkpoint, in its process.
 #[derive(Debug, Clone)]
-pub struct Keeping {
+pub struct CheckpointTerm {
     pub who: usize,
     /// Which process of the candidate it is.
     pub life: u8,
@@ -37,7 +37,7 @@ impl From<ShelfBreach> for Breach {
     }
 }
 
-impl Keeping {
+impl CheckpointTerm {
     /// The writer is known by what it requests, and by what the keeper saves.
     pub fn sketch(&self, key: &mut Key) {
         let Self { who, life, keeper, request, asked: _ } = self;
@@ -89,7 +89,7 @@ impl State {
         let durable = self.config.capabilities().reads_are_durable;
         let keeper = Keeper::claim(token, 0, durable);
         let life = self.processes[who].life;
-        self.keepers.push(Arc::new(Keeping { who, life, keeper, request: None, asked: 0 }));
+        self.keepers.push(Arc::new(CheckpointTerm { who, life, keeper, request: None, asked: 0 }));
         self.requests_checkpoint(self.keepers.len() - 1);
     }
 
@@ -122,7 +122,7 @@ impl State {
         let Some(request) = keeping.keeper.request() else { return };
         keeping.asked += 1;
         keeping.request = Some(keeping.asked);
-        let &mut Keeping { who, life, asked: id, .. } = keeping;
+        let &mut CheckpointTerm { who, life, asked: id, .. } = keeping;
         let message = Message::Checkpoint { token: keeping.keeper.token, id, request };
         self.flights.push(Arc::new(Flight { who, life, left: 0, held: false, message }));
     }

@@ -76,14 +76,14 @@ pub struct Process {
     /// The request whose answer is awaited, and when it times out.
     pub request: Option<(u64, Time)>,
     /// What kind of request that is.
-    pub asked: Asked,
+    pub asked: RequestKind,
     /// What its sentinel knows of its term.
     pub registered: Option<RegisteredTerm>,
 }
 
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestKind {
     Read,
     Write,
     Release,
@@ -124,7 +124,7 @@ impl Process {
             zombie_until: Time::ZERO,
             paused: false,
             request: None,
-            asked: Asked::Read,
+            asked: RequestKind::Read,
             registered: None,
         }
     }
@@ -190,10 +190,10 @@ impl Process {
             Request::NotifyStepDown(_) => Duration::from_millis(250),
         };
         self.asked = match request {
-            Request::Read { .. } => Asked::Read,
-            Request::Write(_) => Asked::Write,
-            Request::Release(_) => Asked::Release,
-            Request::NotifyStepDown(_) => Asked::NotifyStepDown,
+            Request::Read { .. } => RequestKind::Read,
+            Request::Write(_) => RequestKind::Write,
+            Request::Release(_) => RequestKind::Release,
+            Request::NotifyStepDown(_) => RequestKind::NotifyStepDown,
         };
         self.request = Some((id, now + timeout));
     }
@@ -203,10 +203,10 @@ impl Process {
         let (id, _) = self.request.take()?;
         let failure = LockFailure::new(LockErrorKind::OutcomeUnknown, "timed out");
         let answer = match self.asked {
-            Asked::Read => Response::Read(Err(failure)),
-            Asked::Write => Response::Written(Err(failure)),
-            Asked::Release => Response::Released(Err(failure)),
-            Asked::NotifyStepDown => Response::Notified(Err(failure)),
+            RequestKind::Read => Response::Read(Err(failure)),
+            RequestKind::Write => Response::Written(Err(failure)),
+            RequestKind::Release => Response::Released(Err(failure)),
+            RequestKind::NotifyStepDown => Response::Notified(Err(failure)),
         };
         Some(Event::Response { id, response: answer })
     }

@@ -7,7 +7,7 @@ use incumbent::lock::{Hint, Request, Token};
 use incumbent::protocol::{CheckpointRequest, CheckpointResponse, Response};
 use incumbent_sim::Shelf;
 
-use crate::checkpoint::Keeping;
+use crate::checkpoint::CheckpointTerm;
 use crate::config::{Config, Fault};
 use crate::key::{Key, nonce};
 use crate::lock::{Entrance, Time};
@@ -59,7 +59,7 @@ pub struct State {
     pub runs: Vec<Arc<Run>>,
     pub shelf: Arc<Shelf>,
     /// What terms do with the checkpoint.
-    pub keepers: Vec<Arc<Keeping>>,
+    pub keepers: Vec<Arc<CheckpointTerm>>,
     /// Faults that may still come.
     pub faults: u8,
     /// Which have come, a bit each, where each may come once.

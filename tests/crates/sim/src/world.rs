@@ -18,7 +18,7 @@ use crate::clientgo::ClientGo;
 use crate::faults::{Fault, PendingFaults};
 use crate::figures::{Checkpoints, Moved, Releases, SetFigures};
 use crate::moves::{self, Judge};
-use crate::objects::{Asked, Reply, Room, Store, Vimeo};
+use crate::objects::{HttpRequest, Reply, Room, Store, Vimeo};
 use crate::peers::{self, Peer, Program};
 use crate::process::Process;
 use crate::scenario::{STORM, Scenario};
@@ -406,7 +406,7 @@ pub(super) enum SimEvent {
     /// Something happens to a candidate of another program.
     Peer { which: usize, life: u32, step: peers::Step },
     /// A request of the lock arrives at the store.
-    Asked { who: usize, life: u32, id: u64, attempt: u32, asked: Asked },
+    Asked { who: usize, life: u32, id: u64, attempt: u32, asked: HttpRequest },
     /// An administrator repairs an unreadable object.
     Mended { restored: bool },
     /// Something happens to a sentinel.

@@ -1,7 +1,7 @@
 //! The proxy loses exactly the chosen messages.
 
 use async_nats::jetstream::{self, kv};
-use incumbent_test_support::{Flow, Proxy, Request, Server, Way, eventually};
+use incumbent_test_support::{Cluster, Flow, Proxy, Request, Server, Way, eventually};
 use tokio::task::JoinHandle;
 
 /// A bucket reached through the proxy, and the same bucket reached past it.
@@ -138,4 +138,14 @@ async fn a_cut_client_comes_back_unless_it_is_refused() {
     proxy.refuse(false);
     eventually("the connection again", async || connected().then_some(())).await;
     assert_eq!(client.server_info().connect_urls, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_client_of_the_proxy_learns_of_no_other_server() {
+    let cluster = Cluster::start().await;
+    let proxy = Proxy::start(cluster.server(0).address());
+    let client = async_nats::connect(proxy.url()).await.unwrap();
+    assert_eq!(client.server_info().connect_urls, Vec::<String>::new());
+    let direct = cluster.connect().await;
+    assert_ne!(direct.server_info().connect_urls, Vec::<String>::new());
 }

@@ -122,17 +122,17 @@ pub fn is_passing(error: &Error) -> bool {
 }
 
 /// The error of a statement.
-pub fn failed(path: &Path, doing: &str, error: &Error) -> CliError {
+pub fn failed(path: &Path, verb: &str, error: &Error) -> CliError {
     let shown = path.display();
     let message = match code(error) {
         Some(5 | 6) => format!("{shown} is busy: another process holds it"),
         Some(11) => format!("{shown} is damaged: record to another file"),
-        Some(13) => format!("{shown} cannot be {doing}: the disk is full"),
+        Some(13) => format!("{shown} cannot be {verb}: the disk is full"),
         Some(26) => format!("{shown} is not a SQLite file"),
         Some(3 | 8 | 14 | 23) => {
-            format!("{shown} cannot be {doing}: check the permissions of it and of its directory")
+            format!("{shown} cannot be {verb}: check the permissions of it and of its directory")
         }
-        _ => format!("{shown} cannot be {doing}: {}", one_line(error)),
+        _ => format!("{shown} cannot be {verb}: {}", one_line(error)),
     };
     CliError::new(Code::Failed, message)
 }

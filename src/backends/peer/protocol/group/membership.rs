@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::Group;
-use crate::backends::peer::protocol::member::{Known, Member};
+use crate::backends::peer::protocol::member::{KnownMember, Member};
 use crate::backends::peer::protocol::types::Change;
 use crate::backends::peer::protocol::wire::{MemberState, Profile};
 use crate::time::clock::Instant;
@@ -63,7 +63,8 @@ impl Group {
             let address = Some(from);
             let member = Member { id: id.into(), weight, address, channels, is_me: false };
             self.report(Change::Added(member.clone()));
-            let known = Known { member, standing, last_received: now, removed: None, multicast };
+            let known =
+                KnownMember { member, standing, last_received: now, removed: None, multicast };
             self.members.insert(id.into(), known);
             return true;
         };
@@ -118,7 +119,7 @@ impl Group {
         // democracy removes a member on the first vote. This member also requires that a hello is
         // missing here.
         let missing = self.settings.interval + self.settings.interval / 2;
-        let silent = |known: &Known| {
+        let silent = |known: &KnownMember| {
             known.is_present() && now.saturating_since(known.last_received) > missing
         };
         if self.members.get(candidate).is_some_and(silent) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::chunks::{Part, Waiting, cut};
-use super::member::{Known, Member, outweighs};
+use super::member::{KnownMember, Member, outweighs};
 use super::types::{Action, Change, Event, Settings};
 use super::wire::{self, Body, MAX_CHANNELS, MAX_NAME_LEN, MemberState, Message, Profile};
 use crate::time::clock::Instant;
@@ -22,7 +22,7 @@ const FIRST_ELECTION_INTERVALS: u32 = 2;
 #[derive(Debug)]
 pub struct Group {
     settings: Settings,
-    members: BTreeMap<Arc<str>, Known>,
+    members: BTreeMap<Arc<str>, KnownMember>,
     /// The addresses of peers from their source.
     peers: BTreeSet<SocketAddr>,
     waiting: Waiting,
@@ -100,7 +100,7 @@ impl Group {
                 }
             }
             Event::Publish(channel, data) => {
-                let subscribed = |known: &&Known| known.member.channels.contains(&channel);
+                let subscribed = |known: &&KnownMember| known.member.channels.contains(&channel);
                 let to: Vec<_> = self
                     .members
                     .values()
@@ -204,7 +204,7 @@ impl Group {
 
     fn run_timers(&mut self, now: Instant) {
         let timeout = self.settings.timeout;
-        let silent = |(_, known): &(&Arc<str>, &Known)| {
+        let silent = |(_, known): &(&Arc<str>, &KnownMember)| {
             known.is_present() && known.last_received + timeout < now
         };
         let silent: Vec<_> = self.members.iter().filter(silent).map(|(id, _)| id.clone()).collect();

@@ -229,8 +229,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "Lease: a release is unconditional",
         edits: &[edit(
             "src/backends/kubernetes/store.rs",
-            "let known = self.put(name, Some(expected), by, describe, &mark).await?;",
-            "let now = self.fetch(&self.elections.get(name), name, by).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), by, describe, &mark).await?;",
+            "let known = self.put(name, Some(expected), deadline, describe, &mark).await?;",
+            "let now = self.fetch(&self.elections.get(name), name, deadline).await?;\n        let expected = now.map_or(expected, |now| now.revision);\n        let known = self.put(name, Some(expected), deadline, describe, &mark).await?;",
         )],
         noticed_by: &[Objects],
     },
@@ -299,8 +299,8 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         name: "for life: a release deletes the lock in whatever version",
         edits: &[edit(
             "src/backends/kubernetes/life/leadership.rs",
-            "self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), by).await;",
-            "self.locks.delete(&self.name, &self.uid, None, by).await;",
+            "self.locks.delete(&self.name, &self.uid, Some(pod::version(&lock)), deadline).await;",
+            "self.locks.delete(&self.name, &self.uid, None, deadline).await;",
         )],
         noticed_by: &[Objects],
     },

@@ -11,6 +11,6 @@ mod tampering;
 mod vimeo;
 
 pub use alone::LoneLock;
-pub(crate) use requests::{Asked, Exchange, Reply, Room};
+pub(crate) use requests::{Exchange, HttpRequest, Reply, Room};
 pub(crate) use store::Store;
 pub(crate) use vimeo::{Step, Vimeo};

@@ -32,7 +32,7 @@ pub struct Exchange {
     request: Request,
     /// When its time is over.
     by: Time,
-    asked: Asked,
+    asked: HttpRequest,
     /// Which HTTP request of it is under way.
     attempt: u32,
     before: Before<Version>,
@@ -70,7 +70,7 @@ impl World {
             id,
             request,
             by,
-            asked: Asked::Get,
+            asked: HttpRequest::Get,
             attempt: 0,
             before: room.election.before(),
             ambiguous: false,
@@ -100,7 +100,7 @@ impl World {
         let Some(body) = body_of(&exchange.request, number, terms, wall) else { return };
         let newest = room.election.newest();
         let over = known.map(|known| known.version);
-        exchange.asked = Asked::Put { over, body, newest, sent: now };
+        exchange.asked = HttpRequest::Put { over, body, newest, sent: now };
         exchange.ambiguous = false;
         self.room_sends(who);
     }
@@ -126,7 +126,7 @@ impl World {
         life: u32,
         id: u64,
         attempt: u32,
-        asked: Asked,
+        asked: HttpRequest,
     ) {
         let now = self.time.now;
         if !self.servers[0].is_up(now) {
@@ -141,11 +141,11 @@ impl World {
         let applies = !busy || (status == 503 && self.time.random.bool());
         let raced = !self.time.calm && self.time.random.u8(..) < 3;
         let mut reply = match &asked {
-            Asked::Get => Reply::Found(self.store().object.clone()),
-            Asked::Put { .. } if denied => Reply::Denied,
+            HttpRequest::Get => Reply::Found(self.store().object.clone()),
+            HttpRequest::Put { .. } if denied => Reply::Denied,
             // As S3 answers where another write is under way.
-            Asked::Put { .. } if raced || conflicts => Reply::Refused,
-            Asked::Put { over, body, newest, sent } if applies => {
+            HttpRequest::Put { .. } if raced || conflicts => Reply::Refused,
+            HttpRequest::Put { over, body, newest, sent } if applies => {
                 match self.store().put(*over, body) {
                     Some(version) => {
                         self.was_put(who, life, body, *newest, *sent);
@@ -154,7 +154,7 @@ impl World {
                     None => Reply::Refused,
                 }
             }
-            Asked::Put { .. } => Reply::Refused,
+            HttpRequest::Put { .. } => Reply::Refused,
         };
         if busy {
             reply = Reply::Busy { status, retry_after };
@@ -228,7 +228,7 @@ impl World {
                 self.room_fails(who, LockErrorKind::Misconfigured, what);
             }
             Reply::Stored(version) => {
-                let Asked::Put { body, .. } = &exchange.asked else { return };
+                let HttpRequest::Put { body, .. } = &exchange.asked else { return };
                 let Some(content) = body.content(terms, wall) else { return };
                 let (number, revision) = (body.number, Revision(body.number + 1));
                 exchange.stored = Some(Known { version, number, revision, content });
@@ -290,9 +290,9 @@ impl World {
         let terms = self.store().terms;
         let expiry = wall + terms.expiry(terms.longest.saturating_mul(2));
         let Some(exchange) = &mut self.candidates[who].exchange else { return };
-        let Asked::Put { body, newest, .. } = &exchange.asked else { return };
+        let HttpRequest::Put { body, newest, .. } = &exchange.asked else { return };
         let body = Body { number: body.number, expiry, said: Said::Nobody };
-        exchange.asked = Asked::Put { over, body, newest: *newest, sent: now };
+        exchange.asked = HttpRequest::Put { over, body, newest: *newest, sent: now };
         exchange.ambiguous = false;
         self.room_sends(who);
     }
@@ -376,7 +376,7 @@ fn expected(request: &Request) -> Option<Option<Revision>> {
 
 /// One HTTP request.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum HttpRequest {
     Get,
     Put { over: Option<Version>, body: Body, newest: Option<Revision>, sent: Time },
 }
@@ -395,7 +395,7 @@ pub enum Reply {
     Denied,
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for HttpRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Get => f.write_str("GET"),
