@@ -6,8 +6,11 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{InspectReader, InspectWriter};
 
-/// A connection to a leader whose bytes are counted.
-type Counted<S, R, W> = InspectWriter<InspectReader<S, R>, W>;
+/// Counts the bytes that passed.
+type Count = Box<dyn FnMut(&[u8]) + Send>;
+
+/// A connection whose bytes are counted.
+type Counted<S> = InspectWriter<InspectReader<S, Count>, Count>;
 
 /// The metrics of a proxy. Without a recorder they cost nothing.
 pub struct Counters {
@@ -52,13 +55,13 @@ impl Counters {
     }
 
     /// Counts what passes this connection to a leader.
-    pub fn count<S: AsyncRead + AsyncWrite>(
-        &self,
-        leader: S,
-    ) -> Counted<S, impl FnMut(&[u8]), impl FnMut(&[u8])> {
-        let (to, from) = (self.to_leader.clone(), self.from_leader.clone());
-        let leader = InspectReader::new(leader, move |read| from.increment(read.len() as u64));
-        InspectWriter::new(leader, move |written| to.increment(written.len() as u64))
+    pub fn count<S: AsyncRead + AsyncWrite>(&self, leader: S) -> Counted<S> {
+        let count = |bytes: &Counter| -> Count {
+            let bytes = bytes.clone();
+            Box::new(move |passed| bytes.increment(passed.len() as u64))
+        };
+        let leader = InspectReader::new(leader, count(&self.from_leader));
+        InspectWriter::new(leader, count(&self.to_leader))
     }
 }
 
