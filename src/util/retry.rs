@@ -56,15 +56,25 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
     }
 }
 
-/// Returns a pause that a server asked for, plus up to as much again: all that it refused at one
-/// instant must not return at one instant. `None`: it is longer than `left`.
+/// Returns a pause that a server asked for, at least 100 ms, plus up to as much again: all that it
+/// refused at one instant must not return at one instant. `None`: it is longer than `left`.
 pub(crate) fn requested_pause(pause: Duration, left: Duration) -> Option<Duration> {
+    // A server that is busy may ask for no pause at all.
+    let pause = pause.max(Duration::from_millis(100));
     (pause < left).then(|| pause.mul_f64(1.0 + fastrand::f64()).min(left))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_server_is_not_asked_again_at_once() {
+        let second = Duration::from_secs(1);
+        let pause = requested_pause(Duration::ZERO, second).expect("there is time left");
+        assert!(pause >= Duration::from_millis(100), "{pause:?}");
+        assert_eq!(requested_pause(second, second), None);
+    }
 
     #[test]
     fn delays_double_from_50_ms_to_the_maximum() {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -282,7 +282,6 @@ impl Store {
             let outcome = exchange.outcome();
             let pause = outcome.retry_after.filter(|_| matches!(outcome.status, Some(429 | 503)));
             let left = deadline.saturating_duration_since(Instant::now());
-            let pause = pause.map(|pause| pause.max(Duration::from_millis(100)));
             match pause.and_then(|pause| requested_pause(pause, left)) {
                 Some(pause) if error.is_some() => {
                     ambiguous |= outcome.status == Some(503);
