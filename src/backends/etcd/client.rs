@@ -170,6 +170,11 @@ impl Client {
         locked(&self.cluster).origin()
     }
 
+    /// The origin of a response.
+    pub fn origin_of(&self, header: Option<Header>) -> Origin {
+        locked(&self.cluster).origin_of(header.unwrap_or_default())
+    }
+
     /// Reads keys, linearizably: the response is never stale.
     /// The era of the cluster is returned too.
     pub async fn range(

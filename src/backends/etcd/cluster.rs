@@ -39,8 +39,7 @@ impl Seen {
     /// Whether a linearizable response to a request that was sent later is of an earlier state: no
     /// cluster that continues returns one.
     pub fn is_later_than(self, header: Header) -> bool {
-        // Some responses have no revision. A member that received a snapshot of the leader's knows
-        // no term until it applies a write.
+        // Some responses have no revision, or no term: see `Cluster::origin_of`.
         let is_later = (1..self.revision).contains(&header.revision);
         is_later || (1..self.raft_term).contains(&header.raft_term)
     }
@@ -61,6 +60,14 @@ impl Cluster {
     /// The origin of the last response.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// The origin of a response. One without a term has that of the last response of its cluster: a
+    /// member that received a snapshot of the leader's knows no term until it applies a write.
+    pub fn origin_of(&self, header: Header) -> Origin {
+        let origin = header.origin();
+        let is_unknown = origin.raft_term == 0 && origin.cluster_id == self.origin.cluster_id;
+        if is_unknown { self.origin } else { origin }
     }
 
     /// The greatest revision that a response has shown.
@@ -92,7 +99,7 @@ impl Cluster {
             return Err(known);
         }
         self.known = Some((id, now));
-        self.origin = header.origin();
+        self.origin = self.origin_of(header);
         self.revision = self.revision.max(header.revision.unsigned_abs());
         let is_set_back = sent.is_some_and(|sent| sent.is_later_than(header));
         // Unless another response has shown it already.
@@ -154,6 +161,19 @@ mod tests {
             let sent = Some(cluster.seen());
             assert_eq!(cluster.answered(header(1, term, revision), sent, now), Ok(1));
         }
+    }
+
+    /// Otherwise the release in a restored snapshot would count.
+    #[test]
+    fn a_response_without_a_term_has_the_last_one_of_its_cluster() {
+        let mut cluster = Cluster::new(LEASE);
+        let now = Instant::now();
+        assert_eq!(cluster.origin_of(header(1, 0, 9)).raft_term, 0, "nothing is known");
+        for (term, last) in [(3, 3), (0, 3), (4, 4)] {
+            cluster.answered(header(1, term, 9), None, now).expect("the cluster in use");
+            assert_eq!(cluster.origin(), header(1, last, 9).origin());
+        }
+        assert_eq!(cluster.origin_of(header(2, 0, 9)).raft_term, 0, "another cluster");
     }
 
     /// Responses come in any order: each is compared with what was seen before its request.

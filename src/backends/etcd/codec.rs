@@ -76,7 +76,7 @@ impl Value {
     /// the response that shows it. A cluster that continues never has a smaller term.
     pub fn is_set_back(&self, origin: Origin) -> bool {
         let cluster = parse_hex(&self.cluster).unwrap_or(origin.cluster_id);
-        cluster != origin.cluster_id || (1..self.raft_term).contains(&origin.raft_term)
+        cluster != origin.cluster_id || self.raft_term > origin.raft_term
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -135,7 +135,7 @@ mod tests {
         let (read, content) = Value::decode(json.as_bytes()).expect("a value");
         assert_eq!(read.revision, Revision(57));
         for (cluster_id, raft_term, is_set_back) in
-            [(0xcd, 3, false), (0xcd, 4, false), (0xcd, 2, true), (0xcd, 0, false), (0xce, 4, true)]
+            [(0xcd, 3, false), (0xcd, 4, false), (0xcd, 2, true), (0xcd, 0, true), (0xce, 4, true)]
         {
             let origin = Origin { cluster_id, raft_term };
             assert_eq!(read.is_set_back(origin), is_set_back, "{origin:?}");

@@ -203,7 +203,7 @@ impl LockState {
         let (answer, era) = self.client.range(read_of(self.key(name)), by).await?;
         match answer.kvs.first() {
             Some(kv) => {
-                let origin = answer.header.unwrap_or_default().origin();
+                let origin = self.client.origin_of(answer.header);
                 self.found(name, election, &before, kv, (origin, era)).map(Some)
             }
             None => {
@@ -358,7 +358,7 @@ impl LockState {
         if let Some(kv) = present.filter(|kv| !replaced.is_some_and(|replaced| replaced.is_in(kv)))
         {
             // An entry that cannot be read is reported by the read that follows.
-            let origin = answer.header.unwrap_or_default().origin();
+            let origin = self.client.origin_of(answer.header);
             let _ = self.found(name, election, before, kv, (origin, era));
             return self.conflict(name);
         }

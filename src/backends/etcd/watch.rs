@@ -125,7 +125,7 @@ async fn deliver(lock: &LockState, mut watch: Watch, era: u64) -> String {
         if lock.client.seen().era != era {
             return "the cluster was set back".to_owned();
         }
-        let origin = response.header.unwrap_or_default().origin();
+        let origin = lock.client.origin_of(response.header);
         response.events.iter().for_each(|event| on_event(lock, event, origin, era));
     }
 }
