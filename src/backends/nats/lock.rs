@@ -265,12 +265,19 @@ impl Lock for NatsLock {
         let headers = codec::release_headers(&release, ttl);
         let start = Instant::now();
         let released = self.state().api.publish(name, headers, Bytes::new(), left).await;
-        released.map_err(|failure| self.refused(failure, &format!("release of {name}")))?;
-        if let Some(to) = release.to {
+        let released = released.map(drop);
+        let released =
+            released.map_err(|failure| self.refused(failure, &format!("release of {name}")));
+        // Also if it may be stored: the successor reads once, for nothing at worst.
+        let may_be_stored = match &released {
+            Ok(()) => true,
+            Err(error) => error.kind() == LockErrorKind::OutcomeUnknown,
+        };
+        if let Some(to) = release.to.filter(|_| may_be_stored) {
             let left = left.saturating_sub(start.elapsed());
             roll_call::notify_successor(self.state(), name, to, left).await;
         }
-        Ok(())
+        released
     }
 
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
