@@ -265,7 +265,7 @@ impl dyn Lock + '_ {
     }
 
     /// [`Messages::call_roll`]; refused ([`LockErrorKind::Misconfigured`]) by a lock without
-    /// messages. It ends two seconds after `within` at the latest
+    /// messages. It ends four seconds after `within` at the latest
     /// ([`LockErrorKind::OutcomeUnknown`]), whatever the lock does.
     pub fn call_roll<'a>(
         &'a self,
@@ -291,7 +291,8 @@ impl dyn Lock + '_ {
 }
 
 /// What a roll call may take beside the time for answers: to connect, to send it, to read answers.
-const CALL_MARGIN: Duration = Duration::from_secs(2);
+/// Kubernetes sends four requests one after the other.
+const CALL_MARGIN: Duration = Duration::from_secs(4);
 
 /// Refuses a name that is empty, has more than `max` bytes, or contains control characters.
 #[cfg(any(feature = "etcd", feature = "postgres", feature = "sqlite"))]
