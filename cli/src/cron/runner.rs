@@ -54,6 +54,7 @@ impl Commands {
             withheld: self.withheld.clone(),
             terms: self.terms.clone(),
             is_alone: false,
+            shares_term: true,
         };
         let watchdog = Watchdog::start(self.election.clone());
         match command.run((leadership, &self.election), &watchdog, &self.orders).await {

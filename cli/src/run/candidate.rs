@@ -327,7 +327,9 @@ impl CommandCandidate {
     ) -> Result<CommandEnd, CommandFailure> {
         let election = &self.candidate.election.clone();
         let (file, watchdog, grace) = (&mut self.file, &self.watchdog, self.grace);
-        let started = StartedCommand { guard, leadership, election, file, grace, watchdog };
+        let shares_term = false;
+        let started =
+            StartedCommand { guard, leadership, election, file, grace, watchdog, shares_term };
         let mut surroundings = TermOfRun {
             leadership,
             candidate: &mut self.candidate,

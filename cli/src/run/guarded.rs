@@ -14,7 +14,7 @@ use super::grace::Grace;
 use super::guard::{
     CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, unguarded,
 };
-use super::term::give_up;
+use super::term::{give_up, give_up_shared};
 use super::terms::Terms;
 use super::watchdog::Watchdog;
 use crate::error::CliError;
@@ -85,6 +85,8 @@ pub struct GuardedCommand {
     pub terms: Option<Terms>,
     /// Whether it has the terminal and standard input to itself.
     pub is_alone: bool,
+    /// Whether other commands run in the same term.
+    pub shares_term: bool,
 }
 
 /// How a command ended. No process of it is left.
@@ -113,6 +115,8 @@ pub struct StartedCommand<'a> {
     pub file: &'a mut DeadlineFile,
     pub grace: Grace,
     pub watchdog: &'a Watchdog,
+    /// Whether other commands run in the same term.
+    pub shares_term: bool,
 }
 
 impl StartedCommand<'_> {
@@ -124,6 +128,8 @@ impl StartedCommand<'_> {
     ) -> Result<CommandEnd, CommandFailure> {
         let (leadership, grace) = (self.leadership, self.grace);
         let mut draining = false;
+        // The term may have been renewed since the file was written.
+        self.file.renew(deadline, leadership.token());
         loop {
             self.watchdog.feed(deadline);
             tokio::select! {
@@ -146,7 +152,7 @@ impl StartedCommand<'_> {
                 _ = self.file.fell_behind(grace.total()) => {
                     self.stop(deadline, surroundings).await?;
                     self.file.late().await?;
-                    return Ok(CommandEnd::Lost(give_up(leadership, self.election).await));
+                    return Ok(CommandEnd::Lost(self.give_up().await));
                 }
                 order = surroundings.order() => match order {
                     Order::PassOn(signal) => {
@@ -174,7 +180,7 @@ impl StartedCommand<'_> {
                         }
                         // In case the last renewal was stored.
                         CommandEvent::Expired => {
-                            return Ok(CommandEnd::Lost(give_up(leadership, self.election).await));
+                            return Ok(CommandEnd::Lost(self.give_up().await));
                         }
                         CommandEvent::Unguarded => return Err(unguarded().into()),
                     }
@@ -195,6 +201,13 @@ impl StartedCommand<'_> {
         self.check_left()
     }
 
+    async fn give_up(&self) -> Loss {
+        match self.shares_term {
+            true => give_up_shared(self.leadership).await,
+            false => give_up(self.leadership, self.election).await,
+        }
+    }
+
     fn check_left(&self) -> Result<(), CommandFailure> {
         match &self.guard.left {
             Some(left) => Err(CommandFailure::Left(left.clone())),
@@ -211,14 +224,18 @@ impl GuardedCommand {
         watchdog: &Watchdog,
         orders: &broadcast::Sender<Order>,
     ) -> Result<Option<CommandEnd>, CommandFailure> {
-        let grace = self.grace;
+        let (grace, shares_term) = (self.grace, self.shares_term);
+        let give_up = async || match shares_term {
+            true => give_up_shared(leadership).await,
+            false => give_up(leadership, election).await,
+        };
         let created = on_own_thread(|| (DeadlineFile::create(), Cgroup::create()));
         let (file, cgroup) = tokio::select! {
             biased;
             _ = leadership.draining() => return Ok(None),
             created = created => created.map_err(CliError::from)?,
             () = sleep_until(leadership.deadline() - grace.total()) => {
-                give_up(leadership, election).await; // its disk hangs
+                give_up().await; // its disk hangs
                 return Ok(None);
             }
         };
@@ -227,20 +244,21 @@ impl GuardedCommand {
             Announced::Yes => {}
             Announced::Ends => return Ok(None),
             Announced::Late => {
-                give_up(leadership, election).await;
+                give_up().await;
                 return Ok(None);
             }
         }
         let deadline = leadership.deadline();
         if grace.until(deadline).ask_at <= BootClock.now() {
-            give_up(leadership, election).await; // suspended for too long
+            give_up().await; // suspended for too long
             return Ok(None);
         }
         // Before the command starts, so that it misses none.
         let mut orders = orders.subscribe();
         let guard = self.start((leadership, election), deadline, &file, cgroup)?;
         let file = &mut file;
-        let started = StartedCommand { guard, leadership, election, file, grace, watchdog };
+        let started =
+            StartedCommand { guard, leadership, election, file, grace, watchdog, shares_term };
         started.until_ended(deadline, &mut orders).await.map(Some)
     }
 

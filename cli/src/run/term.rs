@@ -47,6 +47,12 @@ pub async fn give_up(leadership: &Leadership, election: &Election) -> Loss {
     leadership.ended().await
 }
 
+/// Gives up a term for one of several commands: the others drain.
+pub async fn give_up_shared(leadership: &Leadership) -> Loss {
+    leadership.resign();
+    leadership.ended().await
+}
+
 /// The flags of what goes with a term.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TermArgs {

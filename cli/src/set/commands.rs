@@ -121,6 +121,7 @@ impl Commands {
             withheld: self.withheld.clone(),
             terms: self.terms.get(term.shard as usize).cloned(),
             is_alone: self.is_alone,
+            shares_term: false,
         };
         let of_term = (term.leadership, term.election);
         match command.run(of_term, &term.watchdog, &self.orders).await {
