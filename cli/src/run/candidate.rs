@@ -325,11 +325,10 @@ impl CommandCandidate {
         guard: GuardHandle,
         deadline: Instant,
     ) -> Result<CommandEnd, CommandFailure> {
-        let election = &self.candidate.election.clone();
+        let election = self.candidate.election.clone();
+        let undrained = Some(&election);
         let (file, watchdog, grace) = (&mut self.file, &self.watchdog, self.grace);
-        let shares_term = false;
-        let started =
-            StartedCommand { guard, leadership, election, file, grace, watchdog, shares_term };
+        let started = StartedCommand { guard, leadership, undrained, file, grace, watchdog };
         let mut surroundings = TermOfRun {
             leadership,
             candidate: &mut self.candidate,
@@ -344,7 +343,7 @@ impl CommandCandidate {
 
     /// Gives up a term in which COMMAND does not run, or no longer.
     async fn give_up(&self, leadership: &Leadership) -> Ended {
-        Ended::Lost(give_up(leadership, &self.candidate.election).await)
+        Ended::Lost(give_up(leadership, Some(&self.candidate.election)).await)
     }
 
     /// Notes that the term is over, or that it drains and there is no work to end.
@@ -444,7 +443,7 @@ impl CommandCandidate {
 
 /// Gives up a term, as requests no longer come here. The work is stopped then.
 fn fail_term(candidate: &mut RunningCandidate, leadership: &Leadership, why: &str) {
-    resign(leadership, &candidate.election);
+    resign(leadership, Some(&candidate.election));
     candidate.status.note(&format!("{why}: the term is given up"));
 }
 

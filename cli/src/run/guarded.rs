@@ -14,7 +14,7 @@ use super::grace::Grace;
 use super::guard::{
     CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, unguarded,
 };
-use super::term::{give_up, give_up_shared};
+use super::term::give_up;
 use super::terms::Terms;
 use super::watchdog::Watchdog;
 use crate::error::CliError;
@@ -111,12 +111,11 @@ pub enum CommandEnd {
 pub struct StartedCommand<'a> {
     pub guard: GuardHandle,
     pub leadership: &'a Leadership,
-    pub election: &'a Election,
+    /// The election, unless other commands run in the same term.
+    pub undrained: Option<&'a Election>,
     pub file: &'a mut DeadlineFile,
     pub grace: Grace,
     pub watchdog: &'a Watchdog,
-    /// Whether other commands run in the same term.
-    pub shares_term: bool,
 }
 
 impl StartedCommand<'_> {
@@ -152,7 +151,7 @@ impl StartedCommand<'_> {
                 _ = self.file.fell_behind(grace.total()) => {
                     self.stop(deadline, surroundings).await?;
                     self.file.late().await?;
-                    return Ok(CommandEnd::Lost(self.give_up().await));
+                    return Ok(CommandEnd::Lost(give_up(leadership, self.undrained).await));
                 }
                 order = surroundings.order() => match order {
                     Order::PassOn(signal) => {
@@ -180,7 +179,7 @@ impl StartedCommand<'_> {
                         }
                         // In case the last renewal was stored.
                         CommandEvent::Expired => {
-                            return Ok(CommandEnd::Lost(self.give_up().await));
+                            return Ok(CommandEnd::Lost(give_up(leadership, self.undrained).await));
                         }
                         CommandEvent::Unguarded => return Err(unguarded().into()),
                     }
@@ -201,13 +200,6 @@ impl StartedCommand<'_> {
         self.check_left()
     }
 
-    async fn give_up(&self) -> Loss {
-        match self.shares_term {
-            true => give_up_shared(self.leadership).await,
-            false => give_up(self.leadership, self.election).await,
-        }
-    }
-
     fn check_left(&self) -> Result<(), CommandFailure> {
         match &self.guard.left {
             Some(left) => Err(CommandFailure::Left(left.clone())),
@@ -224,18 +216,15 @@ impl GuardedCommand {
         watchdog: &Watchdog,
         orders: &broadcast::Sender<Order>,
     ) -> Result<Option<CommandEnd>, CommandFailure> {
-        let (grace, shares_term) = (self.grace, self.shares_term);
-        let give_up = async || match shares_term {
-            true => give_up_shared(leadership).await,
-            false => give_up(leadership, election).await,
-        };
+        let grace = self.grace;
+        let undrained = (!self.shares_term).then_some(election);
         let created = on_own_thread(|| (DeadlineFile::create(), Cgroup::create()));
         let (file, cgroup) = tokio::select! {
             biased;
             _ = leadership.draining() => return Ok(None),
             created = created => created.map_err(CliError::from)?,
             () = sleep_until(leadership.deadline() - grace.total()) => {
-                give_up().await; // its disk hangs
+                give_up(leadership, undrained).await; // its disk hangs
                 return Ok(None);
             }
         };
@@ -244,21 +233,20 @@ impl GuardedCommand {
             Announced::Yes => {}
             Announced::Ends => return Ok(None),
             Announced::Late => {
-                give_up().await;
+                give_up(leadership, undrained).await;
                 return Ok(None);
             }
         }
         let deadline = leadership.deadline();
         if grace.until(deadline).ask_at <= BootClock.now() {
-            give_up().await; // suspended for too long
+            give_up(leadership, undrained).await; // suspended for too long
             return Ok(None);
         }
         // Before the command starts, so that it misses none.
         let mut orders = orders.subscribe();
         let guard = self.start((leadership, election), deadline, &file, cgroup)?;
         let file = &mut file;
-        let started =
-            StartedCommand { guard, leadership, election, file, grace, watchdog, shares_term };
+        let started = StartedCommand { guard, leadership, undrained, file, grace, watchdog };
         started.until_ended(deadline, &mut orders).await.map(Some)
     }
 

@@ -34,22 +34,18 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long `--on-lost` has at least, if it runs after the deadline.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Resigns from a term in which no work is done, or is to be done no longer: a drain would hold its
-/// lock for nothing.
-pub fn resign(leadership: &Leadership, election: &Election) {
+/// Resigns from a term in which no work is done, or is to be done no longer. `undrained`: its
+/// election, as a drain would hold the lock for nothing; `None` if other commands of the term drain.
+pub fn resign(leadership: &Leadership, undrained: Option<&Election>) {
     leadership.resign();
-    election.end_drain();
+    if let Some(election) = undrained {
+        election.end_drain();
+    }
 }
 
-/// Gives up a term in which no work is done, or no longer.
-pub async fn give_up(leadership: &Leadership, election: &Election) -> Loss {
-    resign(leadership, election);
-    leadership.ended().await
-}
-
-/// Gives up a term for one of several commands: the others drain.
-pub async fn give_up_shared(leadership: &Leadership) -> Loss {
-    leadership.resign();
+/// Gives up a term, as [`resign`] does, and waits for its end.
+pub async fn give_up(leadership: &Leadership, undrained: Option<&Election>) -> Loss {
+    resign(leadership, undrained);
     leadership.ended().await
 }
 
@@ -325,7 +321,7 @@ impl TermActions {
         if term.unfinished.is_none() && !has_addresses(self) {
             return true;
         }
-        resign(leadership, &self.election); // it renews no more
+        resign(leadership, Some(&self.election)); // it renews no more
         if let Some(why) = &term.unfinished {
             output::note(format!("incumbent: {why}; the lock is left to its lease"));
         }
