@@ -25,17 +25,21 @@ pub(crate) fn escape_line(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// An error and all that led to it, in one line. A cause that an error states itself stands once.
-pub(crate) fn error_chain(error: &dyn Error) -> String {
+pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
+    for cause in causes(error).skip(1).map(ToString::to_string) {
         if !line.contains(&cause) {
             line = format!("{line}: {cause}");
         }
-        source = error.source();
     }
     line
+}
+
+/// An error, and then each that led to the one before.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// The beginning of `text`, of at most `most` bytes.

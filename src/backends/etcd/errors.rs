@@ -6,7 +6,7 @@ use std::error::Error;
 use tonic::{Code, ConnectError, Status};
 
 use crate::lock::{Effect, LockError, LockErrorKind};
-use crate::util::text::escape_line;
+use crate::util::text::{causes, escape_line};
 
 /// The maximum length of a text of a server.
 const MAX_MESSAGE_LEN: usize = 200;
@@ -25,14 +25,7 @@ pub(super) fn silence(address: &str, effect: Effect) -> LockError {
 
 /// Whether the request did not leave this process.
 pub(super) fn was_not_sent(status: &Status) -> bool {
-    let mut source = status.source();
-    while let Some(error) = source {
-        if error.is::<ConnectError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    causes(status).any(|error| error.is::<ConnectError>())
 }
 
 /// Whether the member does not answer, or says that it cannot: another one may. Who leads the
@@ -121,10 +114,7 @@ pub(super) fn refused(status: &Status, address: &str, effect: Effect, hint: &str
 
 /// The cause of an error of this process, as text: an error of the transport is not `Clone`.
 fn cause(status: &Status) -> String {
-    let mut last = status.source();
-    while let Some(next) = last.and_then(Error::source) {
-        last = Some(next);
-    }
+    let last = causes(status).skip(1).last();
     let text = last.map_or_else(|| status.message().to_owned(), ToString::to_string);
     said(&text).into_owned()
 }

@@ -1,6 +1,5 @@
 //! Reads the API server's responses, up to a size limit: a proxy may have sent them.
 
-use std::error::Error;
 use std::io;
 
 use bytes::{Bytes, BytesMut};
@@ -9,6 +8,8 @@ use http_body_util::{BodyDataStream, BodyExt, LengthLimitError, Limited};
 use kube::client::Body;
 use kube::core::{Status, WatchEvent};
 use serde_json::Value;
+
+use crate::util::text::causes;
 
 /// The maximum size of a response in bytes: enough to list ten thousand objects.
 const MAX_RESPONSE_LEN: usize = 64 << 20;
@@ -107,15 +108,8 @@ fn event(line: &[u8]) -> Result<WatchEvent<Value>, kube::Error> {
 /// Whether the connection ended within the stream, as happens after some minutes: the next watch
 /// then continues from there.
 fn is_cut_off(error: &kube::Error) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        let io = error.downcast_ref::<io::Error>();
-        if io.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    let mut of_io = causes(error).filter_map(|error| error.downcast_ref::<io::Error>());
+    of_io.any(|error| error.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 fn too_long(limit: usize) -> kube::Error {

@@ -13,6 +13,7 @@ use super::api::Objects;
 use super::api_client::{ApiClient, Reload, reload};
 use crate::lock::LockError;
 use crate::time::timer::deadline_after;
+use crate::util::text::causes;
 
 /// The environment variable in which a pod's manifest passes the pod its name, from the field
 /// `metadata.name`.
@@ -221,8 +222,7 @@ fn options(context: Option<&str>) -> KubeConfigOptions {
 /// Returns the error, unless it repeats the content of the kubeconfig, which may be a secret; then
 /// returns the location of the problem.
 fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error + Send + Sync> {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(error) = cause {
+    for error in causes(&error) {
         if let Some(KubeconfigError::Parse(wrong)) = error.downcast_ref() {
             let line = wrong.location().map(|at| format!(", line {}", at.line()));
             return format!("it is not a kubeconfig in YAML{}", line.unwrap_or_default()).into();
@@ -230,7 +230,6 @@ fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error 
         if let Some(KubeconfigError::LoadContext(context)) = error.downcast_ref() {
             return format!("it has no context {context:?}").into();
         }
-        cause = error.source();
     }
     error.into()
 }

@@ -13,6 +13,7 @@ use super::transport::Connector;
 use crate::backends::vimeo_timing::VimeoTiming;
 use crate::lock::{LockError, LockErrorKind};
 use crate::protocol::{COMMON_MIN_LEASE, MAX_LEASE};
+use crate::util::text::causes;
 
 /// The default maximum lease. Two renewals must be a second apart: Google Cloud Storage accepts no
 /// more writes of one object.
@@ -219,16 +220,10 @@ fn never() -> RetryConfig {
 /// Returns the error, unless it repeats the content of credentials that cannot be parsed: a key in
 /// JSON that was encoded twice is one string. Then returns the location of the problem.
 fn without_contents(error: object_store::Error) -> Box<dyn Error + Send + Sync> {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(error) = cause {
-        if let Some(wrong) = error.downcast_ref::<serde_json::Error>() {
-            let (line, column) = (wrong.line(), wrong.column());
-            return format!("the JSON of the credentials is wrong at line {line}, column {column}")
-                .into();
-        }
-        cause = error.source();
-    }
-    error.into()
+    let wrong = causes(&error).find_map(|error| error.downcast_ref::<serde_json::Error>());
+    let Some(wrong) = wrong else { return error.into() };
+    let (line, column) = (wrong.line(), wrong.column());
+    format!("the JSON of the credentials is wrong at line {line}, column {column}").into()
 }
 
 partial_debug!(Bucket, self, store: self.store, prefix: self.prefix, terms: self.terms);

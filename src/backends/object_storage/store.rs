@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::transport::{Connector, Exchange, Outcome, Reached};
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::retry::requested_pause;
-use crate::util::text::escape_line;
+use crate::util::text::{causes, escape_line};
 
 /// The maximum size of an election's object in bytes.
 const MAX_OBJECT_LEN: usize = 64 * 1024;
@@ -379,15 +379,12 @@ impl Store {
 
 /// Returns the HTTP status in the text of an error of object_store.
 fn status_in(error: &object_store::Error) -> Option<u16> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
+    let of_text = |error: &(dyn Error + 'static)| {
         let text = error.to_string();
-        if let Some((_, status)) = text.split_once("status code: ") {
-            return status.get(..3).and_then(|digits| digits.parse().ok());
-        }
-        cause = error.source();
-    }
-    None
+        let (_, status) = text.split_once("status code: ")?;
+        Some(status.get(..3).and_then(|digits| digits.parse().ok()))
+    };
+    causes(error).find_map(of_text).flatten()
 }
 
 impl StoreFailure {
@@ -425,18 +422,10 @@ fn summary(error: &object_store::Error) -> String {
         (Some(only), None) | (None, Some(only)) => only.to_owned(),
         (None, None) => {
             let status = between("status code: ", ":").map(str::to_owned);
-            status.unwrap_or_else(|| root(error))
+            let innermost = || causes(error).last().map(ToString::to_string);
+            status.or_else(innermost).unwrap_or_default()
         }
     }
-}
-
-/// Returns the innermost cause.
-fn root(error: &(dyn Error + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 impl fmt::Debug for Store {
