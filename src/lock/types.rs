@@ -250,6 +250,14 @@ pub enum Reading {
     },
 }
 
+impl Reading {
+    /// What was read where a deleted entry leaves nothing behind: its absence proves nothing.
+    #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "_objects"))]
+    pub(crate) fn without_proof(record: Option<Record>) -> Self {
+        record.map_or(Self::Empty { proof: false }, Self::Found)
+    }
+}
+
 /// What a lock can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "_history", derive(serde::Serialize, serde::Deserialize))]

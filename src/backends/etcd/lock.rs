@@ -186,11 +186,8 @@ impl LockState {
         timeout: Duration,
     ) -> Result<Reading, LockError> {
         let found = self.fetch(name, election, deadline_after(timeout)).await;
-        Ok(match found.map_err(|error| error.of_request("reading", name))? {
-            Some(known) => Reading::Found(known.record()),
-            // A key that was deleted leaves nothing behind, so its absence proves nothing.
-            None => Reading::Empty { proof: false },
-        })
+        let found = found.map_err(|error| error.of_request("reading", name))?;
+        Ok(Reading::without_proof(found.map(|known| known.record())))
     }
 
     async fn fetch(

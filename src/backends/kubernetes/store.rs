@@ -65,11 +65,8 @@ impl ResourceLockState {
     pub(super) async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
         let (deadline, name) = (deadline_after(timeout), self.object_of(name));
         let election = self.elections.get(name);
-        match self.fetch(&election, name, deadline).await? {
-            Some(known) => Ok(Reading::Found(known.record())),
-            // A deleted object leaves nothing behind, so its absence proves nothing.
-            None => Ok(Reading::Empty { proof: false }),
-        }
+        let found = self.fetch(&election, name, deadline).await?;
+        Ok(Reading::without_proof(found.map(|known| known.record())))
     }
 
     pub(super) async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {

@@ -89,11 +89,8 @@ impl LockState {
         timeout: Duration,
     ) -> Result<Reading, LockError> {
         let path = self.path_of(name)?;
-        Ok(match self.fetch(election, &path, deadline_after(timeout)).await? {
-            Some(known) => Reading::Found(known.record()),
-            // A deleted object leaves nothing behind, so its absence proves nothing.
-            None => Reading::Empty { proof: false },
-        })
+        let found = self.fetch(election, &path, deadline_after(timeout)).await?;
+        Ok(Reading::without_proof(found.map(|known| known.record())))
     }
 
     async fn fetch(
