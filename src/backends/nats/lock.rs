@@ -265,19 +265,16 @@ impl Lock for NatsLock {
         let headers = codec::release_headers(&release, ttl);
         let start = Instant::now();
         let released = self.state().api.publish(name, headers, Bytes::new(), left).await;
-        let released = released.map(drop);
-        let released =
-            released.map_err(|failure| self.refused(failure, &format!("release of {name}")));
+        let refused = released.err();
+        let refused = refused.map(|failure| self.refused(failure, &format!("release of {name}")));
         // Also if it may be stored: the successor reads once, for nothing at worst.
-        let may_be_stored = match &released {
-            Ok(()) => true,
-            Err(error) => error.kind() == LockErrorKind::OutcomeUnknown,
-        };
+        let may_be_stored =
+            refused.as_ref().is_none_or(|error| error.kind() == LockErrorKind::OutcomeUnknown);
         if let Some(to) = release.to.filter(|_| may_be_stored) {
             let left = left.saturating_sub(start.elapsed());
             roll_call::notify_successor(self.state(), name, to, left).await;
         }
-        released
+        refused.map_or(Ok(()), Err)
     }
 
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
