@@ -1,13 +1,13 @@
 //! Checks of a cluster of etcd.
 
 use incumbent::etcd::{Etcd, EtcdProbe, MemberFacts};
-use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind};
+use incumbent::lock::{Lock, LockAdmin, LockError};
 use incumbent::protocol::TimingOptions;
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
+use super::permissions::{self, Need, ROLES, UNUSED_NAME, is_denied, report_missing};
 use super::report::Report;
-use super::rights::{self, Need, ROLES, UNUSED_NAME, report_missing};
 use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
@@ -49,7 +49,7 @@ pub async fn check(
     let (asked, read) = Samples::take(ask, |_| None).await;
     match &read {
         Ok(()) => report.ok("quorum", "reads are answered by a majority"),
-        Err(error) if is_a_right(error) => {}
+        Err(error) if is_denied(error) => {}
         Err(error) => {
             report.error("quorum", one_line(error));
             return Ok(());
@@ -146,11 +146,11 @@ async fn permissions(
     let mut missing = Vec::new();
     for (verb, result, needed_by, useful_to) in checks {
         match result {
-            Err(error) if is_a_right(&error) => {
-                let right = format!("{verb} ({})", one_line(&error));
-                missing.push(Need { right, needed_by, useful_to });
+            Err(error) if is_denied(&error) => {
+                let permission = format!("{verb} ({})", one_line(&error));
+                missing.push(Need { permission, needed_by, useful_to });
             }
-            Err(error) => return report.error(rights::CHECK, one_line(&error)),
+            Err(error) => return report.error(permissions::CHECK, one_line(&error)),
             Ok(()) => {}
         }
     }
@@ -168,8 +168,4 @@ async fn foreign(probe: &EtcdProbe, context: CheckContext<'_>, report: &mut Repo
         Ok(Some(found)) => report.error(FOREIGN, found.message),
         Err(error) => report.unknown(FOREIGN, one_line(&error)),
     }
-}
-
-fn is_a_right(error: &LockError) -> bool {
-    error.kind() == LockErrorKind::Denied
 }

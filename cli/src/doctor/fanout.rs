@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use super::permissions::refusal;
 use super::report::Report;
-use super::rights::refusal;
 use super::server::{QUEUE_GROUPS, stated_groups};
 use crate::lock::nats::Session;
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use incumbent::kubernetes::{Cluster, LifeLock, PodState, Right, ServerFacts};
+use incumbent::kubernetes::{Cluster, LifeLock, Permission, PodState, ServerFacts};
 use incumbent::lock::{Finding, LockError, LockErrorKind, Severity};
 
 use super::context::CheckContext;
 use super::context::Role::{self, Administrator, Candidate, Observer};
+use super::permissions::{self, Need, ROLES, report_missing};
 use super::report::{Level, Report};
-use super::rights::{self, Need, ROLES, report_missing};
 use super::server::{self, Samples};
 use crate::error::CliError;
 use crate::error::one_line;
@@ -49,12 +49,12 @@ pub async fn elections(
     if let Some(checkpoint) = &checkpoint {
         let (group, resource) = objects.kind().resource();
         needs.extend(["get", "update"].map(|verb| Need {
-            right: Right::new(verb, group, resource).of(Some(checkpoint)),
+            permission: Permission::new(verb, group, resource).of(Some(checkpoint)),
             needed_by: &[Candidate],
             useful_to: &[],
         }));
     }
-    check_rights(cluster, needs, name, (role, timeout), report).await;
+    check_permissions(cluster, needs, name, (role, timeout), report).await;
     match found {
         None => unnamed(objects.kind().name(), report),
         Some(Err(error)) => unread(&error, report),
@@ -93,7 +93,7 @@ pub async fn for_life(
     namespace(cluster, timeout, report).await;
     let (group, resource) = locks.kind.resource();
     let needs = needs_for_life(group, resource, name);
-    check_rights(cluster, needs, name, (role, timeout), report).await;
+    check_permissions(cluster, needs, name, (role, timeout), report).await;
     let Some(name) = name else {
         unnamed(locks.kind.name(), report);
         return Ok(());
@@ -151,17 +151,17 @@ async fn namespace(cluster: &Cluster, timeout: Duration, report: &mut Report) {
 }
 
 /// `absent`: the object does not exist yet.
-fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<Right<'_>>> {
+fn needs_of_elections(kind: Kind, name: Option<&str>, absent: bool) -> Vec<Need<Permission<'_>>> {
     let (group, resource) = kind.resource();
-    let unnamed = |verb| Right::new(verb, group, resource);
-    let right = |verb| unnamed(verb).of(name);
-    let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
+    let unnamed = |verb| Permission::new(verb, group, resource);
+    let permission = |verb| unnamed(verb).of(name);
+    let need = |permission, needed_by, useful_to| Need { permission, needed_by, useful_to };
     let (creates, may_create): (&[Role], &[Role]) =
         if absent { (&[Candidate], &[]) } else { (&[], &[Candidate]) };
     let mut needs = vec![
-        need(right("get"), &[Observer, Candidate, Administrator], &[]),
-        need(right("update"), &[Candidate, Administrator], &[]),
-        need(right("watch"), &[], &[Observer, Candidate, Administrator]),
+        need(permission("get"), &[Observer, Candidate, Administrator], &[]),
+        need(permission("update"), &[Candidate, Administrator], &[]),
+        need(permission("watch"), &[], &[Observer, Candidate, Administrator]),
         need(unnamed("create"), creates, may_create),
         need(events(), &[], &[Candidate, Administrator]),
     ];
@@ -175,16 +175,16 @@ fn needs_for_life<'a>(
     group: &'static str,
     resource: &'static str,
     name: Option<&'a str>,
-) -> Vec<Need<Right<'a>>> {
-    let unnamed = |verb| Right::new(verb, group, resource);
-    let right = |verb| unnamed(verb).of(name);
-    let core = |verb, resource| Right::new(verb, "", resource);
-    let need = |right, needed_by, useful_to| Need { right, needed_by, useful_to };
+) -> Vec<Need<Permission<'a>>> {
+    let unnamed = |verb| Permission::new(verb, group, resource);
+    let permission = |verb| unnamed(verb).of(name);
+    let core = |verb, resource| Permission::new(verb, "", resource);
+    let need = |permission, needed_by, useful_to| Need { permission, needed_by, useful_to };
     let mut needs = vec![
-        need(right("get"), &[Observer, Candidate, Administrator], &[]),
+        need(permission("get"), &[Observer, Candidate, Administrator], &[]),
         need(unnamed("create"), &[Candidate], &[]),
-        need(right("delete"), &[Administrator], &[Candidate]),
-        need(right("watch"), &[], &[Observer, Candidate, Administrator]),
+        need(permission("delete"), &[Administrator], &[Candidate]),
+        need(permission("watch"), &[], &[Observer, Candidate, Administrator]),
         need(core("get", "pods"), &[Candidate], &[Observer, Administrator]),
         need(core("watch", "pods"), &[], &[Candidate]),
         need(core("get", "nodes").cluster_wide(), &[], &[Candidate]),
@@ -199,91 +199,91 @@ fn needs_for_life<'a>(
 
 /// What roll calls and handovers need. `answers`: the Lease with the answers of this election.
 fn roll_calls<'a>(
-    needs: &mut Vec<Need<Right<'a>>>,
+    needs: &mut Vec<Need<Permission<'a>>>,
     name: Option<&'a str>,
     answers: Option<&'a str>,
 ) {
     let (group, resource) = Kind::Lease.resource();
-    let right = |verb, name| Right::new(verb, group, resource).of(name);
-    let mut useful = |right| needs.push(Need { right, needed_by: &[], useful_to: BOTH });
+    let permission = |verb, name| Permission::new(verb, group, resource).of(name);
+    let mut useful = |permission| needs.push(Need { permission, needed_by: &[], useful_to: BOTH });
     const BOTH: &[Role] = &[Candidate, Administrator];
-    useful(right("patch", name));
+    useful(permission("patch", name));
     if answers.is_some() {
-        ["get", "watch", "patch"].into_iter().for_each(|verb| useful(right(verb, answers)));
+        ["get", "watch", "patch"].into_iter().for_each(|verb| useful(permission(verb, answers)));
     }
     // The first call of an election creates the Lease with the answers.
-    let create = right("create", None);
-    for need in needs.iter_mut().filter(|need| need.right == create) {
+    let create = permission("create", None);
+    for need in needs.iter_mut().filter(|need| need.permission == create) {
         need.useful_to = if need.needed_by.is_empty() { BOTH } else { &[Administrator] };
     }
 }
 
 /// A role that reads all elections lists them, and need not get one.
-fn read_all<'a>(needs: &mut Vec<Need<Right<'a>>>, list: Right<'a>) {
+fn read_all<'a>(needs: &mut Vec<Need<Permission<'a>>>, list: Permission<'a>) {
     for need in needs
         .iter_mut()
-        .filter(|need| need.right.verb == "get" && need.needed_by.contains(&Observer))
+        .filter(|need| need.permission.verb == "get" && need.needed_by.contains(&Observer))
     {
         (need.needed_by, need.useful_to) = (&[Candidate, Administrator], &[Observer]);
     }
-    needs.push(Need { right: list, needed_by: &[Observer], useful_to: &[Administrator] });
+    needs.push(Need { permission: list, needed_by: &[Observer], useful_to: &[Administrator] });
 }
 
-fn events() -> Right<'static> {
-    Right::new("create", "", "events")
+fn events() -> Permission<'static> {
+    Permission::new("create", "", "events")
 }
 
 /// Checks each permission, and reports the missing permissions of each role.
-async fn check_rights(
+async fn check_permissions(
     cluster: &Cluster,
-    needs: Vec<Need<Right<'_>>>,
+    needs: Vec<Need<Permission<'_>>>,
     name: Option<&str>,
     (role, timeout): (Role, Duration),
     report: &mut Report,
 ) {
     let mut missing = Vec::new();
     for need in needs {
-        match cluster.may(&need.right, timeout).await {
+        match cluster.may(&need.permission, timeout).await {
             Ok(true) => {}
             Ok(false) => missing.push(need),
             Err(error) if error.kind() == LockErrorKind::Denied => {
-                return report.unknown(rights::CHECK, one_line(&error));
+                return report.unknown(permissions::CHECK, one_line(&error));
             }
-            Err(error) => return report.error(rights::CHECK, one_line(&error)),
+            Err(error) => return report.error(permissions::CHECK, one_line(&error)),
         }
     }
-    let fix = |rights: &[&Right<'_>]| fix(rights, name);
+    let fix = |permissions: &[&Permission<'_>]| fix(permissions, name);
     report_missing(&missing, (&ROLES, role), named, fix, report);
 }
 
 /// As in `update of leases my-app`.
-fn named(right: &Right<'_>) -> String {
-    let name = right.name.map(|name| format!(" {name}")).unwrap_or_default();
-    format!("{} of {}{name}", right.verb, right.resource)
+fn named(permission: &Permission<'_>) -> String {
+    let name = permission.name.map(|name| format!(" {name}")).unwrap_or_default();
+    format!("{} of {}{name}", permission.verb, permission.resource)
 }
 
 /// The rules to add to a Role.
-fn fix(rights: &[&Right<'_>], name: Option<&str>) -> String {
-    let mut rules: Vec<(Right<'_>, Vec<&str>)> = Vec::new();
-    for right in rights {
-        let same = |(rule, _): &&mut (Right<'_>, Vec<&str>)| {
+fn fix(permissions: &[&Permission<'_>], name: Option<&str>) -> String {
+    let mut rules: Vec<(Permission<'_>, Vec<&str>)> = Vec::new();
+    for permission in permissions {
+        let same = |(rule, _): &&mut (Permission<'_>, Vec<&str>)| {
             let mut rule = *rule;
-            rule.verb = right.verb;
-            rule == **right
+            rule.verb = permission.verb;
+            rule == **permission
         };
         match rules.iter_mut().find(same) {
-            Some((_, verbs)) => verbs.push(right.verb),
-            None => rules.push((**right, vec![right.verb])),
+            Some((_, verbs)) => verbs.push(permission.verb),
+            None => rules.push((**permission, vec![permission.verb])),
         }
     }
     let of = |cluster_wide: bool| {
-        let rules = rules.iter().filter(|(right, _)| right.cluster_wide == cluster_wide);
-        let rules = rules.map(|(right, verbs)| {
-            let group = if right.group.is_empty() { "\"\"" } else { right.group };
-            let names = right.name.map(|name| format!(", resourceNames: [{name}]"));
+        let rules = rules.iter().filter(|(permission, _)| permission.cluster_wide == cluster_wide);
+        let rules = rules.map(|(permission, verbs)| {
+            let group = if permission.group.is_empty() { "\"\"" } else { permission.group };
+            let names = permission.name.map(|name| format!(", resourceNames: [{name}]"));
             format!(
                 "{{apiGroups: [{group}], resources: [{}]{}, verbs: [{}]}}",
-                right.resource,
+                permission.resource,
                 names.unwrap_or_default(),
                 verbs.join(", ")
             )

@@ -12,16 +12,16 @@ mod kubernetes;
 mod nats;
 mod objects;
 mod peers;
+mod permissions;
 mod postgres;
 mod report;
-mod rights;
 #[cfg(target_os = "linux")]
 mod sentinel;
 mod server;
 mod sqlite;
 
 #[cfg(target_os = "linux")]
-pub use self::rights::UNUSED_NAME;
+pub use self::permissions::UNUSED_NAME;
 
 use std::process::ExitCode;
 use std::time::Duration;

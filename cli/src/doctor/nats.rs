@@ -3,7 +3,7 @@
 use super::context::CheckContext;
 use super::report::Report;
 use super::server::{self, ServerSamples};
-use super::{bucket, choria, disk, fanout, rights};
+use super::{bucket, choria, disk, fanout, permissions};
 use crate::error::{CliError, Code};
 use crate::lock::nats::Session;
 use incumbent::lock_url::NatsBucket;
@@ -41,7 +41,7 @@ async fn of_session(
     asked.jetstream(report);
     asked.clock(report);
     asked.round_trip(context.lease, with_choria, report);
-    rights::check(session, bucket, context, &asked, report).await?;
+    permissions::check(session, bucket, context, &asked, report).await?;
     if let Some(info) = &asked.info {
         bucket::health(session, bucket, report).await;
         bucket::identities(session, &bucket.bucket, info, report).await;

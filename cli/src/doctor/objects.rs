@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind};
+use incumbent::lock::{Lock, LockAdmin, LockError};
 use incumbent::object_storage::{Bucket, BucketFacts};
 use incumbent::protocol::TimingOptions;
 use time::OffsetDateTime;
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
+use super::permissions::{self, Need, ROLES, UNUSED_NAME, is_denied, report_missing};
 use super::report::Report;
-use super::rights::{self, Need, ROLES, UNUSED_NAME, report_missing};
 use super::server;
 use crate::error::one_line;
 use crate::error::{CliError, Code};
@@ -31,12 +31,12 @@ pub async fn check(
     let start = Instant::now();
     let mut missing = Vec::new();
     let mut lacks = |verb: &str, error: &LockError, needed_by, useful_to| {
-        let right = format!("{verb} objects ({})", one_line(error));
-        missing.push(Need { right, needed_by, useful_to });
+        let permission = format!("{verb} objects ({})", one_line(error));
+        missing.push(Need { permission, needed_by, useful_to });
     };
     match lock.read(context.name.unwrap_or(UNUSED_NAME), context.timeout).await {
         Ok(_) => report.ok(STORE, "reachable and readable"),
-        Err(error) if is_a_right(&error) => lacks("reading", &error, &ROLES, &[]),
+        Err(error) if is_denied(&error) => lacks("reading", &error, &ROLES, &[]),
         Err(error) => {
             report.error(STORE, one_line(&error));
             return Ok(());
@@ -46,7 +46,7 @@ pub async fn check(
     match lock.names(context.timeout).await {
         Ok(_) => {}
         // Candidates do not list.
-        Err(error) if is_a_right(&error) => {
+        Err(error) if is_denied(&error) => {
             lacks("listing", &error, &[], &[Observer, Administrator]);
         }
         Err(error) => report.error(STORE, one_line(&error)),
@@ -65,7 +65,7 @@ pub async fn check(
                 }
                 spans = facts.spans;
             }
-            Err(error) if is_a_right(&error) => {
+            Err(error) if is_denied(&error) => {
                 lacks("writing", &error, &[Candidate, Administrator], &[]);
             }
             Err(error) => report.error(CONDITIONS, one_line(&error)),
@@ -76,16 +76,12 @@ pub async fn check(
     let options = TimingOptions { lease: context.lease, ..Default::default() };
     server::round_trip(&spans, lock.capabilities().timing(options), report);
     if !tried {
-        report.unknown(rights::CHECK, "rights to write: nothing is written for an observer");
+        report.unknown(permissions::CHECK, "rights to write: nothing is written for an observer");
     }
     let roles = if tried { &ROLES[..] } else { &[Observer] };
     let fix = |_: &[&String]| "see docs/object-storage.md for the required rights".to_owned();
     report_missing(&missing, (roles, context.role), String::clone, fix, report);
     Ok(())
-}
-
-fn is_a_right(error: &LockError) -> bool {
-    error.kind() == LockErrorKind::Denied
 }
 
 fn check_facts(facts: &BucketFacts, report: &mut Report) {

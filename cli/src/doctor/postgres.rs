@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use incumbent::protocol::{Timing, TimingOptions};
-use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TableRight, TableSetup};
+use incumbent::sql::{PostgresFacts, PostgresProbe, TableFacts, TablePermission, TableSetup};
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate};
+use super::permissions::{self, Need, ROLES, report_missing};
 use super::report::Report;
-use super::rights::{self, Need, ROLES, report_missing};
 use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::output::text::printable;
@@ -138,22 +138,24 @@ fn check_tables(found: &TableFacts, may_make: bool, report: &mut Report) {
 
 fn check_table_rights(found: &TableFacts, context: CheckContext<'_>, report: &mut Report) {
     if found.schema.is_none() {
-        return report.unknown(rights::CHECK, "rights on tables that do not exist");
+        return report.unknown(permissions::CHECK, "rights on tables that do not exist");
     }
     let checkpoint = context.checkpoint.then_some(&found.lacking_for_checkpoints);
-    let missing = found.lacking.iter().chain(checkpoint.into_iter().flatten()).map(|right| {
-        let needed_by = match right.verb {
+    let missing = found.lacking.iter().chain(checkpoint.into_iter().flatten()).map(|permission| {
+        let needed_by = match permission.verb {
             "SELECT" => &ROLES[..],
             "INSERT" => &[Candidate], // an administrator evicts
             _ => &[Candidate, Administrator],
         };
-        Need { right, needed_by, useful_to: &[] }
+        Need { permission, needed_by, useful_to: &[] }
     });
     let missing: Vec<_> = missing.collect();
-    let name = |right: &&TableRight| format!("{} on {}", right.verb, right.table);
-    let fix = |rights: &[&&TableRight]| {
-        let grants =
-            rights.iter().map(|right| format!("GRANT {} ON {} TO …", right.verb, right.table));
+    let name =
+        |permission: &&TablePermission| format!("{} on {}", permission.verb, permission.table);
+    let fix = |permissions: &[&&TablePermission]| {
+        let grants = permissions
+            .iter()
+            .map(|permission| format!("GRANT {} ON {} TO …", permission.verb, permission.table));
         grants.collect::<Vec<_>>().join("; ")
     };
     report_missing(&missing, (&ROLES, context.role), name, fix, report);

@@ -7,8 +7,8 @@ use incumbent::sql::{Sqlite, SqliteFacts, TableSetup};
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate};
+use super::permissions::{Need, ROLES, report_missing};
 use super::report::Report;
-use super::rights::{Need, ROLES, report_missing};
 use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::output::{directory_of, time_format};
@@ -42,7 +42,7 @@ pub async fn check(
     server::round_trip(&asked.spans, timing, report);
     let there = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let directory = directory_of(&there);
-    rights(path, directory, &facts, context, report);
+    permissions(path, directory, &facts, context, report);
     place(&facts, report);
     room(directory, report);
 }
@@ -83,7 +83,7 @@ fn state(path: &Path, facts: &SqliteFacts, tables: TableSetup, report: &mut Repo
 }
 
 /// Readers need the directory too: SQLite has shared files beside the database.
-fn rights(
+fn permissions(
     path: &Path,
     directory: &Path,
     facts: &SqliteFacts,
@@ -98,7 +98,8 @@ fn rights(
     if let Err(why) = tempfile::tempfile_in(directory) {
         lacking.push(format!("creating files in {} ({why})", directory.display()));
     }
-    let need = |right| Need { right, needed_by: &[Candidate, Administrator], useful_to: &[] };
+    let need =
+        |permission| Need { permission, needed_by: &[Candidate, Administrator], useful_to: &[] };
     let missing: Vec<_> = lacking.into_iter().map(need).collect();
     let fix = |_: &[&String]| "grant write access to the file and its directory".to_owned();
     report_missing(&missing, (&ROLES, context.role), String::clone, fix, report);

@@ -87,7 +87,7 @@ pub use life::{
     LifeResource, LifeState, LifeStatus, LifeWatch, PodState, leader_for_life,
 };
 pub use namespace::check_namespace;
-pub use probe::{Right, ServerFacts};
+pub use probe::{Permission, ServerFacts};
 pub use resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind};
 pub use resource_lock::{ConfigMapLock, EndpointsLock, LeaseLock, ResourceLock};
 pub use timing::{LeaseTiming, LeaseTimingError};

@@ -25,14 +25,14 @@ pub struct ServerFacts {
 /// A permission that a Role grants.
 ///
 /// ```
-/// use incumbent::kubernetes::Right;
+/// use incumbent::kubernetes::Permission;
 ///
-/// let right = Right::new("update", "coordination.k8s.io", "leases").of(Some("my-app"));
-/// assert_eq!((right.verb, right.name), ("update", Some("my-app")));
+/// let permission = Permission::new("update", "coordination.k8s.io", "leases").of(Some("my-app"));
+/// assert_eq!((permission.verb, permission.name), ("update", Some("my-app")));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Right<'a> {
+pub struct Permission<'a> {
     /// As in `get`.
     pub verb: &'a str,
     /// The API group of the resource: empty for the core group.
@@ -45,7 +45,7 @@ pub struct Right<'a> {
     pub cluster_wide: bool,
 }
 
-impl<'a> Right<'a> {
+impl<'a> Permission<'a> {
     /// A permission to any object of a resource of the namespace.
     pub fn new(verb: &'a str, group: &'a str, resource: &'a str) -> Self {
         Self { verb, group, resource, name: None, cluster_wide: false }
@@ -96,21 +96,25 @@ impl Cluster {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
-    pub async fn may(&self, right: &Right<'_>, timeout: Duration) -> Result<bool, LockError> {
+    pub async fn may(
+        &self,
+        permission: &Permission<'_>,
+        timeout: Duration,
+    ) -> Result<bool, LockError> {
         let reviews = SelfSubjectAccessReview::url_path(&(), None);
         let reviews = Objects::new(self.access().clone(), reviews, "SelfSubjectAccessReview", "");
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": {
-                "verb": right.verb,
-                "group": right.group,
-                "resource": right.resource,
-                "name": right.name.unwrap_or_default(),
-                "namespace": if right.cluster_wide { "" } else { self.namespace() },
+                "verb": permission.verb,
+                "group": permission.group,
+                "resource": permission.resource,
+                "name": permission.name.unwrap_or_default(),
+                "namespace": if permission.cluster_wide { "" } else { self.namespace() },
             } },
         });
-        let name = right.resource;
+        let name = permission.resource;
         let answer = reviews.create(&review, deadline_after(timeout)).await;
         let answer = answer
             .map_err(|failure| reviews.lock_error(failure, name, "create", "create", false))?;

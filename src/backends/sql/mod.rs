@@ -43,7 +43,9 @@ mod sqlite;
 pub use error::{SqlError, SqlErrorKind};
 pub use lock::SqlLock;
 #[cfg(feature = "postgres")]
-pub use postgres::{Postgres, PostgresFacts, PostgresLock, PostgresProbe, TableFacts, TableRight};
+pub use postgres::{
+    Postgres, PostgresFacts, PostgresLock, PostgresProbe, TableFacts, TablePermission,
+};
 pub use setup::TableSetup;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Sqlite, SqliteFacts, SqliteFile, SqliteLock};

@@ -19,7 +19,7 @@ use super::error::SqlError;
 use super::setup::TableSetup;
 use connections::Connections;
 pub use lock::PostgresLock;
-pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TableRight};
+pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TablePermission};
 use state::LockState;
 
 /// How long opening may take.

@@ -107,9 +107,9 @@ pub struct TableFacts {
     pub complete: bool,
     /// The missing permissions of those that a candidate needs, as in `UPDATE` on
     /// `incumbent_elections`.
-    pub lacking: Vec<TableRight>,
+    pub lacking: Vec<TablePermission>,
     /// Those that a candidate of an election with a checkpoint needs besides.
-    pub lacking_for_checkpoints: Vec<TableRight>,
+    pub lacking_for_checkpoints: Vec<TablePermission>,
     /// The maximum lease; `None` if the tables do not exist, or cannot be read.
     pub max_lease: Option<Duration>,
     /// Whether the server reports its history, by which a failover is detected; `None` if unknown.
@@ -126,7 +126,7 @@ pub struct TableFacts {
 /// A permission on a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TableRight {
+pub struct TablePermission {
     /// As in `UPDATE`.
     pub verb: &'static str,
     /// As in `incumbent_elections`.
@@ -259,7 +259,7 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
         for &(column, verb, table) in columns {
             // Returns no facts about what does not exist.
             if row.try_get::<Option<bool>, _>(column)? == Some(false) {
-                lacking.push(TableRight { verb, table });
+                lacking.push(TablePermission { verb, table });
             }
         }
         Ok::<_, sqlx::Error>(lacking)

@@ -14,6 +14,7 @@ use super::report::Report;
 use super::server::ServerSamples;
 use crate::error::CliError;
 use crate::lock::nats::{Session, next_refusal};
+use incumbent::lock::{LockError, LockErrorKind};
 use incumbent::lock_url::NatsBucket;
 
 pub const CHECK: &str = "rights";
@@ -29,12 +30,17 @@ const SETTLING: Duration = Duration::from_millis(250);
 
 /// A permission, the roles that cannot work without it, and those that lack a feature.
 pub struct Need<R> {
-    pub right: R,
+    pub permission: R,
     pub needed_by: &'static [Role],
     pub useful_to: &'static [Role],
 }
 
 pub const ROLES: [Role; 3] = [Observer, Candidate, Administrator];
+
+/// Whether a lock refused a request for want of a permission.
+pub fn is_denied(error: &LockError) -> bool {
+    error.kind() == LockErrorKind::Denied
+}
 
 /// Reports which of the missing permissions each of the roles lacks. They count if it is the one
 /// that is checked, `ours`. `fix` says what to do about some of them.
@@ -45,12 +51,13 @@ pub fn report_missing<R>(
     fix: impl Fn(&[&R]) -> String,
     report: &mut Report,
 ) {
-    let named =
-        |rights: &[&R]| rights.iter().map(|&right| name(right)).collect::<Vec<_>>().join(", ");
+    let named = |permissions: &[&R]| {
+        permissions.iter().map(|&permission| name(permission)).collect::<Vec<_>>().join(", ")
+    };
     for of in roles {
         let list = |roles: fn(&Need<R>) -> &'static [Role]| -> Vec<&R> {
             let lacking = missing.iter().filter(|need| roles(need).contains(of));
-            lacking.map(|need| &need.right).collect()
+            lacking.map(|need| &need.permission).collect()
         };
         let (needed, useful) = (list(|need| need.needed_by), list(|need| need.useful_to));
         let who = match of {
@@ -78,14 +85,14 @@ pub fn report_missing<R>(
 }
 
 /// A subject that may be published or subscribed to.
-struct Right {
+struct Permission {
     subject: String,
     publish: bool,
     /// Whether a message there is stored: it is tried with one that the bucket must refuse.
     is_write: bool,
 }
 
-impl Right {
+impl Permission {
     fn named(&self) -> String {
         let verb = if self.publish { "publishing" } else { "subscribing" };
         format!("{verb} to {}", self.subject)
@@ -120,15 +127,17 @@ pub async fn check(
     report: &mut Report,
 ) -> Result<(), CliError> {
     let name = context.name.unwrap_or(UNUSED_NAME);
-    let rights = rights(session, &bucket.bucket, name, context.checkpoint, asked);
+    let permissions = permissions(session, &bucket.bucket, name, context.checkpoint, asked);
     let mut refused = session.refusals();
     let client = session.client();
     let mut subscriptions = Vec::new();
     // The server checks permissions in order. These requests are harmless: the messages have no
     // meaning and ask for no response.
-    for right in rights.iter().map(|need| &need.right).filter(|right| !right.is_write) {
-        let subject = right.subject.clone();
-        if right.publish {
+    for permission in
+        permissions.iter().map(|need| &need.permission).filter(|permission| !permission.is_write)
+    {
+        let subject = permission.subject.clone();
+        if permission.publish {
             client
                 .publish(subject, "x".into())
                 .await
@@ -143,8 +152,10 @@ pub async fn check(
         }
     }
     let mut written = Written::Silence;
-    for right in rights.iter().map(|need| &need.right).filter(|right| right.is_write) {
-        written = send_refused_write(session, &right.subject).await;
+    for permission in
+        permissions.iter().map(|need| &need.permission).filter(|permission| permission.is_write)
+    {
+        written = send_refused_write(session, &permission.subject).await;
     }
     let refusals = settled(&mut refused).await;
     drop(subscriptions);
@@ -156,21 +167,21 @@ pub async fn check(
         Written::Silence => report.unknown(CHECK, "the right to write: a write timed out"),
         Written::Reached | Written::Refused | Written::Nowhere => {}
     }
-    let missing = rights.into_iter().filter(|need| need.right.is_refused(&refusals));
+    let missing = permissions.into_iter().filter(|need| need.permission.is_refused(&refusals));
     let fix = "grant it: see deploy/nats-permissions.conf for the rights of each role";
-    let fix = |_: &[&Right]| fix.to_owned();
+    let fix = |_: &[&Permission]| fix.to_owned();
     let missing: Vec<_> = missing.collect();
-    report_missing(&missing, (&ROLES, context.role), Right::named, fix, report);
+    report_missing(&missing, (&ROLES, context.role), Permission::named, fix, report);
     Ok(())
 }
 
-fn rights(
+fn permissions(
     session: &Session,
     bucket: &str,
     name: &str,
     checkpoint: bool,
     asked: &ServerSamples,
-) -> Vec<Need<Right>> {
+) -> Vec<Need<Permission>> {
     let info = asked.info.as_ref();
     // Candidates create a bucket that is missing.
     let creates: &[Role] =
@@ -181,20 +192,21 @@ fn rights(
         info.and_then(|info| info.pointer("/config/republish/dest")).and_then(Value::as_str);
     let hints = repeated.and_then(|to| to.strip_suffix('>')).map(str::to_owned);
     let hints = hints.unwrap_or_else(|| format!("incumbent.{bucket}."));
-    let right = |subject, publish, needed_by, useful_to| {
-        let right = Right { subject, publish, is_write: false };
-        Need { right, needed_by, useful_to }
+    let permission = |subject, publish, needed_by, useful_to| {
+        let permission = Permission { subject, publish, is_write: false };
+        Need { permission, needed_by, useful_to }
     };
     let write = |key: String, needed_by| {
         let subject = format!("{below}$KV.{bucket}.{key}");
-        let right = Right { subject, publish: true, is_write: true };
-        Need { right, needed_by, useful_to: &[] }
+        let permission = Permission { subject, publish: true, is_write: true };
+        Need { permission, needed_by, useful_to: &[] }
     };
     let api = |verb, needed_by, useful_to| {
-        right(format!("{prefix}.{verb}.KV_{bucket}"), true, needed_by, useful_to)
+        permission(format!("{prefix}.{verb}.KV_{bucket}"), true, needed_by, useful_to)
     };
-    let republished = |publish, useful_to| right(format!("{hints}{name}"), publish, &[], useful_to);
-    let mut rights = vec![
+    let republished =
+        |publish, useful_to| permission(format!("{hints}{name}"), publish, &[], useful_to);
+    let mut permissions = vec![
         api("STREAM.INFO", &[Observer, Candidate, Administrator], &[]),
         match checkpoint {
             true => api("STREAM.MSG.GET", &[Observer, Candidate, Administrator], &[]),
@@ -207,9 +219,9 @@ fn rights(
         write(name.to_owned(), &[Candidate, Administrator]),
     ];
     if checkpoint {
-        rights.push(write(format!("$checkpoint.{name}"), &[Candidate]));
+        permissions.push(write(format!("$checkpoint.{name}"), &[Candidate]));
     }
-    rights
+    permissions
 }
 
 /// Sends a write that no bucket accepts: it expects another stream.
