@@ -365,8 +365,8 @@ pub(super) const OF_DATABASES: &[Mutation] = &[
         name: "etcd: a key that is not there proves that nobody leads",
         edits: &[edit(
             "src/backends/etcd/lock.rs",
-            "None => Reading::Empty { proof: false },",
-            "None => Reading::Empty { proof: true },",
+            "Ok(Reading::without_proof(found.map(|known| known.record())))",
+            "Ok(found.map_or(Reading::Empty { proof: true }, |known| Reading::Found(known.record())))",
         )],
         noticed_by: &[Differential],
     },
