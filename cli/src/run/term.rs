@@ -35,7 +35,8 @@ const RETRY: Duration = Duration::from_millis(200);
 const LATE: Duration = Duration::from_secs(1);
 
 /// Resigns from a term in which no work is done, or is to be done no longer. `undrained`: its
-/// election, as a drain would hold the lock for nothing; `None` if other commands of the term drain.
+/// election, as a drain would hold the lock for nothing; `None` if other commands of the term
+/// drain.
 pub fn resign(leadership: &Leadership, undrained: Option<&Election>) {
     leadership.resign();
     if let Some(election) = undrained {
