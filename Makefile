@@ -117,7 +117,7 @@ traffic: rust ## Measure how long requests fail when the leader changes, through
 	INCUMBENT="$(CARGO_TARGET_DIR)/release/incumbent" scripts/measure-traffic.py --events stop,move,kill,power \
 		$(or $(PATHS),haproxy caddy envoy nginx redirect)
 
-bench-scale: rust ## Measure thousands of standbys and elections (SIZES="49 1000 10000"), for docs/large-deployments.md
+bench-scale: rust ## Measure thousands of standbys and elections (SIZES="49 1000 10000"), for docs/benchmarks.md
 	@scripts/install-nats.sh 2.15.1
 	@scripts/bench-scale.sh
 

@@ -2,8 +2,8 @@
 //!
 //! It reaches the API server as `kubectl` does (`KUBECONFIG`, `~/.kube/config`), or by the service
 //! account of its pod. The pod's name comes from `POD_NAME`: outside of a pod, name one that is
-//! there, to see what happens when it is deleted. `docs/kubernetes.md` has the permissions that it
-//! needs. Look at `kubectl get configmap my-app -o yaml`.
+//! there, to see what happens when it is deleted. `docs/leader-for-life.md` has the permissions
+//! that it needs. Look at `kubectl get configmap my-app -o yaml`.
 
 use std::error::Error;
 use std::time::Duration;

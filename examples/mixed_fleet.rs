@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It reaches the API server as `kubectl` does. `docs/multiple-locks.md` says why each step is
-//! safe, and shows what this prints.
+//! safe.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The figures and plots of docs/large-deployments.md: standbys against deliveries, creates and
+# The figures and plots of docs/benchmarks.md: standbys against deliveries, creates and
 # takeover time, elections against memory, CPU time and server load, what one bucket stores until
 # renewals are late, a restart of the server, back-off policies in a simulation, and clusters, leaf
 # nodes and gateways. SIZES: numbers of standbys, each on a connection of its own; 10,000 need

@@ -1,4 +1,4 @@
-//! The figures of docs/large-deployments.md on clusters, leaf nodes and gateways.
+//! The figures of docs/benchmarks.md on clusters, leaf nodes and gateways.
 
 use std::time::Instant;
 
