@@ -70,21 +70,6 @@ async fn a_purged_stream_evicts() {
     pair.gets_a_new_leader().await;
 }
 
-/// Headers that no candidate of ours would write change nothing but the holder.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_headers_are_survived() {
-    let mut pair = Pair::open().await;
-    let headers = [
-        ("Incumbent-Write", "zz-99999999999999999999"),
-        ("Incumbent-Lease", "-5"),
-        ("Incumbent-Token", "18446744073709551616"),
-        ("Incumbent-Version", "\u{fe0f}"),
-    ];
-    pair.env.publish(&headers, "").await;
-    assert!(matches!(pair.loss().await, Cause::Superseded { .. }));
-    pair.gets_a_new_leader().await;
-}
-
 /// A bucket that is deleted under a leader ends its term by its own deadline at the latest; when
 /// the bucket is made again, the campaigns continue by themselves, and tokens continue growing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

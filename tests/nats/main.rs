@@ -6,7 +6,6 @@ extern crate incumbent_conformance as conformance;
 
 mod checkpoint;
 mod choria;
-mod duplicates;
 mod entry;
 mod env;
 mod fence;
@@ -16,7 +15,6 @@ mod hostile_server;
 mod late_writes;
 mod lock;
 mod log;
-mod lost_replies;
 mod outage;
 mod queue_groups;
 mod raw;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use incumbent::lock::{CandidateRequest, Content, Lock, LockErrorKind, Messages, Reading};
 use incumbent::nats::BucketConfig;
-use incumbent::{Role, Successor, new_election, observe};
+use incumbent::{Successor, new_election, observe};
 use incumbent_test_support::{NATS_PERMISSIONS, eventually};
 
 use crate::conformance::{leads, sees, soon};
@@ -22,22 +22,6 @@ fn call_with(id: &str, within_ms: u64) -> Bytes {
     serde_json::json!({ "id": id, "within_ms": within_ms, "request": "identify" })
         .to_string()
         .into()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_documented_rights_suffice() {
-    let server = documented_server().await;
-    let election = start_as(&server, "candidate", "first").await;
-    let _leadership = leads(&election).await;
-    let lock = bucket_as(&server, "observer").await.lock();
-    let found = eventually("the candidate answers", async || {
-        lock.call_roll("my_app", CandidateRequest::Identify, WITHIN)
-            .await
-            .expect("a roll call")
-            .pop()
-    })
-    .await;
-    assert_eq!((&*found.identity, found.role), ("first", Role::Leader));
 }
 
 /// A candidate publishes its answer with its own permissions.
