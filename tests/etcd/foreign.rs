@@ -170,26 +170,6 @@ async fn a_key_of_another_program_is_no_entry() {
     }
 }
 
-/// Whoever deletes the key, the token of the next term is greater.
-#[tokio::test]
-async fn tokens_grow_though_the_key_was_deleted() {
-    let env = TestEnv::<1>::new(LEASE).await;
-    let mut last = Revision(0);
-    for nonce in 1..4 {
-        let lock = env.etcd_lock();
-        lock.read("my_app", TIMEOUT).await.unwrap();
-        let mut revision =
-            lock.write("my_app", first_write(LEASE, nonce, None, None)).await.unwrap();
-        assert!(revision > last, "{revision} after {last}");
-        for _ in 0..3 {
-            let renewal = first_write(LEASE, nonce, Some(revision), Some(Token(revision.0)));
-            revision = lock.write("my_app", renewal).await.unwrap();
-        }
-        last = revision;
-        env.cluster.ctl(&["del", &env.key("my_app")]).await;
-    }
-}
-
 /// Also if its writer had seen nothing of the term that was deleted: an earlier leader with the
 /// same token, or a greater one, would pass a fence beside it.
 #[tokio::test]

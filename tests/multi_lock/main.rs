@@ -6,7 +6,6 @@ extern crate incumbent_conformance as conformance;
 mod env;
 mod faults;
 mod leaders;
-mod migration;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "nats")]

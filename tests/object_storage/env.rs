@@ -87,12 +87,6 @@ impl<K: Kind> TestEnv<K> {
         self.store.put(&self.path(), body.into()).await.unwrap();
     }
 
-    pub async fn delete_if_there(&self) {
-        if self.object().await.is_some() {
-            self.delete().await;
-        }
-    }
-
     pub async fn delete(&self) {
         K::delete(&self.store, self.server.port(), &self.path()).await.unwrap();
     }

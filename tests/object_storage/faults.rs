@@ -1,17 +1,14 @@
 //! What stores and networks do to elections.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::Cause;
 use incumbent::lock::{Content, Lock, LockAdmin, LockErrorKind, Reading, Write};
 use incumbent_test_support::object_stores::{ACCESS_KEY, SECRET_KEY};
 use incumbent_test_support::{HttpFault, HttpMessage, eventually, s3_error};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::conformance::{ExclusionChecker, leads, soon};
-use crate::env::{Azure, Fields, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, of_go, unix_ms, write};
+use crate::conformance::{leads, soon};
+use crate::env::{Azure, Fields, Gcs, Kind, LEASE, S3, TIMEOUT, TestEnv, write};
 
 /// What each refusal of a write means: whether it may have been applied, and whether trying again
 /// helps.
@@ -183,28 +180,6 @@ async fn a_short_pause_of_the_store_costs_nothing() {
     assert_eq!(only.token(), Some(leadership.token()));
 }
 
-/// One that is paused for longer ends the term in time, and begins another.
-async fn a_long_pause_of_the_store_ends_the_term<K: Kind>() {
-    let env = TestEnv::<K>::alone(LEASE).await;
-    let checker = Arc::new(ExclusionChecker::default());
-    let (told, mut wins) = mpsc::unbounded_channel();
-    let start = |name: &str| {
-        let described = env.describe(name);
-        checker.watch(described, name, told.clone()).start().unwrap()
-    };
-    let (one, two) = (start("one"), start("two"));
-    soon("there is a leader", wins.recv()).await.unwrap();
-    env.server.pause();
-    tokio::time::sleep(LEASE * 2).await;
-    assert!(!one.is_leader() && !two.is_leader());
-    env.server.resume();
-    soon("there is a leader again", wins.recv()).await.unwrap();
-    drop((one, two));
-    checker.verdict();
-}
-
-on_stores!(a_long_pause: a_long_pause_of_the_store_ends_the_term);
-
 /// A store that is killed and started again has kept the election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn an_election_continues_after_a_killed_store() {
@@ -221,73 +196,3 @@ async fn an_election_continues_after_a_killed_store() {
     eventually("a renewal", async || number().await.filter(|number| *number > kept)).await;
     eventually("its failure is over", async || only.lock_failure().is_none().then_some(())).await;
 }
-
-/// A leader that may not write any more ends its term with that cause.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_leader_without_the_right_to_write_stops_in_time() {
-    let env = TestEnv::<S3>::new(LEASE).await;
-    let only = env.campaign("only");
-    let leadership = leads(&only).await;
-    let denied = s3_error("403 Forbidden", "AccessDenied", "not any more");
-    env.proxy.always("PUT", HttpFault::Respond(denied));
-    let loss = soon("the end", leadership.ended()).await;
-    assert!(matches!(&loss.cause, Cause::Denied { error } if error.contains("the right to write")));
-    assert!(!leadership.is_valid());
-    drop(leadership);
-    env.proxy.clear();
-    drop(leads(&only).await);
-}
-
-/// At most one leads while the store loses responses, refuses requests and pauses.
-async fn at_most_one_leads<K: Kind>() {
-    let seed = unix_ms();
-    let env = Arc::new(TestEnv::<K>::new(Duration::from_secs(2)).await);
-    let checker = Arc::new(ExclusionChecker::default());
-    let (told, mut wins) = mpsc::unbounded_channel();
-    let candidates: Vec<_> = (0..5)
-        .map(|i| {
-            let name = format!("c{i}");
-            let described = env.describe(&name).renewal(Duration::from_millis(300));
-            checker.watch(described, &name, told.clone()).start().unwrap()
-        })
-        .collect();
-    soon("there is a leader", wins.recv()).await.unwrap();
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut draw = |below: u64| random.u64(..below);
-    for _ in 0..40 {
-        let method = if draw(2) == 0 { "PUT" } else { "GET" };
-        let fault = match draw(6) {
-            0 => HttpFault::Respond(s3_error("503 Service Unavailable", "SlowDown", "busy")),
-            1 => HttpFault::Respond(s3_error("429 Too Many Requests", "SlowDown", "busy")),
-            2 => {
-                HttpFault::Respond(s3_error("412 Precondition Failed", "PreconditionFailed", "no"))
-            }
-            3 => HttpFault::Hold,
-            _ => HttpFault::LoseResponse,
-        };
-        for _ in 0..=draw(3) {
-            env.proxy.once(method, fault.clone());
-        }
-        match draw(12) {
-            0 => env.delete_if_there().await,
-            1 => candidates[draw(5) as usize].resign(),
-            2 => env.put(of_go(unix_ms(), "mallory", Duration::ZERO)).await,
-            _ => {}
-        }
-        tokio::time::sleep(Duration::from_millis(100 + draw(400))).await;
-        if draw(3) == 0 {
-            env.proxy.clear();
-        }
-    }
-    env.proxy.clear();
-    for candidate in &candidates {
-        candidate.resign();
-    }
-    while wins.try_recv().is_ok() {}
-    soon("there is a leader when it is over", wins.recv()).await.unwrap();
-    drop(candidates);
-    println!("seed {seed}");
-    checker.verdict();
-}
-
-on_stores!(exclusion: at_most_one_leads);

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use incumbent::{Cause, Election};
+use incumbent::Election;
 use incumbent_test_support::object_stores::BUCKET;
 use incumbent_test_support::{eventually, go_program, not_run};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -245,16 +245,4 @@ fn collect<'a>(peer: &mut Peer, name: &'a str, spans: &mut Vec<(Instant, Instant
     if let Some((began, ended)) = span {
         spans.push((began, ended, name));
     }
-}
-
-/// A leader whose object a Go candidate takes leads no more, whatever the reason for that write.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_go_candidate_with_a_fast_clock_supersedes() {
-    let env = TestEnv::<Gcs>::new(LEASE).await;
-    let ours = env.campaign("ours");
-    let leadership = leads(&ours).await;
-    let number = Fields::of(&env.object().await.unwrap()).number(1);
-    env.put(crate::env::of_go(number + 1000, "go", LEASE)).await;
-    let loss = soon("the end", leadership.ended()).await;
-    assert_eq!(loss.cause, Cause::Superseded { by: Some("go".into()) });
 }

@@ -164,24 +164,6 @@ async fn a_pool_whose_connections_are_recycled_costs_no_term() {
     assert!(leadership.is_valid());
 }
 
-/// A writer that knows nothing of the library deposes a leader, and is waited for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_third_writer_supersedes_and_revisions_still_grow() {
-    let env = TestEnv::new(LEASE).await;
-    let election = env.campaign("only").await;
-    let mut last = 0;
-    for turn in 0..3 {
-        let leadership = leads(&election).await;
-        assert!(leadership.token().0 > last);
-        let statement = format!("UPDATE incumbent_elections SET holder = 'rival-{turn}'");
-        env.admin(&statement).await;
-        let loss = soon("the end", leadership.ended()).await;
-        assert_eq!(loss.cause, Cause::Superseded { by: Some(format!("rival-{turn}").into()) });
-        last = env.row().await.unwrap().get::<i64, _>("revision").cast_unsigned();
-        assert!(last > leadership.token().0);
-    }
-}
-
 /// Revoked permissions are reported as such, and when they are granted again the election
 /// continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
