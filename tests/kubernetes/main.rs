@@ -9,7 +9,6 @@ mod answers;
 #[cfg(feature = "nats")]
 mod both;
 #[cfg(feature = "nats")]
-mod both_fleet;
 mod busy_server;
 mod clientgo;
 mod clientgo_cut;
@@ -25,6 +24,7 @@ mod life_faults;
 mod life_release;
 mod metrics;
 #[path = "../metrics/seen.rs"]
+#[allow(dead_code, reason = "shared with the tests of metrics alone")]
 mod metrics_seen;
 #[cfg(feature = "nats")]
 #[allow(dead_code, reason = "shared with the tests of NATS alone")]

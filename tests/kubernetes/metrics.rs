@@ -1,38 +1,18 @@
-//! What an exporter of the metrics facade sees of elections on Kubernetes: the same as of any other
-//! lock.
-
-use std::time::Duration;
+//! What an exporter of the metrics facade sees of leaders for life.
 
 use incumbent::kubernetes::leader_for_life;
-use incumbent::new_election;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-use crate::conformance::{Service, leads, lost, soon, working};
-use crate::env::{InLease, TestEnv};
+use crate::conformance::soon;
 use crate::life_env::Life;
-use crate::metrics_seen::{seen, shows_a_leader, shows_a_loss};
+use crate::metrics_seen::{seen, shows_a_loss};
 
 /// One test, as a program has one recorder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn elections_on_kubernetes_record_what_the_docs_list() {
+async fn leaders_for_life_record_what_the_docs_list() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     recorder.install().expect("the only recorder of this process");
-
-    let env = TestEnv::<InLease>::new(Duration::from_secs(3)).await;
-    let lock = Service::lock(&env).await;
-    let election = working(new_election("my_app", lock).identity("measured")).start().unwrap();
-    let leadership = leads(&election).await;
-    // The first one may have been sent before the term began.
-    let renewed = soon("a renewal", leadership.renewed(leadership.deadline())).await.unwrap();
-    soon("another one", leadership.renewed(renewed)).await.unwrap();
-    shows_a_leader(&seen(&snapshotter, "my_app", "measured"), 3.0, 0.6);
-    let mut changes = election.changes();
-    env.evict("my_app").await;
-    drop(leadership);
-    lost(&mut changes).await;
-    shows_a_loss(&seen(&snapshotter, "my_app", "measured"), "evicted");
-    election.stop().await;
 
     let life = Life::new().await;
     life.pod("measured-pod", None).await;

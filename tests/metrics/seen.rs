@@ -77,7 +77,6 @@ pub fn shows_a_loss(seen: &HashMap<String, DebugValue>, cause: &str) {
 }
 
 /// The takeovers, by how the term before ended.
-#[allow(dead_code, reason = "the tests on Kubernetes have no use for it")]
 pub fn takeovers(seen: &HashMap<String, DebugValue>) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for (name, value) in seen {
