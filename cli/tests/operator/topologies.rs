@@ -5,38 +5,6 @@ use incumbent_test_support::{Cluster, LeafNode, Server, eventually};
 use crate::doctor::{doctor, expect_line};
 use crate::shell::{BUCKET, Shell};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_at_the_hub_is_used_from_a_leaf_node() {
-    let servers = LeafNode::start(Server::builder().without_jetstream()).await;
-    let shell = Shell::at(servers.leaf());
-    let (_, code) = shell.refusal(&["election", "info"]);
-    assert_ne!(code, 0, "the leaf node has no JetStream");
-
-    let mut leader =
-        shell.start(&["campaign", "my_app", "--identity", "leaf", "--js-domain", "hub"]);
-    leader.line_with("won");
-    let mut standby = Shell::at(servers.hub()).start(&["campaign", "my_app", "--identity", "hub"]);
-    standby.line_with("leader: leaf");
-    let got = shell.out(&["kv", "get", BUCKET, "my_app", "--raw", "--js-domain", "hub"]);
-    assert_eq!(got.trim_end(), "leaf");
-    let url = format!("{}/{BUCKET}?domain=hub", servers.leaf().url());
-    let info = shell.json(&["election", "info", "my_app", "-o", "json", "--lock", &url]);
-    assert_eq!(info["elections"][0]["leader"], "leaf");
-
-    let report = doctor(&shell, &["--js-domain", "hub"], 0);
-    expect_line(&report, "ok       jetstream ", BUCKET);
-    expect_line(&report, "ok       rights ", "all rights of a candidate");
-    expect_line(&report, "ok       bucket ", "fit elections");
-    expect_line(&doctor(&shell, &["--lock", &url], 0), "ok       bucket ", "fit elections");
-    expect_line(&doctor(&shell, &[], 2), "error    jetstream ", "no response from JetStream");
-
-    shell.out(&["kv", "del", BUCKET, "my_app", "--force", "--js-domain", "hub"]);
-    leader.line_with("lost: ");
-    standby.line_with("won");
-    standby.end_with("TERM");
-    leader.end_with("TERM");
-}
-
 /// It reports a cluster of its own name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_on_a_leaf_node_is_not_one_on_a_cluster() {

@@ -94,16 +94,6 @@ async fn eviction_ends_the_drain() {
     assert_eq!(run.descendants(), [""; 0]);
 }
 
-#[tokio::test]
-async fn killed_candidate_ends_the_drain() {
-    let env = TestEnv::start().await;
-    let first = draining(&env, "10m", STUBBORN).await;
-    let mut second = env.run("my_app", &[], SERVE);
-    first.signal(Signal::KILL);
-    second.wait_for_line("up").await;
-    assert_eq!(first.descendants(), [""; 0], "one command at a time");
-}
-
 /// The guard keeps to its schedule, which nobody prolongs.
 #[tokio::test]
 async fn suspended_candidate_ends_the_drain() {

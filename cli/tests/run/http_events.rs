@@ -7,7 +7,7 @@ use incumbent_test_support::eventually;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::env::{Candidate, TIMEOUT, TestEnv, incumbent};
+use crate::env::{Candidate, TIMEOUT, TestEnv};
 use crate::http::{Pair, SERVE_TOKEN, free_port, get};
 use crate::moves::start_move;
 use crate::observe::{observe, responds};
@@ -173,22 +173,6 @@ async fn leader_that_cannot_renew_is_told_as_not_fresh() {
     env.server.resume();
     let next = of_second.until("the next term", |event| !event.id.is_empty());
     assert!(next.fields["fresh"] == true, "{}", next.fields);
-}
-
-/// Before the lock was reached, and of one that never is.
-#[tokio::test(flavor = "multi_thread")]
-async fn unreached_lock_has_no_leader() {
-    let (port, address) = free_port();
-    let mut command = incumbent();
-    command.args(["campaign", "my_app", "-s", "nats://127.0.0.1:1", "--http", &port]);
-    let mut candidate = Candidate::start(command);
-    eventually("it listens", async || get(&address, "/livez")).await;
-    let mut events = Events::follow(&address, "/events", None);
-    let event = events.next().expect("the state");
-    assert_eq!((&event.fields["leader"], &*event.id), (&Value::Null, ""));
-    candidate.signal(Signal::TERM);
-    assert!(events.next().is_none(), "the events end with the program");
-    candidate.exit().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -131,24 +131,6 @@ async fn events_tell_of_the_end_of_a_lease_by_the_clock() {
     panic!("the events were as late as the failure of the lock");
 }
 
-/// By the clock of the observer, whatever the lock says.
-#[tokio::test]
-async fn leader_that_no_longer_renews_is_not_fresh() {
-    let env = TestEnv::start().await;
-    let (port, address) = free_port();
-    let flags = ["--advertise", "10.0.0.1:80", "--no-sentinel"];
-    let mut run = env.run("my_app", &flags, SERVE);
-    run.wait_for_line("up").await;
-    let _observer = observe(&env, &["my_app"], &port);
-    eventually("the leader is named", async || location(&address, "/my_app/redirect/jobs")).await;
-    run.signal(Signal::KILL);
-    eventually("nobody is redirected to it", async || {
-        let (status, line) = get(&address, "/my_app/redirect/jobs")?;
-        (status == 503 && line == "no leader is known\n").then_some(())
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn bad_input_is_refused_in_one_line() {
     let env = TestEnv::start().await;

@@ -2,15 +2,13 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use incumbent_test_support::eventually;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::process::Signal;
 
-use crate::env::{Candidate, LEASE, TestEnv, now, read_deadline};
-use crate::root::{FreezableDisk, is_root};
+use crate::env::{LEASE, TestEnv, now, read_deadline};
 
 const SERVE: &str = "echo up; exec sleep 1000";
 
@@ -116,18 +114,6 @@ async fn term_survives_a_server_that_is_away_for_half_a_lease() {
     assert_eq!(renewed(before).await.1, token);
 }
 
-#[tokio::test]
-async fn command_receives_standard_input() {
-    let env = TestEnv::start().await;
-    let mut command = env.command("my_app", &[], &["cat"]);
-    command.stdin(Stdio::piped());
-    let mut run = Candidate::start(command);
-    run.write("one\n");
-    assert_eq!(run.line().await, "one");
-    run.write("two\n");
-    assert_eq!(run.line().await, "two");
-}
-
 const SERVE_WITH_FILE: &str = "echo $INCUMBENT_DEADLINE_FILE; echo up; exec sleep 1000";
 
 /// Blocks every later write of the file, as a disk that hangs does: the writer opens a pipe without
@@ -169,22 +155,4 @@ async fn deadline_that_is_written_late_costs_the_term_alone() {
         OpenOptions::new().read(true).custom_flags(without_wait).open(file.clone() + ".new");
     let _reader = opened.expect("a pipe");
     run.wait_for_line(&file).await;
-}
-
-/// With a real file system, where the machine permits creating and freezing one.
-#[tokio::test]
-async fn frozen_file_system_ends_the_term() {
-    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
-    let env = TestEnv::start().await;
-    let mut command: Command = env.command("my_app", &[], &["sh", "-c", SERVE_WITH_FILE]);
-    command.env("TMPDIR", disk.path()).env_remove("XDG_RUNTIME_DIR");
-    let mut first = Candidate::start(command);
-    assert!(first.line().await.starts_with(&disk.path().display().to_string()));
-    first.wait_for_line("up").await;
-    let mut second = env.run("my_app", &[], SERVE_WITH_FILE);
-    disk.freeze();
-    second.wait_for_line("up").await;
-    assert_eq!(first.descendants(), [""; 0], "no descendant runs when the next command starts");
-    disk.thaw();
-    assert_eq!(first.exit_code().await, Some(1));
 }

@@ -37,21 +37,6 @@ async fn leader_that_aborts_is_replaced() {
 }
 
 #[tokio::test]
-async fn leader_with_a_panic_that_aborts_is_replaced() {
-    assert_eq!(crash("panic").await, Some(128 + 6));
-}
-
-#[tokio::test]
-async fn leader_with_a_segmentation_fault_is_replaced() {
-    assert_eq!(crash("segmentation fault").await, Some(128 + 11));
-}
-
-#[tokio::test]
-async fn leader_with_a_stack_overflow_is_replaced() {
-    assert_eq!(crash("stack overflow").await, Some(128 + 6));
-}
-
-#[tokio::test]
 async fn leader_that_exits_without_release_is_replaced() {
     assert_eq!(crash("exit").await, Some(3));
 }

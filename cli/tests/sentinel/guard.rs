@@ -35,18 +35,6 @@ async fn killed_run_is_replaced_and_its_command_is_dead_before() {
 }
 
 #[tokio::test]
-async fn command_that_ignores_signals_is_dead_before_the_release() {
-    let env = TestEnv::with_ttl(LONG_LEASE).await;
-    let script = "trap '' TERM INT HUP; echo $$; while :; do sleep 1000; done";
-    let first = Run::start(&env, &["--grace", "1s"], script).await;
-    let mut second = standby(&env).await;
-    first.candidate.signal(Signal::KILL);
-    won(&mut second).await;
-    assert!(!is_alive(first.command));
-    assert_eq!(first.candidate.descendants(), [""; 0]);
-}
-
-#[tokio::test]
 async fn lease_decides_without_a_sentinel() {
     let env = TestEnv::start().await;
     let first = Run::start(&env, &["--no-sentinel"], SERVE).await;

@@ -1,9 +1,7 @@
 //! A program that uses the library, and crashes on request: this test program itself.
 
 use std::env;
-use std::hint::black_box;
 use std::io::{Write, stdin};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{abort, exit};
 
@@ -76,32 +74,9 @@ async fn program_of_other_tests() {
     let order = tokio::task::spawn_blocking(|| stdin().lines().next()).await.expect("a thread");
     match &*order.expect("a line").expect("text") {
         "abort" => abort(),
-        "panic" => panic_that_aborts(),
-        "segmentation fault" => segmentation_fault(),
-        "stack overflow" => {
-            black_box(overflow(black_box(1)));
-        }
         "exit" => exit(3),
         other => panic!("unknown: {other}"),
     }
-}
-
-/// As a program that is built with `panic = "abort"`.
-extern "C" fn panic_that_aborts() {
-    panic!("a bug");
-}
-
-fn overflow(depth: u64) -> u64 {
-    if black_box(depth) == 0 { 0 } else { overflow(depth + 1) + black_box(depth) }
-}
-
-/// Writes a pointer to nowhere into our own memory, and follows it: a wild pointer in safe code.
-fn segmentation_fault() {
-    let outer = Box::new(Box::new(7_u64));
-    let address = std::ptr::from_ref::<Box<u64>>(&outer) as u64;
-    let memory = std::fs::OpenOptions::new().write(true).open("/proc/self/mem").expect("memory");
-    memory.write_all_at(&16_usize.to_ne_bytes(), address).expect("written");
-    println!("{}", **black_box(&outer));
 }
 
 /// A shell command line with `ulimit -c 0`: a crash leaves no core file.

@@ -7,24 +7,6 @@ use crate::screen::Screen;
 use crate::ui::{event, follow, request, serve, token_file};
 
 #[tokio::test]
-async fn leader_of_a_lease_is_live() {
-    let env = TestEnv::new().await;
-    let mut leader = env.start_campaign("first");
-    leader.line_with("won");
-    let screen = Screen::start(&env.shell, &env.args(&["top"]), (80, 24));
-    screen.wait_for(&["my-app", "first", "["]);
-    screen.press("\r");
-    screen.wait_for(&["first", "leader", "ready"]);
-    screen.press("\u{1b}");
-    leader.end_with("KILL");
-    screen.wait_for(&["my-app: first did not renew: expired"]);
-    screen.wait_for(&["my-app", "none (expired)"]);
-    let mut next = env.start_campaign("second");
-    next.line_with("won");
-    screen.wait_for(&["my-app: second leads", "ms without a leader"]);
-}
-
-#[tokio::test]
 async fn leader_for_life_has_no_deadline() {
     let env = TestEnv::new().await;
     let uid = env.create_pod("pod-a").await;

@@ -123,10 +123,6 @@ impl TestEnv {
         self.shell.json(&self.args(args))
     }
 
-    pub fn refusal(&self, args: &[&str]) -> (String, i32) {
-        self.shell.refusal(&self.args(args))
-    }
-
     pub fn expect_refusal(&self, args: &[&str], text: &str, code: i32) -> String {
         self.shell.expect_refusal(&self.args(args), text, code)
     }

@@ -144,3 +144,18 @@ async fn each_failure_is_reported_in_one_line() {
     waits.signal("INT");
     assert_eq!(waits.wait(), Some(128 + 2));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_life_takes_part_for_life() {
+    let env = TestEnv::new().await;
+    for command in [
+        &["run", "my-app", "--", "true"][..],
+        &["run", "my-app", "--seats", "2", "--", "true"],
+        &["campaign", "my-app"],
+        &["election", "file", "my-app", "leads.json"],
+    ] {
+        let (verb, rest) = command.split_at(1);
+        let args = [verb, &["--lock", "kubernetes", "--kind", "for-life"], rest].concat();
+        env.shell.expect_refusal(&args, "use `incumbent life`", 2);
+    }
+}

@@ -6,29 +6,6 @@ use serde_json::{Value, json};
 use super::env::{OBSERVER, TestEnv};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn candidates_of_a_lease_are_listed() {
-    let env = TestEnv::new().await;
-    let mut first = env.start_campaign("first");
-    first.line_with("won");
-    let _second = env.start_campaign("second");
-    let list = ["election", "members", "my-app", "--within", "300ms", "-o", "json"];
-    let members = eventually("both answer", async || {
-        let members = env.json(&list);
-        (members.as_array().map(Vec::len) == Some(2)).then_some(members)
-    })
-    .await;
-    let shown = |field: &str| [0, 1].map(|at| members[at][field].clone());
-    assert_eq!(shown("identity"), [json!("first"), json!("second")]);
-    assert_eq!(shown("role"), [json!("leader"), json!("standby")]);
-    assert_eq!(shown("leader"), [json!("first"), json!("first")]);
-
-    env.expect_refusal(&["election", "members", "other"], "election other: nobody answers", 3);
-    let elections = env.json(&["election", "list", "-o", "json"]);
-    let count = elections.as_array().map(Vec::len);
-    assert_eq!(count, Some(1), "the answers are no election: {elections}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn members_need_a_lease_and_the_right_to_call() {
     let env = TestEnv::new().await;
     let members = ["election", "members", "my-app"];

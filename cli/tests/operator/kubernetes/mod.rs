@@ -6,7 +6,6 @@ mod doctor;
 mod elections;
 mod env;
 mod evictions;
-mod for_life;
 mod life;
 mod members;
 mod proxy;

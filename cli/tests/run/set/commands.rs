@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::{SERVE, STUBBORN, is_gone, member, server, serving};
 use crate::env::{Candidate, LEASE};
 use crate::http::{free_port, get};
-use crate::root::{FreezableDisk, is_root};
 
 #[tokio::test]
 async fn members_share_the_shards_and_the_survivor_runs_all() {
@@ -139,15 +138,6 @@ async fn shard_whose_command_ends_is_given_up_and_taken_again() {
 }
 
 #[tokio::test]
-async fn command_is_restarted_in_the_same_term() {
-    let env = server("shop", 1, LEASE).await;
-    let flags = ["--shards", "1", "--on-exit", "restart"];
-    let mut run = member(&env, &flags, "echo $INCUMBENT_TOKEN; exit 3");
-    let first = run.line().await;
-    assert_eq!(run.line().await, first);
-}
-
-#[tokio::test]
 async fn command_that_ends_may_end_the_member() {
     let env = server("shop", 2, LEASE).await;
     let script = "echo up; [ $1 = 1 ] && exec sleep 1000; exit 7";
@@ -207,25 +197,6 @@ async fn suspended_guard_ends_the_term_without_a_drain() {
     let mut second = member(&env, &[&flags[..], &["second"]].concat(), SERVE);
     kill_process(first.guard(), Signal::STOP).expect("it runs");
     serving(&mut second).await;
-}
-
-/// The lease is over before it is known that a process is left.
-#[tokio::test]
-async fn process_that_cannot_be_killed_is_reported_after_a_signal() {
-    let Some(disk) = is_root().then(FreezableDisk::create).flatten() else { return };
-    let env = server("shop", 1, LEASE).await;
-    disk.freeze();
-    let script =
-        format!("echo up; exec dd if=/dev/zero of={}/out 2>/dev/null", disk.path().display());
-    let mut run = member(&env, &["--shards", "1"], &script);
-    run.wait_for_line("up").await;
-    run.wait_for_disk_sleep().await;
-    run.signal(Signal::TERM);
-    assert_eq!(run.exit_code().await, Some(1));
-    let stderr = run.stderr();
-    assert!(stderr.contains("(dd) was killed, and is in uninterruptible sleep"), "{stderr}");
-    disk.thaw();
-    run.wait_for_no_descendants().await;
 }
 
 /// The guards keep to their schedules, which nobody prolongs.
