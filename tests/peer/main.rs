@@ -19,7 +19,7 @@ mod replay;
 #[cfg(feature = "kubernetes")]
 mod service;
 mod signed;
-mod simulated;
+mod slow_network;
 mod sources;
 mod suite;
 #[cfg(feature = "url")]

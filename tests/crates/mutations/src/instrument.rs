@@ -15,6 +15,8 @@ pub enum Instrument {
     Simulation,
     /// Random schedules of sets alone, in `tests/crates/sim`.
     Sets,
+    /// Random schedules of a quorum of peers alone, there.
+    Quorum,
     /// Every schedule of small elections, in `tests/crates/model`.
     Model,
     /// Single scenarios of the protocol machine.
@@ -32,7 +34,7 @@ pub enum Instrument {
     Records,
     /// Locks on Kubernetes, against a real API server.
     Objects,
-    /// Scenarios and random schedules of a quorum of peers, in virtual time.
+    /// Scenarios of a quorum of peers, in virtual time.
     Voters,
     /// Locks on object storage, against real stores.
     Stores,
@@ -60,14 +62,14 @@ impl Instrument {
     }
 
     pub fn draws_schedules(self) -> bool {
-        matches!(self, Self::Simulation | Self::Sets | Self::Model)
+        matches!(self, Self::Simulation | Self::Sets | Self::Quorum | Self::Model)
     }
 
     /// What builds it, without running it.
     fn builds(self) -> Vec<&'static str> {
         let of_cargo = self.runs().split_whitespace().take_while(|argument| *argument != "--");
         match self {
-            Self::Simulation | Self::Sets => {
+            Self::Simulation | Self::Sets | Self::Quorum => {
                 of_cargo.map(|a| if a == "run" { "build" } else { a }).collect()
             }
             _ => of_cargo.chain(["--no-run"]).collect(),
@@ -82,6 +84,10 @@ impl Instrument {
             Self::Sets => {
                 "run --package incumbent-sim -- --from 0 --schedules 300 \
                  --fleet sets"
+            }
+            Self::Quorum => {
+                "run --package incumbent-sim -- --from 0 --schedules 300 \
+                 --fleet quorum"
             }
             Self::Model => {
                 "test --package incumbent-model --test check -- \
@@ -111,8 +117,7 @@ impl Instrument {
             }
             Self::Voters => {
                 "test --no-default-features --features peer --test peer -- \
-                 an_election_that_voters_cannot_remember simulated:: delayed_messages:: \
-                 replay:: signed::"
+                 an_election_that_voters_cannot_remember delayed_messages:: replay:: signed::"
             }
             Self::Stores => {
                 "test --no-default-features --features object-store --test \
@@ -225,6 +230,7 @@ impl fmt::Display for Instrument {
         f.write_str(match self {
             Self::Simulation => "simulation",
             Self::Sets => "simulation of sets",
+            Self::Quorum => "simulation of a quorum",
             Self::Model => "model check",
             Self::Scenarios => "scenarios",
             Self::Decisions => "tests of decisions",

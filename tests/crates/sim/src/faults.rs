@@ -180,6 +180,7 @@ pub(super) fn any_fault(fleet: Fleet) -> BoxedStrategy<Fault> {
     let remade = span().prop_map(|after_ms| Fault::Remade { after_ms });
     match fleet {
         Fleet::Plain => one(prop_oneof![1 => remade, 4 => common_fault()].boxed()),
+        Fleet::Quorum => prop_oneof![9 => common_fault(), 1 => Just(Fault::Evict)].boxed(),
         Fleet::Mixed | Fleet::Short | Fleet::Judged => {
             one(prop_oneof![1 => Just(Fault::Evict), 9 => common_fault()].boxed())
         }
@@ -544,6 +545,7 @@ impl World {
                 self.store_is_busy(status, after_ms.map(millis), millis(for_ms));
             }
             Fault::Evict if self.store.is_some() => self.object_is_evicted(),
+            Fault::Evict if self.scenario.quorum.is_some() => self.quorum_evicts(),
             Fault::Evict => self.operator_evicts(key),
             Fault::Spoil { for_ms, restored } => self.object_is_spoiled(millis(for_ms), restored),
             Fault::SetBack { by } => self.object_is_set_back(by),

@@ -11,6 +11,7 @@ use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
 use crate::faults::{Fault, any_fault};
 use crate::moves::MoveSetup;
+use crate::quorum::QuorumSetup;
 use crate::scenario::{STORM, Scenario};
 use crate::server::Retention;
 use crate::sets::{MemberSetup, SetSetup};
@@ -73,12 +74,14 @@ pub enum Fleet {
     Checkpoint,
     /// Members of a set share its shards.
     Sets,
+    /// On a quorum of peers, whose voters may be replaced while they run.
+    Quorum,
 }
 
 impl Fleet {
     /// The name of each, and its terms in a storm at least, on the average: fewer would show
     /// little.
-    const TABLE: [(Self, &str, u64); 24] = [
+    const TABLE: [(Self, &str, u64); 25] = [
         (Self::Plain, "plain", 5),
         (Self::Mixed, "mixed", 5),
         (Self::Short, "short", 10),
@@ -103,6 +106,7 @@ impl Fleet {
         (Self::Refused, "refused", 5),
         (Self::Checkpoint, "checkpoint", 5),
         (Self::Sets, "sets", 20),
+        (Self::Quorum, "quorum", 3),
     ];
 
     pub fn all() -> impl Iterator<Item = Self> {
@@ -118,9 +122,14 @@ impl Fleet {
         self.row().2
     }
 
-    /// Of this many schedules of the other fleets one is of this fleet: it has many elections.
+    /// Of this many schedules of the other fleets one is of this fleet: it has many elections, or
+    /// many messages.
     pub fn every(self) -> u64 {
-        if self == Self::Sets { 5 } else { 1 }
+        match self {
+            Self::Sets => 5,
+            Self::Quorum => 20,
+            _ => 1,
+        }
     }
 
     /// Whether leaders hand over.
@@ -167,7 +176,7 @@ impl fmt::Display for Fleet {
 fn coverage(fleet: Fleet) -> BoxedStrategy<Coverage> {
     match fleet {
         fleet if fleet.is_on_objects() => Just(Coverage::None).boxed(),
-        Fleet::Tampered => Just(Coverage::Full).boxed(),
+        Fleet::Tampered | Fleet::Quorum => Just(Coverage::Full).boxed(),
         _ => any_coverage().boxed(),
     }
 }
@@ -184,7 +193,7 @@ pub(crate) fn any_coverage() -> impl Strategy<Value = Coverage> {
 fn cool_down(fleet: Fleet) -> BoxedStrategy<CoolDown> {
     match fleet {
         Fleet::SteppedClock | Fleet::SteppedRows => Just(CoolDown::Strict).boxed(),
-        Fleet::Mixed => prop_oneof![
+        Fleet::Mixed | Fleet::Quorum => prop_oneof![
             4 => Just(CoolDown::Proven),
             1 => Just(CoolDown::Strict),
             2 => (0..3000u64).prop_map(|ms| CoolDown::For(Duration::from_millis(ms))),
@@ -285,6 +294,10 @@ fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
     if fleet.moves() {
         return (-1000..=1000i16).prop_map(|wall_ms| (wall_ms, false)).boxed();
     }
+    if fleet == Fleet::Quorum {
+        // By less than a quorum is without a leader after its majority has restarted.
+        return (0..400i16).prop_map(|wall_ms| (wall_ms, false)).boxed();
+    }
     if !fleet.is_on_objects() {
         return Just((0, false)).boxed();
     }
@@ -293,7 +306,7 @@ fn on_objects(fleet: Fleet) -> BoxedStrategy<(i16, bool)> {
 
 fn retention(fleet: Fleet) -> BoxedStrategy<Retention> {
     match fleet {
-        Fleet::Judged | Fleet::ClientGo => Just(Retention::Forever).boxed(),
+        Fleet::Judged | Fleet::ClientGo | Fleet::Quorum => Just(Retention::Forever).boxed(),
         Fleet::Rows | Fleet::SteppedRows | Fleet::Failover | Fleet::Synchronous => {
             Just(Retention::Rows).boxed()
         }
@@ -320,6 +333,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
     let has_peers = fleet.chorias().is_some() || matches!(fleet, Fleet::ClientGo | Fleet::Vimeo);
     let fleet_sizes = match fleet {
         Fleet::Sets => 0..=0,
+        Fleet::Quorum => 7..=7,
         _ if has_peers => 1..=4,
         _ => 2..=5,
     };
@@ -334,11 +348,18 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
         proptest::sample::select(ttls),
         retention(fleet),
         any::<bool>(),
-        (prop::collection::vec(candidate_setup(fleet), fleet_sizes), set(fleet)),
+        (prop::collection::vec(candidate_setup(fleet), fleet_sizes), set(fleet), quorum(fleet)),
         prop::collection::vec((0..storm_ms, any_fault(fleet)), 0..60),
     )
         .prop_map(
-            move |(seed, ttl_ms, retention, old_bucket, (mut candidates, set), mut faults)| {
+            move |(
+                seed,
+                ttl_ms,
+                retention,
+                old_bucket,
+                (mut candidates, set, quorum),
+                mut faults,
+            )| {
                 faults.sort_by_key(|(at, _)| *at);
                 let bucket_ttl = Duration::from_millis(ttl_ms);
                 if fleet == Fleet::Forgetful {
@@ -347,8 +368,11 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                     let leases = CoolDown::For(bucket_ttl.mul_f64(2.01));
                     candidates.iter_mut().for_each(|candidate| candidate.cool_down = leases);
                 }
-                if fleet == Fleet::Tampered {
-                    // A candidate without hints cannot know better.
+                if let Some(quorum) = &quorum {
+                    candidates.truncate(quorum.processes());
+                }
+                if matches!(fleet, Fleet::Tampered | Fleet::Quorum) {
+                    // A candidate without hints cannot know better. Those of a voter never cease.
                     faults.retain(|(_, fault)| !matches!(fault, Fault::HintCoverage { .. }));
                 }
                 if fleet.is_on_objects() {
@@ -383,6 +407,7 @@ pub fn scenario(fleet: Fleet) -> impl Strategy<Value = Scenario> {
                     client_gos: if fleet == Fleet::ClientGo { 2 } else { 0 },
                     vimeos: if fleet == Fleet::Vimeo { 2 } else { 0 },
                     set,
+                    quorum,
                     faults,
                     ..Scenario::new(seed, bucket_ttl, candidates)
                 }
@@ -418,6 +443,16 @@ fn set(fleet: Fleet) -> BoxedStrategy<Option<SetSetup>> {
                 Some(SetSetup { shards, settle_ms, moves_at_once, drain_ms, keeps_names, members })
             })
         })
+        .boxed()
+}
+
+fn quorum(fleet: Fleet) -> BoxedStrategy<Option<QuorumSetup>> {
+    if fleet != Fleet::Quorum {
+        return Just(None).boxed();
+    }
+    let size = prop_oneof![2 => Just(3usize), 1 => Just(5)];
+    (size, any::<bool>(), 0..30u8, 0..58u8)
+        .prop_map(|(size, named, lost, late_ms)| Some(QuorumSetup { size, named, lost, late_ms }))
         .boxed()
 }
 

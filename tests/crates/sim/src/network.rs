@@ -46,6 +46,9 @@ impl World {
             let crash = Fault::Crash { who: candidate.process, back_ms };
             self.time.after(Duration::ZERO, SimEvent::Fault(crash));
         }
+        if self.scenario.quorum.is_some() {
+            return self.ask_voter(who, id, request, timeout);
+        }
         let lost = |answer| Inner::Response { id, answer, from_server: false };
         if cut && knows_cut {
             let failure = failure(LockErrorKind::Unavailable, "not connected");

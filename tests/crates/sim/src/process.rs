@@ -9,6 +9,7 @@ use incumbent::protocol::Health;
 
 use crate::faults::ProcessFaults;
 use crate::moves::MoveSetup;
+use crate::quorum::Host;
 use crate::server::Time;
 use crate::sets::Member;
 
@@ -62,6 +63,8 @@ pub struct Process {
     pub aside: bool,
     /// Of a set, unless the process is down.
     pub member: Option<Box<Member>>,
+    /// Its voter, on a quorum, unless the process is down.
+    pub(super) voter: Option<Box<Host>>,
 }
 
 impl Process {
@@ -77,6 +80,7 @@ impl Process {
             health: None,
             aside: false,
             member: None,
+            voter: None,
         }
     }
 
@@ -93,6 +97,7 @@ impl Process {
         self.stopping_since = None;
         self.crashes_at_write = None;
         self.member = None;
+        self.voter = None;
     }
 
     /// By its check, and by what its program wants.

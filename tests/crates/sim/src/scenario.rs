@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::candidate::CandidateSetup;
 use crate::choria::Pace;
 use crate::faults::Fault;
+use crate::quorum::QuorumSetup;
 use crate::server::{Retention, Server};
 use crate::sets::SetSetup;
 
@@ -33,6 +34,8 @@ pub struct Scenario {
     pub candidates: Vec<CandidateSetup>,
     /// In the place of these, the members of a set.
     pub set: Option<SetSetup>,
+    /// Voters in these processes take the place of the server.
+    pub quorum: Option<QuorumSetup>,
     /// Where the processes take part in other elections too: the seed of what faults of a process
     /// draw, which is the same in each election.
     pub further_elections: Option<u64>,
@@ -57,6 +60,7 @@ impl Scenario {
             vimeos: 0,
             candidates,
             set: None,
+            quorum: None,
             further_elections: None,
             faults: Vec::new(),
         }

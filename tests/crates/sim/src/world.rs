@@ -21,6 +21,7 @@ use crate::moves::{self, Judge};
 use crate::objects::{HttpRequest, Reply, Room, Store, Vimeo};
 use crate::peers::{self, Peer, Program};
 use crate::process::Process;
+use crate::quorum::Datagram;
 use crate::scenario::{STORM, Scenario};
 use crate::sentinel::{self, Run, Sentinel};
 use crate::server::{Retention, Server, Time};
@@ -235,10 +236,12 @@ impl World {
 
     pub(super) fn capabilities(&self, who: usize) -> Capabilities {
         let server = &self.servers[self.candidates[who].key];
+        let lock = server.capabilities(self.scenario.old_bucket);
         Capabilities {
             can_read: self.candidates[who].setup.reads,
+            empty_is_proof: lock.empty_is_proof || self.scenario.quorum.is_some(),
             reads_are_durable: !self.scenario.synchronous,
-            ..server.capabilities(self.scenario.old_bucket)
+            ..lock
         }
     }
 
@@ -261,6 +264,7 @@ impl World {
                 self.store_serves(who, life, id, attempt, asked);
             }
             SimEvent::Mended { restored } => self.object_is_mended(restored),
+            SimEvent::Datagram(datagram) => self.voter_receives(datagram),
             SimEvent::Sentinel { at, life, step } => self.step_sentinel(at, life, step),
             SimEvent::Calm => self.calm_down(),
         }
@@ -328,6 +332,7 @@ impl World {
             Inner::GivesBack => {}
             Inner::MemberWake { wake } => self.member_wakes(who, wake),
             Inner::MemberAdvances => self.member_advances(who),
+            Inner::VoterWakes { wake } => self.voter_wakes(who, wake),
         }
     }
 
@@ -356,6 +361,7 @@ impl World {
         let checks = moves.is_some_and(|setup| setup.check_ms.is_some());
         self.processes[process].start(moves);
         self.member_starts(process);
+        self.voter_starts(process);
         if checks {
             let after = self.time.millis(0..100);
             self.later(first, after, Inner::Moves(moves::Step::Check));
@@ -409,6 +415,8 @@ pub(super) enum SimEvent {
     Asked { who: usize, life: u32, id: u64, attempt: u32, asked: HttpRequest },
     /// An administrator repairs an unreadable object.
     Mended { restored: bool },
+    /// A message of a voter arrives.
+    Datagram(Datagram),
     /// Something happens to a sentinel.
     Sentinel { at: usize, life: u32, step: sentinel::Step },
     /// All faults cease.
@@ -454,4 +462,8 @@ pub(super) enum Inner {
     },
     /// The member takes in what has changed.
     MemberAdvances,
+    /// Its voter is woken.
+    VoterWakes {
+        wake: u64,
+    },
 }

@@ -105,6 +105,7 @@ fleets! {
     /// Those that lead, and those that believe it.
     checkpoint_keeps_what_was_acknowledged: Checkpoint,
     members_of_a_set_share_its_shards_with_few_moves: Sets,
+    at_most_one_leads_on_a_quorum_of_peers: Quorum,
 }
 
 #[test]

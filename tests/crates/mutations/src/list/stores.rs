@@ -2,8 +2,8 @@
 
 use super::{Mutation, edit};
 use crate::instrument::Instrument::{
-    Databases, Decisions, Differential, Elections, Locks, Objects, Records, Scenarios, Several,
-    Simulation, Stores, Voters,
+    Databases, Decisions, Differential, Elections, Locks, Objects, Quorum, Records, Scenarios,
+    Several, Simulation, Stores, Voters,
 };
 
 pub(super) const OF_LOCKS: &[Mutation] = &[
@@ -148,7 +148,16 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "lease + longest_round(lease) * 2 + lease / 100",
             "lease / 100",
         )],
-        noticed_by: &[Voters],
+        noticed_by: &[Voters, Quorum],
+    },
+    Mutation {
+        name: "quorum: less than half of the voters are a majority",
+        edits: &[edit(
+            "src/backends/peer/quorum/voter/mod.rs",
+            "self.settings.size / 2 + 1",
+            "self.settings.size / 2",
+        )],
+        noticed_by: &[Quorum],
     },
     Mutation {
         name: "quorum: a write may rest on a vote of a start that was replaced",
@@ -157,7 +166,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             ".all(|(name, stamp)| self.names.contains(name) && self.is_latest(name, *stamp));",
             ".all(|(name, stamp)| self.names.contains(name) && stamp.round > 0);",
         )],
-        noticed_by: &[Voters],
+        noticed_by: &[Voters, Quorum],
     },
     Mutation {
         name: "peers: a signed datagram is taken as often as it comes",
