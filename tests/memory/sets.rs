@@ -1,19 +1,14 @@
 //! Sets: shards are led evenly, and move by handovers alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use incumbent::lock::{
-    Capabilities, HintSink, Lock, LockError, LockErrorKind, Messages, Reading, Release, Revision,
-    Subscription, Write,
-};
+use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::memory::MemoryLock;
 use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
 
-use crate::conformance::{LEASE, becomes_true};
+use crate::conformance::{Diary, Failing, LEASE, SwitchableLock, becomes_true};
 use crate::without_hints;
 
 const SHARDS: u32 = 12;
@@ -74,62 +69,22 @@ async fn lead(members: &[(&Set, usize)]) {
     }
 }
 
-/// The lock of a client that may not write while `refuses`.
-#[derive(Debug)]
-struct Refusing {
-    lock: MemoryLock,
-    refuses: Arc<AtomicBool>,
-}
-
-#[async_trait]
-impl Lock for Refusing {
-    fn capabilities(&self) -> Capabilities {
-        self.lock.capabilities()
-    }
-
-    fn check_name(&self, name: &str) -> Result<(), String> {
-        self.lock.check_name(name)
-    }
-
-    fn messages(&self) -> Option<&dyn Messages> {
-        self.lock.messages()
-    }
-
-    async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {
-        self.lock.read(name, timeout).await
-    }
-
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        if self.refuses.load(Ordering::SeqCst) {
-            return Err(LockError::new(LockErrorKind::Denied, "no permission to write"));
-        }
-        self.lock.write(name, write).await
-    }
-
-    async fn release(&self, name: &str, release: Release) -> Result<(), LockError> {
-        self.lock.release(name, release).await
-    }
-
-    fn subscribe(&self, name: &str, sink: HintSink) -> Subscription {
-        self.lock.subscribe(name, sink)
-    }
-}
-
 /// It may not write, and leads nothing: it does not ask for shards again and again.
 #[tokio::test]
 async fn a_refused_member_takes_its_part_once_it_may_write() {
     let lock = MemoryLock::with_ttl(LEASE);
-    let (work, refuses) = (Work::default(), Arc::new(AtomicBool::new(true)));
+    let work = Work::default();
     let first = member(&lock, &work, "first").start().unwrap();
     lead(&[(&first, 12)]).await;
-    let refusing = Refusing { lock, refuses: Arc::clone(&refuses) };
-    let second = member_on(refusing, &work, "second").start().unwrap();
+    let refusing = SwitchableLock::new(&lock, "refusing", &Diary::default());
+    refusing.fail(Failing::Writes(LockErrorKind::Denied));
+    let second = member_on(refusing.clone(), &work, "second").start().unwrap();
     let becomes = async |standing: Standing| {
         becomes_true(standing.as_str(), async || second.standing() == standing).await;
     };
     becomes(Standing::Sick).await;
     lead(&[(&first, 12), (&second, 0)]).await;
-    refuses.store(false, Ordering::SeqCst);
+    refusing.fail(Failing::Nothing);
     lead(&[(&first, 6), (&second, 6)]).await;
     becomes(Standing::Ready).await;
 }

@@ -1,57 +1,31 @@
 //! The task that receives hints for all elections: its runtime, and messages that it could not
 //! take.
 
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use incumbent::lock::Coverage;
 use incumbent::nats::{Connection, PermissionWatch};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
-
-fn runtime() -> Runtime {
-    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
+use crate::conformance::listening::{hints_continue, one_task_delivers};
 
 #[tokio::test]
 async fn hints_continue_when_the_runtime_of_the_first_listener_ends() {
     let server = Server::start().await;
-    let lock = bucket_on(&server).await.lock();
-    let first = runtime();
-    let mut on_first = {
-        let _entered = first.enter();
-        Hints::of(&lock, "a")
-    };
-    on_first.coverage(Coverage::Full).await;
-    let mut hints = Hints::of(&lock, "b");
-    hints.coverage(Coverage::Full).await;
-    first.shutdown_background();
-    hints.coverage(Coverage::None).await;
-    hints.coverage(Coverage::Full).await;
-    hints.look().await;
-    let created = lock.write("b", entry(1, 1, None)).await.unwrap();
-    assert_eq!(hints.stored().await.0.revision, created);
+    let (lock, writer) = (bucket_on(&server).await.lock(), bucket_on(&server).await.lock());
+    hints_continue(Arc::new(lock), Arc::new(writer), ["a", "b"]).await;
 }
 
-/// Several tasks could deliver a hint before the one that it replaces.
 #[tokio::test]
 async fn one_task_delivers_all_hints() {
     let server = Server::start().await;
     let lock = bucket_on(&server).await.lock();
-    let tasks = std::sync::Arc::new(Mutex::new(Vec::new()));
-    let mut subscriptions = Vec::new();
-    for name in ["a", "b", "b", "c"] {
-        let (tasks, (told, mut tellings)) = (tasks.clone(), mpsc::unbounded_channel());
-        let sink = HintSink::new(move |hint| {
-            tasks.lock().unwrap().push(tokio::task::try_id());
-            let _ = told.send(hint);
-        });
-        subscriptions.push(lock.subscribe(name, sink));
-        while tellings.recv().await != Some(Hint::Coverage(Coverage::Full)) {}
-    }
-    let tasks = tasks.lock().unwrap();
-    assert!(tasks.iter().all(|task| *task == tasks[0]), "{tasks:?}");
-    assert_ne!(tasks[0], tokio::task::try_id());
+    one_task_delivers(Arc::new(lock), &["a", "b", "b", "c"]).await;
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
 /// On a connection that takes one message at a time.

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Coverage, Hint, HintSink, Lock, Mark, Nonce, Release, Subscription, Tombstone, Write,
-    WriteId,
+    Content, Coverage, Hint, HintSink, Lock, Nonce, Release, Subscription, Tombstone,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use super::soon;
+use super::{first_write, soon};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,18 +41,6 @@ impl Hints {
     }
 }
 
-fn write(lease: Duration) -> Write {
-    let write = WriteId { nonce: Nonce(7), number: 1 };
-    Write {
-        identity: "c".into(),
-        mark: Mark::new(write, lease, None),
-        ttl: lease,
-        expected: None,
-        advertisement: None,
-        timeout: TIMEOUT,
-    }
-}
-
 /// A subscriber of one election on a runtime that ends, and one of another on this one. `writer`:
 /// the same elections, by connections of its own.
 pub async fn hints_continue(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [&str; 2]) {
@@ -69,7 +56,8 @@ pub async fn hints_continue(lock: Arc<dyn Lock>, writer: Arc<dyn Lock>, names: [
     hints.coverage(Coverage::None).await;
     hints.coverage(Coverage::Full).await;
     let expected =
-        writer.write(names[1], write(lock.capabilities().max_lease)).await.expect("a write");
+        writer.write(names[1], first_write(lock.capabilities().max_lease, 7, None, None));
+    let expected = expected.await.expect("a write");
     hints
         .until(
             "the write",

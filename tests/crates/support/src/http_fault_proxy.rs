@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::http_message::{HttpMessage, http_request};
@@ -26,7 +25,7 @@ pub enum HttpFault {
     Delay(Duration),
     /// The store's response gets this header as well.
     AddHeader(&'static str, &'static str),
-    /// The store gets the request once [`HttpFaultProxy::clear`] is called.
+    /// The store never gets the request, and its connection stays open.
     Hold,
 }
 
@@ -51,7 +50,6 @@ struct Inner {
     /// For every request with that method.
     always: Mutex<Vec<Matching>>,
     requests: Mutex<Vec<HttpMessage>>,
-    holds: watch::Sender<bool>,
 }
 
 impl HttpFaultProxy {
@@ -69,7 +67,6 @@ impl HttpFaultProxy {
             once: Mutex::default(),
             always: Mutex::default(),
             requests: Mutex::default(),
-            holds: watch::Sender::new(true),
         });
         let passing = Arc::clone(&inner);
         let mut tasks = JoinSet::new();
@@ -97,14 +94,6 @@ impl HttpFaultProxy {
     /// Applies `fault` to every request with this method.
     pub fn always(&self, method: &'static str, fault: HttpFault) {
         self.inner.always.lock().unwrap_or_else(PoisonError::into_inner).push((method, fault));
-    }
-
-    /// Removes all faults, and forwards the requests that are held.
-    pub fn clear(&self) {
-        self.inner.once.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.inner.always.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.inner.holds.send_replace(false);
-        self.inner.holds.send_replace(true);
     }
 
     /// The requests so far.
@@ -142,12 +131,7 @@ impl Inner {
         let fault = self.fault(request.method());
         let response = match fault {
             Some(HttpFault::Respond(response)) => Some(response),
-            Some(HttpFault::Hold) => {
-                let mut holds = self.holds.subscribe();
-                holds.mark_unchanged();
-                let _ = holds.changed().await;
-                self.forward(request).await
-            }
+            Some(HttpFault::Hold) => std::future::pending().await,
             Some(HttpFault::Delay(by)) => {
                 tokio::time::sleep(by).await;
                 self.forward(request).await
