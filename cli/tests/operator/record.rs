@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent_test_support::{Flow, Proxy, Way, eventually};
+use incumbent_test_support::{Proxy, Way, eventually};
 use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 
@@ -192,7 +192,7 @@ async fn time_of_messages_that_were_lost_is_unknown() {
     let proxy = Proxy::start(server.address());
     let _recorder = record(&shell, &["--server", &proxy.url()]);
     recorded(&shell, "e", &["term one -"]).await;
-    proxy.flow(Way::ToClient, Flow::Lose);
+    proxy.lose(Way::ToClient);
     shell.put("e", "two");
     shell.put("e", "three");
     proxy.pass();

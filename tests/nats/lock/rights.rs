@@ -211,8 +211,8 @@ async fn acknowledgement_of_anothers_write_extends_no_term() {
     let proxy = Proxy::start(env.server.address());
     let election = env.start_at(&proxy.url(), "leader").await;
     let leadership = leads(&election).await;
-    let mut held = proxy.hold_request(is_renewal);
-    held.sprung().await;
+    let mut lost = proxy.lose_request(is_renewal);
+    lost.sprung().await;
     let deadline = leadership.deadline();
     let mut last = None;
     while let Ok(Some(answer)) =

@@ -82,7 +82,7 @@ pub use pooler::Pooler;
 pub use ports::Port;
 pub use postgres::PostgresServer;
 pub use process::Process;
-pub use proxy::{Flow, Proxy, Request, Trap, Way};
+pub use proxy::{Proxy, Request, Trap, Way};
 pub use pseudo_terminal::PseudoTerminal;
 pub use server::{NATS_PERMISSIONS, Server, ServerBuilder, nats_options};
 #[cfg(target_os = "linux")]

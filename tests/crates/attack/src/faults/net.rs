@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::{fmt, io};
 
-use incumbent_test_support::{Flow, Port, Process, Proxy, Way};
+use incumbent_test_support::{Port, Process, Proxy, Way};
 
 use super::namespaces::Namespaces;
 use super::table::Need;
@@ -199,7 +199,7 @@ impl Loopback {
             }
             _ => return Err(io::Error::other(format!("nothing stands between {from} and {to}"))),
         };
-        self.proxies[candidate][server].flow(way, Flow::Lose);
+        self.proxies[candidate][server].lose(way);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use super::frame::{Frame, Frames};
 use super::request::Request;
 use super::trap::{Effect, Rule, Traps};
-use super::{Flow, Lost, State, Way};
+use super::{Lost, State, Way};
 
 /// The requests whose replies a trap is waiting for, by the subject of the reply.
 type Awaited = Mutex<HashMap<String, (Arc<Rule>, Request)>>;
@@ -66,7 +67,7 @@ async fn carry(
     }
 }
 
-/// Reads frames and hands those that the flow lets through to `judge`, which sends on what shall
+/// Reads frames and hands those that are not lost to `judge`, which sends on what shall
 /// arrive.
 async fn pump(
     source: OwnedReadHalf,
@@ -80,25 +81,16 @@ async fn pump(
     let reading = async move {
         let mut frames = Frames::new(source);
         while let Ok(Some(frame)) = frames.next().await {
-            if passes(way, &mut state).await {
-                judge(frame, &out);
+            if state.borrow().loses(way) {
+                lost.one_way(way).fetch_add(1, Ordering::SeqCst);
             } else {
-                lost.add(way, &frame.bytes);
+                judge(frame, &out);
             }
         }
-        // An end is news too, and passes like a frame; a swallowed one is delivered once the flow
-        // is open again.
-        let _ = state.wait_for(|state| state.flow(way) == Flow::Pass).await;
+        // An end is news too, and passes like a frame; a swallowed one is delivered later.
+        let _ = state.wait_for(|state| !state.loses(way)).await;
     };
     tokio::join!(reading, write(queue, target));
-}
-
-/// Waits while the flow is held; whether what was read then continues.
-async fn passes(way: Way, state: &mut watch::Receiver<State>) -> bool {
-    match state.wait_for(|state| state.flow(way) != Flow::Hold).await {
-        Ok(state) => state.flow(way) == Flow::Pass,
-        Err(_) => false, // the proxy is gone
-    }
 }
 
 async fn write(mut queue: UnboundedReceiver<Bytes>, mut target: OwnedWriteHalf) {
@@ -118,11 +110,7 @@ fn judge_request(frame: Frame, out: &UnboundedSender<Bytes>, traps: &Traps, awai
     };
     match rule.effect() {
         Effect::LoseRequest => rule.spring(request),
-        Effect::HoldRequest => {
-            rule.hold(out, frame.bytes);
-            rule.spring(request);
-        }
-        Effect::LoseReply | Effect::HoldReply => {
+        Effect::LoseReply => {
             if let Some(reply) = request.reply.clone() {
                 let mut awaited = awaited.lock().unwrap_or_else(PoisonError::into_inner);
                 awaited.insert(reply, (rule, request));
@@ -148,12 +136,7 @@ fn judge_reply(frame: Frame, out: &UnboundedSender<Bytes>, awaited: &Awaited) {
         None => {
             let _ = out.send(frame.bytes);
         }
-        Some((rule, request)) => {
-            if rule.effect() == Effect::HoldReply {
-                rule.hold(out, frame.bytes);
-            }
-            rule.spring(request);
-        }
+        Some((rule, request)) => rule.spring(request),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A proxy that loses, holds and cuts the messages that a test chooses.
+//! A proxy that loses the messages that a test chooses, and cuts connections.
 //!
 //! It carries whole messages of the NATS protocol, so a connection from which it swallowed some
 //! stays a valid one: what a test sees is lost messages, not a garbled stream. It does not speak
@@ -32,62 +32,35 @@ pub enum Way {
     ToClient,
 }
 
-/// What happens to messages that go one way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Flow {
-    /// They arrive.
-    #[default]
-    Pass,
-    /// They are swallowed, and the connection stays open, without a notice.
-    Lose,
-    /// They wait, in order, until the flow is another.
-    Hold,
-}
-
-/// How many messages the flow has swallowed each way.
+/// How many messages were swallowed each way.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    to_server: LostOneWay,
-    to_client: LostOneWay,
-}
-
-#[derive(Debug, Default)]
-struct LostOneWay {
-    all: AtomicU64,
-    /// The `PING` and `PONG` among them, which come at any time.
-    pings: AtomicU64,
+    to_server: AtomicU64,
+    to_client: AtomicU64,
 }
 
 impl Lost {
-    fn one_way(&self, way: Way) -> &LostOneWay {
+    fn one_way(&self, way: Way) -> &AtomicU64 {
         match way {
             Way::ToServer => &self.to_server,
             Way::ToClient => &self.to_client,
         }
     }
-
-    fn add(&self, way: Way, message: &[u8]) {
-        let lost = self.one_way(way);
-        if message.starts_with(b"PING") || message.starts_with(b"PONG") {
-            lost.pings.fetch_add(1, Ordering::SeqCst);
-        }
-        lost.all.fetch_add(1, Ordering::SeqCst);
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct State {
-    to_server: Flow,
-    to_client: Flow,
+    loses_to_server: bool,
+    loses_to_client: bool,
     refuses: bool,
     cuts: u64,
 }
 
 impl State {
-    fn flow(&self, way: Way) -> Flow {
+    fn loses(&self, way: Way) -> bool {
         match way {
-            Way::ToServer => self.to_server,
-            Way::ToClient => self.to_client,
+            Way::ToServer => self.loses_to_server,
+            Way::ToClient => self.loses_to_client,
         }
     }
 }
@@ -133,26 +106,16 @@ impl Proxy {
         Self { address, state, traps, lost, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Where clients connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Where clients connect, as a URL.
     pub fn url(&self) -> String {
         format!("nats://{}", self.address)
     }
 
-    /// Where clients connect as a user, as a URL.
-    pub fn url_as(&self, user: &str, password: &str) -> String {
-        format!("nats://{user}:{password}@{}", self.address)
-    }
-
-    /// Sets what happens from now on to messages that go one way.
-    pub fn flow(&self, way: Way, flow: Flow) {
+    /// Swallows all messages that go one way from now on, with the connections open.
+    pub fn lose(&self, way: Way) {
         self.state.send_modify(|state| match way {
-            Way::ToServer => state.to_server = flow,
-            Way::ToClient => state.to_client = flow,
+            Way::ToServer => state.loses_to_server = true,
+            Way::ToClient => state.loses_to_client = true,
         });
     }
 
@@ -162,32 +125,21 @@ impl Proxy {
     /// A connection made meanwhile has lost the server's greeting, and stays useless after
     /// [`pass`](Self::pass) until its client gives it up, or [`cut`](Self::cut).
     pub fn black_hole(&self) {
-        self.both(Flow::Lose);
+        self.lose(Way::ToServer);
+        self.lose(Way::ToClient);
     }
 
-    /// Holds everything both ways: a network that is silent for a while and then delivers all.
-    pub fn hold(&self) {
-        self.both(Flow::Hold);
-    }
-
-    /// Lets everything through both ways, and what was held first.
+    /// Lets everything through both ways.
     pub fn pass(&self) {
-        self.both(Flow::Pass);
+        self.state.send_modify(|state| {
+            (state.loses_to_server, state.loses_to_client) = (false, false);
+        });
     }
 
-    /// How many messages, anything that a client and a server send to each other, [`Flow::Lose`]
-    /// has swallowed so far.
+    /// How many messages, anything that a client and a server send to each other, were swallowed
+    /// one way.
     pub fn swallowed(&self, way: Way) -> u64 {
-        self.lost.one_way(way).all.load(Ordering::SeqCst)
-    }
-
-    /// How many messages [`Flow::Lose`] has swallowed so far, without `PING` and `PONG`, which
-    /// belong to no request.
-    pub fn swallowed_of_requests(&self, way: Way) -> u64 {
-        // `add` counts a ping first, so one in between is at most missing here.
-        let lost = self.lost.one_way(way);
-        let pings = lost.pings.load(Ordering::SeqCst);
-        lost.all.load(Ordering::SeqCst).saturating_sub(pings)
+        self.lost.one_way(way).load(Ordering::SeqCst)
     }
 
     /// Closes all connections, on both sides. New ones are served.
@@ -203,38 +155,13 @@ impl Proxy {
 
     /// Swallows the next request that matches. The server never sees it.
     pub fn lose_request(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
-        self.traps.set(Effect::LoseRequest, false, matches)
-    }
-
-    /// Swallows every request that matches.
-    pub fn lose_requests(
-        &self,
-        matches: impl Fn(&Request) -> bool + Send + Sync + 'static,
-    ) -> Trap {
-        self.traps.set(Effect::LoseRequest, true, matches)
+        self.traps.set(Effect::LoseRequest, matches)
     }
 
     /// Swallows the reply to the next request that matches. The server has executed the request
     /// when the trap reports.
     pub fn lose_reply(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
-        self.traps.set(Effect::LoseReply, false, matches)
-    }
-
-    /// Holds the next request that matches until [`Trap::release`].
-    pub fn hold_request(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
-        self.traps.set(Effect::HoldRequest, false, matches)
-    }
-
-    /// Holds the reply to the next request that matches until [`Trap::release`].
-    pub fn hold_reply(&self, matches: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Trap {
-        self.traps.set(Effect::HoldReply, false, matches)
-    }
-
-    fn both(&self, flow: Flow) {
-        self.state.send_modify(|state| {
-            state.to_server = flow;
-            state.to_client = flow;
-        });
+        self.traps.set(Effect::LoseReply, matches)
     }
 }
 

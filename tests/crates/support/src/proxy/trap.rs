@@ -5,10 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::mpsc::{
-    UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel,
-};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::request::Request;
@@ -17,25 +14,15 @@ use super::request::Request;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     LoseRequest,
-    HoldRequest,
     LoseReply,
-    HoldReply,
 }
 
 /// A trap as the connections see it.
 pub(crate) struct Rule {
     effect: Effect,
-    every: bool,
     armed: AtomicBool,
     matches: Box<dyn Fn(&Request) -> bool + Send + Sync>,
     sprung: UnboundedSender<Request>,
-    held: Mutex<Held>,
-}
-
-#[derive(Default)]
-struct Held {
-    released: bool,
-    frames: Vec<(WeakUnboundedSender<Bytes>, Bytes)>,
 }
 
 impl Rule {
@@ -43,45 +30,24 @@ impl Rule {
         self.effect
     }
 
-    /// Whether the request walks into it; a trap for one request then takes no other.
+    /// Whether the request walks into it, which then takes no other.
     pub(crate) fn takes(&self, request: &Request) -> bool {
-        let answered = matches!(self.effect, Effect::LoseRequest | Effect::HoldRequest)
-            || request.reply.is_some();
+        let answered = self.effect == Effect::LoseRequest || request.reply.is_some();
         self.armed.load(Ordering::SeqCst)
             && answered
             && (self.matches)(request)
-            && (self.every || self.armed.swap(false, Ordering::SeqCst))
+            && self.armed.swap(false, Ordering::SeqCst)
     }
 
     /// Tells that what it was set for has happened.
     pub(crate) fn spring(&self, request: Request) {
         let _ = self.sprung.send(request);
     }
-
-    /// Keeps a frame until the trap is released. Once it is, frames pass at once.
-    pub(crate) fn hold(&self, target: &UnboundedSender<Bytes>, frame: Bytes) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.released {
-            let _ = target.send(frame);
-        } else {
-            held.frames.push((target.downgrade(), frame));
-        }
-    }
-
-    fn release(&self) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.released = true;
-        for (target, frame) in held.frames.drain(..) {
-            if let Some(target) = target.upgrade() {
-                let _ = target.send(frame);
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule").field("effect", &self.effect).field("every", &self.every).finish()
+        f.debug_struct("Rule").field("effect", &self.effect).finish_non_exhaustive()
     }
 }
 
@@ -99,25 +65,21 @@ impl Traps {
     pub(crate) fn set(
         self: &Arc<Self>,
         effect: Effect,
-        every: bool,
         matches: impl Fn(&Request) -> bool + Send + Sync + 'static,
     ) -> Trap {
         let (sprung, events) = unbounded_channel();
         let rule = Arc::new(Rule {
             effect,
-            every,
             armed: AtomicBool::new(true),
             matches: Box::new(matches),
             sprung,
-            held: Mutex::default(),
         });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(rule.clone());
         Trap { rule, events, traps: Arc::downgrade(self) }
     }
 }
 
-/// A trap that was set on a [`Proxy`](crate::Proxy). Dropping it takes it away; what it holds then
-/// is lost.
+/// A trap that was set on a [`Proxy`](crate::Proxy). Dropping it takes it away.
 #[derive(Debug)]
 #[must_use = "dropping a trap takes it away"]
 pub struct Trap {
@@ -127,7 +89,7 @@ pub struct Trap {
 }
 
 impl Trap {
-    /// Waits until it has done what it was set for (swallowed or caught the request, or its reply),
+    /// Waits until it has done what it was set for (swallowed the request, or its reply),
     /// and gives the request.
     ///
     /// # Panics
@@ -144,11 +106,6 @@ impl Trap {
     /// The next request that it has caught already, if there is one.
     pub fn caught(&mut self) -> Option<Request> {
         self.events.try_recv().ok()
-    }
-
-    /// Lets go, in order, what it holds; from now on it holds nothing.
-    pub fn release(&self) {
-        self.rule.release();
     }
 }
 
