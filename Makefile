@@ -142,6 +142,7 @@ bench-takeover: rust ## Measure how soon a leader is replaced whose host is gone
 	@scripts/install-nats.sh 2.15.1
 	@scripts/install-etcd.sh >/dev/null
 	@scripts/install-keepalived.sh
+	@tests/programs/build.sh etcd >/dev/null
 	$(CARGO) build --release --package incumbent-attack
 	"$(CARGO_TARGET_DIR)/release/incumbent-attack" takeover $(if $(LEASES),--leases $(LEASES)) \
 		$(if $(CALM),--calm $(CALM) --locks $(or $(LOCKS),nats) $(if $(LOADS),--loads $(LOADS)), \

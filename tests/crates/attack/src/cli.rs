@@ -1,14 +1,13 @@
 //! The command line.
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::faults::namespaces;
 use crate::load::{candidate, choria_like, many};
 use crate::plans::{chaos, sets, soak, takeover};
 use crate::record::history::{self, Difference, Replayed};
@@ -40,9 +39,6 @@ enum Command {
     /// The leader's host is cut off or frozen, at each of several leases, and its replacement is
     /// measured.
     Takeover(takeover::Options),
-    /// Says by its exit code whether a host answers, be it with a refusal.
-    #[command(hide = true)]
-    Reach { host: SocketAddr },
     /// Campaigns in an election of `chaos`.
     #[command(hide = true)]
     Candidate(candidate::Options),
@@ -58,17 +54,29 @@ enum Command {
 }
 
 /// Runs the command that was typed.
-pub async fn run() -> ExitCode {
+pub fn run() -> ExitCode {
+    let command = Cli::parse().command;
+    let has_hosts = match &command {
+        Command::Chaos(options) => !options.loopback,
+        Command::Takeover(_) => true,
+        _ => false,
+    };
+    if has_hosts {
+        namespaces::enter(); // before there are other threads
+    }
+    Runtime::new().expect("a runtime").block_on(execute(command))
+}
+
+async fn execute(command: Command) -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let done = match Cli::parse().command {
+    let done = match command {
         Command::List => {
             chaos::list();
             return ExitCode::SUCCESS;
         }
-        Command::Reach { host } => return reach(host),
         Command::Replay { files } => return replay(&files),
         Command::Candidate(options) => {
             candidate::run(options).await;
@@ -100,7 +108,7 @@ async fn attack(plan: &Command) -> std::io::Result<ExitCode> {
         }
     };
     let mut terminate = signal(SignalKind::terminate())?;
-    // Dropped in the middle it ends every process and removes every namespace.
+    // Dropped in the middle it ends every process.
     tokio::select! {
         code = attack => return code,
         _ = terminate.recv() => {}
@@ -108,13 +116,6 @@ async fn attack(plan: &Command) -> std::io::Result<ExitCode> {
     }
     eprintln!("interrupted");
     Ok(ExitCode::from(130))
-}
-
-fn reach(host: SocketAddr) -> ExitCode {
-    match TcpStream::connect_timeout(&host, Duration::from_secs(2)) {
-        Err(error) if error.kind() != ErrorKind::ConnectionRefused => ExitCode::FAILURE,
-        _ => ExitCode::SUCCESS,
-    }
 }
 
 fn replay(files: &[PathBuf]) -> ExitCode {

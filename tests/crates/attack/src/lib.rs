@@ -11,8 +11,31 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
-mod faults;
 pub mod judge;
-mod load;
 mod plans;
-pub mod record;
+
+mod faults {
+    mod filter;
+    pub mod namespaces;
+    pub mod net;
+    pub mod strike;
+    pub mod table;
+}
+
+mod load {
+    pub mod admin;
+    pub mod candidate;
+    pub mod choria_like;
+    pub mod fleet;
+    pub mod many;
+    pub mod members;
+    pub mod server;
+}
+
+pub mod record {
+    //! What the processes of a run write down.
+
+    pub mod fenced_store;
+    pub mod history;
+    pub mod journal;
+}

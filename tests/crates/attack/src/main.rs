@@ -1,8 +1,5 @@
 //! The harness, and the processes that it starts.
 
-use std::process::ExitCode;
-
-#[tokio::main]
-async fn main() -> ExitCode {
-    incumbent_attack::cli::run().await
+fn main() -> std::process::ExitCode {
+    incumbent_attack::cli::run()
 }

@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use incumbent_test_support::{Port, Process, Proxy, Way};
 
-use super::namespaces::Namespaces;
+use super::namespaces::{self, Namespaces};
 use super::table::Need;
 
 /// A process with a place in the network.
@@ -48,12 +48,12 @@ pub enum Net {
 
 impl Net {
     /// Namespaces where they are allowed and `loopback` does not forbid it, else the loopback
-    /// interface; prints which, and why. `program` is this one.
-    pub fn new(servers: usize, candidates: usize, loopback: bool, program: &Path) -> Self {
+    /// interface; prints which, and why.
+    pub fn new(servers: usize, candidates: usize, loopback: bool) -> Self {
         let why = if loopback {
             "asked for".to_owned()
         } else {
-            match Namespaces::new(servers, candidates, program) {
+            match Namespaces::new(servers, candidates) {
                 Ok(namespaces) => {
                     println!("network: a namespace for each process, on a bridge");
                     return Self::Namespaces(namespaces);
@@ -86,7 +86,7 @@ impl Net {
     /// The address of a node of its own.
     pub fn address(&self, node: Node) -> Option<Ipv4Addr> {
         match self {
-            Self::Namespaces(net) => Some(net.address(node)),
+            Self::Namespaces(_) => Some(namespaces::address(node)),
             Self::Loopback(_) => None,
         }
     }
@@ -111,13 +111,13 @@ impl Net {
         log: &Path,
     ) -> io::Result<Process> {
         let namespace = match self {
-            Self::Namespaces(net) => Some(net.namespace(node)),
+            Self::Namespaces(net) => Some(net.path(node)),
             Self::Loopback(_) => None,
         };
-        let first = if namespace.is_some() { Path::new("ip") } else { program };
+        let first = if namespace.is_some() { Path::new("nsenter") } else { program };
         Process::spawn(first, log, |command| {
             if let Some(namespace) = namespace {
-                command.args(["netns", "exec", &namespace]).arg(program);
+                command.arg(format!("--net={namespace}")).arg(program);
             }
             command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
         })

@@ -11,7 +11,6 @@ use fastrand::Rng;
 use tokio::time::Instant;
 
 use super::env::{OURS, SERVERS, Setup, TestEnv};
-use crate::faults::namespaces;
 use crate::faults::strike;
 use crate::faults::table::{Entry, TABLE, named};
 use crate::judge::{FaultReport, Replays, Report};
@@ -46,7 +45,7 @@ pub struct Options {
     lease: u64,
     /// On the loopback interface, even where network namespaces can be had.
     #[arg(long)]
-    loopback: bool,
+    pub loopback: bool,
     /// Continue after a broken promise.
     #[arg(long)]
     keep_going: bool,
@@ -234,17 +233,25 @@ async fn meet(
 
 /// Removes what runs left behind that were killed.
 fn sweep() {
-    namespaces::sweep();
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix(DIRECTORY).is_some_and(namespaces::is_gone) {
+        if name.strip_prefix(DIRECTORY).is_some_and(is_gone) {
             for server in 0..SERVERS {
                 unmount(&entry.path().join(format!("s{server}/store")));
             }
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether no process has this id, or one that is none of ours.
+fn is_gone(run: &str) -> bool {
+    if run.parse::<u32>().is_err() {
+        return false; // not a name that we gave
+    }
+    let name = fs::read_to_string(Path::new("/proc").join(run).join("cmdline"));
+    !name.is_ok_and(|name| name.contains("incumbent-attack"))
 }
 
 /// Prints a line for each fault, and what the run came to.

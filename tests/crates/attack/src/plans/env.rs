@@ -70,7 +70,7 @@ impl TestEnv {
         seed: u64,
     ) -> io::Result<Self> {
         let &Setup { servers: count, candidates, ttl, loopback, disks } = setup;
-        let net = Net::new(count, candidates + 1, loopback, program);
+        let net = Net::new(count, candidates + 1, loopback);
         let mut servers = Vec::new();
         for index in 0..count {
             let directory = directory.join(format!("s{index}"));
