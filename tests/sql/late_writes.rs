@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::env;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,12 +27,11 @@ use incumbent::fence::{
 use incumbent::lock::Token;
 use incumbent::new_election;
 use incumbent::sql::{Postgres, TableSetup};
-use incumbent_test_support::{PostgresServer, late_write_rounds};
-use rustix::process::{Pid, Signal, kill_process};
+use incumbent_test_support::{
+    PostgresServer, Worker, late_write_rounds, worker_orders, worker_says,
+};
 use sqlx::{Executor, PgPool, SqlitePool};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpListener;
-use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn as tower_service_fn};
@@ -47,56 +45,28 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// After this long a successor that is held up has its predecessor resumed.
 const HELD_UP: Duration = Duration::from_millis(300);
 
-/// The process of a leader.
-struct Leader {
-    process: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+/// The process of a leader that is ready to write to this store.
+fn leader_of(store: &str) -> Worker {
+    Worker::start("late_writes::leader", &[("STORE", store.to_owned())])
 }
 
-impl Leader {
-    /// One that is ready to write to this store.
-    fn spawn(store: &str) -> Self {
-        let mut process = Command::new(env::current_exe().expect("this program"))
-            .args(["--ignored", "--exact", "late_writes::leader", "--nocapture"])
-            .env("STORE", store)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("a process");
-        let lines = BufReader::new(process.stdout.take().expect("its output")).lines();
-        Self { process, lines }
-    }
+async fn begins(leader: &mut Worker, token: u64) {
+    leader.order(&token.to_string()).await;
+}
 
-    async fn begin(&mut self, token: u64) {
-        let input = self.process.stdin.as_mut().expect("its input");
-        input.write_all(format!("{token}\n").as_bytes()).await.expect("a term");
-    }
+async fn says(leader: &mut Worker, word: &str) {
+    while leader.next().await != word {}
+}
 
-    fn signal(&self, signal: Signal) {
-        let pid = self.process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        kill_process(pid.expect("a process"), signal).expect("a signal");
-    }
+/// Waits for its first write.
+async fn has_written(leader: &mut Worker) {
+    says(leader, "written").await;
+}
 
-    /// Waits for its first write.
-    async fn has_written(&mut self) {
-        self.says("written").await;
-    }
-
-    async fn says(&mut self, word: &str) {
-        while let Some(line) = self.lines.next_line().await.expect("a line") {
-            if line == word {
-                return;
-            }
-        }
-        panic!("a leader has ended before it was {word}");
-    }
-
-    /// Waits until each of its writers was refused.
-    async fn end_by_refusal(mut self) {
-        let ended = timeout(LIMIT, self.process.wait()).await.expect("an end in time");
-        assert!(ended.expect("an end").success(), "a former leader has failed");
-    }
+/// Waits until each of its writers was refused.
+async fn ends_by_refusal(leader: Worker) {
+    let succeeded = timeout(LIMIT, leader.succeeds()).await.expect("an end in time");
+    assert!(succeeded, "a former leader has failed");
 }
 
 /// What happened in the rounds.
@@ -114,41 +84,41 @@ struct Tally {
 /// Plays terms, with a fault of the server in each round that `fault` chooses.
 async fn play(store: &str, count: u64, mut fault: impl AsyncFnMut(u64) -> bool) -> Tally {
     let mut tally = Tally::default();
-    let mut former = Leader::spawn(store);
-    former.begin(1).await;
-    former.has_written().await;
-    let mut next = Leader::spawn(store);
+    let mut former = leader_of(store);
+    begins(&mut former, 1).await;
+    has_written(&mut former).await;
+    let mut next = leader_of(store);
     for token in 2..2 + count {
         sleep(Duration::from_micros(fastrand::u64(0..8000))).await;
         let fate = fastrand::u8(0..10);
         match fate {
-            0 => former.signal(Signal::KILL),
+            0 => former.kill(),
             1 => {}
-            _ => former.signal(Signal::STOP),
+            _ => former.pause().await,
         }
-        next.begin(token).await;
-        let spare = Leader::spawn(store);
+        begins(&mut next, token).await;
+        let spare = leader_of(store);
         if fault(token).await {
             tally.faults += 1;
         }
-        if timeout(HELD_UP, next.has_written()).await.is_err() {
+        if timeout(HELD_UP, has_written(&mut next)).await.is_err() {
             tally.held_up += 1;
             if fate > 1 {
-                former.signal(Signal::CONT);
+                former.resume();
             }
-            timeout(LIMIT, next.has_written()).await.expect("a write of the successor");
+            timeout(LIMIT, has_written(&mut next)).await.expect("a write of the successor");
         }
         tally.rounds += 1;
         match fate {
             0 => tally.killed += 1,
             1 => {
                 tally.left_running += 1;
-                former.end_by_refusal().await;
+                ends_by_refusal(former).await;
             }
             _ => {
                 tally.suspended += 1;
-                former.signal(Signal::CONT);
-                former.end_by_refusal().await;
+                former.resume();
+                ends_by_refusal(former).await;
             }
         }
         (former, next) = (next, spare);
@@ -253,12 +223,12 @@ async fn a_suspended_leader_cannot_commit_after_its_successor() {
     let pool = PgPool::connect(&server.url("postgres")).await.expect("a pool");
     let (mut former, mut successor) = {
         let store = format!("election:{}", server.url("postgres"));
-        (Leader::spawn(&store), Leader::spawn(&store))
+        (leader_of(&store), leader_of(&store))
     };
-    former.begin(0).await;
-    timeout(LIMIT, former.says("fenced")).await.expect("a term");
-    former.signal(Signal::STOP);
-    successor.begin(0).await;
+    begins(&mut former, 0).await;
+    timeout(LIMIT, says(&mut former, "fenced")).await.expect("a term");
+    former.pause().await;
+    begins(&mut successor, 0).await;
     let ended = async {
         while pool.fetch_all(END_BLOCKERS).await.expect("the sessions").is_empty() {
             sleep(Duration::from_millis(20)).await;
@@ -266,15 +236,15 @@ async fn a_suspended_leader_cannot_commit_after_its_successor() {
     };
     tokio::select! {
         () = ended => {}
-        () = successor.says("fenced") => panic!("the successor has not waited"),
+        () = says(&mut successor, "fenced") => panic!("the successor has not waited"),
         () = sleep(LIMIT) => panic!("no successor"),
     }
-    timeout(LIMIT, successor.says("fenced")).await.expect("the next term");
-    successor.begin(0).await;
-    timeout(LIMIT, successor.has_written()).await.expect("a write");
-    former.begin(0).await;
-    former.signal(Signal::CONT);
-    timeout(LIMIT, former.says("refused")).await.expect("a refusal");
+    timeout(LIMIT, says(&mut successor, "fenced")).await.expect("the next term");
+    begins(&mut successor, 0).await;
+    timeout(LIMIT, has_written(&mut successor)).await.expect("a write");
+    begins(&mut former, 0).await;
+    former.resume();
+    timeout(LIMIT, says(&mut former, "refused")).await.expect("a refusal");
     let history = history_of_postgres(&server).await;
     let [late, fence, write] = history[..] else { panic!("{history:?}") };
     assert!(late < fence && fence == write, "{history:?}");
@@ -468,21 +438,20 @@ async fn lead(url: &str) {
     transaction.commit().await.expect("a fence");
     let mut transaction = pool.begin().await.expect("a transaction");
     leadership.fence(&mut transaction).await.expect("its turn");
-    println!("\nfenced");
+    worker_says("fenced");
     token().await;
     let row = sqlx::query("INSERT INTO ledger (token) VALUES ($1)");
     let row = row.bind(leadership.token().0.cast_signed()).execute(&mut *transaction).await;
     let written = row.is_ok() && transaction.commit().await.is_ok();
-    println!("\n{}", if written { "written" } else { "refused" });
+    worker_says(if written { "written" } else { "refused" });
     drop(leadership);
     election.stop().await;
 }
 
 /// The token of the term, which begins by it.
 async fn token() -> Token {
-    let mut line = String::new();
-    BufReader::new(tokio::io::stdin()).read_line(&mut line).await.expect("a line");
-    Token(line.trim().parse().expect("a token"))
+    let line = worker_orders().next_line().await.expect("a line").expect("an order");
+    Token(line.parse().expect("a token"))
 }
 
 async fn write_until_refused(write: impl AsyncFn() -> Written) {
@@ -493,7 +462,7 @@ async fn write_until_refused(write: impl AsyncFn() -> Written) {
             dawdle().await;
             match write().await {
                 Written::Yes if !has_written.swap(true, Ordering::Relaxed) => {
-                    println!("\nwritten"); // behind what the test harness printed
+                    worker_says("written");
                 }
                 Written::Yes => {}
                 Written::Refused => return,

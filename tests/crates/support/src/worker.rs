@@ -102,6 +102,16 @@ impl Worker {
         self.signal(Signal::CONT);
     }
 
+    /// Kills its process, paused or not.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Waits for its end, and returns whether it succeeded.
+    pub async fn succeeds(mut self) -> bool {
+        self.child.wait().await.is_ok_and(|status| status.success())
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("a child of our own");
     }
