@@ -12,6 +12,8 @@ use crate::conformance::{LEASE, change, leads, lost, soon, won};
 use crate::renewals_continue;
 
 const LONG: Duration = Duration::from_secs(600);
+/// A lease that no term loses on a busy machine.
+const STEADY: Duration = Duration::from_secs(5);
 
 fn draining(lock: &MemoryLock, identity: &str) -> ElectionBuilder {
     new_election("my_app", lock.clone()).identity(identity).drain(LONG)
@@ -57,7 +59,7 @@ async fn a_stop_lets_the_work_drain_for_longer_than_a_lease() {
 
 #[tokio::test]
 async fn what_others_see_of_a_drain() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (calls, mut called) = mpsc::unbounded_channel();
     let (election, mut changes) = draining(&lock, "first")
         .on_drain(move |notice| {
@@ -92,7 +94,7 @@ async fn what_others_see_of_a_drain() {
 
 #[tokio::test]
 async fn a_term_that_drains_takes_on_no_further_work() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (election, mut changes) = draining(&lock, "first").start_with_changes().unwrap();
     let leadership = leads(&election).await;
     let token = leadership.token();
@@ -112,7 +114,7 @@ async fn a_term_that_drains_takes_on_no_further_work() {
 
 #[tokio::test]
 async fn a_drain_can_be_ended() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (election, leadership, stopped) = stopping(&lock).await;
     election.end_drain();
     assert_eq!(soon("the end", leadership.ended()).await.cause, Cause::Stopped);
@@ -122,7 +124,7 @@ async fn a_drain_can_be_ended() {
 
 #[tokio::test]
 async fn work_that_panics_in_a_drain_ends_it() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (election, mut changes) = draining(&lock, "first")
         .on_won(|leadership| async move {
             leadership.draining().await;
@@ -138,7 +140,7 @@ async fn work_that_panics_in_a_drain_ends_it() {
 
 #[tokio::test]
 async fn nothing_is_waited_for_without_work() {
-    let lock = MemoryLock::with_ttl(LEASE);
+    let lock = MemoryLock::with_ttl(STEADY);
     let (election, mut changes) = draining(&lock, "first").start_with_changes().unwrap();
     won(&mut changes).await;
     soon("the stop of a leader", election.stop()).await;

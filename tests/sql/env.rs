@@ -12,7 +12,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::sync::OnceCell;
 
-use crate::conformance::{LEASE, Service, working};
+use crate::conformance::{Service, working};
 
 const FILE: &str = include_str!("../../deploy/postgres.sql");
 
@@ -134,11 +134,14 @@ pub async fn run(url: &str, statement: &str) -> Vec<PgRow> {
 }
 
 impl Service for TestEnv {
+    /// A write waits for the disk.
+    const LEASE: Duration = Duration::from_secs(3);
+
     /// It is read in the row, where the next one may have written by then.
     const HEARS_DELETIONS: bool = false;
 
     async fn start() -> Self {
-        Self::new(LEASE).await
+        Self::new(Self::LEASE).await
     }
 
     async fn lock(&self) -> Arc<dyn Lock> {
