@@ -8,7 +8,9 @@
 use std::sync::LazyLock;
 
 use expect_test::{ExpectFile, expect_file};
-use incumbent_test_support::{HttpMessage, Port, PostgresServer, Server, eventually, http_request};
+use incumbent_test_support::{
+    EtcdCluster, HttpMessage, Port, PostgresServer, Server, eventually, http_request,
+};
 use regex::Regex;
 use serde_json::json;
 
@@ -30,7 +32,7 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(\d+ ?(ns|us|µs|ms|s|m|h|days?|months?|years?)\s?)+ ago", "SPAN ago"),
         (r"cooling down for [\d.a-zµ ]+:", "cooling down for SPAN:"),
         (r"[\d.]+[nuµm]?s (off the|\(median|\(longest)", "SPAN $1"),
-        (r"(nats-server|SQLite|PostgreSQL|Kubernetes) v?[\d.]+( \([^)]*\))?", "$1 VERSION"),
+        (r"(nats-server|SQLite|PostgreSQL|Kubernetes|etcd) v?[\d.]+( \([^)]*\))?", "$1 VERSION"),
         (r"\d+(\.\d+)? ?[KMGT]i?B free", "SIZE free"),
         (r"with token \d+", "with token TOKEN"),
         (r"SPAN ago +\d+", "SPAN ago  TOKEN"),
@@ -62,6 +64,8 @@ struct Golden {
     watch_calls: bool,
     /// Whether entries state the priority, from the second write on.
     states_priority: bool,
+    /// Whether `election watch` sees a term seconds after it began.
+    watches_late: bool,
     /// The longest lease of the lock.
     max_lease: &'static str,
     text: String,
@@ -106,6 +110,7 @@ impl Golden {
             calls: true,
             watch_calls: true,
             states_priority: true,
+            watches_late: false,
             max_lease: "1m",
             text: String::new(),
         }
@@ -271,6 +276,9 @@ impl Golden {
     async fn show_expired(&mut self, watch: &mut Watch) {
         let last = self.campaign("my-app", "last", &["--lease", "3s"], "won");
         watch.until(["my-app: last leads", r#""leader":"last""#]);
+        if self.watches_late {
+            self.info_with("my-app", r#""priority": 0"#).await;
+        }
         last.running.end_with("KILL");
         watch.until(["last did not renew", r#""before":"last""#]);
         self.section("expired");
@@ -375,6 +383,18 @@ async fn object_storage() {
     golden.compare(expect_file!["golden/object_storage.txt"]);
 }
 
+#[tokio::test]
+async fn etcd() {
+    let cluster = EtcdCluster::start(1, &[]).await;
+    let lock = format!("etcd://{}/elections?max-lease=6s", cluster.endpoints().join(","));
+    let mut golden = Golden::new(Shell::bare(), &["--lock", &lock]);
+    (golden.calls, golden.watch_calls, golden.watches_late) = (false, false, true);
+    golden.max_lease = "6s";
+    golden.show_unused();
+    golden.show_history("6s").await;
+    golden.compare(expect_file!["golden/etcd.txt"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kubernetes_lease() {
     let env = TestEnv::new().await;
@@ -392,6 +412,30 @@ async fn kubernetes_lease() {
     golden.show_foreign();
     golden.show_by_url(format!("kubernetes:{}", env.namespace));
     golden.compare(expect_file!["golden/kubernetes_lease.txt"]);
+}
+
+/// Objects of a kind that carries no roll calls.
+async fn kubernetes_without_calls(kind: &str, file: ExpectFile) {
+    let env = TestEnv::new().await;
+    let lock = ["--lock", "kubernetes", "--kind", kind, "--namespace", &env.namespace];
+    let shell = Shell::bare().with("KUBECONFIG", env.server.kubeconfig().display().to_string());
+    let mut golden = Golden::new(shell, &lock);
+    (golden.calls, golden.watch_calls) = (false, false);
+    golden.show_unused();
+    golden.run(&["election", "members", "my-app"]);
+    golden.show_history("6s").await;
+    golden.show_by_url(format!("kubernetes:{}?kind={kind}", env.namespace));
+    golden.compare(file);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubernetes_configmap() {
+    kubernetes_without_calls("configmap", expect_file!["golden/kubernetes_configmap.txt"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubernetes_endpoints() {
+    kubernetes_without_calls("endpoints", expect_file!["golden/kubernetes_endpoints.txt"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
