@@ -12,7 +12,6 @@ mod console;
 mod cron;
 mod doctor;
 mod election;
-mod elections;
 mod error;
 mod http;
 mod kv;

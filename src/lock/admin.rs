@@ -76,6 +76,16 @@ pub trait LockAdmin: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Fails if what holds the entries does not exist, as far as this client may see: to be asked
+    /// after an answer that shows nothing. Default: the other requests fail then.
+    ///
+    /// # Errors
+    /// Of the kind [`Missing`](LockErrorKind::Missing).
+    async fn check_exists(&self, timeout: Duration) -> Result<(), LockError> {
+        let _ = timeout;
+        Ok(())
+    }
+
     /// How far the lock has been written, if one request shows it.
     async fn position(&self, timeout: Duration) -> Result<Option<Position>, LockError> {
         let _ = timeout;

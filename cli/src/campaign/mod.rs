@@ -12,10 +12,10 @@ use serde_json::json;
 #[cfg(not(target_os = "linux"))]
 use crate::campaign::linux_only::CampaignTerms;
 use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, standing};
-use crate::console::model::millis;
 use crate::error::{CliError, Code, EXIT_CODES};
 use crate::lock::LockArgs;
 use crate::output::text::printable;
+use crate::output::time_format::millis;
 use crate::output::{self, Format, Printing};
 use crate::process::signals::StopSignals;
 #[cfg(target_os = "linux")]

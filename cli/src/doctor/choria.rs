@@ -1,14 +1,21 @@
 //! Whether Choria's candidates take part in the elections of a bucket, and whether this is
 //! configured.
 
+use futures_util::{StreamExt, TryStreamExt, stream};
+use incumbent::lock::{ElectionRecord, LockAdmin};
+use incumbent::lock_url::NatsBucket;
+use incumbent::nats::Bucket;
 use serde_json::Value;
 
 use super::report::Report;
-use crate::elections::unmarked;
+use crate::error::CliError;
 use crate::lock::nats::Session;
-use incumbent::lock_url::NatsBucket;
 
 const CHECK: &str = "choria";
+
+/// How many elections are read, and how many of them at the same time.
+const SAMPLE: usize = 200;
+const READS: usize = 32;
 
 /// The maximum number of names in a message.
 const MAX_NAMES: usize = 3;
@@ -54,6 +61,18 @@ pub async fn check(
         ),
         (false, false) => report.warning(CHECK, format!("{seen}: {FIX}")),
     }
+}
+
+/// The elections whose holder has no mark of this library, among the first ones of a bucket.
+async fn unmarked(session: &Session, bucket: &NatsBucket) -> Result<Vec<String>, CliError> {
+    let lock = Bucket::for_admin(session.connection(), bucket.config())?.lock();
+    let mut names = lock.names(session.timeout()).await?;
+    names.sort_unstable();
+    names.truncate(SAMPLE);
+    let reads: Vec<_> = names.iter().map(|name| lock.record(name, session.timeout())).collect();
+    let found: Vec<_> = stream::iter(reads).buffered(READS).try_collect().await?;
+    let foreign = |record: &ElectionRecord| record.holder().is_some_and(|who| who.token.is_none());
+    Ok(found.into_iter().flatten().filter(foreign).map(|record| record.election).collect())
 }
 
 /// Whether the bucket has the settings of Choria's broker: small messages, no TTL per entry, no

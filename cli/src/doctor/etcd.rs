@@ -6,11 +6,12 @@ use incumbent::protocol::TimingOptions;
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
-use super::permissions::{self, Need, ROLES, UNUSED_NAME, is_denied, report_missing};
+use super::permissions::{self, Need, ROLES, is_denied, report_missing};
 use super::report::Report;
 use super::server::{self, Samples};
 use crate::error::one_line;
 use crate::error::{CliError, Code};
+use crate::lock::UNUSED_NAME;
 use crate::output::text::printable;
 
 const MEMBERS: &str = "members";

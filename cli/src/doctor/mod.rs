@@ -20,9 +20,6 @@ mod sentinel;
 mod server;
 mod sqlite;
 
-#[cfg(target_os = "linux")]
-pub use self::permissions::UNUSED_NAME;
-
 use std::process::ExitCode;
 use std::time::Duration;
 

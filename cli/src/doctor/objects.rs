@@ -9,11 +9,12 @@ use time::OffsetDateTime;
 
 use super::context::CheckContext;
 use super::context::Role::{Administrator, Candidate, Observer};
-use super::permissions::{self, Need, ROLES, UNUSED_NAME, is_denied, report_missing};
+use super::permissions::{self, Need, ROLES, is_denied, report_missing};
 use super::report::Report;
 use super::server;
 use crate::error::one_line;
 use crate::error::{CliError, Code};
+use crate::lock::UNUSED_NAME;
 use crate::output::time_format;
 
 const STORE: &str = "store";

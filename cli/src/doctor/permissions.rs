@@ -13,6 +13,7 @@ use super::context::Role::{self, Administrator, Candidate, Observer};
 use super::report::Report;
 use super::server::ServerSamples;
 use crate::error::CliError;
+use crate::lock::UNUSED_NAME;
 use crate::lock::nats::{Session, next_refusal};
 use incumbent::lock::{LockError, LockErrorKind};
 use incumbent::lock_url::NatsBucket;
@@ -21,9 +22,6 @@ pub const CHECK: &str = "rights";
 
 /// The default prefix of the JetStream API.
 const PREFIX: &str = "$JS.API";
-
-/// The name of an unused election.
-pub const UNUSED_NAME: &str = "incumbent-doctor";
 
 /// How long a permission error may take within this process.
 const SETTLING: Duration = Duration::from_millis(250);

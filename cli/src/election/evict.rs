@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use crate::console::model::{Feed, millis};
-use crate::elections::{ElectionState, Elections, Holder, shown, with_token};
+use crate::console::model::Feed;
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
+use crate::lock::elections::{ElectionState, Elections, Holder, shown, with_token};
 use crate::output::text;
 use crate::output::{self, prompt, time_format};
 use crate::output::{Format, Printing};
@@ -67,7 +67,7 @@ impl Evict {
                 "evicted_token": holder.token,
                 "holder": next.map(|(next, _)| &next.identity),
                 "token": next.and_then(|(next, _)| next.token),
-                "took_ms": next.map(|(_, took)| millis(took)),
+                "took_ms": next.map(|(_, took)| time_format::millis(took)),
             }))
         };
         let max_wait = elections.max_wait(&holder).map(|span| span.saturating_mul(2));

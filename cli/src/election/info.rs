@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::candidate::cooling_down;
 use crate::console::model::cool_down_json;
-use crate::elections::Elections;
-use crate::elections::{ElectionRecord, ElectionState, Holder};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
+use crate::lock::elections::Elections;
+use crate::lock::elections::{ElectionRecord, ElectionState, Holder};
 use crate::output::text;
 use crate::output::time_format;
 use crate::output::{self, Format, Printing, or_dash};

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 use clap::Args;
 use serde_json::json;
 
-use crate::elections::{ElectionState, Elections};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
+use crate::lock::elections::{ElectionState, Elections};
 use crate::output::text::printable;
 use crate::output::{self, Format, Printing};
 

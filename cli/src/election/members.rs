@@ -7,9 +7,9 @@ use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, Standing};
 
 use crate::console::model::{candidate_json, started};
-use crate::elections::{ElectionRecord, Elections, check_within};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
+use crate::lock::elections::{ElectionRecord, Elections, check_within};
 use crate::output::text;
 use crate::output::time_format;
 use crate::output::{self, Format, Printing};

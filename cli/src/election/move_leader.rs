@@ -7,10 +7,10 @@ use incumbent::lock::Successor;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use crate::console::model::{Feed, millis};
-use crate::elections::{ElectionState, Elections, Handover, Holder, shown, with_token};
+use crate::console::model::Feed;
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
+use crate::lock::elections::{ElectionState, Elections, Handover, Holder, shown, with_token};
 use crate::output::text::printable;
 use crate::output::{self, time_format};
 use crate::output::{Format, Printing};
@@ -114,7 +114,7 @@ impl Move {
                 "to": handover.to,
                 "leader": next.map(|next| &next.identity),
                 "token": next.and_then(|next| next.token),
-                "took_ms": next.map(|_| millis(took)),
+                "took_ms": next.map(|_| time_format::millis(took)),
             }));
         }
         let Some(next) = next else { return Ok(()) };

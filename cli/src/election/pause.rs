@@ -6,9 +6,9 @@ use clap::Args;
 use incumbent::lock::Pause as Paused;
 use serde_json::json;
 
-use crate::elections::{Elections, check_within};
 use crate::error::CliError;
 use crate::lock::LockArgs;
+use crate::lock::elections::{Elections, check_within};
 use crate::output::{self, text, time_format};
 use crate::output::{Format, Printing};
 

@@ -15,9 +15,9 @@ use time::OffsetDateTime;
 
 use crate::candidate::cooling_down;
 use crate::console::model::{Feed, Transition, cool_down_json, lost};
-use crate::elections::{ElectionRecord, ElectionState, Elections, shown, with_token};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
+use crate::lock::elections::{ElectionRecord, ElectionState, Elections, shown, with_token};
 use crate::output::text;
 use crate::output::time_format;
 use crate::output::{self, Format, Printing};

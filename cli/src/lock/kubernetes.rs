@@ -122,11 +122,6 @@ impl LifeObjects {
     pub fn check_name(&self, name: &str) -> Result<(), CliError> {
         check_life_name(&self.cluster, self.kind, name)
     }
-
-    /// Refuses a missing namespace, after nothing else was found.
-    pub async fn check_namespace(&self) -> Result<(), CliError> {
-        namespace_is_there(&self.cluster, self.timeout).await
-    }
 }
 
 /// Refuses an invalid lock name.
@@ -140,15 +135,6 @@ pub fn check_life_name(cluster: &Cluster, kind: LifeKind, name: &str) -> Result<
         example(name)
     );
     Err(CliError::new(Code::Usage, message))
-}
-
-/// Refuses a missing namespace. Without the permission to get it, nothing is refused.
-pub async fn namespace_is_there(cluster: &Cluster, timeout: Duration) -> Result<(), CliError> {
-    if !matches!(cluster.has_namespace(timeout).await, Ok(false)) {
-        return Ok(());
-    }
-    let message = format!("no namespace {}: create it, or choose another", cluster.namespace());
-    Err(CliError::new(Code::NotFound, message))
 }
 
 impl ElectionObjects {
@@ -201,7 +187,10 @@ impl ElectionObjects {
 
     /// Refuses a missing namespace, after nothing else was found.
     pub async fn check_namespace(&self) -> Result<(), CliError> {
-        namespace_is_there(&self.cluster, self.timeout).await
+        match self.lock.admin() {
+            Some(admin) => Ok(admin.check_exists(self.timeout).await?),
+            None => Ok(()),
+        }
     }
 
     /// Opens the lock of one election, and reads it once. `many`: of others too, each of which has

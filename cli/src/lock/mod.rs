@@ -1,5 +1,6 @@
 //! The flags that select a lock: a bucket of NATS, objects of Kubernetes, or a URL.
 
+pub mod elections;
 mod given;
 mod kind;
 mod kubernetes;
@@ -23,10 +24,12 @@ use given::{LockFlags, identifiers};
 
 pub use kind::{Kind, LifeKind};
 pub use kubernetes::{
-    ElectionObjects, LifeObjects, NamespaceArgs, OpenedLock, check_life_name, namespace_is_there,
-    timing,
+    ElectionObjects, LifeObjects, NamespaceArgs, OpenedLock, check_life_name, timing,
 };
 pub use secrets::{withheld, withhold};
+
+/// The name of an election that nobody uses, for checks of a lock.
+pub const UNUSED_NAME: &str = "incumbent-doctor";
 
 /// Backoff while a server is unreachable.
 const ATTEMPTS: ExponentialBuilder = ExponentialBuilder::new()

@@ -113,6 +113,11 @@ pub fn span(span: Duration) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
+/// Whole milliseconds.
+pub fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A duration without fractions of a second, for a line that is redrawn.
 pub fn whole_seconds(exact: Duration) -> String {
     span(Duration::from_secs(exact.as_secs()))

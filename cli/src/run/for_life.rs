@@ -9,6 +9,7 @@ use incumbent::clock::{BootClock, Clock};
 use incumbent::kubernetes::{
     Cluster, LifeError, LifeErrorKind, LifeLeadership, LifeState, leader_for_life,
 };
+use incumbent::lock::LockAdmin;
 use rustix::process::Signal;
 
 use super::args::Program;
@@ -19,7 +20,7 @@ use super::signals::{SignalAction, Signals, exit_code, suspend_self};
 use crate::candidate::StatusLine;
 use crate::error::{CliError, Code};
 use crate::lock::nats::DEFAULT_TIMEOUT;
-use crate::lock::{LifeKind, NamespaceArgs, check_life_name, namespace_is_there, withheld};
+use crate::lock::{LifeKind, NamespaceArgs, check_life_name, withheld};
 use crate::output::time_format::parse_up_to_a_year;
 use crate::process::Cgroup;
 
@@ -117,7 +118,8 @@ impl Life {
             Ok(Ok(leadership)) => leadership,
             Ok(Err(error)) => {
                 if error.kind() == LifeErrorKind::Misconfigured {
-                    namespace_is_there(&cluster, DEFAULT_TIMEOUT).await?;
+                    let locks = cluster.life_locks(&self.life_kind.life_resource());
+                    locks.check_exists(DEFAULT_TIMEOUT).await?;
                 }
                 return Err(error.into());
             }

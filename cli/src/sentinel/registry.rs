@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
 use super::locks::SentinelLocks;
-use crate::doctor::UNUSED_NAME;
+use crate::lock::UNUSED_NAME;
 
 /// How long a sentinel tries to release that then exits.
 pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);

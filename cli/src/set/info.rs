@@ -7,8 +7,8 @@ use incumbent::lock::CandidateRequest;
 use serde_json::json;
 
 use crate::console::model::{MemberView, SetView, ranges, shard_of, stated};
-use crate::elections::{Elections, check_within};
 use crate::error::{CliError, Code};
+use crate::lock::elections::{Elections, check_within};
 use crate::lock::{LockArgs, check_name};
 use crate::output::{self, Format, Printing, or_dash};
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::answers::Events;
 use super::api::{ApiFailure, EVERY, Objects};
 use super::codec;
+use super::namespace;
 use super::record::{self, RecordLocation, annotation, resource_version};
 use super::resource::{ResourceKind, check_object};
 use super::resource_lock::ResourceLock;
@@ -109,6 +110,11 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
             Some(name) => self.health(name, timeout).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Requires the permission to `get` the namespace; without it, nothing is refused.
+    async fn check_exists(&self, timeout: Duration) -> Result<(), LockError> {
+        namespace::check_exists(self.objects(), timeout).await
     }
 }
 

@@ -104,6 +104,10 @@ impl Objects {
         &self.namespace
     }
 
+    pub(super) fn access(&self) -> &ApiClient {
+        &self.access
+    }
+
     pub(super) fn written_by_another(&self, name: &str) -> LockError {
         let message = format!("the {} was written by another client", self.describe(name));
         LockError::new(LockErrorKind::Conflict, message)

@@ -5,14 +5,12 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Resource};
 
-use super::api::Objects;
 use super::api_client::{ApiClient, Reload, reload};
+use super::namespace;
 use crate::lock::LockError;
-use crate::time::timer::deadline_after;
 use crate::util::text::causes;
 
 /// The environment variable in which a pod's manifest passes the pod its name, from the field
@@ -171,12 +169,7 @@ impl Cluster {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn has_namespace(&self, timeout: Duration) -> Result<bool, LockError> {
-        let path = Namespace::url_path(&(), None);
-        let namespaces = Objects::new(self.access.clone(), path, "Namespace", "");
-        let name = &*self.namespace;
-        let got = namespaces.get(name, deadline_after(timeout)).await;
-        let got = got.map_err(|failure| namespaces.lock_error(failure, name, "read", "get", false));
-        Ok(got?.is_some())
+        namespace::exists(&self.access, &self.namespace, timeout).await
     }
 
     /// Returns the client, for other uses.

@@ -1,4 +1,14 @@
-//! Validation of namespace names.
+//! The name of a namespace, and whether the namespace exists.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Resource;
+
+use super::api::Objects;
+use super::api_client::ApiClient;
+use crate::lock::{LockError, LockErrorKind};
+use crate::time::timer::deadline_after;
 
 /// The maximum length of a namespace's name.
 const MAX_LEN: usize = 63;
@@ -17,6 +27,30 @@ pub fn check_namespace(name: &str) -> Result<(), String> {
     Err(format!(
         "{shown:?} cannot be the name of a namespace: up to {MAX_LEN} of the letters a-z, 0-9 and '-', with no '-' at either end"
     ))
+}
+
+/// Whether the namespace exists. Requires the permission to `get` it.
+pub(super) async fn exists(
+    access: &ApiClient,
+    name: &str,
+    timeout: Duration,
+) -> Result<bool, LockError> {
+    let namespaces = Objects::new(access.clone(), Namespace::url_path(&(), None), "Namespace", "");
+    let got = namespaces.get(name, deadline_after(timeout)).await;
+    let got = got.map_err(|failure| namespaces.lock_error(failure, name, "read", "get", false));
+    Ok(got?.is_some())
+}
+
+/// Refuses objects of a missing namespace. Without the permission to get it, nothing is refused.
+pub(super) async fn check_exists(objects: &Objects, timeout: Duration) -> Result<(), LockError> {
+    let name = objects.namespace();
+    match exists(objects.access(), name, timeout).await {
+        Ok(false) => {
+            let message = format!("no namespace {name}: create it, or choose another");
+            Err(LockError::new(LockErrorKind::Missing, message))
+        }
+        Ok(true) | Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 use self::spans::Periods;
 use crate::console::model::{Model, Moment, Observation, Origin, Transition};
-use crate::elections::{ElectionRecord, ElectionState, Elections};
+use crate::lock::elections::{ElectionRecord, ElectionState, Elections};
 use crate::output::time_format;
 
 pub use self::recording::{ElectionRun, MIN_SIZE, ObservedPeriod, Recording, WriteError, Writer};

@@ -8,8 +8,7 @@ use incumbent::schedule::{RecordedRun, RunState};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::console::model::millis;
-use crate::output::time_format::{rfc3339, span};
+use crate::output::time_format::{millis, rfc3339, span};
 
 /// What is known of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

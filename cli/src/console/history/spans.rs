@@ -5,7 +5,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use crate::console::model::Transition;
-use crate::elections::Holder;
+use crate::lock::elections::Holder;
 use crate::output::time_format;
 
 /// How long after the first read of a period its transitions are learned.

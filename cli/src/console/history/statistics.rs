@@ -10,9 +10,8 @@ use time::{Date, OffsetDateTime};
 
 use super::spans::{Period, Span, State};
 use super::{History, Part};
-use crate::console::model::millis;
 use crate::output::text::printable;
-use crate::output::time_format;
+use crate::output::time_format::{self, millis};
 
 /// The most days, the latest ones, so that no wrong clock takes the memory.
 const MAX_DAYS: u32 = 366;

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::*;
 use crate::console::model::Transition;
-use crate::elections::{ElectionState, Holder};
+use crate::lock::elections::{ElectionState, Holder};
 
 /// A Tuesday at noon.
 const NOON: i64 = 1_700_049_600;

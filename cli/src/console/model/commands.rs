@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use incumbent::CandidateInfo;
 use incumbent::lock::{CandidateRequest, Pause, Successor};
 
-use crate::elections::{ElectionRecord, Elections, Holder};
 use crate::error::{CliError, Code};
+use crate::lock::elections::{ElectionRecord, Elections, Holder};
 
 /// How long answers to a roll call are awaited.
 const ROLL_WITHIN: Duration = Duration::from_secs(1);

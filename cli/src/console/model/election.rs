@@ -11,8 +11,8 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::observation::Moment;
-use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
-use crate::output::time_format;
+use crate::lock::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
+use crate::output::time_format::{self, millis};
 
 /// An election, and what is known of its term.
 #[derive(Debug)]
@@ -280,11 +280,6 @@ impl Transition {
             "revision": self.revision,
         })
     }
-}
-
-/// Whole milliseconds.
-pub fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How a leader was lost, in words.

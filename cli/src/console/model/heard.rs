@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use incumbent::lock::Revision;
 
-use crate::elections::{ElectionRecord, Position};
+use crate::lock::elections::{ElectionRecord, Position};
 
 /// How many elections, and how many hints of each, are to be confirmed at most.
 const MAX_UNCONFIRMED: (usize, usize) = (1024, 16);
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use incumbent::Token;
 
-    use crate::elections::{ElectionState, Holder};
+    use crate::lock::elections::{ElectionState, Holder};
 
     fn at(last: u64, entries: u64) -> Position {
         Position { last, entries }

@@ -23,13 +23,11 @@ use tokio::time::Instant;
 
 use self::election::{Candidates, Deadline, Stamp};
 use self::sets::{SetSummary, sets};
-use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
+use crate::lock::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
 use crate::output::time_format;
 
 pub use self::commands::{Answer, Command, execute};
-pub use self::election::{
-    ElectionView, Transition, candidate_json, cool_down_json, lost, millis, started,
-};
+pub use self::election::{ElectionView, Transition, candidate_json, cool_down_json, lost, started};
 pub use self::observation::{Moment, Observation, Origin};
 pub use self::sets::{MemberView, SetView, ranges, set_of, shard_of, stated, summary};
 pub use self::source::{Feed, LastRead, Source, forward};

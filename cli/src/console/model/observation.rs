@@ -5,7 +5,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use crate::elections::{ElectionRecord, Elections, Vacancy};
+use crate::lock::elections::{ElectionRecord, Elections, Vacancy};
 
 /// A moment, on the clock that measures spans and on the one that people read.
 #[derive(Debug, Clone, Copy)]

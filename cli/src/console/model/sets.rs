@@ -8,7 +8,7 @@ use incumbent::lock::{MemberLoad, Standing};
 use serde_json::{Value, json};
 
 use super::election::ElectionView;
-use crate::elections::ElectionRecord;
+use crate::lock::elections::ElectionRecord;
 
 /// A set whose shards are among the elections.
 #[derive(Debug, Clone, PartialEq)]
@@ -200,7 +200,7 @@ mod tests {
     use incumbent::Token;
     use incumbent::lock::Revision;
 
-    use crate::elections::{ElectionState, Holder};
+    use crate::lock::elections::{ElectionState, Holder};
 
     fn held(election: &str, leader: &str) -> ElectionRecord {
         let state = ElectionState::Held(Holder::new(leader, Some(Token(7))));

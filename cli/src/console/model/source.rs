@@ -14,8 +14,8 @@ use super::Model;
 use super::election::Transition;
 use super::heard::{Heard, Hint, Verdict};
 use super::observation::{Moment, Observation, Origin, Read};
-use crate::elections::{ElectionRecord, Elections, Position, Watcher};
 use crate::error::CliError;
+use crate::lock::elections::{ElectionRecord, Elections, Position, Watcher};
 use crate::output::time_format::until;
 
 /// The poll interval if the watcher reports changes.

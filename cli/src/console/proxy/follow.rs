@@ -8,8 +8,8 @@ use incumbent::{Leader, Observer, State, Status};
 use tokio::time::Instant;
 
 use super::counters::Counters;
-use crate::elections::with_token;
 use crate::error::{CliError, Code};
+use crate::lock::elections::with_token;
 use crate::output;
 use crate::output::time_format::span;
 

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::console::history::{ElectionRun, Event, ObservedPeriod, Period, WriteError, Writer};
 use crate::console::model::{LastRead, Transition};
-use crate::elections::{ElectionRecord, Elections, Vacancy};
 use crate::error::{CliError, Code};
+use crate::lock::elections::{ElectionRecord, Elections, Vacancy};
 use crate::output::{self, time_format};
 
 /// How old the written end of an observation may be.

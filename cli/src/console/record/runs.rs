@@ -11,8 +11,8 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use crate::console::history::{ElectionRun, KnownRun};
-use crate::elections::Elections;
 use crate::error::{CliError, Code};
+use crate::lock::elections::Elections;
 use crate::output;
 use crate::output::time_format::until;
 

@@ -14,9 +14,9 @@ use clap::Args;
 use self::state::State;
 use crate::console::history::Recording;
 use crate::console::model::{Model, Moment, Source};
-use crate::elections::Elections;
 use crate::error::{CliError, Code, EXIT_CODES};
 use crate::lock::LockArgs;
+use crate::lock::elections::Elections;
 use crate::output::{self, Format};
 
 pub use self::terminal::log_writer;

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::cell::fit;
 use crate::console::history::{Recording, Statistics};
 use crate::console::model::{Command, ElectionView, Model, Moment, Observation, Transition};
-use crate::elections::Holder;
 use crate::error::CliError;
+use crate::lock::elections::Holder;
 
 /// What is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use super::state::{Action, Done, Recorded, Request, State};
 use super::terminal::{self, FullScreen};
 use crate::console::history::Recording;
 use crate::console::model::{Answer, Command, Moment, Source, execute, forward};
-use crate::elections::Elections;
 use crate::error::{CliError, Code};
+use crate::lock::elections::Elections;
 use crate::process::BackgroundTask;
 
 /// How often the view is drawn while nothing happens but time.

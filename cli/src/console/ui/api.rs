@@ -22,9 +22,9 @@ use super::reader::{self, not_shown};
 use super::updates::as_text;
 use crate::console::history::Recording;
 use crate::console::model::{Answer, Command};
-use crate::elections::{Holder, HolderPod};
 use crate::error::{CliError, Code};
 use crate::http::{Access, Extent, Guard, GuardedRoutes};
+use crate::lock::elections::{Holder, HolderPod};
 
 /// The most bytes of the body of a request: names and identities.
 const MAX_BODY: usize = 16 * 1024;

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::updates::{self, About, Page, Updates};
 use crate::console::model::{Answer, Command, Model, Moment, Observation};
-use crate::elections::ElectionRecord;
 use crate::error::{CliError, Code};
+use crate::lock::elections::ElectionRecord;
 
 /// How often changes are sent at most.
 pub const SEND_EVERY: Duration = Duration::from_millis(200);

@@ -12,9 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::hub::{Request, SEND_EVERY, Shared};
 use crate::console::model::{Answer, Command, Model, Moment, Source, execute, forward};
-use crate::elections::Elections;
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
+use crate::lock::elections::Elections;
 
 /// How long the lock is read after the last browser has gone: it may be about to reload the page.
 const LINGER: Duration = Duration::from_secs(5);

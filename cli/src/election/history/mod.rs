@@ -10,8 +10,8 @@ use incumbent::lock::LockFacts;
 use time::{Date, OffsetDateTime};
 
 use crate::console::history::{self, Day, History, Part, Recording, Span, State, Statistics};
-use crate::elections::Elections;
 use crate::error::{CliError, Code};
+use crate::lock::elections::Elections;
 use crate::lock::{LockArgs, check_name};
 use crate::output::time_format::{self, with_millis};
 use crate::output::{self, Format, Printing, or_dash};

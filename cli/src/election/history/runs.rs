@@ -7,8 +7,8 @@ use incumbent::schedule::recorded_runs;
 use time::OffsetDateTime;
 
 use crate::console::history::{JobStatistics, KnownRun, Recording, RunHistory, RunLine};
-use crate::elections::Elections;
 use crate::error::{CliError, Code};
+use crate::lock::elections::Elections;
 use crate::lock::{LockArgs, check_name};
 use crate::output::time_format::{self, rfc3339};
 use crate::output::{self, Format, or_dash};

@@ -19,6 +19,7 @@ use crate::backends::kubernetes::answers::Events;
 use crate::backends::kubernetes::api::{ApiFailure, EVERY, Objects};
 use crate::backends::kubernetes::cluster::Cluster;
 use crate::backends::kubernetes::events::Recorder;
+use crate::backends::kubernetes::namespace;
 use crate::backends::kubernetes::record::{self, RecordLocation, resource_version};
 use crate::backends::kubernetes::resource::check_object;
 use crate::lock::{
@@ -341,6 +342,11 @@ impl LockAdmin for LifeLocks {
             Some(lock) => self.evict(&lock, timeout).await,
             None => Err(self.locks.written_by_another(name)),
         }
+    }
+
+    /// Requires the permission to `get` the namespace; without it, nothing is refused.
+    async fn check_exists(&self, timeout: Duration) -> Result<(), LockError> {
+        namespace::check_exists(&self.locks, timeout).await
     }
 }
 

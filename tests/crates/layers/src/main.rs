@@ -49,7 +49,6 @@ const CRATES: [Layers; 2] = [
             "http",
             "lock",
             "config",
-            "elections",
             "kv",
             "console",
             "doctor",

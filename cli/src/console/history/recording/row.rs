@@ -9,8 +9,9 @@ use sqlx::{Error, Row};
 use time::OffsetDateTime;
 
 use crate::console::history::spans::Event;
-use crate::console::model::{Transition, millis};
-use crate::elections::{ElectionState, Holder};
+use crate::console::model::Transition;
+use crate::lock::elections::{ElectionState, Holder};
+use crate::output::time_format::millis;
 
 /// The most bytes of a name that are stored.
 const MAX_TEXT: usize = 1024;

@@ -11,7 +11,7 @@ use super::*;
 use crate::console::history::spans::{Event, Period};
 use crate::console::history::{KnownRun, RunLine};
 use crate::console::model::Transition;
-use crate::elections::{ElectionState, Holder};
+use crate::lock::elections::{ElectionState, Holder};
 
 fn at(seconds: i64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(1_700_049_600 + seconds).expect("a time")

@@ -18,8 +18,8 @@ use super::*;
 use crate::console::model::{Command, Model, Observation, Origin};
 use crate::console::top::state::Action;
 use crate::console::top::state::{Done, Request};
-use crate::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
 use crate::error::{CliError, Code};
+use crate::lock::elections::{ElectionRecord, ElectionState, Holder, Vacancy};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The wide one only for what is laid out differently there: the list, and the details.

@@ -8,7 +8,7 @@ use incumbent::lock::{
     Successor,
 };
 
-use super::selected::Elections;
+use super::Elections;
 use crate::error::{CliError, Code};
 
 /// How often a leader may renew between the read and the eviction.

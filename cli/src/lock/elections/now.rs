@@ -9,7 +9,7 @@ use incumbent::lock::{
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::selected::Elections;
+use super::Elections;
 use crate::error::CliError;
 use crate::output::time_format;
 
