@@ -168,6 +168,8 @@ async fn missing_context_and_namespace_are_reported() {
             3,
         );
     }
+    let by_url = ["election", "list", "--lock", "kubernetes:absent"];
+    env.shell.expect_refusal(&by_url, "no namespace absent: create it", 3);
     env.expect_refusal(
         &["election", "list", "--life-kind", "lease"],
         "--life-kind requires --kind for-life",
