@@ -11,7 +11,7 @@ use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::lock::elections::{ElectionState, Elections, Holder, shown, with_token};
 use crate::output::text;
-use crate::output::{self, prompt, time_format};
+use crate::output::{self, confirm, time_format};
 use crate::output::{Format, Printing};
 
 /// The wait for a successor if the lease is unknown.
@@ -53,7 +53,7 @@ impl Evict {
                 shown(&holder)
             ),
         };
-        prompt::confirm(&question, self.force)?;
+        confirm(&question, self.force)?;
         let mut feed = Feed::open(&elections, std::slice::from_ref(&self.name)).await?;
         let evicted = elections.evict_term(status, &holder).await?;
         let is_json = self.printing.output == Format::Json;

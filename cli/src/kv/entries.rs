@@ -15,7 +15,7 @@ use crate::error::{CliError, Code};
 use crate::lock::nats::{Bounded, Session};
 use crate::output::text::{self, is_printable};
 use crate::output::{self, Format};
-use crate::output::{prompt, time_format};
+use crate::output::{confirm, time_format};
 
 /// One value of a key, or the marker of its deletion.
 pub struct Entry {
@@ -255,7 +255,7 @@ impl Del {
             let message = format!("{doing}: no value: it was already deleted");
             return Err(CliError::new(Code::NotFound, message));
         }
-        prompt::confirm(&format!("Delete {doing}"), force)?;
+        confirm(&format!("Delete {doing}"), force)?;
         session.request(&format!("deletion of {doing}"), store.delete(&key)).await?;
         output::note(format!("deleted {doing}"));
         Ok(())
@@ -266,7 +266,7 @@ async fn delete_bucket(session: &Session, bucket: &str, force: bool) -> Result<(
     let info = session.info(bucket).await?;
     let messages = info.pointer("/state/messages").and_then(Value::as_u64).unwrap_or_default();
     let question = format!("Delete bucket {bucket} with all {messages} entries");
-    prompt::confirm(&question, force)?;
+    confirm(&question, force)?;
     let doing = format!("deletion of bucket {bucket}");
     let subject = format!("STREAM.DELETE.KV_{bucket}");
     let _: Value = session.api(&doing, &subject, &json!({})).await?;

@@ -1,7 +1,6 @@
 //! Output of commands: tables and JSON on standard output, notes on standard error, and files.
 
 mod file;
-pub mod prompt;
 pub mod reference;
 pub mod text;
 pub mod time_format;
@@ -142,6 +141,29 @@ pub fn or_dash(cell: Option<String>) -> String {
 /// Whether standard input and standard error are terminals, for questions and progress bars.
 pub fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks for confirmation on a terminal; fails elsewhere, and names `--force`.
+///
+/// Any answer but yes is an error.
+pub fn confirm(question: &str, force: bool) -> Result<(), CliError> {
+    if force {
+        return Ok(());
+    }
+    if !is_interactive() {
+        let question = anstream::adapter::strip_str(question);
+        let message = format!("{question}: cannot ask without a terminal; use --force");
+        return Err(CliError::new(Code::Failed, message));
+    }
+    let mut out = anstream::stderr();
+    write!(out, "{question}? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(CliError::new(Code::Failed, "aborted")),
+    }
 }
 
 pub fn bold(text: impl Display) -> String {
