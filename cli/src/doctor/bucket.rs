@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use async_nats::jetstream::message::StreamMessage;
-use incumbent::nats::{Bucket, Severity};
+use incumbent::nats::Bucket;
 use serde_json::Value;
 
 use super::report::{Level, Report};
@@ -21,14 +21,9 @@ pub async fn health(session: &Session, bucket: &NatsBucket, report: &mut Report)
     let found = async { Ok::<_, CliError>(bucket?.health().await?) };
     match found.await {
         Ok(findings) if findings.is_empty() => report.ok(CHECK, "its settings fit elections"),
-        Ok(findings) => findings.iter().for_each(|finding| {
-            let level = match (finding.code(), finding.severity()) {
-                ("unread", _) => Level::Unknown,
-                (_, Severity::Critical) => Level::Error,
-                _ => Level::Warning,
-            };
-            report.find(level, CHECK, finding.to_string());
-        }),
+        Ok(found) => {
+            found.iter().for_each(|finding| report.diagnosed(CHECK, finding, Level::Warning));
+        }
         Err(failure) => report.error(CHECK, failure.to_string()),
     }
 }

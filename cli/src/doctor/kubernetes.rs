@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use incumbent::kubernetes::{Cluster, LifeLock, Permission, PodState, ServerFacts};
-use incumbent::lock::{Finding, LockError, LockErrorKind, Severity};
+use incumbent::kubernetes::{Cluster, Permission, ServerFacts};
+use incumbent::lock::{Finding, LockAdmin, LockError, LockErrorKind};
 
 use super::context::CheckContext;
 use super::context::Role::{self, Administrator, Candidate, Observer};
@@ -34,10 +34,14 @@ pub async fn elections(
     let lock = objects.lock_with(timing);
     server::round_trip(&spans, lock.capabilities().timing(lock.timing()), report);
     namespace(cluster, timeout, report).await;
-    let found = match lock.admin() {
+    let mut found = match lock.admin() {
         Some(admin) => admin.diagnose(name, timeout).await.transpose(),
         None => None,
     };
+    if let (Some(Ok(found)), None) = (&mut found, lease) {
+        // The other candidates' lease is not known to be wrong.
+        found.retain(|finding| finding.code() != "other-lease");
+    }
     let absent =
         matches!(&found, Some(Ok(found)) if found.iter().any(|finding| finding.code() == "absent"));
     let answers = name.map(|name| format!("{name}-roll-call"));
@@ -55,26 +59,7 @@ pub async fn elections(
         }));
     }
     check_permissions(cluster, needs, name, (role, timeout), report).await;
-    match found {
-        None => unnamed(objects.kind().name(), report),
-        Some(Err(error)) => unread(&error, report),
-        Some(Ok(found)) => {
-            // Without --lease the other candidates' lease is not known to be wrong.
-            let other = |finding: &Finding| lease.is_none() && finding.code() == "other-lease";
-            let found: Vec<_> = found.iter().filter(|finding| !other(finding)).collect();
-            if found.is_empty() {
-                report.ok(OBJECT, "its record fits elections");
-            }
-            for finding in found {
-                let level = match finding.severity() {
-                    Severity::Critical => Level::Error,
-                    Severity::Warning => Level::Warning,
-                    _ => Level::Ok,
-                };
-                report.find(level, OBJECT, finding.to_string());
-            }
-        }
-    }
+    object(found, objects.kind().name(), report);
     Ok(())
 }
 
@@ -94,17 +79,8 @@ pub async fn for_life(
     let (group, resource) = locks.kind.resource();
     let needs = needs_for_life(group, resource, name);
     check_permissions(cluster, needs, name, (role, timeout), report).await;
-    let Some(name) = name else {
-        unnamed(locks.kind.name(), report);
-        return Ok(());
-    };
-    match locks.locks.lock(name, timeout).await {
-        Ok(Some(lock)) => check_lock(&lock, report),
-        Ok(None) => {
-            report.ok(OBJECT, "none yet: the first candidate creates it, and leads at once")
-        }
-        Err(error) => unread(&error, report),
-    }
+    let found = locks.locks.diagnose(name, timeout).await.transpose();
+    object(found, locks.kind.name(), report);
     Ok(())
 }
 
@@ -304,35 +280,16 @@ fn fix(permissions: &[&Permission<'_>], name: Option<&str>) -> String {
     parts.join("; ")
 }
 
-fn check_lock(lock: &LifeLock, report: &mut Report) {
-    let next =
-        "the next candidate replaces it; if it stays, there is no candidate, or none may delete it";
-    if lock.owners.is_empty() {
-        return report.warning(OBJECT, format!("no pod owns it; {next}"));
-    }
-    for owner in &lock.owners {
-        let pod = &owner.pod;
-        match &owner.state {
-            PodState::Gone => report.warning(OBJECT, format!("its pod {pod} is gone; {next}")),
-            PodState::Phase(phase) if phase == "Succeeded" || phase == "Failed" => {
-                report.warning(OBJECT, format!("its pod {pod} has ended ({phase}); {next}"));
-            }
-            PodState::Unknown => {
-                report.unknown(OBJECT, format!("pod {pod} leads, if it still exists: cannot be checked without the right to get pods"));
-            }
-            state => report.ok(OBJECT, format!("pod {pod} leads ({state})")),
+/// Reports what is known of the object of the election; `None`: none is named.
+fn object(found: Option<Result<Vec<Finding>, LockError>>, kind: &str, report: &mut Report) {
+    match found {
+        None => report.unknown(OBJECT, format!("name an election to check its {kind}")),
+        Some(Err(error)) => unread(&error, report),
+        Some(Ok(found)) if found.is_empty() => report.ok(OBJECT, "its record fits elections"),
+        Some(Ok(found)) => {
+            found.iter().for_each(|finding| report.diagnosed(OBJECT, finding, Level::Ok));
         }
     }
-    if lock.owners.len() > 1 {
-        report.warning(
-            OBJECT,
-            "several pods own it, and a successor waits until all of them are gone: keep one",
-        );
-    }
-}
-
-fn unnamed(kind: &str, report: &mut Report) {
-    report.unknown(OBJECT, format!("name an election to check its {kind}"));
 }
 
 fn unread(error: &LockError, report: &mut Report) {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use incumbent::lock::{Finding as Diagnosis, Severity};
 use serde::Serialize;
 use serde_json::json;
 
@@ -59,6 +60,17 @@ impl Report {
         let level = if self.best_effort { level.min(Level::Warning) } else { level };
         let lock = self.lock.clone();
         self.findings.push(Finding { lock, level, check, message: message.into() });
+    }
+
+    /// Reports what a lock found of itself. `notice`: the level of what is for information.
+    pub fn diagnosed(&mut self, check: &'static str, found: &Diagnosis, notice: Level) {
+        let level = match (found.code(), found.severity()) {
+            ("unread", _) => Level::Unknown,
+            (_, Severity::Critical) => Level::Error,
+            (_, Severity::Warning) => Level::Warning,
+            _ => notice,
+        };
+        self.find(level, check, found.to_string());
     }
 
     /// Starts the findings of one of several locks.

@@ -22,9 +22,10 @@ use crate::backends::kubernetes::events::Recorder;
 use crate::backends::kubernetes::namespace;
 use crate::backends::kubernetes::record::{self, RecordLocation, resource_version};
 use crate::backends::kubernetes::resource::check_object;
+use crate::lock::Severity::{Notice, Warning};
 use crate::lock::{
-    ElectionRecord, ElectionState, ElectionUpdate, ElectionWatch, Holder, HolderPod, LockAdmin,
-    LockError, LockErrorKind, LockFacts, Revision, Token, Vacancy,
+    ElectionRecord, ElectionState, ElectionUpdate, ElectionWatch, Finding, Holder, HolderPod,
+    LockAdmin, LockError, LockErrorKind, LockFacts, Revision, Token, Vacancy,
 };
 use crate::time::timer::deadline_after;
 
@@ -295,6 +296,37 @@ impl LifeLocks {
     }
 }
 
+impl LifeLock {
+    /// Who leads by it, and what is wrong with it.
+    fn findings(&self) -> Vec<Finding> {
+        const NEXT: &str = "the next candidate replaces it; if it stays, there is no candidate, or none may delete it";
+        if self.owners.is_empty() {
+            return vec![Finding::new(Warning, "no-owner", "no pod owns it;", NEXT)];
+        }
+        let of_owner = |LifeOwner { pod, state, .. }: &LifeOwner| match state {
+            PodState::Gone => {
+                Finding::new(Warning, "gone", format!("its pod {pod} is gone;"), NEXT)
+            }
+            PodState::Phase(phase) if phase == "Succeeded" || phase == "Failed" => {
+                Finding::new(Warning, "ended", format!("its pod {pod} has ended ({phase});"), NEXT)
+            }
+            PodState::Unknown => {
+                let message = format!(
+                    "pod {pod} leads, if it still exists: cannot be checked without the right to get pods"
+                );
+                Finding::new(Notice, "unread", message, "")
+            }
+            state => Finding::new(Notice, "leads", format!("pod {pod} leads ({state})"), ""),
+        };
+        let mut found: Vec<_> = self.owners.iter().map(of_owner).collect();
+        if self.owners.len() > 1 {
+            let message = "several pods own it, and a successor waits until all of them are gone:";
+            found.push(Finding::new(Warning, "several-owners", message, "keep one"));
+        }
+        found
+    }
+}
+
 #[async_trait]
 impl LockAdmin for LifeLocks {
     async fn facts(&self, _timeout: Duration) -> Result<LockFacts, LockError> {
@@ -342,6 +374,23 @@ impl LockAdmin for LifeLocks {
             Some(lock) => self.evict(&lock, timeout).await,
             None => Err(self.locks.written_by_another(name)),
         }
+    }
+
+    /// Of the lock of an election, and of the pods that own it.
+    async fn diagnose(
+        &self,
+        name: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Option<Vec<Finding>>, LockError> {
+        let Some(name) = name else { return Ok(None) };
+        let lock = self.lock(name, timeout).await?;
+        Ok(Some(lock.map_or_else(
+            || {
+                let message = "none yet: the first candidate creates it, and leads at once";
+                vec![Finding::new(Notice, "absent", message, "")]
+            },
+            |lock| lock.findings(),
+        )))
     }
 
     /// Requires the permission to `get` the namespace; without it, nothing is refused.
