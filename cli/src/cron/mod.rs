@@ -67,7 +67,8 @@ pub struct Cron {
     /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
     #[arg(long, value_parser = humantime::parse_duration)]
     grace: Option<Duration>,
-    /// When a signal ends this process, let COMMAND end its work for so long.
+    /// When a signal ends this process, or the term is given up, let COMMAND end its work for so
+    /// long.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
     drain: Option<Duration>,
     /// If this process is killed, leave the election to its lease.

@@ -309,6 +309,7 @@ impl CommandCandidate {
             Ok(CommandEnd::Stopped(signal)) => Ok(Ended::Signal(signal)),
             Ok(CommandEnd::Drained { .. }) => Ok(self.ends(leadership).await),
             Ok(CommandEnd::Lost(loss)) => Ok(Ended::Lost(loss)),
+            Ok(CommandEnd::GivenUp) => Ok(self.give_up(leadership).await),
             Err(CommandFailure::Failed(failure)) => Err(failure),
             Err(CommandFailure::Left(left)) => {
                 // The lease must end before another leader starts, and no second command may run
@@ -325,10 +326,8 @@ impl CommandCandidate {
         guard: GuardHandle,
         deadline: Instant,
     ) -> Result<CommandEnd, CommandFailure> {
-        let election = self.candidate.election.clone();
-        let undrained = Some(&election);
         let (file, watchdog, grace) = (&mut self.file, &self.watchdog, self.grace);
-        let started = StartedCommand { guard, leadership, undrained, file, grace, watchdog };
+        let started = StartedCommand { guard, leadership, file, grace, watchdog };
         let mut surroundings = TermOfRun {
             leadership,
             candidate: &mut self.candidate,
@@ -343,7 +342,7 @@ impl CommandCandidate {
 
     /// Gives up a term in which COMMAND does not run, or no longer.
     async fn give_up(&self, leadership: &Leadership) -> Ended {
-        Ended::Lost(give_up(leadership, Some(&self.candidate.election)).await)
+        Ended::Lost(give_up(leadership, &self.candidate.election).await)
     }
 
     /// Notes that the term is over, or that it drains and there is no work to end.

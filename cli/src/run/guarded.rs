@@ -14,7 +14,7 @@ use super::grace::Grace;
 use super::guard::{
     CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, unguarded,
 };
-use super::term::give_up;
+use super::term::resign;
 use super::terms::Terms;
 use super::watchdog::Watchdog;
 use crate::error::CliError;
@@ -103,6 +103,8 @@ pub enum CommandEnd {
     },
     /// It was stopped, as the term is over, whatever its exit code.
     Lost(Loss),
+    /// It was stopped although the term is not over, which is to be given up.
+    GivenUp,
     /// It was stopped upon an order.
     Stopped(Signal),
 }
@@ -111,8 +113,6 @@ pub enum CommandEnd {
 pub struct StartedCommand<'a> {
     pub guard: GuardHandle,
     pub leadership: &'a Leadership,
-    /// The election, unless other commands run in the same term.
-    pub undrained: Option<&'a Election>,
     pub file: &'a mut DeadlineFile,
     pub grace: Grace,
     pub watchdog: &'a Watchdog,
@@ -151,7 +151,7 @@ impl StartedCommand<'_> {
                 _ = self.file.fell_behind(grace.total()) => {
                     self.stop(deadline, surroundings).await?;
                     self.file.late().await?;
-                    return Ok(CommandEnd::Lost(give_up(leadership, self.undrained).await));
+                    return Ok(CommandEnd::GivenUp);
                 }
                 order = surroundings.order() => match order {
                     Order::PassOn(signal) => {
@@ -178,9 +178,7 @@ impl StartedCommand<'_> {
                             return Ok(CommandEnd::HungUp);
                         }
                         // In case the last renewal was stored.
-                        CommandEvent::Expired => {
-                            return Ok(CommandEnd::Lost(give_up(leadership, self.undrained).await));
-                        }
+                        CommandEvent::Expired => return Ok(CommandEnd::GivenUp),
                         CommandEvent::Unguarded => return Err(unguarded().into()),
                     }
                 }
@@ -209,7 +207,9 @@ impl StartedCommand<'_> {
 }
 
 impl GuardedCommand {
-    /// Runs the command once; not at all, if the term is over or drains before it starts.
+    /// Runs the command once; not at all, if the term is over or drains before it starts. Resigns
+    /// from a term that is to be given up, and does not wait for its end: that waits for this
+    /// command too, where others drain.
     pub async fn run(
         self,
         (leadership, election): (&Leadership, &Election),
@@ -224,7 +224,7 @@ impl GuardedCommand {
             _ = leadership.draining() => return Ok(None),
             created = created => created.map_err(CliError::from)?,
             () = sleep_until(leadership.deadline() - grace.total()) => {
-                give_up(leadership, undrained).await; // its disk hangs
+                resign(leadership, undrained); // its disk hangs
                 return Ok(None);
             }
         };
@@ -233,21 +233,25 @@ impl GuardedCommand {
             Announced::Yes => {}
             Announced::Ends => return Ok(None),
             Announced::Late => {
-                give_up(leadership, undrained).await;
+                resign(leadership, undrained);
                 return Ok(None);
             }
         }
         let deadline = leadership.deadline();
         if grace.until(deadline).ask_at <= BootClock.now() {
-            give_up(leadership, undrained).await; // suspended for too long
+            resign(leadership, undrained); // suspended for too long
             return Ok(None);
         }
         // Before the command starts, so that it misses none.
         let mut orders = orders.subscribe();
         let guard = self.start((leadership, election), deadline, &file, cgroup)?;
         let file = &mut file;
-        let started = StartedCommand { guard, leadership, undrained, file, grace, watchdog };
-        started.until_ended(deadline, &mut orders).await.map(Some)
+        let started = StartedCommand { guard, leadership, file, grace, watchdog };
+        let end = started.until_ended(deadline, &mut orders).await?;
+        if matches!(end, CommandEnd::GivenUp) {
+            resign(leadership, undrained);
+        }
+        Ok(Some(end))
     }
 
     fn start(

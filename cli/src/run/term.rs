@@ -44,9 +44,9 @@ pub fn resign(leadership: &Leadership, undrained: Option<&Election>) {
     }
 }
 
-/// Gives up a term, as [`resign`] does, and waits for its end.
-pub async fn give_up(leadership: &Leadership, undrained: Option<&Election>) -> Loss {
-    resign(leadership, undrained);
+/// Gives up a term of one command, and waits for its end.
+pub async fn give_up(leadership: &Leadership, election: &Election) -> Loss {
+    resign(leadership, Some(election));
     leadership.ended().await
 }
 

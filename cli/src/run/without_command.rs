@@ -124,7 +124,7 @@ impl Terms {
         match self.file.announce(leadership, &self.grace).await {
             Ok(Announced::Yes) => {}
             Ok(Announced::Ends | Announced::Late) => {
-                return Begun::Lost(give_up(leadership, Some(&self.election)).await);
+                return Begun::Lost(give_up(leadership, &self.election).await);
             }
             Err(failure) => return Begun::Refused(failure.to_string()),
         }
@@ -153,7 +153,7 @@ impl Terms {
                 }
                 failure = self.file.fell_behind(self.grace.total()) => {
                     output::note(format!("incumbent: {failure}"));
-                    give_up(leadership, Some(&self.election)).await;
+                    give_up(leadership, &self.election).await;
                     return;
                 }
             }

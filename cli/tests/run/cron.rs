@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::env::{Candidate, TestEnv, incumbent};
 use crate::http::{free_port, get};
+use crate::terms::{hang, let_through};
 
 const HOSTS: [&str; 3] = ["host-1", "host-2", "host-3"];
 
@@ -325,4 +326,16 @@ async fn run_that_ends_within_the_drain_is_not_repeated() {
     assert_eq!(cron.exit_code().await, Some(128 + 15));
     let listed = list(&env, &["--schedule", "* * * * * *"])[0].clone();
     assert_eq!((&listed["begun"], &listed["exit_code"]), (&false.into(), &0.into()), "{listed}");
+}
+
+#[tokio::test]
+async fn job_that_gives_up_the_term_does_not_hold_the_drain() {
+    let env = TestEnv::start().await;
+    let script = "trap 'echo stops; exit' TERM; echo $INCUMBENT_DEADLINE_FILE; sleep 1000 & wait";
+    let mut cron = start(&env, &["--drain", "10m"], script);
+    let file = cron.line().await;
+    hang(&file).await;
+    cron.wait_for_line("stops").await;
+    let _reader = let_through(&file);
+    assert_ne!(cron.line().await, file, "the next run, in the next term");
 }

@@ -1,6 +1,6 @@
 //! The command in each term: start, stop, environment and deadline.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
@@ -118,11 +118,18 @@ const SERVE_WITH_FILE: &str = "echo $INCUMBENT_DEADLINE_FILE; echo up; exec slee
 
 /// Blocks every later write of the file, as a disk that hangs does: the writer opens a pipe without
 /// a reader.
-async fn hang(file: &str) {
+pub async fn hang(file: &str) {
     eventually("no write is under way", async || {
         mkfifoat(CWD, format!("{file}.new"), Mode::RUSR | Mode::WUSR).ok()
     })
     .await;
+}
+
+/// Lets the write through that hangs, as long as the reader of the pipe is kept.
+pub fn let_through(file: &str) -> File {
+    let without_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(without_wait).open(format!("{file}.new")).expect("a pipe")
 }
 
 #[tokio::test]
@@ -149,10 +156,6 @@ async fn deadline_that_is_written_late_costs_the_term_alone() {
     let file = run.line().await;
     hang(&file).await;
     run.wait_for_line("stops").await;
-    // The pipe gets a reader: the write goes through.
-    let without_wait = OFlags::NONBLOCK.bits().cast_signed();
-    let opened =
-        OpenOptions::new().read(true).custom_flags(without_wait).open(file.clone() + ".new");
-    let _reader = opened.expect("a pipe");
+    let _reader = let_through(&file);
     run.wait_for_line(&file).await;
 }
