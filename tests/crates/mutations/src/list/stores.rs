@@ -148,7 +148,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             "lease + longest_round(lease) * 2 + lease / 100",
             "lease / 100",
         )],
-        noticed_by: &[Voters, Quorum],
+        noticed_by: &[Quorum],
     },
     Mutation {
         name: "quorum: less than half of the voters are a majority",
@@ -166,7 +166,7 @@ pub(super) const OF_LOCKS: &[Mutation] = &[
             ".all(|(name, stamp)| self.names.contains(name) && self.is_latest(name, *stamp));",
             ".all(|(name, stamp)| self.names.contains(name) && stamp.round > 0);",
         )],
-        noticed_by: &[Voters, Quorum],
+        noticed_by: &[Quorum],
     },
     Mutation {
         name: "peers: a signed datagram is taken as often as it comes",
