@@ -178,6 +178,14 @@ impl StateMachine {
         }
     }
 
+    /// Whether it takes part, rather than only watches.
+    pub fn is_eligible(&self) -> bool {
+        match &self.electors {
+            Electors::Single(elector) => elector.settings().eligible,
+            Electors::Multi(multi) => multi.is_eligible(),
+        }
+    }
+
     /// Whether a required lock refuses its writes.
     pub fn is_refused(&self) -> bool {
         match &self.electors {

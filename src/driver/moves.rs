@@ -14,7 +14,7 @@ use crate::lock::{
     CandidateInfo, CandidateRequest, HandoverAnswer, Hint, LockError, RollCall, Standing,
     Successor, TakeRequest,
 };
-use crate::protocol::{Chosen, Event, Health, Moves, Refusal, State};
+use crate::protocol::{Chosen, Event, Health, Moves, Rank, Refusal, State};
 use crate::time::clock::Instant;
 use crate::util::text::escape_line;
 
@@ -119,7 +119,7 @@ impl Driver {
                 // One that acquires nothing would only interrupt the term.
                 let settings = self.machine.settings();
                 let site = settings.site.as_ref();
-                let may = !leads && settings.may_acquire();
+                let may = !leads && settings.rank != Rank::Never;
                 let included = to.includes_candidate(settings.nonce, &settings.identity, site);
                 self.handle_of(lock, Event::Hint(Hint::RollCall(call.clone())));
                 return may && included;

@@ -19,7 +19,7 @@ const SPREAD: f64 = 0.8;
 impl Driver {
     /// Answers a roll call at a random moment. An observer is no candidate.
     pub(super) fn on_roll_call(&mut self, lock: usize, call: RollCall) {
-        if self.machine.settings().eligible && self.on_request(lock, &call) {
+        if self.machine.is_eligible() && self.on_request(lock, &call) {
             self.answer(lock, call, None);
         }
     }

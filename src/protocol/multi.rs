@@ -214,6 +214,11 @@ impl MultiElector {
         required.any(|member| member.elector.is_refused())
     }
 
+    /// Whether it acquires the locks at all, or only watches.
+    pub(crate) fn is_eligible(&self) -> bool {
+        self.eligible
+    }
+
     /// The elector on the first required lock, whose knowledge of the leader counts.
     pub fn first(&self) -> &Elector {
         &self.members[self.first].elector
@@ -240,24 +245,32 @@ impl MultiElector {
             Phase::Acquiring { .. } => self.give_back(leave),
             Phase::Leading { deadline } => {
                 let by = (now + self.first().settings().timing.grace()).min(deadline).max(now);
-                self.end(now, cause, by, leave);
+                self.end(cause, by, leave);
             }
             _ => {}
         }
     }
 
-    /// Ends the joint term, and with it those of all machines: none renews while the work stops, so
-    /// that work which does not stop keeps no lock forever. What they hold stays until their
-    /// own deadlines, or until the work has stopped.
-    fn end(&mut self, now: Instant, cause: Cause, by: Instant, leave: Event) {
+    /// Ends the joint term.
+    fn end(&mut self, cause: Cause, by: Instant, leave: Event) {
         self.act(self.first, Action::End { cause, by });
-        self.phase = Phase::Ending { leave: leave.clone() };
-        let first = self.first;
-        for (index, member) in self.members.iter_mut().enumerate() {
+        self.phase = Phase::Ending { leave };
+        for member in &mut self.members {
             member.lost = member.ended.is_some();
-            if member.elector.term().is_some() {
-                member.elector.handle(now, leave_of(index == first, &leave));
+        }
+    }
+
+    /// Ends the terms of all machines: none renews or acquires while the work stops, so that work
+    /// which does not stop keeps no lock forever. What a term holds stays until its own deadline,
+    /// or until the work has stopped. What only cools down is released, also if its create was in
+    /// flight at the end of the joint term.
+    fn advance_ending(&mut self, now: Instant) {
+        let Phase::Ending { leave } = &self.phase else { return };
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if member.elector.holds() {
+                member.elector.handle(now, leave_of(index == self.first, leave));
             }
+            member.elector.set_eligible(now, false, Duration::ZERO);
         }
     }
 
@@ -279,9 +292,10 @@ impl MultiElector {
             let before = std::mem::discriminant(&self.phase);
             self.wake_at = None;
             match &self.phase {
-                Phase::Idle | Phase::Ending { .. } | Phase::Finished => {}
+                Phase::Idle | Phase::Finished => {}
                 Phase::Acquiring { .. } => self.acquire(now),
                 Phase::Leading { .. } => self.advance_leading(now),
+                Phase::Ending { .. } => self.advance_ending(now),
                 Phase::Releasing { .. } => self.advance_releasing(now),
             }
             self.collect(now);
@@ -320,11 +334,9 @@ impl MultiElector {
         }
         let Phase::Leading { deadline } = self.phase else { return };
         match (over, self.required_until()) {
-            (Some((cause, by)), _) => {
-                self.end(now, cause, by.min(deadline).max(now), Event::Resign)
-            }
+            (Some((cause, by)), _) => self.end(cause, by.min(deadline).max(now), Event::Resign),
             // Cannot be: a required machine that steps down reports it.
-            (None, None) => self.end(now, Cause::Expired { last_error: None }, now, Event::Resign),
+            (None, None) => self.end(Cause::Expired { last_error: None }, now, Event::Resign),
             (None, Some(until)) if until > deadline => {
                 self.phase = Phase::Leading { deadline: until };
                 self.act(self.first, Action::Extend { deadline: until });

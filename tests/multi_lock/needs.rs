@@ -257,6 +257,20 @@ async fn a_best_effort_lock_may_come_first() {
     assert_eq!(b.holder(NAME).as_deref(), Some("second"));
 }
 
+/// It acquires the required lock only once it holds the one before.
+#[tokio::test]
+async fn a_standby_whose_turn_has_not_come_is_handed_over_to() {
+    let [a, b] = [memory(), memory()];
+    let lock = || all_of([best_effort(a.clone()), required(b.clone())]);
+    let first = candidate(lock(), "first").start().unwrap();
+    let leadership = leads(&first).await;
+    let second = candidate(lock(), "second").start().unwrap();
+    sees(&second, "first").await;
+    soon("the handover", leadership.hand_over("second")).await.expect("it is ready");
+    drop(leadership);
+    drop(leads(&second).await);
+}
+
 #[tokio::test]
 async fn candidates_with_different_orders_do_not_deadlock() {
     let [a, b] = [memory(), memory()];

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use incumbent::clock::Instant;
 use incumbent::lock::{
-    Capabilities, Coverage, Hint, LockErrorKind, Need, Nonce, Record, Request, Revision,
+    Capabilities, Content, Coverage, Hint, LockErrorKind, Need, Nonce, Record, Request, Revision,
 };
 use incumbent::protocol::{
     Action, Elector, Event, MIN_LEASE, MultiElector, Response, Settings, Timing, TimingOptions,
@@ -375,5 +376,52 @@ fn every_schedule_has_a_leader_for_most_of_its_time() {
         let mut world = World::new(seed);
         world.run();
         assert!(world.led > WORLD / 3, "seed {seed}: led for {:?} of two minutes", world.led);
+    }
+}
+
+/// Not even a best-effort lock that comes into reach before, at or after the end of the term.
+#[test]
+fn work_that_does_not_stop_keeps_no_lock() {
+    let (tick, round_trip, retention) = (MS * 20, MS * 200, [Retention::LeavesMarkers; 2]);
+    for led in (0..100).map(|step| MS * 100 * step) {
+        let mut servers = retention.map(|retention| Server::new(LEASE, retention, LEASE * 2));
+        let mut machine = machine(KINDS[1], retention, 0, 7);
+        let (mut now, mut began, mut ended) = (Time::ZERO, None, None);
+        let mut in_flight = [None, None];
+        let mut events = vec![(0, Event::Start)];
+        while ended.is_none_or(|ended| now < ended + LEASE * 2) {
+            for (part, event) in std::mem::take(&mut events) {
+                machine.handle(Instant::from_origin(LEASE * 2 + now), part, event);
+            }
+            while let Some((part, action)) = machine.poll_action() {
+                match action {
+                    Action::Request { id, request } => {
+                        let response = match part == 1 && began.is_none() {
+                            true => failed(&request, failure(LockErrorKind::Unavailable, "cut")),
+                            false => servers[part].apply(now, &request).0,
+                        };
+                        in_flight[part] =
+                            Some((now + round_trip, Event::Response { id, response }));
+                    }
+                    Action::Begin { .. } => began = Some(now),
+                    Action::End { .. } => ended = Some(now),
+                    _ => {}
+                }
+            }
+            now += tick;
+            assert!(now < WORLD, "a term begins and ends");
+            for (part, server) in servers.iter_mut().enumerate() {
+                server.expire(now);
+                let response = in_flight[part].take_if(|(at, _)| *at <= now);
+                events.extend(response.map(|(_, response)| (part, response)));
+            }
+            let resigns = ended.is_none() && began.is_some_and(|began| began + led <= now);
+            events.push((0, if resigns { Event::Resign } else { Event::Wake }));
+        }
+        let held = |server: &Server| {
+            let last = server.last.as_ref();
+            last.is_some_and(|stored| matches!(stored.record.content, Content::Held(_)))
+        };
+        assert_eq!(servers.each_ref().map(held), [false; 2], "led for {led:?}");
     }
 }
