@@ -82,8 +82,13 @@ mod tests {
             assert!(of_lock(url, none).contains(&"AWS_SECRET_ACCESS_KEY"), "{url}");
         }
         for (url, name) in [
+            ("s3://bucket/x", "AWS_SSE_CUSTOMER_KEY_BASE64"),
             ("gs://bucket/x", "GOOGLE_SERVICE_ACCOUNT_KEY"),
+            ("gs://bucket/x", "GOOGLE_BEARER_TOKEN"),
+            ("gs://bucket/x", "SERVICE_ACCOUNT"),
             ("az://container/x", "AZURE_STORAGE_SAS_TOKEN"),
+            ("az://container/x", "AZURE_FABRIC_SESSION_TOKEN"),
+            ("az://container/x", "IDENTITY_HEADER"),
             ("etcd://h/e", "ETCDCTL_PASSWORD"),
             ("etcds://h/e", "ETCDCTL_PASSWORD"),
             ("peer:12345?quorum=3", "INCUMBENT_PEER_KEY_FILE"),
