@@ -18,10 +18,6 @@ use crate::protocol::{Chosen, Event, Health, Moves, Rank, Refusal, State};
 use crate::time::clock::Instant;
 use crate::util::text::escape_line;
 
-/// How long a leader waits for candidates that are ready. Nothing has stopped meanwhile.
-const ROLL_WITHIN: Duration = Duration::from_secs(1);
-/// How long a candidate waits for the answer of the leader, which calls the roll first.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// The most bytes of the reason of a refusal.
 const MAX_REASON_SHOWN: usize = 240;
 
@@ -82,9 +78,9 @@ impl Driver {
         let now = self.now();
         match self.moves().moves.advance(now) {
             Some(request @ CandidateRequest::Prefer { .. }) => {
-                self.call(request, ANSWER_WITHIN, ReplyTo::Asking);
+                self.call(request, RollCall::HANDOVER_WITHIN, ReplyTo::Asking);
             }
-            Some(request) => self.call(request, ROLL_WITHIN, ReplyTo::None),
+            Some(request) => self.call(request, RollCall::SUCCESSORS_WITHIN, ReplyTo::None),
             None => {}
         }
     }
@@ -105,7 +101,7 @@ impl Driver {
     /// Asks who is ready, unless that is refused.
     fn call_ready(&mut self, request: Result<CandidateRequest, Refusal>, reply: ReplyTo) {
         match request {
-            Ok(request) => self.call(request, ROLL_WITHIN, reply),
+            Ok(request) => self.call(request, RollCall::SUCCESSORS_WITHIN, reply),
             Err(refusal) => self.reply(reply, Err(refusal.into())),
         }
     }

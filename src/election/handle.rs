@@ -21,8 +21,6 @@ use crate::protocol::{Leader, LockFailure, State};
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
 
-/// How long the answer of a leader that is to hand over may take: it calls the roll first.
-const MOVE_WITHIN: Duration = Duration::from_secs(5);
 /// For how long the answer of the holder to a pause is awaited.
 const PAUSE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -295,7 +293,8 @@ impl Election {
     /// [`HandOverError`]: the leader continues to lead, or does not understand requests.
     pub async fn move_leader(&self, to: impl Into<Successor>) -> Result<Arc<str>, HandOverError> {
         let request = CandidateRequest::HandOver(to.into());
-        let answers = self.call(request, MOVE_WITHIN).await.map_err(HandOverError::Lock)?;
+        let within = RollCall::HANDOVER_WITHIN;
+        let answers = self.call(request, within).await.map_err(HandOverError::Lock)?;
         match answers.into_iter().find_map(|info| info.handover) {
             Some(HandoverAnswer::To(to)) => Ok(to),
             Some(HandoverAnswer::Refused(why)) => Err(HandOverError::Answered(why)),

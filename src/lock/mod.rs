@@ -266,7 +266,8 @@ impl dyn Lock + '_ {
 
     /// [`Messages::call_roll`]; refused ([`LockErrorKind::Misconfigured`]) by a lock without
     /// messages. It ends four seconds after `within` at the latest
-    /// ([`LockErrorKind::OutcomeUnknown`]), whatever the lock does.
+    /// ([`LockErrorKind::OutcomeUnknown`]), whatever the lock does; if it is made of several, after
+    /// as long for each.
     pub fn call_roll<'a>(
         &'a self,
         name: &'a str,
@@ -278,7 +279,7 @@ impl dyn Lock + '_ {
         };
         // Several locks may be called one after the other.
         let locks = self.members().map_or(1, <[LockMember]>::len);
-        let limit = within.saturating_add(CALL_MARGIN);
+        let limit = within.saturating_add(RollCall::MARGIN);
         let limit = limit.saturating_mul(u32::try_from(locks).unwrap_or(u32::MAX));
         let call = messages.call_roll(name, request, within);
         Box::pin(async move {
@@ -289,10 +290,6 @@ impl dyn Lock + '_ {
         })
     }
 }
-
-/// What a roll call may take beside the time for answers: to connect, to send it, to read answers.
-/// Kubernetes sends four requests one after the other.
-const CALL_MARGIN: Duration = Duration::from_secs(4);
 
 /// Refuses a name that is empty, has more than `max` bytes, or contains control characters.
 #[cfg(any(feature = "etcd", feature = "postgres", feature = "sqlite"))]

@@ -20,7 +20,8 @@ use crate::driver::set_part::SharedLedger;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Standing, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, RollCall, Standing, Successor,
+    TakeRequest,
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
 use crate::protocol::{Health, Rank, State};
@@ -29,8 +30,6 @@ use crate::time::clock::{Clock, Instant, sleep_until_about};
 
 /// How long answers to a roll call are awaited.
 const ROLL_WITHIN: Duration = Duration::from_millis(500);
-/// How long a member waits for the answer of a leader, which calls the roll first.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a member is made of.
 pub(super) struct SetParts {
@@ -191,8 +190,8 @@ impl Driver {
                 let request =
                     CandidateRequest::Take(TakeRequest { by: election.nonce(), identity, load });
                 self.calls.push(Box::pin(async move {
-                    let answers =
-                        election.lock.call_roll(&election.name, request, ANSWER_WITHIN).await;
+                    let within = RollCall::HANDOVER_WITHIN;
+                    let answers = election.lock.call_roll(&election.name, request, within).await;
                     Outcome::Take(shard, outcome_of(shard, answers))
                 }));
             }

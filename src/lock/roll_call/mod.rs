@@ -53,6 +53,15 @@ impl fmt::Display for CallId {
 impl RollCall {
     /// The longest time over which candidates spread their answers.
     pub const MAX_WITHIN: Duration = Duration::from_secs(30);
+    /// For how long a leader that is to hand over awaits the answers of those that are ready.
+    /// Nothing has stopped meanwhile.
+    pub const SUCCESSORS_WITHIN: Duration = Duration::from_secs(1);
+    /// What a call may take beside the time for answers: to connect, to send it, to read answers.
+    pub(crate) const MARGIN: Duration = Duration::from_secs(4);
+    /// For how long the answer of such a leader is awaited: it calls the roll first, and a second
+    /// is for the way.
+    pub const HANDOVER_WITHIN: Duration =
+        Self::SUCCESSORS_WITHIN.saturating_add(Self::MARGIN).saturating_add(Duration::from_secs(1));
 }
 
 /// What the candidates of an election are requested to do.

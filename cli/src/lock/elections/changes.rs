@@ -5,7 +5,7 @@ use std::time::Duration;
 use incumbent::CandidateInfo;
 use incumbent::lock::{
     CandidateRequest, ElectionRecord, ElectionState, HandoverAnswer, Holder, Pause, Revision, Role,
-    Successor,
+    RollCall, Successor,
 };
 
 use super::Elections;
@@ -13,9 +13,6 @@ use crate::error::{CliError, Code};
 
 /// How often a leader may renew between the read and the eviction.
 const ATTEMPTS: usize = 50;
-
-/// How long the answer of a leader may take: it calls the roll first.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The leader that hands over, and to whom.
 pub struct Handover {
@@ -63,7 +60,7 @@ impl Elections {
         to: Successor,
     ) -> Result<Handover, CliError> {
         let request = CandidateRequest::HandOver(to);
-        let answers = self.call_roll(name, request, ANSWER_WITHIN).await?;
+        let answers = self.call_roll(name, request, RollCall::HANDOVER_WITHIN).await?;
         let leader = answers.into_iter().find(|info| info.handover.is_some());
         let why = match leader.map(|info| (info.handover.clone(), info)) {
             Some((Some(HandoverAnswer::To(to)), from)) => {

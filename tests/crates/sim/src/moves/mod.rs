@@ -5,11 +5,10 @@ mod calls;
 mod promises;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Nonce, RollCall, Successor, TakeRequest,
 };
 use incumbent::protocol::{Event, Moves, Refusal};
 
@@ -19,10 +18,6 @@ use crate::world::{Inner, World};
 pub(crate) use calls::Why;
 use calls::{Call, InFlight};
 pub(crate) use promises::{Decision, Judge};
-
-/// As the driver waits.
-const ROLL_WITHIN: Duration = Duration::from_secs(1);
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// How the moves of one candidate are set up.
 #[derive(Debug, Clone)]
@@ -81,7 +76,7 @@ impl World {
         let Some((now, mover)) = self.mover(who) else { return };
         match mover.moves.advance(now) {
             Some(request @ CandidateRequest::Prefer { .. }) => {
-                self.call(who, request, ANSWER_WITHIN, Why::Asks);
+                self.call(who, request, RollCall::HANDOVER_WITHIN, Why::Asks);
             }
             Some(request) => self.call_ready(who, request, Why::Alone),
             None => {}
@@ -95,7 +90,7 @@ impl World {
             }
             _ => request,
         };
-        self.call(who, request, ROLL_WITHIN, why);
+        self.call(who, request, RollCall::SUCCESSORS_WITHIN, why);
         self.move_comes_to(MoveStep::Calls, who, None);
     }
 

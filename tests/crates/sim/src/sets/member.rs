@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Standing, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, RollCall, Standing, Successor, TakeRequest,
 };
 use incumbent::protocol::set::{
     Holder, LoadLedger, SetAction, SetMember, SetSettings, TakeOutcome,
@@ -16,7 +16,7 @@ use incumbent::protocol::{Elector, Event, Refusal, State};
 
 use super::{MemberSetup, SetSetup};
 use crate::faults::MoveStep;
-use crate::moves::{ANSWER_WITHIN, Why};
+use crate::moves::Why;
 use crate::process::millis;
 use crate::server::Time;
 use crate::world::{Inner, World};
@@ -212,7 +212,8 @@ impl World {
                 if member.asked.len() > at_once {
                     self.checker.fail(format!("m{process} asks for more shards than move at once"));
                 }
-                self.call(who, CandidateRequest::Take(request), ANSWER_WITHIN, Why::Asks);
+                let request = CandidateRequest::Take(request);
+                self.call(who, request, RollCall::HANDOVER_WITHIN, Why::Asks);
             }
             SetAction::GiveAway { shard, to } => {
                 self.hand_over(of(shard), Successor::Identity(to), Why::GivesAway);
