@@ -25,8 +25,9 @@ use crate::util::since_unix_epoch;
 const ANSWER: &str = "incumbent/answer.";
 /// What the name of the Lease with the answers adds to that of the election's object.
 const SUFFIX: &str = "-roll-call";
-/// The timeout of each step of a call: calling, reading the answers, removing them.
-const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+/// The timeout of each step of a call: calling, and then reading the answers and removing them. A
+/// call that takes longer than [`RollCall::MARGIN`] loses the answers that it has.
+const STEP_TIMEOUT: Duration = Duration::from_millis(1_900);
 /// How long after the end of a call its answers are kept, if its caller did not remove them. Wall
 /// clocks may differ by as much.
 const KEPT_SECONDS: u64 = 90;
@@ -136,11 +137,12 @@ impl ResourceLockState {
             true => self.until_answered(&answers, &call, end).await,
             false => sleep_until(end).await,
         }
-        let read = self.objects.get(&answers, deadline_after(STEP_TIMEOUT)).await;
+        let deadline = deadline_after(STEP_TIMEOUT);
+        let read = self.objects.get(&answers, deadline).await;
         let read = read
             .map_err(|failure| self.objects.lock_error(failure, &answers, "read", "get", false))?;
         let Some(read) = read else { return Ok(Vec::new()) };
-        self.remove_answers(&answers, call.id, &read).await;
+        self.remove_answers(&answers, call.id, &read, deadline).await;
         Ok(answers_to(&read, call.id))
     }
 
@@ -203,7 +205,7 @@ impl ResourceLockState {
 
     /// Removes the answers to this call, and those that others left over. An answer that comes even
     /// later waits for the next call.
-    async fn remove_answers(&self, answers: &str, id: CallId, read: &Value) {
+    async fn remove_answers(&self, answers: &str, id: CallId, read: &Value, deadline: Instant) {
         let now = now_seconds();
         let over =
             answers_in(read).filter(|(call, ..)| *call == Some(id) || is_left_over(*call, now));
@@ -211,7 +213,6 @@ impl ResourceLockState {
         if over.is_empty() {
             return;
         }
-        let deadline = deadline_after(STEP_TIMEOUT);
         if let Err(failure) = self.objects.annotate(answers, &Value::Object(over), deadline).await {
             debug!(object = %answers, ?failure, "the answers to a roll call stay");
         }
