@@ -149,6 +149,11 @@ impl Driver {
     pub(super) fn end_claim(&mut self) {
         self.tasks().claim = None;
         self.drain_is_over();
+        self.nothing_to_stop();
+    }
+
+    /// The term of the machine ends, and no work ran in it.
+    fn nothing_to_stop(&mut self) {
         self.tasks().ending = Some(Box::pin(std::future::ready(true)));
     }
 
@@ -225,7 +230,8 @@ impl Driver {
         }
         let Some(term) = term else {
             error!("a term ended that had not begun: please report this");
-            return self.shared().inbox.send(Input::Stop);
+            shared.inbox.send(Input::Stop);
+            return self.nothing_to_stop();
         };
         let loss = term.announce_end(cause, by);
         self.telemetry().lost(&loss.cause);
