@@ -1,4 +1,4 @@
-//! Runs one candidate against a lock and a clock: the only place where the protocol meets tokio.
+//! Runs one candidate against a lock and a clock.
 //!
 //! A hint or a timer wakes the driver; the driver passes the event and the time to the machine; the
 //! machine returns actions; the driver performs them; their outcome is the next event.
@@ -124,7 +124,7 @@ struct Driver {
     term: Option<NonZeroU64>,
     /// `None` until a term begins.
     tasks: Option<Box<TermTasks>>,
-    /// Answers to roll calls that wait for their moment, and calls whose answers nothing waits for.
+    /// Answers to roll calls that wait for their moment, or are being sent.
     #[allow(clippy::box_collection, reason = "a word for each election that nobody asks")]
     messages: Option<Box<JoinSet<()>>>,
     campaigning: Option<JoinHandle<()>>,

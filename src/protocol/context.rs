@@ -164,7 +164,7 @@ impl Context {
         scaled_to(self.common_lease(), span)
     }
 
-    /// Whether that is so.
+    /// Whether the entry last seen counts as vacant.
     pub fn is_stale(&self, now: Instant) -> bool {
         self.stale_at().is_some_and(|stale_at| now >= stale_at)
     }

@@ -212,7 +212,8 @@ impl Elector {
         self.enter(now, next);
     }
 
-    /// Changes the phase. The new one advances with the next event, not at once.
+    /// Changes the phase. One that [`advance`](Self::advance) enters advances with the next event,
+    /// any other one in the same call.
     fn enter(&mut self, now: Instant, next: Transition) {
         let cx = &mut self.cx;
         self.phase = match next {

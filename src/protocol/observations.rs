@@ -27,7 +27,8 @@ pub(super) struct Observations {
     pub refused_from_create: Duration,
     /// The number of our last create over nothing: no create over something before it is under way.
     pub last_over_nothing: u64,
-    /// Where a create of ours is known to have landed; the two above are what it had to wait for.
+    /// Where a create of ours is known to have landed, which had to wait until `own_cool_down_ends`
+    /// and for `refused_from_create`.
     pub known_create: Option<Revision>,
     /// Until when an entry of ours may be in the lock, whether we know of it or not.
     pub entry_may_stand_until: Instant,

@@ -251,7 +251,7 @@ impl SteppingDown {
     }
 }
 
-/// How long to try to release: not at all where the lock has been out of reach for a lease already.
+/// How long to try to release: once where the lock has been out of reach for a lease already.
 fn tries_end(cx: &Context, now: Instant, cause: &Cause) -> Instant {
     match cause {
         Cause::Expired { .. } | Cause::Denied { .. } => now,

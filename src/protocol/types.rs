@@ -185,7 +185,7 @@ pub enum Rank {
     /// At once, as `First`: its member asked the leader for the entry. Without hints it polls often
     /// enough to see the handover while the others hold back.
     Next,
-    /// If no other one has done so within a quarter of a lease, 250 ms to 2 s.
+    /// If no other one has done so within a quarter of a lease, at most 2 s.
     Second,
     /// Not at all: the member leads as much as it may.
     Never,
