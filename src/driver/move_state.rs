@@ -28,7 +28,7 @@ type Answers = BoxFuture<'static, Result<Vec<CandidateInfo>, LockError>>;
 
 /// The moves of this candidate, its health, and its call.
 pub(super) struct DriverMoves {
-    pub moves: Moves,
+    pub machine: Moves,
     pub health: Option<Health>,
     pub aside: bool,
     /// How ready the member of a set is that it belongs to.

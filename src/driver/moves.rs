@@ -35,7 +35,7 @@ impl Driver {
     fn new_moves(&self, options: &MoveOptions) -> Box<DriverMoves> {
         let (settings, in_set) = (self.machine.settings(), self.set_part.is_some());
         Box::new(DriverMoves {
-            moves: Moves::new(settings, options.prefer_after, in_set, self.now()),
+            machine: Moves::new(settings, options.prefer_after, in_set, self.now()),
             health: options.health(),
             aside: options.aside,
             of_member: options.of_member,
@@ -44,16 +44,17 @@ impl Driver {
         })
     }
 
-    /// Most candidates never move: their state is made when there is something to decide.
-    fn moves(&mut self) -> &mut DriverMoves {
+    /// The moves, in the role that the candidate has now. Most candidates never move: their state
+    /// is made when there is something to decide.
+    fn refresh_moves(&mut self) -> &mut DriverMoves {
         let (now, leads_since) = (self.now(), self.leads_since());
         let moves = self.moves.take();
         let moves = moves.unwrap_or_else(|| self.new_moves(&MoveOptions::default()));
         let moves = self.moves.insert(moves);
         let pause_ends = self.machine.pause_ends(now);
         match leads_since {
-            Some(since) => moves.moves.leads(now, since, pause_ends),
-            None => moves.moves.stands_by(now, self.machine.leader(), pause_ends),
+            Some(since) => moves.machine.leads(now, since, pause_ends),
+            None => moves.machine.stands_by(now, self.machine.leader(), pause_ends),
         }
         moves
     }
@@ -67,7 +68,7 @@ impl Driver {
 
     /// When a move is due.
     pub(super) fn moves_wake(&self) -> Option<Instant> {
-        self.moves.as_ref()?.moves.next_wake()
+        self.moves.as_ref()?.machine.next_wake()
     }
 
     /// Does what is due.
@@ -76,7 +77,7 @@ impl Driver {
             return;
         }
         let now = self.now();
-        match self.moves().moves.advance(now) {
+        match self.refresh_moves().machine.advance(now) {
             Some(request @ CandidateRequest::Prefer { .. }) => {
                 self.call(request, RollCall::HANDOVER_WITHIN, ReplyTo::Asking);
             }
@@ -89,12 +90,12 @@ impl Driver {
         let shared = Arc::clone(self.shared());
         let answers =
             Box::pin(async move { shared.lock.call_roll(&shared.name, request, within).await });
-        self.moves().call = Some((answers, reply));
+        self.refresh_moves().call = Some((answers, reply));
     }
 
     /// The leader's own program, or an operator, wants it to hand over.
     pub(super) fn hand_over(&mut self, to: Successor, reply: ReplyTo) {
-        let request = self.moves().moves.request(to);
+        let request = self.refresh_moves().machine.request(to);
         self.call_ready(request, reply);
     }
 
@@ -132,7 +133,7 @@ impl Driver {
             }
             CandidateRequest::Prefer { priority, .. } if leads => {
                 let now = self.now();
-                let request = self.moves().moves.prefer(now, *priority);
+                let request = self.refresh_moves().machine.prefer(now, *priority);
                 self.call_ready(request, ReplyTo::Call(lock, call.clone()));
             }
             // A member of the set that leads less asks for this shard.
@@ -149,8 +150,8 @@ impl Driver {
 
     pub(super) fn on_move_answers(&mut self, answers: Result<Vec<CandidateInfo>, LockError>) {
         let now = self.now();
-        let Some((_, reply)) = self.moves().call.take() else { return };
-        let moves = &mut self.moves().moves;
+        let Some((_, reply)) = self.refresh_moves().call.take() else { return };
+        let moves = &mut self.refresh_moves().machine;
         if matches!(reply, ReplyTo::Asking) {
             if let Err(error) = &answers {
                 debug!(%error, "cannot ask the leader to hand over");
@@ -208,7 +209,7 @@ impl Driver {
     fn give(&mut self, request: &TakeRequest) -> Result<CandidateRequest, Refusal> {
         let now = self.now();
         self.set_part.as_mut().ok_or(Refusal::OtherSet)?.give(request)?;
-        self.moves().moves.take(now, request.clone()).inspect_err(|_| self.keep_shard())
+        self.refresh_moves().machine.take(now, request.clone()).inspect_err(|_| self.keep_shard())
     }
 
     /// The leader continues to lead, unless it drains already.
@@ -221,7 +222,7 @@ impl Driver {
     }
 
     pub(super) fn standing(&self) -> Standing {
-        self.moves.as_ref().map_or(Standing::Ready, |moves| moves.moves.standing())
+        self.moves.as_ref().map_or(Standing::Ready, |moves| moves.machine.standing())
     }
 
     /// The result of a check.
@@ -235,13 +236,13 @@ impl Driver {
 
     /// It stands aside from now on, or no longer does.
     pub(super) fn stand_aside(&mut self, aside: bool) {
-        self.moves().aside = aside;
+        self.refresh_moves().aside = aside;
         self.update_standing();
     }
 
     /// The member of the set that it belongs to stands so.
     pub(super) fn stand_as(&mut self, standing: Standing) {
-        self.moves().of_member = standing;
+        self.refresh_moves().of_member = standing;
         self.update_standing();
     }
 
@@ -249,7 +250,7 @@ impl Driver {
     /// as what fails its check does: it takes the entry again after a lease, and others go first.
     pub(super) fn set_unclaimed(&mut self, why: Option<Arc<str>>) {
         if why.is_some() || self.moves.as_ref().is_some_and(|moves| moves.unclaimed.is_some()) {
-            self.moves().unclaimed = why;
+            self.refresh_moves().unclaimed = why;
             self.update_standing();
         }
     }
@@ -257,7 +258,7 @@ impl Driver {
     /// By its check, its member, the claims of its checkpoint and the lock.
     pub(super) fn update_standing(&mut self) {
         let now = self.now();
-        let DriverMoves { health, aside, of_member, unclaimed, .. } = self.moves();
+        let DriverMoves { health, aside, of_member, unclaimed, .. } = self.refresh_moves();
         let claims = if unclaimed.is_some() { Standing::Sick } else { Standing::Ready };
         let own = standing(health.as_ref(), *aside).max(*of_member).max(claims);
         let failure = health.as_ref().and_then(Health::failure).map(Arc::from);
@@ -266,7 +267,7 @@ impl Driver {
             self.handle(Event::Standing(own));
         }
         let after = self.machine.standing();
-        let moves = &mut self.moves().moves;
+        let moves = &mut self.refresh_moves().machine;
         let before = moves.standing();
         moves.set_standing(now, after);
         let mut checked = false; // the first check failed: it was taken to be sick already

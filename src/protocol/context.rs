@@ -327,7 +327,7 @@ impl Context {
                         self.health.succeeded(false, acquires)
                     }
                     None => self.health.write_stored(acquires),
-                    Some(_) => self.health.write_refused(request.over, acquires),
+                    Some(_) => self.health.write_conflicted(request.over, acquires),
                 }
             }
         };
@@ -385,10 +385,10 @@ impl Context {
         self.send(now, RequestKind::Check, None, timeout, check);
     }
 
-    /// Has that asked in a while, if the last write was refused: nothing else would show that the
+    /// Has that asked in a while, if the last write was denied: nothing else would show that the
     /// next one is accepted.
     pub fn plan_check(&mut self, now: Instant) {
-        if self.health.refuses_writes() && self.settings.may_acquire() {
+        if self.health.denies_writes() && self.settings.may_acquire() {
             let delay = self.settings.timing.lease().mul_f64(2.0 + 4.0 * self.random.f64());
             self.health.plan_check(now + delay);
         }
@@ -396,7 +396,7 @@ impl Context {
 
     /// How ready a candidate is that does not lead.
     pub fn standing(&self) -> Standing {
-        let refused = self.health.refuses_writes();
+        let refused = self.health.denies_writes();
         if refused { Standing::Sick } else { self.settings.standing }
     }
 
@@ -474,7 +474,7 @@ impl Context {
     }
 
     /// What keeps it from acquiring the entry that another try soon will not fix.
-    pub fn refusal(&self) -> Option<&LockFailure> {
+    pub fn lasting_failure(&self) -> Option<&LockFailure> {
         let lasting = [LockErrorKind::Denied, LockErrorKind::Misconfigured];
         self.health.failure().filter(|failure| lasting.contains(&failure.kind))
     }
@@ -610,8 +610,8 @@ pub(super) struct Requests {
     /// The last ones that were stored, or may have been: a stale read may show them. Not all up to
     /// one, as a twin whose clock is behind draws numbers in between.
     pub stored: Option<Box<[u64; 8]>>,
-    /// The last write that was refused: a server may have stored it all the same.
-    pub refused: u64,
+    /// The last write that was reported as not stored: a server may have stored it all the same.
+    pub last_not_stored: u64,
     /// The write that began the last term.
     pub create: u64,
 }
@@ -687,7 +687,7 @@ impl Requests {
     /// Whether this candidate sent the write `number`, as far as it can be in the lock.
     pub fn has_sent(&self, number: u64) -> bool {
         self.stored.as_ref().is_some_and(|stored| stored.contains(&number))
-            || number == self.refused
+            || number == self.last_not_stored
             || self.in_doubt(number).is_some()
     }
 
@@ -711,7 +711,7 @@ impl Requests {
         if is_stored {
             self.remember(number);
         } else {
-            self.refused = number;
+            self.last_not_stored = number;
         }
         self.in_doubt.retain(|write| write.number != number);
         if self.in_doubt.is_empty() {

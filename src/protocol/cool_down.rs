@@ -167,7 +167,7 @@ impl Observations {
             // one's own clock; so is any where that is a second witness: a lock whose clock was
             // stepped expires entries early.
             (Some(Expired), Some(seen))
-                if strict || seen.from_hint || !expires || !seen.is_allowed(max_lease) =>
+                if strict || seen.from_hint || !expires || !seen.lived_its_lease(max_lease) =>
             {
                 row(seen.lease_ends(max_lease, expires), SeenLease)
             }

@@ -125,7 +125,7 @@ impl Elector {
 
     /// Whether its last write was refused, as by a missing permission, and it does not lead.
     pub fn is_refused(&self) -> bool {
-        self.term().is_none() && self.cx.health.refuses_writes()
+        self.term().is_none() && self.cx.health.denies_writes()
     }
 
     /// How ready it is to lead: sick while it [is refused](Self::is_refused).
@@ -520,7 +520,7 @@ impl Elector {
     }
 
     /// What keeps it from acquiring the entry that another try soon will not fix.
-    pub(super) fn refusal(&self) -> Option<&LockFailure> {
-        self.cx.refusal()
+    pub(super) fn lasting_failure(&self) -> Option<&LockFailure> {
+        self.cx.lasting_failure()
     }
 }

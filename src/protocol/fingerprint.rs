@@ -11,7 +11,7 @@ use super::cool_down::{CoolDownWait, Predecessor};
 use super::crash_release::CrashRelease;
 use super::elector::{Elector, Phase};
 use super::holding::Holding;
-use super::lock_health::{LockHealth, Refusals};
+use super::lock_health::{LockHealth, RejectedWrites};
 use super::observations::{KnownStepDown, Observations, SeenEntry, Vacancy};
 use super::standby::{Plan, Standby};
 use super::stepping_down::SteppingDown;
@@ -192,11 +192,11 @@ impl Requests {
         let Self {
             in_flight,
             in_doubt,
-            last_request: _, // greater than all
-            last_write: _,   // greater than all
-            stored: _,       // no other process writes by this nonce
-            refused: _,      // likewise
-            create: _,       // of the token's write
+            last_request: _,    // greater than all
+            last_write: _,      // greater than all
+            stored: _,          // no other process writes by this nonce
+            last_not_stored: _, // likewise
+            create: _,          // of the token's write
         } = self;
         writer.each(in_flight, |writer, request| {
             let InFlightRequest { id: _, sent, kind, over: _, seen_leases_end: _, times_out_at } =
@@ -224,13 +224,13 @@ impl LockHealth {
         let Self {
             failure: _,         // only reported
             only_reads_fail: _, // only reported
-            refusals,
+            rejected,
         } = self;
-        writer.each(refusals.as_deref(), |writer, refusals| {
-            let Refusals { over, count, for_good, check_at } = refusals;
+        writer.each(rejected.as_deref(), |writer, rejected| {
+            let RejectedWrites { over, count, last_write_denied, check_at } = rejected;
             writer.to.word((*count).into());
             writer.each(over, FingerprintWriter::revision);
-            writer.flags(&[*for_good]);
+            writer.flags(&[*last_write_denied]);
             writer.each(check_at, |writer, at| writer.until(*at));
         });
     }

@@ -10,7 +10,7 @@ pub(super) struct LockHealth {
     pub failure: Option<Box<LockFailure>>,
     pub only_reads_fail: bool,
     /// Almost always none.
-    pub refusals: Option<Box<Refusals>>,
+    pub rejected: Option<Box<RejectedWrites>>,
 }
 
 impl LockHealth {
@@ -24,29 +24,29 @@ impl LockHealth {
         self.failure.is_some() && self.only_reads_fail
     }
 
-    /// Whether the lock has refused writes for longer than a conflict explains.
-    pub fn refuses_all_writes(&self) -> bool {
-        self.refusals.as_ref().is_some_and(|refusals| refusals.are_lasting())
+    /// Whether writes have been refused as conflicts for longer than a conflict explains.
+    pub fn conflicts_last(&self) -> bool {
+        self.rejected.as_ref().is_some_and(|rejected| rejected.are_lasting())
     }
 
-    /// Whether the last write was refused, and another one would be.
-    pub fn refuses_writes(&self) -> bool {
-        self.refusals.as_ref().is_some_and(|refusals| refusals.for_good)
+    /// Whether the last write was denied, as another one would be.
+    pub fn denies_writes(&self) -> bool {
+        self.rejected.as_ref().is_some_and(|rejected| rejected.last_write_denied)
     }
 
-    /// When to ask whether writes are still refused.
+    /// When to ask whether writes are still denied.
     pub fn check_at(&self) -> Option<Instant> {
-        self.refusals.as_ref()?.check_at
+        self.rejected.as_ref()?.check_at
     }
 
     /// Has that asked at `at`, unless it is planned.
     pub fn plan_check(&mut self, at: Instant) {
-        self.refusals.get_or_insert_default().check_at.get_or_insert(at);
+        self.rejected.get_or_insert_default().check_at.get_or_insert(at);
     }
 
     /// Whether it is time to ask. Then that is no longer planned.
     pub fn take_check(&mut self, now: Instant) -> bool {
-        let check_at = self.refusals.as_mut().map(|refusals| &mut refusals.check_at);
+        let check_at = self.rejected.as_mut().map(|rejected| &mut rejected.check_at);
         check_at.and_then(|check_at| check_at.take_if(|at| *at <= now)).is_some()
     }
 
@@ -55,7 +55,7 @@ impl LockHealth {
     pub fn failed(&mut self, failure: LockFailure, reading: bool) -> Option<Action> {
         use LockErrorKind::{Conflict, Denied, Misconfigured};
         if !reading && matches!(failure.kind, Denied | Misconfigured | Conflict) {
-            self.refusals.get_or_insert_default().for_good = true;
+            self.rejected.get_or_insert_default().last_write_denied = true;
         }
         let known = self.failure.as_ref().map(|known| known.kind);
         let report = (known != Some(failure.kind)).then(|| Action::LockFailing(failure.clone()));
@@ -72,8 +72,8 @@ impl LockHealth {
     #[must_use]
     pub fn succeeded(&mut self, reading: bool, acquires: bool) -> Option<Action> {
         use LockErrorKind::{Conflict, Denied, Misconfigured};
-        if let Some(refusals) = self.refusals.as_mut().filter(|_| !reading) {
-            (refusals.for_good, refusals.check_at) = (false, None);
+        if let Some(rejected) = self.rejected.as_mut().filter(|_| !reading) {
+            (rejected.last_write_denied, rejected.check_at) = (false, None);
         }
         let refused = |failure: &LockFailure| {
             acquires || matches!(failure.kind, Denied | Misconfigured | Conflict)
@@ -95,17 +95,17 @@ impl LockHealth {
     /// A write or a release was stored.
     #[must_use]
     pub fn write_stored(&mut self, acquires: bool) -> Option<Action> {
-        self.refusals = None;
+        self.rejected = None;
         self.succeeded(false, acquires)
     }
 
     /// A write or a release over this revision was refused. That shows that the lock works, unless
     /// it refuses all.
     #[must_use]
-    pub fn write_refused(&mut self, over: Option<Revision>, acquires: bool) -> Option<Action> {
-        let refusals = self.refusals.get_or_insert_default();
-        refusals.add(over);
-        match refusals.failure() {
+    pub fn write_conflicted(&mut self, over: Option<Revision>, acquires: bool) -> Option<Action> {
+        let rejected = self.rejected.get_or_insert_default();
+        rejected.add(over);
+        match rejected.failure() {
             Some(failure) => self.failed(failure, false),
             None => self.succeeded(false, acquires),
         }
@@ -113,24 +113,26 @@ impl LockHealth {
 
     /// An entry was seen.
     pub fn entry_seen(&mut self, revision: Revision) {
-        if let Some(refusals) = self.refusals.as_mut().filter(|it| it.over != Some(revision)) {
-            refusals.count = 0;
+        if let Some(rejected) = self.rejected.as_mut().filter(|it| it.over != Some(revision)) {
+            rejected.count = 0;
         }
     }
 }
 
-/// Writes that were refused one after the other, as conflicts all over the same revision.
+/// Writes that the lock has rejected.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Refusals {
+pub(super) struct RejectedWrites {
+    /// What the last ones were to replace, all of which were refused as conflicts.
     pub over: Option<Revision>,
+    /// How many these are.
     pub count: u8,
-    /// The last write was refused, and another one would be.
-    pub for_good: bool,
+    /// Whether the last write was denied, as another one would be.
+    pub last_write_denied: bool,
     /// When to ask the lock whether that is still so.
     pub check_at: Option<Instant>,
 }
 
-impl Refusals {
+impl RejectedWrites {
     /// A cluster refuses a write while another is in flight, and an object store may: that passes.
     const PASSING: u8 = 4;
 

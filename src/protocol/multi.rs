@@ -60,8 +60,8 @@ struct MemberElector {
     ended: Option<(Cause, Instant)>,
     /// Since when its requests have failed.
     failing_since: Option<Instant>,
-    /// It has been refused since it last became eligible.
-    refused: bool,
+    /// Its lock has denied a request since it last became eligible.
+    denied: bool,
     /// Its term ended before the joint one had to end.
     lost: bool,
 }
@@ -104,7 +104,7 @@ impl MultiElector {
                 need,
                 ended: None,
                 failing_since: None,
-                refused: false,
+                denied: false,
                 lost: false,
             }
         };
@@ -139,7 +139,7 @@ impl MultiElector {
             Event::Wake => {}
             Event::Hint(_) | Event::Response { .. } | Event::Capabilities(_) => {
                 if let Some(member) = self.members.get_mut(member) {
-                    member.refused |= is_refusal(&event);
+                    member.denied |= is_denial(&event);
                     member.elector.handle(now, event);
                 }
             }
@@ -423,11 +423,11 @@ impl MemberElector {
     }
 
     /// Required, and cannot be had just now: holding the other locks is useless until then. A
-    /// refusal does not show that it has been lifted unless it is tried.
-    fn fails(&self, refusals_count: bool) -> bool {
+    /// lasting failure does not show that it is over unless it is tried.
+    fn fails(&self, lasting_ones_count: bool) -> bool {
         self.need == Need::Required
             && self.elector.lock_failure().is_some()
-            && (refusals_count || self.elector.refusal().is_none())
+            && (lasting_ones_count || self.elector.lasting_failure().is_none())
     }
 }
 
@@ -479,7 +479,7 @@ impl MultiElector {
                 member.elector.handle(now, Event::Resign);
             }
             let eligible = turn && !lost_one;
-            member.refused &= member.elector.settings().eligible || !eligible;
+            member.denied &= member.elector.settings().eligible || !eligible;
             member.elector.set_eligible(now, eligible, spread);
             turn &= holds || member.is_absent(now);
             lost_one |= member.need == Need::Required && !holds;
@@ -503,9 +503,9 @@ impl MultiElector {
         let lacks = |member: &MemberElector| !member.elector.holds() && !member.is_absent(now);
         let waits = self.members.iter().any(|member| member.elector.holds())
             && self.members.iter().any(lacks);
-        // A refusal of long ago is no reason: that it has been lifted shows only when it is tried.
-        let refused = |member: &MemberElector| {
-            member.need == Need::Required && member.refused && !member.elector.holds()
+        // A denial of long ago is no reason: that it has been lifted shows only when it is tried.
+        let denied = |member: &MemberElector| {
+            member.need == Need::Required && member.denied && !member.elector.holds()
         };
         let lease = self.first().settings().timing.lease();
         let yield_after = lease.mul_f64(1.0 + self.random.f64());
@@ -515,7 +515,7 @@ impl MultiElector {
             return;
         }
         let due = *yield_at.get_or_insert(now + yield_after) <= now;
-        if !due && !self.members.iter().any(refused) {
+        if !due && !self.members.iter().any(denied) {
             return;
         }
         let doubled = self.yields.min(MAX_DOUBLINGS);
@@ -589,8 +589,8 @@ fn leave_of(is_first: bool, leave: &Event) -> Event {
     }
 }
 
-/// Whether the lock refuses a request, which another try soon will not fix.
-fn is_refusal(event: &Event) -> bool {
+/// Whether the lock denies a request, which another try soon will not fix.
+fn is_denial(event: &Event) -> bool {
     let Event::Response {
         response: Response::Read(Err(failure)) | Response::Written(Err(failure)),
         ..

@@ -255,9 +255,9 @@ impl SeenEntry {
         if may_be_of_choria { max_tenure_of_choria(max_lease).max(lease) } else { lease }
     }
 
-    /// On a lock that expires entries, whether that lease was no longer than its longest one, and
-    /// is not now: then the entry lived as long.
-    pub fn is_allowed(&self, max_lease: Duration) -> bool {
+    /// Whether the entry lived for that lease on a lock that expires entries: it was no longer than
+    /// the longest one of the lock, and is no longer now.
+    pub fn lived_its_lease(&self, max_lease: Duration) -> bool {
         self.lease(max_lease, true) <= Duration::from_millis(self.max_lease_ms).min(max_lease)
     }
 

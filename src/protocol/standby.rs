@@ -271,7 +271,7 @@ impl Standby {
         let random = cx.random.f64();
         match kind {
             LockErrorKind::Conflict if !reads => self.wait_for_change(cx, now),
-            LockErrorKind::Conflict if cx.health.refuses_all_writes() => {
+            LockErrorKind::Conflict if cx.health.conflicts_last() => {
                 self.try_again_later(cx, now, Some(Plan::Read));
             }
             LockErrorKind::Conflict => {

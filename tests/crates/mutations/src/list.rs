@@ -180,7 +180,7 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
             ),
             edit(
                 "src/protocol/cool_down.rs",
-                "if strict || seen.from_hint || !expires || !seen.is_allowed(max_lease) =>",
+                "if strict || seen.from_hint || !expires || !seen.lived_its_lease(max_lease) =>",
                 "if strict || seen.from_hint && expires =>",
             ),
         ],
@@ -188,7 +188,11 @@ const OF_THE_PROTOCOL: &[Mutation] = &[
     },
     Mutation {
         name: "an expired entry proves the end of a right that it could not outlive",
-        edits: &[edit("src/protocol/cool_down.rs", " || !seen.is_allowed(max_lease) =>", " =>")],
+        edits: &[edit(
+            "src/protocol/cool_down.rs",
+            " || !seen.lived_its_lease(max_lease) =>",
+            " =>",
+        )],
         noticed_by: &[Simulation, Scenarios],
     },
     Mutation {
