@@ -12,7 +12,7 @@ use super::neighbours::Mac;
 use super::netlink::lifetime;
 use super::*;
 
-const LEASE: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(30);
 const ADDRESSES: [&str; 2] = ["10.0.0.5/24@eth0", "2001:db8::5/64@eth0"];
 
 /// Two hosts, each with an interface `eth0`. The test runs on the first.
@@ -174,7 +174,7 @@ fn the_kernel_removes_it_before_the_end_where_nobody_does() {
             true => "10.0.0.6/24@eth0".parse().expect("valid"),
             false => "2001:db8::6/64@eth0".parse().expect("valid"),
         };
-        for lease in [3000, 4200, 5300] {
+        for lease in [5000, 6200, 7300] {
             let until = BootClock.now() + Duration::from_millis(lease);
             let mut decoy = AddressTarget::new(decoy.clone());
             assert_eq!(decoy.direct(until - Duration::from_millis(300)).await, Ok(()));
