@@ -8,6 +8,88 @@ use std::time::Duration;
 use crate::lock::{Content, Entry, Record, Revision, Tombstone};
 use crate::util::locked;
 
+/// An object of an election, as a response or a hint shows it.
+pub trait Object: Clone {
+    /// Its place in the order of the writes.
+    fn order(&self) -> Revision;
+    /// Whether both are of the same write.
+    fn is_same(&self, other: &Self) -> bool;
+}
+
+/// The newest object that was seen, as responses and hints arrive in any order. A copy from before
+/// a request shows what its response is compared with.
+#[derive(Debug, Clone)]
+pub struct Newest<O> {
+    /// `None`: there is none, or it is unknown.
+    object: Option<O>,
+    /// The greatest order that was ever seen. It outlives the object.
+    order: Option<Revision>,
+}
+
+impl<O> Default for Newest<O> {
+    fn default() -> Self {
+        Self { object: None, order: None }
+    }
+}
+
+impl<O: Object> Newest<O> {
+    /// Returns the object as last seen.
+    pub fn object(&self) -> Option<&O> {
+        self.object.as_ref()
+    }
+
+    /// Returns the object as last seen, to be changed.
+    pub fn object_mut(&mut self) -> Option<&mut O> {
+        self.object.as_mut()
+    }
+
+    /// Records that the object is gone. `before`: the state when the read was sent.
+    pub fn forget(&mut self, before: &Self) {
+        if self.order <= before.order {
+            self.object = None;
+        }
+    }
+
+    /// Records an object that no request of this process asked for, or an own write: an older one
+    /// is ignored. Returns what is known of it, if it is the newest.
+    pub fn take(&mut self, found: O) -> Option<O> {
+        if self.order.is_none_or(|newest| found.order() > newest) {
+            self.replace(found);
+            return self.object.clone();
+        }
+        self.object().filter(|known| known.is_same(&found)).cloned()
+    }
+
+    /// Records the response to a request. `before`: the state when it was sent. The object cannot
+    /// be older than that state, unless another program set it back, deleted it or wrote over it:
+    /// `set_back` then gives it its meaning, after the greatest order.
+    pub fn found(&mut self, before: &Self, found: O, set_back: impl FnOnce(O, Revision) -> O) -> O {
+        // If it is the one from before, another elector of this process has written or read
+        // meanwhile, and the response is outdated.
+        for known in [&self.object, &before.object].into_iter().flatten() {
+            if known.is_same(&found) {
+                return known.clone();
+            }
+        }
+        match self.order.max(before.order) {
+            Some(newest) if before.order.is_some_and(|before| found.order() <= before) => {
+                let found = set_back(found, newest);
+                self.replace(found.clone());
+                found
+            }
+            _ => {
+                self.take(found.clone());
+                found
+            }
+        }
+    }
+
+    fn replace(&mut self, object: O) {
+        self.order = Some(object.order());
+        self.object = Some(object);
+    }
+}
+
 /// An object as last seen.
 #[derive(Debug, Clone)]
 pub struct Known<V> {
@@ -28,27 +110,26 @@ impl<V> Known<V> {
     }
 }
 
-/// The known state when a request was sent.
-#[derive(Debug, Clone)]
-pub struct Before<V> {
-    known: Option<Known<V>>,
-    newest: Option<Revision>,
+impl<V: Clone + PartialEq> Object for Known<V> {
+    fn order(&self) -> Revision {
+        self.revision
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.version == other.version
+    }
 }
+
+/// The known state when a request was sent.
+pub type Before<V> = Newest<Known<V>>;
 
 /// What was seen of one election. `V`: the version of an object, where a write names it.
 #[derive(Debug)]
-pub struct SeenRevisions<V = ()>(Mutex<State<V>>);
-
-#[derive(Debug, Clone)]
-struct State<V> {
-    known: Option<Known<V>>,
-    /// The greatest revision that was ever seen. It outlives the object.
-    newest: Option<Revision>,
-}
+pub struct SeenRevisions<V = ()>(Mutex<Newest<Known<V>>>);
 
 impl<V> Default for SeenRevisions<V> {
     fn default() -> Self {
-        Self(Mutex::new(State { known: None, newest: None }))
+        Self(Mutex::default())
     }
 }
 
@@ -62,17 +143,17 @@ impl<V: Clone> Clone for SeenRevisions<V> {
 impl<V> SeenRevisions<V> {
     /// Returns the greatest revision that was ever seen.
     pub fn newest(&self) -> Option<Revision> {
-        self.state().newest
+        self.state().order
     }
 
     /// Records a revision, and returns the greatest one that was seen.
     pub fn see(&self, revision: Revision) -> Revision {
         let mut state = self.state();
-        let newest = state.newest.map_or(revision, |newest| newest.max(revision));
-        *state.newest.insert(newest)
+        let newest = state.order.map_or(revision, |newest| newest.max(revision));
+        *state.order.insert(newest)
     }
 
-    fn state(&self) -> MutexGuard<'_, State<V>> {
+    fn state(&self) -> MutexGuard<'_, Newest<Known<V>>> {
         locked(&self.0)
     }
 }
@@ -80,26 +161,21 @@ impl<V> SeenRevisions<V> {
 impl<V: Clone + PartialEq> SeenRevisions<V> {
     /// Returns the object as last seen.
     pub fn known(&self) -> Option<Known<V>> {
-        self.state().known.clone()
+        self.state().object.clone()
     }
 
     /// Returns the known state, before a read.
     pub fn before(&self) -> Before<V> {
-        let state = self.state();
-        Before { known: state.known.clone(), newest: state.newest }
+        self.state().clone()
     }
 
     /// Records that the object is gone. `before`: the known state when the read was sent.
     pub fn forget(&self, before: &Before<V>) {
-        let mut state = self.state();
-        if state.newest <= before.newest {
-            state.known = None;
-        }
+        self.state().forget(before);
     }
 
-    /// Records the result of a read. `before`: the known state when the read was sent. The object
-    /// cannot be older than that state, unless another program set it back, deleted it or wrote
-    /// over it: see [`set_back`]. `longest`: the maximum lease.
+    /// Records the result of a read. `before`: the known state when the read was sent. `longest`:
+    /// the maximum lease.
     pub fn found(
         &self,
         before: &Before<V>,
@@ -108,33 +184,19 @@ impl<V: Clone + PartialEq> SeenRevisions<V> {
         content: Content,
         longest: Duration,
     ) -> Known<V> {
-        let mut state = self.state();
-        if let Some(known) = state.known.as_ref().filter(|known| known.version == version) {
-            return known.clone();
-        }
-        // Another elector of this process has written or read meanwhile: the response is from
-        // before, and outdated.
-        if let Some(known) = before.known.as_ref().filter(|known| known.version == version) {
-            return known.clone();
-        }
         let revision = Revision(number.saturating_add(1));
-        if before.newest.is_some_and(|before| revision <= before) {
-            let newest = state.newest.max(before.newest).unwrap_or(revision);
-            let revision = Revision(newest.0.saturating_add(1));
+        let found = Known { version, number, revision, content };
+        self.state().found(before, found, |found, newest| {
+            let Known { version, number, content, .. } = found;
             let content = set_back(content, longest);
-            let known = Known { version, number, revision, content };
-            state.newest = Some(revision);
-            state.known = Some(known.clone());
-            return known;
-        }
-        let known = Known { version, number, revision, content };
-        state.take(known.clone());
-        known
+            Known { version, number, revision: Revision(newest.0.saturating_add(1)), content }
+        })
     }
 
-    /// Records the result of an own write, or an object that a hint shows: an older one is ignored.
-    pub fn learn(&self, known: Known<V>) {
-        self.state().take(known);
+    /// Records the result of an own write, or an object that a hint shows. Returns what is known of
+    /// it, if it is the newest.
+    pub fn learn(&self, known: Known<V>) -> Option<Known<V>> {
+        self.state().take(known)
     }
 
     /// Returns the object that a write replaces: the one last seen, else what `fetch` reads. It has
@@ -179,16 +241,6 @@ pub fn set_back(content: Content, longest: Duration) -> Content {
             Content::Held(Entry { mark: None, ttl: life, ..entry })
         }
         Content::Vacant(_) => Content::Vacant(Tombstone::Deleted),
-    }
-}
-
-impl<V> State<V> {
-    /// Responses arrive in any order: an older one is ignored.
-    fn take(&mut self, known: Known<V>) {
-        if self.newest.is_none_or(|newest| known.revision > newest) {
-            self.newest = Some(known.revision);
-            self.known = Some(known);
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::errors::said;
 use super::lock::{Known, LockState, Version, after, read_of};
 use super::messages::{Event, WatchCreateRequest, WatchResponse};
 use crate::backends::hint_hub::{BEGINS_WITHIN, HintHub, Listen};
-use crate::lock::{Coverage, Hint, Record};
+use crate::lock::{Coverage, Hint};
 use crate::time::timer::deadline_after;
 use crate::util::retry::BackendRetries;
 
@@ -161,14 +161,13 @@ fn hint(lock: &LockState, name: &str, event: &Event, origin: Origin, era: u64) -
     }
     // The candidate writes over what the hint shows, without a read.
     let (version, number) = (Version::of(kv, era), revision.0.saturating_sub(1));
-    election.learn(Known { version: version.clone(), number, revision, content });
-    let known = election.known().filter(|known| known.version == version);
-    let Some(Known { revision, content, .. }) = known else { return Hint::Recheck };
+    let known = election.learn(Known { version, number, revision, content });
+    let Some(known) = known else { return Hint::Recheck };
     let previous = event.prev_kv.as_ref().and_then(LockState::decode);
     let previous = match previous {
         Some((previous, _)) => Some(Some(previous.revision)),
         None if kv.version == 1 => Some(None),
         None => None,
     };
-    Hint::Stored { record: Record { revision, content }, previous, age: None }
+    Hint::Stored { record: known.record(), previous, age: None }
 }

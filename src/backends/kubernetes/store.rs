@@ -16,13 +16,8 @@ use crate::time::timer::deadline_after;
 use crate::util::text::truncate;
 
 impl ResourceLockState {
-    /// Records an object that the server returned, and returns the resulting state.
-    pub(super) fn learn(
-        &self,
-        election: &ObjectState,
-        name: &str,
-        object: Value,
-    ) -> Result<KnownObject, LockError> {
+    /// Decodes an object that the server returned.
+    pub(super) fn decode(&self, name: &str, object: Value) -> Result<KnownObject, LockError> {
         let Some(version) = resource_version(&object) else {
             return Err(self.misconfigured(name, "its resourceVersion is not a number"));
         };
@@ -34,7 +29,7 @@ impl ResourceLockState {
             ));
         }
         let found = codec::with_stated_lease(&object, found, self.timing.lease());
-        Ok(election.learn(version, object, found))
+        Ok(KnownObject::new(version, object, found))
     }
 
     fn misconfigured(&self, name: &str, what: &str) -> LockError {
@@ -48,14 +43,15 @@ impl ResourceLockState {
         name: &str,
         deadline: Instant,
     ) -> Result<Option<KnownObject>, LockError> {
+        let before = election.before();
         match self.objects.get(name, deadline).await {
             Ok(Some(object)) => {
-                let known = self.learn(election, name, object)?;
+                let known = election.found(&before, self.decode(name, object)?);
                 election.record_response(known.revision);
                 Ok(Some(known))
             }
             Ok(None) => {
-                election.forget();
+                election.forget(&before);
                 Ok(None)
             }
             Err(failure) => Err(self.objects.lock_error(failure, name, "read", "get", false)),
@@ -198,6 +194,7 @@ impl ResourceLockState {
                 Some(known) => Value::clone(&known.object),
             };
             codec::write(self.location, &mut object, &record, mark.clone());
+            let before = election.before();
             let answer = match &known {
                 None => self.objects.create(&object, deadline).await,
                 Some(_) => self.objects.replace(name, &object, deadline).await,
@@ -206,7 +203,7 @@ impl ResourceLockState {
                 Ok(stored) => {
                     let changed = codec::differing(self.location, &object, &stored);
                     // The next write finds the record to be another client's.
-                    let known = self.learn(&election, name, stored)?;
+                    let known = election.found(&before, self.decode(name, stored)?);
                     election.record_response(known.revision);
                     let Some(field) = changed else { return Ok(known) };
                     let what = format!(

@@ -174,12 +174,10 @@ impl Watcher {
     }
 
     fn on_object(&mut self, object: Value) {
-        let Some(version) = self.advance_to(&object) else { return };
-        if self.election.is_old(version) {
-            return;
-        }
-        match self.lock.learn(&self.election, &self.name, object) {
-            Ok(known) => {
+        self.advance_to(&object);
+        match self.lock.decode(&self.name, object) {
+            Ok(object) => {
+                let Some(known) = self.election.hinted(object) else { return };
                 let hint = Hint::Stored { record: known.record(), previous: None, age: None };
                 self.election.hub.send_all(&hint);
             }
@@ -187,10 +185,10 @@ impl Watcher {
         }
     }
 
-    fn advance_to(&mut self, object: &Value) -> Option<u64> {
-        let version = resource_version(object)?;
-        self.delivered = self.delivered.max(Revision(version));
-        self.from = Some(version.to_string());
-        Some(version)
+    fn advance_to(&mut self, object: &Value) {
+        if let Some(version) = resource_version(object) {
+            self.delivered = self.delivered.max(Revision(version));
+            self.from = Some(version.to_string());
+        }
     }
 }
