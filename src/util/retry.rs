@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::time::{Instant, sleep};
 
 /// Delays without an end: from 50 ms, doubling, at most `MAX_MS` milliseconds, each with a jitter
 /// of up to as much again.
@@ -56,9 +57,39 @@ impl<const MAX_MS: u64> RetrySchedule<MAX_MS> {
     }
 }
 
+/// The result of one attempt at a request.
+pub(crate) struct Attempt<T> {
+    pub answer: T,
+    /// How long the server, which is too busy, asks clients to wait.
+    pub retry_after: Option<Duration>,
+    /// Whether the request may have been applied, whatever the server answered.
+    pub in_doubt: bool,
+}
+
+/// Repeats a request until `deadline` while the server asks for that. Returns the last answer, and
+/// whether an earlier attempt may have been applied: it may have caused the answer. Each attempt
+/// ends by `deadline`.
+pub(crate) async fn until<T, F>(deadline: Instant, attempt: impl Fn() -> F) -> (T, bool)
+where
+    F: Future<Output = Attempt<T>>,
+{
+    let mut in_doubt = false;
+    loop {
+        let tried = attempt().await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        match tried.retry_after.and_then(|pause| requested_pause(pause, left)) {
+            Some(pause) => {
+                in_doubt |= tried.in_doubt;
+                sleep(pause).await;
+            }
+            None => return (tried.answer, in_doubt),
+        }
+    }
+}
+
 /// Returns a pause that a server asked for, at least 100 ms, plus up to as much again: all that it
 /// refused at one instant must not return at one instant. `None`: it is longer than `left`.
-pub(crate) fn requested_pause(pause: Duration, left: Duration) -> Option<Duration> {
+fn requested_pause(pause: Duration, left: Duration) -> Option<Duration> {
     // A server that is busy may ask for no pause at all.
     let pause = pause.max(Duration::from_millis(100));
     (pause < left).then(|| pause.mul_f64(1.0 + fastrand::f64()).min(left))

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kube::api::{
     DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams,
 };
@@ -16,7 +17,7 @@ use super::answers::{self, Events};
 use super::api_client::ApiClient;
 use super::record::RecordLocation;
 use crate::lock::{LockError, LockErrorKind};
-use crate::util::retry::requested_pause;
+use crate::util::retry::{self, Attempt};
 use crate::util::text::escape_line;
 
 /// How long the API server may take to respond to a leader for life, or to its candidates.
@@ -46,6 +47,8 @@ pub(super) struct Objects {
 pub(super) enum ApiFailure {
     /// The server refused the request.
     Refused(Box<Status>),
+    /// The server refused the request, and may have applied an earlier attempt at it.
+    InDoubt(Box<Status>),
     /// The outcome of the request is unknown.
     Lost(kube::Error),
     /// No response arrived in time.
@@ -56,24 +59,30 @@ pub(super) enum ApiFailure {
 
 impl ApiFailure {
     pub(super) fn code(&self) -> u16 {
+        self.status().map_or(0, |status| status.code)
+    }
+
+    fn status(&self) -> Option<&Status> {
         match self {
-            Self::Refused(status) => status.code,
-            _ => 0,
+            Self::Refused(status) | Self::InDoubt(status) => Some(status),
+            _ => None,
         }
     }
 
     /// Whether the API server states that there is no such object. A 404 of a proxy does not state
     /// it, nor does one of a server that does not know the kind.
     pub(super) fn is_absence_of(&self, name: &str) -> bool {
-        matches!(self, Self::Refused(status) if status.code == 404
-            && status.reason == "NotFound"
-            && status.details.as_ref().is_some_and(|details| details.name == name))
+        self.status().is_some_and(|status| {
+            status.code == 404
+                && status.reason == "NotFound"
+                && status.details.as_ref().is_some_and(|details| details.name == name)
+        })
     }
 
     /// Whether the object is gone, or was written by another client, so that a conditional write
     /// changed nothing.
     pub(super) fn is_change_of(&self, name: &str) -> bool {
-        self.code() == 409 || self.is_absence_of(name)
+        matches!(self, Self::Refused(_)) && (self.code() == 409 || self.is_absence_of(name))
     }
 }
 
@@ -285,14 +294,10 @@ impl Objects {
         &self,
         deadline: Instant,
     ) -> (Result<Value, ApiFailure>, Option<String>) {
-        let mut date = None;
         let request = || http::Request::get(&self.request.url_path).body(Vec::new());
-        let answer = self.send_and_note(request, deadline, |headers| {
-            let value = headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
-            date = value.map(str::to_owned);
-        });
-        let answer = answer.await;
-        (answer, date)
+        let (answer, headers) = self.exchange(request, deadline).await;
+        let date = headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
+        (answer, date.map(str::to_owned))
     }
 
     async fn send<E: fmt::Display>(
@@ -300,51 +305,75 @@ impl Objects {
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
     ) -> Result<Value, ApiFailure> {
-        self.send_and_note(request, deadline, |_| {}).await
+        self.exchange(request, deadline).await.0
     }
 
     /// Sends a request until `deadline`. If a server that is too busy states a short enough delay,
-    /// the request is repeated after it, so a conditional write may be sent twice. The request is
-    /// also repeated if the server refuses credentials that have successors.
-    async fn send_and_note<E: fmt::Display>(
+    /// the request is repeated after it. Also returns the headers of the response.
+    async fn exchange<E: fmt::Display>(
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
-        mut note: impl FnMut(&http::HeaderMap),
-    ) -> Result<Value, ApiFailure> {
+    ) -> (Result<Value, ApiFailure>, http::HeaderMap) {
+        let attempt = || self.attempt(&request, deadline);
+        let ((answer, headers), in_doubt) = retry::until(deadline, attempt).await;
+        let answer = answer.map_err(|failure| match failure {
+            ApiFailure::Refused(status) if in_doubt => ApiFailure::InDoubt(status),
+            failure => failure,
+        });
+        (answer, headers)
+    }
+
+    async fn attempt<E: fmt::Display>(
+        &self,
+        request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
+        deadline: Instant,
+    ) -> Attempt<(Result<Value, ApiFailure>, http::HeaderMap)> {
+        let (writes, parts, body) = match self.receive(request, deadline).await {
+            Ok(received) => received,
+            Err(failure) => {
+                let answer = (Err(failure), http::HeaderMap::new());
+                return Attempt { answer, retry_after: None, in_doubt: false };
+            }
+        };
+        let code = parts.status.as_u16();
+        let answer = match parts.status.is_success() {
+            true => serde_json::from_slice(&body)
+                .map_err(|error| ApiFailure::Lost(kube::Error::SerdeError(error))),
+            false => Err(ApiFailure::Refused(answers::refusal(code, &body).boxed())),
+        };
+        let retry_after = parts.headers.get(http::header::RETRY_AFTER);
+        let retry_after = retry_after
+            .and_then(|value| value.to_str().ok()?.parse().ok())
+            .map(Duration::from_secs)
+            .filter(|_| matches!(code, 429 | 503 | 504));
+        // The server refuses with a 429 before it does anything.
+        Attempt { answer: (answer, parts.headers), retry_after, in_doubt: writes && code != 429 }
+    }
+
+    /// Sends a request, and again if the server refuses credentials that have successors. Also
+    /// returns whether it writes.
+    async fn receive<E: fmt::Display>(
+        &self,
+        request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
+        deadline: Instant,
+    ) -> Result<(bool, http::response::Parts, Bytes), ApiFailure> {
         loop {
             let request = request().map_err(|error| ApiFailure::Unsent(error.to_string()))?;
-            let request = request.map(Body::from);
+            let writes = request.method() != http::Method::GET;
             let generation = self.access.client();
             let answer = async {
-                let response = generation.client.send(request).await.map_err(failure)?;
-                let (parts, body) = response.into_parts();
+                let response = generation.client.send(request.map(Body::from)).await;
+                let (parts, body) = response.map_err(failure)?.into_parts();
                 let body = answers::whole(body).await.map_err(failure)?;
-                Ok((parts, body))
+                Ok((writes, parts, body))
             };
-            let (parts, body) = match timeout_at(deadline, answer).await {
-                Ok(answer) => answer?,
-                Err(_) => return Err(ApiFailure::TimedOut),
-            };
-            note(&parts.headers);
-            if parts.status.is_success() {
-                return serde_json::from_slice(&body)
-                    .map_err(|error| ApiFailure::Lost(kube::Error::SerdeError(error)));
-            }
-            let status = answers::refusal(parts.status.as_u16(), &body);
-            if parts.status.as_u16() == 401 && self.access.renew(&generation).await {
-                continue;
-            }
-            let pause = parts
-                .headers
-                .get("retry-after")
-                .and_then(|value| value.to_str().ok()?.parse().ok())
-                .map(Duration::from_secs);
-            let left = deadline.saturating_duration_since(Instant::now());
-            let pause = pause.filter(|_| matches!(status.code, 429 | 503 | 504));
-            match pause.and_then(|pause| requested_pause(pause, left)) {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(ApiFailure::Refused(Box::new(status))),
+            let answer = timeout_at(deadline, answer).await;
+            let answer = answer.unwrap_or(Err(ApiFailure::TimedOut))?;
+            if answer.1.status != http::StatusCode::UNAUTHORIZED
+                || !self.access.renew(&generation).await
+            {
+                return Ok(answer);
             }
         }
     }
@@ -382,6 +411,11 @@ impl Objects {
             ApiFailure::Unsent(why) => {
                 return LockError::new(LockErrorKind::Misconfigured, format!("{what}: {why}"));
             }
+            ApiFailure::InDoubt(status) => {
+                let detail = escape_line(&status.message, MAX_MESSAGE_LEN);
+                let why = format!("refused after an earlier attempt without a response: {detail}");
+                return LockError::new(unknown, format!("{what}: {why}"));
+            }
             ApiFailure::Refused(status) => status,
         };
         let detail = escape_line(&status.message, MAX_MESSAGE_LEN);
@@ -405,8 +439,8 @@ impl Objects {
                 LockErrorKind::Misconfigured,
                 format!("{what}: create the namespace, or use another: {detail}"),
             ),
-            429 | 503 => LockError::new(
-                LockErrorKind::Unavailable,
+            code @ (429 | 503) => LockError::new(
+                if code == 429 { LockErrorKind::Unavailable } else { unknown },
                 format!("{what}: the API server is too busy: {detail}"),
             ),
             400..=499 => LockError::new(LockErrorKind::Misconfigured, format!("{what}: {detail}")),

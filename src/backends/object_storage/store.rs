@@ -13,11 +13,11 @@ use object_store::{
     Attribute, Attributes, Extensions, GetOptions, ObjectStore, ObjectStoreExt, PutMode,
     PutOptions, UpdateVersion,
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::transport::{Connector, Exchange, Outcome, Reached};
 use crate::lock::{LockError, LockErrorKind};
-use crate::util::retry::requested_pause;
+use crate::util::retry::{self, Attempt};
 use crate::util::text::{causes, escape_line};
 
 /// The maximum size of an election's object in bytes.
@@ -271,25 +271,26 @@ impl Store {
     where
         F: Future<Output = object_store::Result<T>>,
     {
-        let mut ambiguous = false;
-        loop {
+        let attempt = || {
             let exchange = Exchange::default();
-            let error = match timeout_at(deadline, request(exchange.extensions())).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) => Some(error),
-                Err(_) => None,
-            };
-            let outcome = exchange.outcome();
-            let pause = outcome.retry_after.filter(|_| matches!(outcome.status, Some(429 | 503)));
-            let left = deadline.saturating_duration_since(Instant::now());
-            match pause.and_then(|pause| requested_pause(pause, left)) {
-                Some(pause) if error.is_some() => {
-                    ambiguous |= outcome.status == Some(503);
-                    sleep(pause).await;
-                }
-                _ => return Err(StoreFailure { error, outcome, ambiguous }),
+            let sent = request(exchange.extensions());
+            async move {
+                let answer = timeout_at(deadline, sent).await;
+                let outcome = exchange.outcome();
+                let is_busy = matches!(outcome.status, Some(429 | 503));
+                let is_busy = is_busy && matches!(answer, Ok(Err(_)));
+                let retry_after = outcome.retry_after.filter(|_| is_busy);
+                let in_doubt = outcome.status == Some(503);
+                Attempt { answer: (answer, outcome), retry_after, in_doubt }
             }
-        }
+        };
+        let ((answer, outcome), ambiguous) = retry::until(deadline, attempt).await;
+        let error = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        Err(StoreFailure { error, outcome, ambiguous })
     }
 
     fn lock_error(&self, failure: StoreFailure, path: &Path, writes: bool) -> LockError {
