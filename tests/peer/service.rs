@@ -56,6 +56,16 @@ async fn pods_of_a_service_are_peers_while_they_do_not_end() {
     let odd = KubernetesService::new(&cluster, "app%2Cx", 12345).addresses().await.unwrap_err();
     assert_eq!(odd.to_string(), "the pods of the Service default/app%2Cx cannot be listed");
 
+    // Credentials that the server refuses are read again.
+    let kubeconfig = std::fs::read_to_string(server.kubeconfig()).unwrap();
+    let rotated = server.file("rotated.kubeconfig");
+    std::fs::write(&rotated, kubeconfig.replace("admin-token", "former-token")).unwrap();
+    let cluster = Cluster::from_kubeconfig(&rotated, None).await.unwrap();
+    let service = KubernetesService::new(&cluster, "app", 12345);
+    service.addresses().await.unwrap_err();
+    std::fs::write(&rotated, kubeconfig).unwrap();
+    assert_eq!(service.addresses().await.unwrap().len(), 2);
+
     // A member continues without its source.
     server.kill();
     let failing =

@@ -161,6 +161,18 @@ impl Objects {
         self.send(|| self.request.list_metadata(&params), deadline).await
     }
 
+    /// Lists the objects that have this label.
+    #[cfg(feature = "peer")]
+    pub(super) async fn list_whole(
+        &self,
+        key: &str,
+        value: &str,
+        deadline: Instant,
+    ) -> Result<Value, ApiFailure> {
+        let params = ListParams::default().labels(&format!("{key}={value}"));
+        self.send(|| self.request.list(&params), deadline).await
+    }
+
     pub(super) async fn create(
         &self,
         object: &Value,

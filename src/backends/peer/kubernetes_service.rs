@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use kube::Client;
 use serde_json::Value;
 
 use super::source::{PeerSource, REFRESH, SourceError};
 use crate::backends::kubernetes::Cluster;
-
-/// Timeout of a request to the API server.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pods of a Service, read from its EndpointSlices. Pods that are not ready are included,
 /// because a pod that waits to lead may not be ready.
@@ -21,8 +17,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// with `publishNotReadyAddresses`, [`DnsSource`](super::DnsSource) works without any permission.
 #[derive(Clone)]
 pub struct KubernetesService {
-    client: Client,
-    namespace: String,
+    cluster: Cluster,
     name: String,
     port: u16,
     refresh: Duration,
@@ -31,13 +26,7 @@ pub struct KubernetesService {
 impl KubernetesService {
     /// Creates a source of the pods of the Service `name` in the cluster's namespace, at `port`.
     pub fn new(cluster: &Cluster, name: impl Into<String>, port: u16) -> Self {
-        Self {
-            client: cluster.client().clone(),
-            namespace: cluster.namespace().to_owned(),
-            name: name.into(),
-            port,
-            refresh: REFRESH,
-        }
+        Self { cluster: cluster.clone(), name: name.into(), port, refresh: REFRESH }
     }
 
     /// Sets how long to wait before the next request. Default: 10 s.
@@ -47,28 +36,12 @@ impl KubernetesService {
     }
 
     async fn list(&self) -> Result<Vec<SocketAddr>, SourceError> {
-        let (namespace, name) = (&self.namespace, &self.name);
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| {
+        let slices = self.cluster.slices_of(&self.name).await.map_err(|error| {
+            let (namespace, name) = (self.cluster.namespace(), &self.name);
             let message = format!("the pods of the Service {namespace}/{name} cannot be listed");
-            SourceError::new(message, source)
-        };
-        let plain = |text: &str| {
-            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-        };
-        if !plain(name) || !plain(namespace) {
-            return Err(failed(
-                "the name of a Service consists of letters, digits and hyphens".into(),
-            ));
-        }
-        let path = format!(
-            "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{name}"
-        );
-        let request = http::Request::get(path).body(Vec::new()).map_err(|e| failed(e.into()))?;
-        let listed =
-            tokio::time::timeout(REQUEST_TIMEOUT, self.client.request::<Value>(request)).await;
-        let listed =
-            listed.map_err(|_| failed(format!("no response within {REQUEST_TIMEOUT:?}").into()))?;
-        Ok(addresses(&listed.map_err(|error| failed(error.into()))?, self.port))
+            SourceError::new(message, error)
+        })?;
+        Ok(addresses(&slices, self.port))
     }
 }
 
@@ -83,7 +56,7 @@ impl PeerSource for KubernetesService {
 }
 
 partial_debug!(
-    KubernetesService, self, namespace: self.namespace, name: self.name, port: self.port
+    KubernetesService, self, cluster: self.cluster, name: self.name, port: self.port
 );
 
 /// Returns the addresses of pods that are not terminating. democracy speaks IPv4 only.

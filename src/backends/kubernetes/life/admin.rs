@@ -5,12 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::core::WatchEvent;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::object::{self, Content, MARK};
 use super::pod;
@@ -28,6 +27,9 @@ use crate::lock::{
     LockAdmin, LockError, LockErrorKind, LockFacts, Revision, Token, Vacancy,
 };
 use crate::time::timer::deadline_after;
+
+/// How many locks are read at the same time.
+const READS: usize = 32;
 
 /// The locks of leaders for life in a namespace, created by [`Cluster::life_locks`].
 #[derive(Debug)]
@@ -116,16 +118,15 @@ impl LifeLocks {
     /// Requires the permission to `get` it, and to `get` pods for their state.
     ///
     /// # Errors
-    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) if no
-    /// response arrived within `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured) if
-    /// the object is not a lock.
+    /// [`Denied`](LockErrorKind::Denied), [`Unavailable`](LockErrorKind::Unavailable) if a request
+    /// had no response within `timeout`, and [`Misconfigured`](LockErrorKind::Misconfigured) if the
+    /// object is not a lock.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn lock(&self, name: &str, timeout: Duration) -> Result<Option<LifeLock>, LockError> {
-        let deadline = deadline_after(timeout);
-        match self.get(name, deadline).await? {
-            Some(object) => self.to_lock(name, &object, deadline).await.map(Some),
+        match self.get(name, timeout).await? {
+            Some(object) => self.to_lock(name, &object, timeout).await.map(Some),
             None => Ok(None),
         }
     }
@@ -142,28 +143,34 @@ impl LifeLocks {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn locks(&self, timeout: Duration) -> Result<Vec<LifeLock>, LockError> {
-        let deadline = deadline_after(timeout);
-        let listed = self.locks.list(RecordLocation::Annotation, deadline).await;
+        let listed = self.locks.list(RecordLocation::Annotation, deadline_after(timeout)).await;
         let listed = listed
             .map_err(|failure| self.locks.lock_error(failure, EVERY, "list", "list", false))?;
-        let items = listed.get("items").and_then(Value::as_array);
-        let mut locks = Vec::new();
-        for object in items.into_iter().flatten().filter(|object| may_be_lock(object)) {
-            let Some(name) = name_of(object) else { continue };
-            // An object with other content is not a lock, and the metadata does not show the
-            // content.
-            let found = match record::annotation(object, MARK) {
-                Some(_) => Some(object.clone()),
-                None => self.get(name, deadline).await?,
-            };
-            let Some(found) = found else { continue };
-            if matches!(object::read(&found), Content::NoLock(_)) {
-                continue;
-            }
-            locks.push(self.to_lock(name, &found, deadline).await?);
-        }
+        let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();
+        let reads: Vec<_> = items.map(|object| self.listed(object, timeout)).collect();
+        let reads = stream::iter(reads).buffered(READS);
+        let locks = reads.try_filter_map(async |lock| Ok(lock));
+        let mut locks: Vec<LifeLock> = locks.try_collect().await?;
         locks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(locks)
+    }
+
+    /// Returns the lock that an object of a list is, if it is one.
+    async fn listed(
+        &self,
+        object: &Value,
+        timeout: Duration,
+    ) -> Result<Option<LifeLock>, LockError> {
+        let Some(name) = name_of(object).filter(|_| may_be_lock(object)) else { return Ok(None) };
+        // An object with other content is not a lock, and the metadata does not show the content.
+        let found = match record::annotation(object, MARK) {
+            Some(_) => Some(object.clone()),
+            None => self.get(name, timeout).await?,
+        };
+        match found.filter(|found| !matches!(object::read(found), Content::NoLock(_))) {
+            Some(found) => self.to_lock(name, &found, timeout).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Watches a lock, or all locks of the namespace.
@@ -205,7 +212,7 @@ impl LifeLocks {
     pub async fn evict(&self, lock: &LifeLock, timeout: Duration) -> Result<(), LockError> {
         let (name, deadline) = (&*lock.name, deadline_after(timeout));
         let version = lock.resource_version;
-        let object = self.get(name, deadline).await?;
+        let object = self.get(name, timeout).await?;
         let object = object
             .filter(|object| pod::uid(object) == lock.uid)
             .filter(|object| resource_version(object) == Some(version))
@@ -230,9 +237,9 @@ impl LifeLocks {
         Ok(())
     }
 
-    async fn get(&self, name: &str, deadline: Instant) -> Result<Option<Value>, LockError> {
+    async fn get(&self, name: &str, timeout: Duration) -> Result<Option<Value>, LockError> {
         check_object(name)?;
-        let got = self.locks.get(name, deadline).await;
+        let got = self.locks.get(name, deadline_after(timeout)).await;
         got.map_err(|failure| self.locks.lock_error(failure, name, "read", "get", false))
     }
 
@@ -240,7 +247,7 @@ impl LifeLocks {
         &self,
         name: &str,
         object: &Value,
-        deadline: Instant,
+        timeout: Duration,
     ) -> Result<LifeLock, LockError> {
         let Some(version) = resource_version(object) else {
             return Err(self.no_lock(name, "its resourceVersion is not a number"));
@@ -251,7 +258,7 @@ impl LifeLocks {
             Content::Leaving => {}
             Content::Of(pods) => {
                 for owner in pods {
-                    let state = self.state(&owner, deadline).await?;
+                    let state = self.state(&owner, timeout).await?;
                     let pod = owner.name.replace(char::is_control, " ");
                     owners.push(LifeOwner { pod, uid: owner.uid, state });
                 }
@@ -268,11 +275,11 @@ impl LifeLocks {
         })
     }
 
-    async fn state(&self, owner: &object::Owner, deadline: Instant) -> Result<PodState, LockError> {
+    async fn state(&self, owner: &object::Owner, timeout: Duration) -> Result<PodState, LockError> {
         if check_object(&owner.name).is_err() {
             return Ok(PodState::Gone);
         }
-        let pod = match self.pods.get(&owner.name, deadline).await {
+        let pod = match self.pods.get(&owner.name, deadline_after(timeout)).await {
             Ok(pod) => pod.filter(|pod| pod::uid(pod) == owner.uid),
             Err(failure) if failure.code() == 403 => return Ok(PodState::Unknown),
             Err(failure) => {

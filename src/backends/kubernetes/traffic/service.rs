@@ -75,6 +75,32 @@ pub struct ServiceFollowsLeader {
     directed: Option<Directed>,
 }
 
+fn check_service_name(name: &str) -> Result<(), LockError> {
+    let is_object = check_object_name(name).is_ok() && !name.contains('.');
+    if is_object && name.len() <= MAX_SERVICE_NAME_LEN {
+        return Ok(());
+    }
+    Err(misconfigured(format!(
+        "{name:?} cannot be the name of a Service: up to {MAX_SERVICE_NAME_LEN} of the letters a-z, 0-9 and '-', with no '-' at either end"
+    )))
+}
+
+fn slices(cluster: &Cluster) -> Objects {
+    let path = EndpointSlice::url_path(&(), Some(cluster.namespace()));
+    Objects::new(cluster.access().clone(), path, "EndpointSlice", cluster.namespace())
+}
+
+#[cfg(feature = "peer")]
+impl Cluster {
+    /// Lists the EndpointSlices of a Service.
+    pub(crate) async fn slices_of(&self, service: &str) -> Result<Value, LockError> {
+        check_service_name(service)?;
+        let (slices, deadline) = (slices(self), deadline_after(REQUEST_TIMEOUT));
+        let listed = slices.list_whole(slice::SERVICE_LABEL, service, deadline).await;
+        listed.map_err(|failure| slices.lock_error(failure, EVERY, "list", "list", false))
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Directed {
     token: Token,
@@ -93,20 +119,11 @@ impl ServiceFollowsLeader {
     /// If `service` cannot be the name of a Service.
     pub fn new(cluster: &Cluster, service: impl Into<String>) -> Result<Self, LockError> {
         let (service, namespace) = (service.into(), cluster.namespace());
-        if check_object_name(&service).is_err()
-            || service.contains('.')
-            || service.len() > MAX_SERVICE_NAME_LEN
-        {
-            return Err(misconfigured(format!(
-                "{service:?} cannot be the name of a Service: up to {MAX_SERVICE_NAME_LEN} of the letters a-z, 0-9 and '-', with no '-' at either end"
-            )));
-        }
-        let objects = |path, kind: &'static str| {
-            Objects::new(cluster.access().clone(), path, kind, namespace)
-        };
+        check_service_name(&service)?;
+        let services = Service::url_path(&(), Some(namespace));
         Ok(Self {
-            services: objects(Service::url_path(&(), Some(namespace)), "Service"),
-            slices: objects(EndpointSlice::url_path(&(), Some(namespace)), "EndpointSlice"),
+            services: Objects::new(cluster.access().clone(), services, "Service", namespace),
+            slices: slices(cluster),
             service,
             own: OwnPod::new(cluster),
             addresses: Vec::new(),
