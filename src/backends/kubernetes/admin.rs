@@ -160,10 +160,11 @@ fn read(
     let time = |text: Option<String>| record::parse_time(&text?);
     let renewed = time(record.renew_time.clone());
     let (mut written, vacant) = (renewed, ElectionState::Vacant);
-    let state = match codec::read(location, object, default_lease).content {
+    let found = codec::read(location, object, default_lease);
+    let cause = found.release_cause();
+    let state = match found.content {
         Content::Vacant(_) if record.renew_time.is_none() => vacant(Vacancy::New),
         Content::Vacant(Tombstone::Released { .. }) => {
-            let cause = codec::release_cause(object, &record);
             vacant(cause.as_deref().unwrap_or("released").into())
         }
         Content::Vacant(_) => {

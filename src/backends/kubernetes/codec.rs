@@ -98,6 +98,8 @@ pub(super) fn differing(location: RecordLocation, sent: &Value, stored: &Value) 
 pub(super) struct DecodedRecord {
     pub record: ElectionRecord,
     pub content: Content,
+    /// The annotation, whatever record it belongs to.
+    ours: Option<Annotation>,
 }
 
 /// Reads an object. `default_lease`: how long to wait for a holder that states no duration.
@@ -116,19 +118,7 @@ pub(super) fn read(
         _ => None,
     };
     let content = content.unwrap_or_else(|| plain(&record, ours.as_ref(), default_lease));
-    DecodedRecord { record, content }
-}
-
-/// Returns why a holder of this library released the lock, if this record has a mark that states
-/// the cause.
-pub(super) fn release_cause(object: &Value, record: &ElectionRecord) -> Option<String> {
-    let text = annotation(object, ANNOTATION)?;
-    match serde_json::from_str::<Annotation>(text).ok()? {
-        Annotation { mark: EncodedMark::Released { cause, .. }, of, .. } if of == *record => {
-            Some(cause_label(&cause))
-        }
-        _ => None,
-    }
+    DecodedRecord { record, content, ours }
 }
 
 fn decode(mark: &EncodedMark, record: &ElectionRecord, default_lease: Duration) -> Option<Content> {
@@ -170,33 +160,37 @@ fn plain(record: &ElectionRecord, ours: Option<&Annotation>, default_lease: Dura
     })
 }
 
-/// Returns what was found, with the lease of a holder whose record another client emptied, if the
-/// object states a longer one: `kubectl edit` leaves it in the record, and in the mark.
-pub(super) fn with_stated_lease(
-    object: &Value,
-    found: DecodedRecord,
-    default_lease: Duration,
-) -> DecodedRecord {
-    let DecodedRecord { record, content: Content::Vacant(Tombstone::Deleted) } = &found else {
-        return found;
-    };
-    let ours = annotation(object, ANNOTATION)
-        .and_then(|text| serde_json::from_str::<Annotation>(text).ok())
-        .filter(|ours| ours.of.leader_transitions == record.leader_transitions);
-    let records = [Some(record), ours.as_ref().map(|ours| &ours.of)];
-    match records.into_iter().flatten().filter_map(ElectionRecord::lease).max() {
-        Some(left) if left > default_lease => {
-            let by = Nonce::NOBODY;
-            let content = Content::Vacant(Tombstone::Released {
-                by,
-                left,
-                cause: None,
-                to: None,
-                pause: None,
-            });
-            DecodedRecord { content, ..found }
+impl DecodedRecord {
+    /// Returns why a holder of this library released the lock, if this record has a mark that
+    /// states the cause.
+    pub(super) fn release_cause(&self) -> Option<String> {
+        match self.ours.as_ref()? {
+            Annotation { mark: EncodedMark::Released { cause, .. }, of, .. }
+                if *of == self.record =>
+            {
+                Some(cause_label(cause))
+            }
+            _ => None,
         }
-        _ => found,
+    }
+
+    /// Returns what was found, with the lease of a holder whose record another client emptied, if
+    /// the object states a longer one: `kubectl edit` leaves it in the record, and in the mark.
+    pub(super) fn with_stated_lease(mut self, default_lease: Duration) -> Self {
+        if self.content != Content::Vacant(Tombstone::Deleted) {
+            return self;
+        }
+        let transitions = self.record.leader_transitions;
+        let of_ours = self.ours.as_ref().map(|ours| &ours.of);
+        let of_ours = of_ours.filter(|of| of.leader_transitions == transitions);
+        let leases = [Some(&self.record), of_ours].into_iter().flatten();
+        let left = leases.filter_map(ElectionRecord::lease).max().unwrap_or_default();
+        if left > default_lease {
+            let by = Nonce::NOBODY;
+            let tombstone = Tombstone::Released { by, left, cause: None, to: None, pause: None };
+            self.content = Content::Vacant(tombstone);
+        }
+        self
     }
 }
 

@@ -123,7 +123,7 @@ fn a_client_go_release_is_one_unless_the_term_was_ours() {
 fn an_emptied_record_states_the_lease_of_its_holder() {
     let left = |object: &Value| {
         let found = read(RecordLocation::Spec, object, DEFAULT_LEASE);
-        match with_stated_lease(object, found, DEFAULT_LEASE).content {
+        match found.with_stated_lease(DEFAULT_LEASE).content {
             Content::Vacant(Tombstone::Released { by: Nonce::NOBODY, left, .. }) => Some(left),
             content => {
                 assert_eq!(content, Content::Vacant(Tombstone::Deleted));

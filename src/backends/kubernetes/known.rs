@@ -29,7 +29,7 @@ pub(super) struct KnownObject {
 
 impl KnownObject {
     pub(super) fn new(version: u64, object: Value, found: DecodedRecord) -> Self {
-        let DecodedRecord { record, content } = found;
+        let DecodedRecord { record, content, .. } = found;
         Self { object: Arc::new(object), version, revision: Revision(version), record, content }
     }
 

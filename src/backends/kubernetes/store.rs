@@ -28,8 +28,7 @@ impl ResourceLockState {
                 "it has spec.strategy, so the API server chooses its holder (coordinated leader election): use another Lease, or remove spec.strategy",
             ));
         }
-        let found = codec::with_stated_lease(&object, found, self.timing.lease());
-        Ok(KnownObject::new(version, object, found))
+        Ok(KnownObject::new(version, object, found.with_stated_lease(self.timing.lease())))
     }
 
     fn misconfigured(&self, name: &str, what: &str) -> LockError {
