@@ -57,18 +57,23 @@ async fn a_user_needs_permission_for_the_prefix_alone() {
     let elsewhere = env.etcd().prefix("elsewhere").user("candidate", "c").lock().unwrap();
     assert_eq!(kind(elsewhere.read("a", TIMEOUT).await.unwrap_err()), LockErrorKind::Denied);
 
-    let first = env.campaign_with("first", user("candidate", "c"));
-    let leadership = leads(&first).await;
-    let observer = user("observer", "o");
-    assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
-    let denied = observer.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
-    assert_eq!(kind(denied), LockErrorKind::Denied);
     // The key of the election alone is not enough, nor that and the one for etcd's own candidates.
+    let observer = user("observer", "o");
     for lock in [&observer, &user("one", "o"), &user("two", "o")] {
         let denied = lock.check_release("my_app", TIMEOUT).await.unwrap_err();
         assert_eq!(kind(denied), LockErrorKind::Denied);
     }
-    user("candidate", "c").check_release("my_app", TIMEOUT).await.unwrap();
+    let first = env.campaign_with("first", user("candidate", "c"));
+    let leadership = leads(&first).await;
+    assert_eq!(observer.names(TIMEOUT).await.unwrap(), ["my_app"]);
+    let denied = observer.write("other", first_write(LEASE, 1, None, None)).await.unwrap_err();
+    assert_eq!(kind(denied), LockErrorKind::Denied);
+    // From the first acquisition on it is.
+    let denied = observer.check_release("my_app", TIMEOUT).await.unwrap_err();
+    assert_eq!(kind(denied), LockErrorKind::Denied);
+    for lock in [user("one", "o"), user("two", "o"), user("candidate", "c")] {
+        lock.check_release("my_app", TIMEOUT).await.unwrap();
+    }
     // Hints come to an observer, and to a candidate after a restart, which has lost its session.
     let watching = incumbent::observe("my_app", user("observer", "o")).unwrap();
     let second = env.campaign_with("second", user("candidate", "c"));

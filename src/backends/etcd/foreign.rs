@@ -55,7 +55,7 @@ pub(super) fn is_placeholder_taken(answer: &Txn) -> bool {
 }
 
 /// Whether a key with a slash at its end is a placeholder: another program may have written it.
-fn is_placeholder(kv: &KeyValue) -> bool {
+pub(super) fn is_placeholder(kv: &KeyValue) -> bool {
     kv.value == PLACEHOLDER
 }
 

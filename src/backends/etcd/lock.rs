@@ -408,17 +408,22 @@ impl Lock for EtcdLock {
     }
 
     /// A transaction under a condition that no key fulfils: the cluster checks the permissions of
-    /// all its conditions and branches. The first acquisition also writes the placeholder, and
-    /// reads all keys below.
+    /// all its conditions and branches. Where there is no placeholder, the first acquisition also
+    /// writes it, and reads all keys below.
     async fn check_release(&self, name: &str, timeout: Duration) -> Result<(), LockError> {
-        let key = self.inner.key(name);
+        let failed = |error: LockError| error.of_request("check of the release", name);
+        let (key, by) = (self.inner.key(name), deadline_after(timeout));
         let (placeholder, to) = self.inner.below(name);
-        let below = Compare::unleased(placeholder.clone(), to);
-        let compare = vec![Compare::written_by(&key, i64::MAX), below];
-        let success = vec![put_op(key, Vec::new()), put_op(placeholder, Vec::new())];
+        let found = self.inner.client.range(read_of(placeholder.clone()), by).await;
+        let (found, _) = found.map_err(failed)?;
+        let mut compare = vec![Compare::written_by(&key, i64::MAX)];
+        let mut success = vec![put_op(key, Vec::new())];
+        if !found.kvs.iter().any(foreign::is_placeholder) {
+            compare.push(Compare::unleased(placeholder.clone(), to));
+            success.push(put_op(placeholder, Vec::new()));
+        }
         let request = TxnRequest { compare, success, failure: Vec::new() };
-        let answer = self.inner.client.txn(request, deadline_after(timeout)).await;
-        match answer.map_err(|error| error.of_request("check of the release", name))?.0.succeeded {
+        match self.inner.client.txn(request, by).await.map_err(failed)?.0.succeeded {
             false => Ok(()),
             true => {
                 let what = "the server ignores the condition of a transaction";
