@@ -20,7 +20,7 @@ pub enum Hint {
         record: Record,
         /// The revision that it replaced, where the lock reports it; `Some(None)`: it replaced
         /// nothing.
-        #[cfg_attr(feature = "_history", serde(with = "crate::util::nested"))]
+        #[cfg_attr(feature = "_history", serde(with = "nested"))]
         previous: Option<Option<Revision>>,
         /// How long ago the lock stored it, as far as the backend knows. Used only to spread the
         /// requests of candidates.
@@ -35,6 +35,27 @@ pub enum Hint {
     /// Somebody asks who takes part. The driver of a candidate answers. One that is named as the
     /// successor reads, if it does not receive all hints.
     RollCall(RollCall),
+}
+
+/// An option in an option: JSON's `null` alone cannot distinguish `None` from `Some(None)`.
+#[cfg(feature = "_history")]
+mod nested {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// `Some(inner)` is written as a list of one.
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(
+        value: &Option<Option<T>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(|inner| [inner]).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Option<T>>, D::Error> {
+        let list = Option::<[Option<T>; 1]>::deserialize(deserializer)?;
+        Ok(list.map(|[inner]| inner))
+    }
 }
 
 /// Which changes the hints of a lock report.

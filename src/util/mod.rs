@@ -18,8 +18,6 @@ macro_rules! partial_debug {
 }
 
 pub(crate) mod changes;
-#[cfg(feature = "_history")]
-pub(crate) mod nested;
 #[allow(dead_code, reason = "each lock uses some of it")]
 pub(crate) mod per_key;
 #[allow(dead_code, reason = "each lock uses some of it")]

@@ -13,7 +13,7 @@ use super::codec::CHECKPOINT;
 use super::record::annotation;
 use super::resource::{ResourceKind, check_object, check_object_name};
 use super::resource_lock::ResourceLock;
-use super::state::ResourceLockState;
+use super::store::ResourceLockState;
 use crate::lock::{CheckpointStore, CheckpointVersion, LockError, LockErrorKind, StoredContent};
 use crate::time::timer::deadline_after;
 

@@ -69,7 +69,6 @@ mod record;
 mod resource;
 mod resource_lock;
 mod roll_call;
-mod state;
 mod store;
 mod timing;
 mod traffic;

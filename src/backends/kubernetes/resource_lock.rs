@@ -12,7 +12,7 @@ use super::codec::NEW;
 use super::events::Recorder;
 use super::record::{annotate, resource_version};
 use super::resource::{ConfigMapKind, EndpointsKind, LeaseKind, ResourceKind, check_object};
-use super::state::ResourceLockState;
+use super::store::ResourceLockState;
 use super::timing::LeaseTiming;
 use crate::lock::LockError;
 use crate::time::timer::deadline_after;

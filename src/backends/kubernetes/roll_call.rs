@@ -14,7 +14,7 @@ use tracing::debug;
 use super::codec::{ANSWERS_OF, CALL};
 use super::record::{RecordLocation, annotation};
 use super::resource::{MAX_NAME_LEN, check_object_name};
-use super::state::ResourceLockState;
+use super::store::ResourceLockState;
 use crate::lock::codec::parse_hex;
 use crate::lock::roll_call::{MAX_ANSWERS, distinct, no_calls, parse, parse_call, to_json};
 use crate::lock::{CallId, CandidateInfo, CandidateRequest, LockError, RollCall};

@@ -1,21 +1,57 @@
-//! Reads and writes the election record of an object.
+//! The state of a lock, and reads and writes of the election record of an object.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::api::Objects;
 use super::codec;
+use super::events::Recorder;
 use super::known::{KnownObject, ObjectState};
-use super::record::{ElectionRecord, RELEASED_SECONDS, later, resource_version};
-use super::state::ResourceLockState;
+use super::record::{ElectionRecord, RELEASED_SECONDS, RecordLocation, later, resource_version};
+use super::timing::LeaseTiming;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::codec::{MAX_IDENTITY_LEN, ceil_seconds};
 use crate::lock::{Content, LockError, LockErrorKind, Nonce, Reading, Release, Revision, Write};
 use crate::time::timer::deadline_after;
+use crate::util::per_key::PerKey;
 use crate::util::text::truncate;
 
+/// State shared by the clones of a lock.
+#[derive(Debug)]
+pub(super) struct ResourceLockState {
+    pub(super) objects: Objects,
+    pub(super) location: RecordLocation,
+    pub(super) api_version: &'static str,
+    pub(super) timing: LeaseTiming,
+    /// The object of every election; `None`: each object is named after its election.
+    pub(super) object: Option<String>,
+    pub(super) identity: Option<String>,
+    pub(super) elections: PerKey<ObjectState>,
+    pub(super) recorder: Option<Recorder>,
+}
+
 impl ResourceLockState {
+    /// Returns the name of the object that carries an election.
+    pub(super) fn object_of<'a>(&'a self, name: &'a str) -> &'a str {
+        self.object.as_deref().unwrap_or(name)
+    }
+
+    /// Returns the same configuration without any known object.
+    pub(super) fn clone_config(&self) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            location: self.location,
+            api_version: self.api_version,
+            timing: self.timing,
+            object: self.object.clone(),
+            identity: self.identity.clone(),
+            elections: PerKey::default(),
+            recorder: self.recorder.as_ref().map(Recorder::clone_config),
+        }
+    }
+
     /// Decodes an object that the server returned.
     pub(super) fn decode(&self, name: &str, object: Value) -> Result<KnownObject, LockError> {
         let Some(version) = resource_version(&object) else {

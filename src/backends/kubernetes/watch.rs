@@ -12,7 +12,7 @@ use super::answers::Events;
 use super::known::ObjectState;
 use super::record::{RecordLocation, resource_version};
 use super::roll_call::SeenCalls;
-use super::state::ResourceLockState;
+use super::store::ResourceLockState;
 use crate::backends::hint_hub::{BEGINS_WITHIN, HINT_DELAY, HintHub, Listen, guard};
 use crate::lock::{Coverage, Hint, HintSink, Revision, Subscription};
 use crate::util::retry::BackendRetries;

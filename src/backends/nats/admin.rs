@@ -16,9 +16,8 @@ use super::connection::RequestFailure;
 use super::error::AdminFailure;
 use super::health;
 use super::lock::{NatsLock, check_key};
-use super::message::{Expiry, StoredMessage};
 use super::state::BucketState;
-use super::stream::StreamInfo;
+use super::stream::{Expiry, StoredMessage, StreamInfo};
 use super::time::since_epoch;
 use crate::lock::record::from_unix;
 use crate::lock::{

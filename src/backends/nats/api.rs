@@ -11,9 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::config::BucketConfig;
 use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
-use super::message::StoredMessage;
 use super::reply_inbox::Request;
-use super::stream::StreamInfo;
+use super::stream::{StoredMessage, StreamInfo};
 use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::util::text::escape_line;
 

@@ -11,7 +11,7 @@ use async_nats::header;
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 
-use super::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
+use super::stream::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use super::time::{FOREVER, NEVER, lifetime};
 use crate::lock::Advertisement;
 use crate::lock::codec::{

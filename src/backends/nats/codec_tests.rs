@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::backends::nats::message::MAX_HEADERS_LEN;
+use crate::backends::nats::stream::MAX_HEADERS_LEN;
 use crate::lock::Nonce;
 use crate::lock::codec::MAX_DURATION;
 

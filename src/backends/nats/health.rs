@@ -6,9 +6,8 @@ use super::api::ApiFailure;
 use super::checkpoints;
 use super::codec;
 use super::config;
-use super::message::Expiry;
 use super::state::BucketState;
-use super::stream::{Cluster, StreamInfo};
+use super::stream::{Cluster, Expiry, StreamInfo};
 use crate::lock::codec::ceil_seconds;
 use crate::lock::{Finding, Severity};
 

@@ -12,10 +12,9 @@ use super::codec;
 use super::connection::RequestFailure;
 use super::error::BucketError;
 use super::listener;
-use super::message::{self, StoredMessage};
 use super::roll_call;
 use super::state::BucketState;
-use super::stream::StreamFacts;
+use super::stream::{self, StoredMessage, StreamFacts};
 use crate::backends::hint_hub::guard;
 use crate::lock::{
     CandidateInfo, CandidateRequest, Capabilities, CheckpointStore, Effect, HintSink, Lock,
@@ -184,7 +183,7 @@ impl Lock for NatsLock {
             expires_entries: true,
             reads_are_durable: true,
             max_identity_len: facts
-                .map_or(message::MAX_IDENTITY_LEN, |facts| facts.config.max_identity_len()),
+                .map_or(stream::MAX_IDENTITY_LEN, |facts| facts.config.max_identity_len()),
         }
     }
 

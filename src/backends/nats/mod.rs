@@ -73,7 +73,6 @@ mod health;
 mod jetstream;
 mod listener;
 mod lock;
-mod message;
 mod options;
 mod reply_inbox;
 mod roll_call;

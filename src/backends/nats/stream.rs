@@ -1,4 +1,4 @@
-//! A server's information on the stream of a bucket.
+//! The stream of a bucket: its messages, and a server's information on it.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -11,8 +11,36 @@ use super::config::{
     BucketConfig, MAX_QUEUE_GROUPS, QUEUE_GROUPS_KEY, WITH_CHORIA_KEY, check_ttl, elapsed,
 };
 use super::error::{BucketError, BucketErrorKind};
-use super::message::{Expiry, MAX_HEADERS_LEN, MAX_IDENTITY_LEN, MIN_IDENTITY_LEN};
+pub(super) use crate::lock::codec::MAX_IDENTITY_LEN;
 use crate::util::text::escape_line;
+
+/// The maximum length in bytes of the headers of an entry, without an advertisement.
+pub(super) const MAX_HEADERS_LEN: usize = 360;
+
+/// The minimum room in bytes for an identity that a bucket must have.
+pub(super) const MIN_IDENTITY_LEN: usize = 32;
+
+/// When a bucket expires an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expiry {
+    pub(super) max_age: Option<Duration>,
+    /// How late the server may expire it.
+    pub(super) slack: Duration,
+    /// Whether the bucket accepts a TTL per message.
+    pub(super) own: bool,
+}
+
+/// A stored message.
+#[derive(Debug, Deserialize)]
+pub(super) struct StoredMessage {
+    pub(super) seq: u64,
+    #[serde(default)]
+    pub(super) time: String,
+    #[serde(default)]
+    pub(super) hdrs: Option<String>,
+    #[serde(default)]
+    pub(super) data: Option<String>,
+}
 
 /// The response to a request about a stream. It has only the fields that elections use, so that new
 /// fields of later servers do no harm.

@@ -9,10 +9,9 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, watch};
 use tracing::{Instrument, info, info_span};
 
-use super::driver::{Driver, ShutdownGuard};
+use super::driver::{Driver, ShutdownGuard, VoterHost};
 use super::handle::Peer;
 use super::protocol::{Group, Settings, check_event};
-use super::quorum::VoterHost;
 use super::seal::{Guard, Key, OVERHEAD, Refusals, keys, read_file};
 use super::shared::{CHANGES_KEPT, Shared, Status};
 use super::sockets::{Multicast, Sockets};

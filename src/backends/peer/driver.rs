@@ -1,16 +1,17 @@
 //! The task of one member: it connects the state machines to sockets and a clock.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::protocol::{Action, Change, Event, Group};
-use super::quorum::{Voter, VoterAction, VoterEvent, VoterHost};
+use super::quorum::{Outcome, QuorumError, Voter, VoterAction, VoterEvent};
 use super::seal::{Guard, Opened, Reason, is_signed};
 use super::shared::{Input, Shared};
 use super::sockets::{MAX_DATAGRAM_LEN, Sockets, receive};
@@ -46,6 +47,33 @@ pub(super) struct Driver {
     pub guard: Option<Guard>,
     /// The last signed datagram, kept because it may go to several peers.
     pub sealed: Option<(Arc<[u8]>, Vec<u8>)>,
+}
+
+type Answer = oneshot::Sender<Result<Outcome, QuorumError>>;
+
+/// A voter in the task, and the pending requests of locks.
+pub(super) struct VoterHost {
+    pub voter: Voter,
+    tickets: u64,
+    waiting: BTreeMap<u64, Answer>,
+}
+
+impl VoterHost {
+    pub fn new(voter: Voter) -> Self {
+        Self { voter, tickets: 0, waiting: BTreeMap::new() }
+    }
+
+    pub fn register(&mut self, answer: Answer) -> u64 {
+        self.tickets += 1;
+        self.waiting.insert(self.tickets, answer);
+        self.tickets
+    }
+
+    pub fn answer(&mut self, ticket: u64, answer: Result<Outcome, QuorumError>) {
+        if let Some(waiting) = self.waiting.remove(&ticket) {
+            let _ = waiting.send(answer); // an error means that the request was dropped
+        }
+    }
 }
 
 /// Publishes that the member has left, however its task ends.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::quorum::{Voter, VoterHost, VoterSettings};
+use super::driver::VoterHost;
+use super::quorum::{Voter, VoterSettings};
 use super::quorum_lock::QuorumLock;
 use crate::backends::peer::builder::PeerBuilder;
 use crate::backends::peer::handle::{Changes, Peer};

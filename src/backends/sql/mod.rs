@@ -30,7 +30,6 @@
 //! the time that the same clock showed when the row was written. The clocks of two candidates are
 //! never compared.
 
-mod error;
 mod hints;
 mod lock;
 #[cfg(feature = "postgres")]
@@ -40,13 +39,12 @@ mod setup;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use error::{SqlError, SqlErrorKind};
 pub use lock::SqlLock;
 #[cfg(feature = "postgres")]
 pub use postgres::{
     Postgres, PostgresFacts, PostgresLock, PostgresProbe, TableFacts, TablePermission,
 };
-pub use setup::TableSetup;
+pub use setup::{SqlError, SqlErrorKind, TableSetup};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Sqlite, SqliteFacts, SqliteFile, SqliteLock};
 

@@ -1,8 +1,11 @@
-//! Requests and answers as JSON.
+//! Requests and answers as JSON, and the answers to a call as they arrive.
 
 use serde::Serialize;
 
-use super::{CandidateInfo, CoolDownLeft, HandoverAnswer, MAX_SITE_LEN, RollCall};
+use super::{
+    CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, MAX_ANSWERS, MAX_SITE_LEN,
+    RollCall, distinct,
+};
 use crate::lock::codec::{MAX_IDENTITY_LEN, bounded_duration, ceil_millis, display_identity};
 
 /// The most bytes of a call or an answer that are read.
@@ -49,6 +52,31 @@ pub(crate) fn parse(answer: &[u8]) -> Option<CandidateInfo> {
         }),
         ..info
     })
+}
+
+/// Collects the answers to a call, which anybody may send.
+pub(crate) struct Answers {
+    request: CandidateRequest,
+    found: Vec<CandidateInfo>,
+}
+
+impl Answers {
+    pub(crate) fn to(request: CandidateRequest) -> Self {
+        Self { request, found: Vec::new() }
+    }
+
+    /// Takes an answer, unless it is none. Returns whether no further one is awaited.
+    pub(crate) fn take(&mut self, answer: &[u8]) -> bool {
+        let info = parse(answer).filter(|_| self.found.len() < MAX_ANSWERS);
+        let complete = info.as_ref().is_some_and(|info| self.request.is_answered_by(info));
+        self.found.extend(info);
+        complete
+    }
+
+    /// The last answer of each candidate.
+    pub(crate) fn into_vec(self) -> Vec<CandidateInfo> {
+        distinct(self.found)
+    }
 }
 
 #[cfg(test)]

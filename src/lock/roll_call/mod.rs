@@ -1,8 +1,6 @@
 //! Roll calls: who takes part in an election.
 
 #[allow(dead_code, reason = "not every lock calls the roll")]
-mod answers;
-#[allow(dead_code, reason = "not every lock calls the roll")]
 mod json;
 pub(super) mod numbers;
 
@@ -359,6 +357,4 @@ impl Role {
 pub(crate) use super::types::MAX_SITE_LEN;
 
 #[allow(unused_imports, reason = "not every lock calls the roll")]
-pub(crate) use answers::Answers;
-#[allow(unused_imports, reason = "not every lock calls the roll")]
-pub(crate) use json::{parse, parse_call, to_json};
+pub(crate) use json::{Answers, parse, parse_call, to_json};

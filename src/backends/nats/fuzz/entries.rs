@@ -9,7 +9,7 @@ use bolero::TypeGenerator;
 
 use super::hostile::{FEW, Mutations, Text};
 use crate::backends::nats::codec;
-use crate::backends::nats::message::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
+use crate::backends::nats::stream::{Expiry, MAX_IDENTITY_LEN, StoredMessage};
 use crate::backends::nats::time::FOREVER;
 use crate::lock::codec::MAX_DURATION;
 use crate::lock::{

@@ -70,11 +70,9 @@ mod proposal;
 mod seats;
 mod types;
 mod voter;
-mod voter_host;
 mod wire;
 
 pub use proposal::{Operation, Outcome, QuorumError};
 pub use types::{VoterAction, VoterEvent, VoterSettings};
 pub use voter::Voter;
-pub(super) use voter_host::VoterHost;
 pub(super) use wire::{MAX_IDENTITY_LEN, MAX_NAME_LEN};

@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
-use super::error::SqlError;
-use super::setup::TableSetup;
+use super::setup::{SqlError, TableSetup};
 use connections::Connections;
 pub use lock::PostgresLock;
 pub use probe::{PostgresFacts, PostgresProbe, TableFacts, TablePermission};

@@ -11,7 +11,7 @@ use super::connections::Connections;
 use super::errors;
 use super::statements;
 use super::tables;
-use crate::backends::sql::error::{SqlError, SqlErrorKind};
+use crate::backends::sql::setup::{SqlError, SqlErrorKind};
 use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 

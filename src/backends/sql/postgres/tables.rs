@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 use super::connections::Connections;
 use super::errors;
 use super::statements;
-use crate::backends::sql::error::{SqlError, SqlErrorKind};
 use crate::backends::sql::row::{millis, span};
 use crate::backends::sql::setup::TableSetup;
+use crate::backends::sql::setup::{SqlError, SqlErrorKind};
 use crate::lock::{Effect, LockError, LockErrorKind};
 
 /// The version of the tables that this library supports.

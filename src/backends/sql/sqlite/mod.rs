@@ -14,8 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::SqlError;
-use super::setup::TableSetup;
+use super::setup::{SqlError, TableSetup};
 use file::File;
 pub use lock::SqliteLock;
 pub use probe::{SqliteFacts, SqliteFile};

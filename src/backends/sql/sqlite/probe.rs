@@ -12,7 +12,7 @@ use super::boot_id;
 use super::errors;
 use super::file::{absolute, has_tables, misconfigured, settings};
 use super::names;
-use crate::backends::sql::error::{SqlError, SqlErrorKind};
+use crate::backends::sql::setup::{SqlError, SqlErrorKind};
 use crate::lock::{LockError, LockErrorKind};
 use crate::time::timer::deadline_after;
 
