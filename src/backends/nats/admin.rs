@@ -53,11 +53,8 @@ impl NatsLock {
                 }
             },
             ApiFailure::Request(RequestFailure::NoResponders) => self.without_jetstream(),
-            ApiFailure::Request(RequestFailure::Unanswerable(subject)) => {
-                let message = format!(
-                    "{doing} in bucket {bucket}: the server denies the permission to subscribe to {subject}; grant it"
-                );
-                LockError::new(Denied, message)
+            failure @ ApiFailure::Request(RequestFailure::Unanswerable(_)) => {
+                self.state().api.error(Denied, failure, &format!("{doing} in bucket {bucket}"))
             }
             ApiFailure::Request(RequestFailure::TimedOut(timeout)) => {
                 let message = format!("{doing} in bucket {bucket}: no response within {timeout:?}");

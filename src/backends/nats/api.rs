@@ -13,7 +13,7 @@ use super::connection::{Connection, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
 use super::reply_inbox::Request;
 use super::stream::{StoredMessage, StreamInfo};
-use crate::lock::{Effect, LockError, LockErrorKind};
+use crate::lock::{Effect, Error, LockError, LockErrorKind};
 use crate::util::text::escape_line;
 
 pub(super) const DEFAULT_PREFIX: &str = "$JS.API";
@@ -61,6 +61,76 @@ pub(super) enum ApiFailure {
     Server(ApiError),
     /// The response is not one of JetStream.
     Malformed(Malformed),
+}
+
+/// What a failure says of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// A condition on the last sequence of a subject does not hold.
+    Mismatch,
+    /// Another conditional write on the same subject is in flight.
+    InFlight,
+    /// The server is not ready to check a condition.
+    NotReady,
+    /// There is no such message.
+    NoMessage,
+    /// There is no such stream.
+    NoStream,
+    /// The stream accepts no TTL.
+    NoTtl,
+    /// The server denies the permission to send it.
+    Denied,
+    /// It was not applied, and retrying does not help.
+    Refused,
+    /// It was not applied. Retrying may help: no leader, no space, no quorum.
+    NotApplied,
+    /// No response came: it may have been applied.
+    Unknown,
+}
+
+impl ApiFailure {
+    pub(super) fn meaning(&self) -> Meaning {
+        match self {
+            Self::Request(failure) => match failure {
+                RequestFailure::Denied(_) => Meaning::Denied,
+                RequestFailure::Malformed(_) => Meaning::Refused,
+                RequestFailure::Disconnected | RequestFailure::NoResponders => Meaning::NotApplied,
+                RequestFailure::Unanswerable(_)
+                | RequestFailure::TimedOut(_)
+                | RequestFailure::Broken(_) => Meaning::Unknown,
+            },
+            Self::Malformed(_) => Meaning::Unknown,
+            Self::Server(error) => match error.err_code {
+                code::WRONG_LAST_SEQUENCE => Meaning::Mismatch,
+                code::WRONG_LAST_SEQUENCE_IN_FLIGHT => Meaning::InFlight,
+                code::WRONG_LAST_SEQUENCE_NOT_READY => Meaning::NotReady,
+                code::NO_MESSAGE => Meaning::NoMessage,
+                code::STREAM_NOT_FOUND => Meaning::NoStream,
+                code::TTL_DISABLED => Meaning::NoTtl,
+                code::MESSAGE_TOO_LARGE
+                | code::TTL_INVALID
+                | code::STREAM_MISMATCH
+                | code::STREAM_SEALED => Meaning::Refused,
+                _ => Meaning::NotApplied,
+            },
+        }
+    }
+
+    /// Returns the failure in words, and its source. `unheard`: why a subject has no subscribers
+    /// where JetStream is on.
+    pub(super) fn reason(
+        self,
+        connection: &Connection,
+        unheard: &str,
+    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
+        match self {
+            Self::Request(failure) => failure.reason(connection, unheard),
+            Self::Server(error) => (error.to_string(), None),
+            Self::Malformed(error) => {
+                ("the response is not one of JetStream".to_owned(), Some(error.into()))
+            }
+        }
+    }
 }
 
 /// The problem with a response that is not one of JetStream. Truncated, because serde_json's error
@@ -238,88 +308,50 @@ impl Api {
     pub(super) fn bucket_error(&self, failure: ApiFailure, doing: &str) -> BucketError {
         use BucketErrorKind::{Denied, Missing, Unavailable, Unusable};
         let name = &self.bucket;
-        match failure {
-            ApiFailure::Request(failure) => {
-                let kind = match failure {
-                    RequestFailure::Denied(_) => Denied,
-                    RequestFailure::Malformed(_) => Unusable,
-                    _ => Unavailable,
-                };
-                let (reason, source) = failure.reason(&self.connection, "the bucket is missing");
-                let message = format!("bucket {name}: {doing}: {reason}");
-                match source {
-                    Some(source) => BucketError::with_source(kind, message, source),
-                    None => BucketError::new(kind, message),
-                }
+        let kind = match (failure.meaning(), &failure) {
+            (Meaning::NoStream, _) => {
+                let message = format!("bucket {name} does not exist; create it first");
+                return BucketError::new(Missing, message);
             }
-            ApiFailure::Server(error) if error.err_code == code::STREAM_NOT_FOUND => {
-                BucketError::new(Missing, format!("bucket {name} does not exist; create it first"))
-            }
-            ApiFailure::Server(error) => {
-                let kind = match error.code {
-                    400 => Unusable,
-                    _ => Unavailable,
-                };
-                BucketError::new(kind, format!("bucket {name}: {doing}: {error}"))
-            }
-            ApiFailure::Malformed(error) => {
-                let message =
-                    format!("bucket {name}: {doing}: the response is not one of JetStream");
-                BucketError::with_source(Unavailable, message, error)
-            }
-        }
+            (_, ApiFailure::Server(error)) if error.code != 400 => Unavailable,
+            (Meaning::Refused, _) | (_, ApiFailure::Server(_)) => Unusable,
+            (Meaning::Denied, _) => Denied,
+            _ => Unavailable,
+        };
+        self.error(kind, failure, &format!("bucket {name}: {doing}"))
     }
 
     /// Converts a failed request into the error of a lock.
     pub(super) fn lock_error(&self, failure: ApiFailure, doing: &str, effect: Effect) -> LockError {
         use LockErrorKind::{Conflict, Denied, Misconfigured, Unavailable};
         let name = &self.bucket;
-        let no_response = effect.lost();
-        match failure {
-            ApiFailure::Request(failure) => {
-                let kind = match failure {
-                    RequestFailure::Denied(_) => Denied,
-                    RequestFailure::Malformed(_) => Misconfigured,
-                    RequestFailure::Disconnected | RequestFailure::NoResponders => Unavailable,
-                    RequestFailure::Unanswerable(_)
-                    | RequestFailure::TimedOut(_)
-                    | RequestFailure::Broken(_) => no_response,
-                };
-                let (reason, source) = failure.reason(&self.connection, "the bucket is missing");
-                let message = format!("{doing} in bucket {name}: {reason}");
-                match source {
-                    Some(source) => LockError::with_source(kind, message, source),
-                    None => LockError::new(kind, message),
-                }
+        let kind = match failure.meaning() {
+            Meaning::Mismatch | Meaning::InFlight => Conflict,
+            Meaning::NoStream => {
+                let message = format!("bucket {name} does not exist; waiting for it");
+                return LockError::new(Unavailable, message);
             }
-            ApiFailure::Server(error) => {
-                let kind = match error.err_code {
-                    code::WRONG_LAST_SEQUENCE | code::WRONG_LAST_SEQUENCE_IN_FLIGHT => Conflict,
-                    code::STREAM_NOT_FOUND => {
-                        let message = format!("bucket {name} does not exist; waiting for it");
-                        return LockError::new(Unavailable, message);
-                    }
-                    code::TTL_DISABLED => {
-                        let message = format!(
-                            "bucket {name} no longer accepts message TTLs; reading its settings again"
-                        );
-                        return LockError::new(Unavailable, message);
-                    }
-                    code::MESSAGE_TOO_LARGE
-                    | code::TTL_INVALID
-                    | code::STREAM_MISMATCH
-                    | code::STREAM_SEALED => Misconfigured,
-                    // Any other error means that the request was not applied. It may be temporary:
-                    // no leader, no space, no quorum.
-                    _ => Unavailable,
-                };
-                LockError::new(kind, format!("{doing} in bucket {name}: {error}"))
+            Meaning::NoTtl => {
+                let message = format!(
+                    "bucket {name} no longer accepts message TTLs; reading its settings again"
+                );
+                return LockError::new(Unavailable, message);
             }
-            ApiFailure::Malformed(error) => {
-                let message =
-                    format!("{doing} in bucket {name}: the response is not one of JetStream");
-                LockError::with_source(no_response, message, error)
-            }
+            Meaning::Denied => Denied,
+            Meaning::Refused => Misconfigured,
+            Meaning::NotReady | Meaning::NoMessage | Meaning::NotApplied => Unavailable,
+            Meaning::Unknown => effect.lost(),
+        };
+        self.error(kind, failure, &format!("{doing} in bucket {name}"))
+    }
+
+    /// Returns the error of a failed request. `what`: the request.
+    pub(super) fn error<K>(&self, kind: K, failure: ApiFailure, what: &str) -> Error<K> {
+        let (reason, source) = failure.reason(&self.connection, "the bucket is missing");
+        let message = format!("{what}: {reason}");
+        match source {
+            Some(source) => Error::with_source(kind, message, source),
+            None => Error::new(kind, message),
         }
     }
 }

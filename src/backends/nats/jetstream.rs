@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::api::{ApiFailure, DEFAULT_PREFIX, Got, code, request};
+use super::api::{ApiFailure, DEFAULT_PREFIX, Got, Meaning, request};
 use super::codec::{is_deletion, stored_value};
-use super::connection::{Connection, RequestFailure};
+use super::connection::Connection;
 use super::reply_inbox::Request;
 use super::stream::{StreamConfig, StreamInfo};
 
@@ -125,39 +125,18 @@ impl JetStream {
 
     fn failure(&self, failure: ApiFailure) -> StreamFailure {
         use StreamFailure::{InFlight, Mismatch, NoMessage, NotApplied, Refused, Unknown};
-        match failure {
-            ApiFailure::Request(failure) => {
-                let kind = match failure {
-                    RequestFailure::Disconnected | RequestFailure::NoResponders => NotApplied,
-                    RequestFailure::Denied(_) | RequestFailure::Malformed(_) => Refused,
-                    RequestFailure::Unanswerable(_)
-                    | RequestFailure::TimedOut(_)
-                    | RequestFailure::Broken(_) => Unknown,
-                };
-                let unheard = "no stream has the subject";
-                kind(match failure.reason(&self.connection, unheard) {
-                    (reason, Some(source)) => format!("{reason}: {source}"),
-                    (reason, None) => reason,
-                })
-            }
-            ApiFailure::Malformed(error) => {
-                Unknown(format!("the response is not one of JetStream: {error}"))
-            }
-            ApiFailure::Server(error) => match error.err_code {
-                code::WRONG_LAST_SEQUENCE => Mismatch,
-                code::WRONG_LAST_SEQUENCE_IN_FLIGHT | code::WRONG_LAST_SEQUENCE_NOT_READY => {
-                    InFlight
-                }
-                code::NO_MESSAGE => NoMessage,
-                code::MESSAGE_TOO_LARGE
-                | code::STREAM_MISMATCH
-                | code::STREAM_NOT_FOUND
-                | code::STREAM_SEALED
-                | code::TTL_INVALID
-                | code::TTL_DISABLED => Refused(error.to_string()),
-                // No leader, no space, no quorum.
-                _ => NotApplied(error.to_string()),
-            },
+        let meaning = failure.meaning();
+        let why = match failure.reason(&self.connection, "no stream has the subject") {
+            (reason, Some(source)) => format!("{reason}: {source}"),
+            (reason, None) => reason,
+        };
+        match meaning {
+            Meaning::Mismatch => Mismatch,
+            Meaning::InFlight | Meaning::NotReady => InFlight,
+            Meaning::NoMessage => NoMessage,
+            Meaning::NoStream | Meaning::NoTtl | Meaning::Denied | Meaning::Refused => Refused(why),
+            Meaning::NotApplied => NotApplied(why),
+            Meaning::Unknown => Unknown(why),
         }
     }
 }
