@@ -280,6 +280,15 @@ pub(super) const OF_KUBERNETES: &[Mutation] = &[
         noticed_by: &[Records],
     },
     Mutation {
+        name: "Lease: a late response replaces what is known of the object",
+        edits: &[edit(
+            "src/backends/seen.rs",
+            "self.order.is_none_or(|newest| found.order() > newest)",
+            "self.order.is_none_or(|newest| found.order() != newest)",
+        )],
+        noticed_by: &[Records],
+    },
+    Mutation {
         name: "Lease: any 404 proves that there is no such object",
         edits: &[edit(
             "src/backends/kubernetes/api.rs",
