@@ -316,14 +316,10 @@ impl Store {
         use object_store::Error as E;
         let (kind, message) = match error {
             // The first attempt of the same request may have caused the refusal.
-            E::Precondition { .. } | E::AlreadyExists { .. } | E::NotModified { .. }
-                if failure.ambiguous =>
-            {
-                (
-                    LockErrorKind::OutcomeUnknown,
-                    format!("{what}: refused after an earlier attempt without a response"),
-                )
-            }
+            _ if failure.ambiguous && writes => (
+                unknown,
+                format!("{what}: refused after an earlier attempt without a response: {detail}"),
+            ),
             E::Precondition { .. } | E::AlreadyExists { .. }
                 if LASTING.iter().any(|code| text.starts_with(code)) =>
             {
@@ -352,7 +348,7 @@ impl Store {
             ),
             _ => match failure.outcome.status {
                 Some(429) => (
-                    if failure.ambiguous { unknown } else { LockErrorKind::Unavailable },
+                    LockErrorKind::Unavailable,
                     format!("{what}: too many requests to the store: {detail}"),
                 ),
                 Some(503) => (unknown, format!("{what}: the store is too busy: {detail}")),
