@@ -55,7 +55,7 @@ impl<C: ResourceKind> LockAdmin for ResourceLock<C> {
             return Ok(self.record(object, timeout).await?.into_iter().collect());
         }
         let objects = self.objects();
-        let listed = objects.list(C::LOCATION, deadline_after(timeout)).await;
+        let listed = objects.list(C::LOCATION, None, deadline_after(timeout)).await;
         let listed =
             listed.map_err(|failure| objects.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();

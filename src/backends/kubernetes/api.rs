@@ -135,42 +135,22 @@ impl Objects {
         }
     }
 
-    /// Lists all objects; only the metadata if that carries the record.
+    /// Lists all objects, or those that have this label; only the metadata if that carries what is
+    /// looked for.
     pub(super) async fn list(
         &self,
         location: RecordLocation,
+        label: Option<(&str, &str)>,
         deadline: Instant,
     ) -> Result<Value, ApiFailure> {
-        let params = ListParams::default();
+        let label_selector = label.map(|(key, value)| format!("{key}={value}"));
+        let params = ListParams { label_selector, ..ListParams::default() };
         match location {
             RecordLocation::Spec => self.send(|| self.request.list(&params), deadline).await,
             RecordLocation::Annotation => {
                 self.send(|| self.request.list_metadata(&params), deadline).await
             }
         }
-    }
-
-    /// Lists the metadata of the objects that have this label.
-    pub(super) async fn list_labelled(
-        &self,
-        key: &str,
-        value: &str,
-        deadline: Instant,
-    ) -> Result<Value, ApiFailure> {
-        let params = ListParams::default().labels(&format!("{key}={value}"));
-        self.send(|| self.request.list_metadata(&params), deadline).await
-    }
-
-    /// Lists the objects that have this label.
-    #[cfg(feature = "peer")]
-    pub(super) async fn list_whole(
-        &self,
-        key: &str,
-        value: &str,
-        deadline: Instant,
-    ) -> Result<Value, ApiFailure> {
-        let params = ListParams::default().labels(&format!("{key}={value}"));
-        self.send(|| self.request.list(&params), deadline).await
     }
 
     pub(super) async fn create(

@@ -143,7 +143,8 @@ impl LifeLocks {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub async fn locks(&self, timeout: Duration) -> Result<Vec<LifeLock>, LockError> {
-        let listed = self.locks.list(RecordLocation::Annotation, deadline_after(timeout)).await;
+        let deadline = deadline_after(timeout);
+        let listed = self.locks.list(RecordLocation::Annotation, None, deadline).await;
         let listed = listed
             .map_err(|failure| self.locks.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Edit, Mode, OwnPod, TOKEN, change, check_token, misconfigured, token_of, within};
 use crate::backends::kubernetes::api::{EVERY, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::cluster::Cluster;
-use crate::backends::kubernetes::record::annotation;
+use crate::backends::kubernetes::record::{RecordLocation, annotation};
 use crate::backends::kubernetes::resource::check_object_name;
 use crate::lock::{LockError, Token};
 use crate::time::clock::{BootClock, Clock, Instant};
@@ -288,8 +288,9 @@ impl LeaderPod {
     /// The names of the other pods with the label of a leader.
     async fn others(&self, until: Instant) -> Result<Vec<String>, LockError> {
         let Some((key, value)) = &self.label else { return Ok(vec![]) };
+        let label = Some((&**key, &**value));
         let deadline = deadline_after(until.saturating_since(BootClock.now()));
-        let listed = self.own.pods.list_labelled(key, value, deadline).await;
+        let listed = self.own.pods.list(RecordLocation::Annotation, label, deadline).await;
         let listed = listed
             .map_err(|failure| self.own.pods.lock_error(failure, EVERY, "list", "list", false))?;
         let items = listed.get("items").and_then(Value::as_array).into_iter().flatten();

@@ -14,6 +14,7 @@ use super::slice::{self, Destination, Family};
 use super::{Edit, Mode, OwnPod, change, check_token, misconfigured, read_error, token_of, within};
 use crate::backends::kubernetes::api::{EVERY, Objects, REQUEST_TIMEOUT};
 use crate::backends::kubernetes::cluster::Cluster;
+use crate::backends::kubernetes::record::RecordLocation;
 use crate::backends::kubernetes::resource::check_object_name;
 use crate::election::Leadership;
 use crate::lock::{LockError, LockErrorKind, Token};
@@ -96,7 +97,8 @@ impl Cluster {
     pub(crate) async fn slices_of(&self, service: &str) -> Result<Value, LockError> {
         check_service_name(service)?;
         let (slices, deadline) = (slices(self), deadline_after(REQUEST_TIMEOUT));
-        let listed = slices.list_whole(slice::SERVICE_LABEL, service, deadline).await;
+        let label = Some((slice::SERVICE_LABEL, service));
+        let listed = slices.list(RecordLocation::Spec, label, deadline).await;
         listed.map_err(|failure| slices.lock_error(failure, EVERY, "list", "list", false))
     }
 }
@@ -433,7 +435,8 @@ impl ServiceFollowsLeader {
     async fn check_other_slices(&self) -> Result<(), LockError> {
         let own = Family::ALL.map(|family| family.slice(&self.service));
         let deadline = deadline_after(REQUEST_TIMEOUT);
-        let listed = self.slices.list_labelled(slice::SERVICE_LABEL, &self.service, deadline).await;
+        let label = Some((slice::SERVICE_LABEL, &*self.service));
+        let listed = self.slices.list(RecordLocation::Annotation, label, deadline).await;
         let listed = match listed {
             Ok(listed) => listed,
             Err(failure) if failure.code() == 403 => return Ok(()),
