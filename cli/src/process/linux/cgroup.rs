@@ -7,9 +7,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 /// A child of this process's group, in the hierarchy of version 2. Each of the processes that know
 /// it removes it when it drops it, if no process is left in it.
@@ -20,9 +21,16 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates it. `None` without such a hierarchy, without the permission to write, or if the
-    /// kernel (before 5.14) cannot kill a group.
+    /// How long its creation or removal is waited for.
+    pub const LIMIT: Duration = Duration::from_secs(2);
+
+    /// Creates it. `None` without such a hierarchy, without the permission to write, if the kernel
+    /// (before 5.14) cannot kill a group, or if it takes too long.
     pub fn create() -> Option<Self> {
+        on_thread(Self::create_now).recv_timeout(Self::LIMIT).ok().flatten()
+    }
+
+    fn create_now() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let cgroup = Self::create_in(&own_directory(&mounts, &groups)?)?;
@@ -45,33 +53,43 @@ impl Cgroup {
         &self.directory
     }
 
-    /// Moves the calling process into the group.
-    pub fn enter(&self) -> std::io::Result<()> {
-        fs::write(self.directory.join("cgroup.procs"), "0")
+    /// Moves the calling process into the group that another process created.
+    pub fn enter(directory: &Path) -> std::io::Result<()> {
+        fs::write(directory.join("cgroup.procs"), "0")
     }
 
-    /// Kills every process in the group, on a thread, as each process is killed, too. Returns the
-    /// thread, unless one does so already or none can be started: then it is done at once.
-    pub fn kill(&self) -> Option<JoinHandle<()>> {
+    /// Kills every process in the group, on a thread, as each process is killed, too. Returns what
+    /// ends with it, unless another thread does so already.
+    pub fn kill(&self) -> Option<mpsc::Receiver<()>> {
         let is_being_killed = Arc::clone(&self.is_being_killed);
         if is_being_killed.swap(true, Ordering::AcqRel) {
             return None;
         }
         let file = self.directory.join("cgroup.kill");
-        let kill = move || {
+        Some(on_thread(move || {
             let _ = fs::write(file, "1");
             is_being_killed.store(false, Ordering::Release);
-        };
-        // COMMAND may have used up the threads: that is what the group is killed for.
-        let thread = thread::Builder::new().name("cgroup".to_owned()).spawn(kill.clone());
-        thread.inspect_err(|_| kill()).ok()
+        }))
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        remove(&self.directory);
+        let directory = std::mem::take(&mut self.directory);
+        let _ = on_thread(move || remove(&directory)).recv_timeout(Self::LIMIT);
     }
+}
+
+/// Does this on a thread of its own, as the kernel may take long. Returns where the result comes.
+fn on_thread<T: Send + 'static>(
+    act: impl FnOnce() -> T + Clone + Send + 'static,
+) -> mpsc::Receiver<T> {
+    let (sender, done) = mpsc::channel();
+    let work = move || drop(sender.send(act()));
+    let thread = thread::Builder::new().name("cgroup".to_owned()).spawn(work.clone());
+    // COMMAND may have used up the threads: that is what its group is killed for.
+    let _ = thread.inspect_err(|_| work());
+    done
 }
 
 /// Removes a group, and those that its processes created in it.
@@ -116,6 +134,21 @@ mod tests {
         let path = group.path().to_owned();
         drop(group);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn hung_request_is_not_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let group = Cgroup::create_in(parent.path()).unwrap();
+        let file = group.path().join("cgroup.kill");
+        let made = std::process::Command::new("mkfifo").arg(&file).status();
+        assert!(made.unwrap().success());
+        let kills = group.kill().unwrap();
+        let waited = kills.recv_timeout(Duration::from_millis(10));
+        assert_eq!(waited, Err(mpsc::RecvTimeoutError::Timeout));
+        assert!(group.kill().is_none(), "it is being killed");
+        assert_eq!(fs::read(&file).unwrap(), b"1");
+        assert!(kills.recv().is_ok() && group.kill().is_some());
     }
 
     #[test]

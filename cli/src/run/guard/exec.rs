@@ -41,7 +41,7 @@ pub fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     if cgroup != "-" {
-        let _ = Cgroup::at(cgroup.into()).enter(); // otherwise the tree is walked
+        let _ = Cgroup::enter(cgroup.as_ref()); // otherwise the tree is walked
     }
     let until = until.to_str().and_then(|until| serde_json::from_str(until).ok());
     let Some(mut until): Option<Option<StopTimes>> = until else { return ExitCode::FAILURE };

@@ -357,7 +357,7 @@ impl GuardHandle {
         if !self.empty
             && let Some(kills) = kills
         {
-            let _ = kills.join();
+            let _ = kills.recv_timeout(Cgroup::LIMIT);
         }
         // A guard that was killed has left it armed.
         if self.empty
