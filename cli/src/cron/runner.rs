@@ -56,7 +56,7 @@ impl Commands {
             is_alone: false,
             shares_term: true,
         };
-        let watchdog = Watchdog::start(self.election.clone());
+        let watchdog = Watchdog::start(self.election.clone(), true);
         match command.run((leadership, &self.election), &watchdog, &self.orders).await {
             // It may end its work while the term drains.
             Ok(Some(CommandEnd::ByItself { code: 0, .. } | CommandEnd::Drained { code: 0 })) => {

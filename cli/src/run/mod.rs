@@ -124,7 +124,7 @@ impl Run {
         wait_limit.opened();
         let grace = Grace::new(candidate.lease, self.grace)?;
         let term = TermActions::new(&self.term, traffic, &candidate, grace, &file, self.withheld());
-        let watchdog = Watchdog::start(candidate.election.clone());
+        let watchdog = Watchdog::start(candidate.election.clone(), false);
         let mut running = CommandCandidate {
             candidate,
             signals,

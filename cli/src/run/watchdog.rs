@@ -20,9 +20,11 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    pub fn start(election: Election) -> Self {
+    /// `shares_term`: whether other commands run in the same terms, whose drains are not ended.
+    pub fn start(election: Election, shares_term: bool) -> Self {
         let (until, receiver) = watch::channel(None);
-        Self { until, _watching: BackgroundTask(tokio::spawn(supervise(receiver, election))) }
+        let watching = tokio::spawn(supervise(receiver, election, shares_term));
+        Self { until, _watching: BackgroundTask(watching) }
     }
 
     /// Resets the timeout: it must be called again before `until`.
@@ -36,13 +38,19 @@ impl Watchdog {
     }
 }
 
-async fn supervise(mut until_receiver: watch::Receiver<Option<Instant>>, election: Election) {
+async fn supervise(
+    mut until_receiver: watch::Receiver<Option<Instant>>,
+    election: Election,
+    shares_term: bool,
+) {
     loop {
         let until = *until_receiver.borrow_and_update();
         let changed = tokio::select! {
             biased;
             changed = until_receiver.changed() => changed,
-            () = sleep_until(until) => resign_terms(&mut until_receiver, &election).await,
+            () = sleep_until(until) => {
+                resign_terms(&mut until_receiver, &election, shares_term).await
+            }
         };
         if changed.is_err() {
             return;
@@ -54,12 +62,37 @@ async fn supervise(mut until_receiver: watch::Receiver<Option<Instant>>, electio
 async fn resign_terms(
     until: &mut watch::Receiver<Option<Instant>>,
     election: &Election,
+    shares_term: bool,
 ) -> Result<(), watch::error::RecvError> {
     loop {
         election.resign();
-        election.end_drain(); // there is no work, or none that is watched
+        if !shares_term {
+            election.end_drain(); // there is no work, or none that is watched
+        }
         if let Ok(changed) = tokio::time::timeout(INTERVAL, until.changed()).await {
             return changed;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use incumbent::clock::{BootClock, Clock};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn drains_continue_where_the_term_is_shared() {
+        for shares_term in [false, true] {
+            let lock = incumbent::memory::MemoryLock::new();
+            let election = incumbent::new_election("my_app", lock).drain(INTERVAL * 120);
+            let election = election.start().unwrap();
+            let leadership = election.won().await.unwrap();
+            let watchdog = Watchdog::start(election.clone(), shares_term);
+            watchdog.feed(BootClock.now());
+            leadership.draining().await;
+            let ended = tokio::time::timeout(INTERVAL * 2, leadership.ended()).await;
+            assert_eq!(ended.is_err(), shares_term);
         }
     }
 }

@@ -49,7 +49,7 @@ impl Commands {
     /// The work on a shard, for one term. Returns once no process of it is left.
     pub async fn serve(&self, shard: u32, leadership: Leadership) {
         let Some(election) = self.set.wait().await.election(shard) else { return };
-        let watchdog = Watchdog::start(election.clone());
+        let watchdog = Watchdog::start(election.clone(), false);
         let term = Term { shard, leadership: &leadership, election, watchdog };
         loop {
             let started = BootClock.now();
