@@ -7,7 +7,6 @@ use rustix::process::Signal;
 use super::signals::exit_code;
 use crate::candidate::systemd;
 use crate::error::{CliError, Code};
-use crate::output;
 
 /// How the program ends, once it does.
 pub struct Ending {
@@ -46,7 +45,9 @@ impl Ending {
             Err(failure) if matches!(self.reason, Some(Err(_))) => {
                 tracing::info!(%failure, "a further failure");
             }
-            Err(failure) => output::note(format!("incumbent: {failure}")),
+            Err(failure) => {
+                failure.report(); // the exit code is that of the signal, or of the command
+            }
             Ok(_) => {} // the command ended as it was to
         }
     }

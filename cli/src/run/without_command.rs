@@ -152,7 +152,7 @@ impl Terms {
                     output::note(format!("incumbent: {why}: the term is given up"));
                 }
                 failure = self.file.fell_behind(self.grace.total()) => {
-                    output::note(format!("incumbent: {failure}"));
+                    failure.report();
                     give_up(leadership, &self.election).await;
                     return;
                 }

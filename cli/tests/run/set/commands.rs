@@ -167,6 +167,19 @@ async fn killed_guard_ends_the_member() {
 }
 
 #[tokio::test]
+async fn failure_after_a_signal_is_reported_with_quiet() {
+    let env = server("shop", 1, LEASE).await;
+    let mut run = member(&env, &["--quiet", "--shards", "1", "--drain", "10m"], STUBBORN);
+    run.wait_for_line("up").await;
+    run.signal(Signal::TERM);
+    run.wait_for_line("draining").await;
+    kill_process(run.guard(), Signal::KILL).expect("it runs");
+    assert_eq!(run.exit_code().await, Some(128 + 15));
+    let stderr = run.stderr();
+    assert!(stderr.contains("the guard of the command (run-guard, run-reaper)"), "{stderr}");
+}
+
+#[tokio::test]
 async fn many_commands_raise_the_limit_of_open_files() {
     const SHARDS: usize = 20;
     let env = server("shop", SHARDS as u32, Duration::from_secs(20)).await;
