@@ -8,6 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
+#[cfg(target_os = "linux")]
+use rustix::fs::OFlags;
 use rustix::process::{geteuid, umask};
 use tempfile::TempDir;
 
@@ -91,7 +93,7 @@ pub fn bind(path: &Path, other: &str) -> Result<UnixListener, CliError> {
 
 /// Refuses a socket at which a process listens, which is to be at `path`.
 fn check_left(socket: &Path, path: &Path, other: &str) -> Result<(), CliError> {
-    match UnixStream::connect(socket) {
+    match connect(socket) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) => Err(failed(path, &error)),
         Ok(_) => {
@@ -99,6 +101,24 @@ fn check_left(socket: &Path, path: &Path, other: &str) -> Result<(), CliError> {
             Err(CliError::new(Code::Failed, message))
         }
     }
+}
+
+/// Connects, also by a path that is too long for an address: by a handle of its directory, where
+/// the system has a name for that.
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let error = match UnixStream::connect(socket) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => error,
+        connected => return connected,
+    };
+    #[cfg(target_os = "linux")]
+    if let Some(name) = socket.file_name() {
+        use std::os::fd::AsRawFd;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(directory_of(socket), flags, Mode::empty())?;
+        let short = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        return UnixStream::connect(Path::new(&short).join(name));
+    }
+    Err(error)
 }
 
 /// Removes a socket that a killed process left. Another process may have replaced it since it was
@@ -122,16 +142,29 @@ mod tests {
 
     #[test]
     fn socket_of_a_killed_process_is_replaced_and_no_other() {
+        replaces("socket");
+    }
+
+    /// The name that it has meanwhile is too long for an address.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn socket_with_the_longest_path_is_replaced() {
+        let most = 107 - tempfile::tempdir().unwrap().path().as_os_str().len() - 1;
+        replaces(&format!("{}/s", "d".repeat(most - 2)));
+    }
+
+    fn replaces(name: &str) {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("socket");
+        let path = directory.path().join(name);
+        fs::create_dir_all(directory_of(&path)).unwrap();
         drop(UnixListener::bind(&path).unwrap());
         let listener = bind(&path, "process").unwrap();
         for refused in [bind(&path, "process").map(drop), remove_left(&path, "process")] {
             assert!(refused.unwrap_err().to_string().contains("another process listens there"));
-            UnixStream::connect(&path).unwrap();
+            connect(&path).unwrap();
         }
         drop(listener);
         remove_left(&path, "process").unwrap();
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(directory_of(&path)).unwrap().count(), 0);
     }
 }
