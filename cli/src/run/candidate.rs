@@ -81,7 +81,7 @@ impl CommandCandidate {
             let next = self.lead(&leadership).await;
             let waits = matches!(next, Ok(Next::CampaignAgain));
             let may_release = self.term.finish(&leadership, waits).await;
-            self.file.clear().await;
+            let may_release = self.file.clear(waits).await && may_release;
             match next {
                 Ok(Next::CampaignAgain) => {}
                 Ok(Next::Exit(code)) if !may_release => self.exit_without_release(code),

@@ -3,9 +3,9 @@
 //! A thread of its own writes it, so that a hung disk does not block the renewals.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
@@ -13,12 +13,15 @@ use std::time::{Duration, SystemTime};
 use incumbent::clock::{self, BootClock, Clock, Instant};
 use incumbent::{Election, Leadership, Token};
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
 use super::grace::Grace;
+use super::traffic::MARKER;
 use crate::error::{CliError, Code};
 use crate::output;
+use crate::process::on_own_thread;
 
 /// The variable with the path of the file.
 pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";
@@ -39,6 +42,20 @@ const PASSABLE: u32 = 0o755;
 const LAST: Duration = Duration::from_secs(1);
 /// How much longer a write that is late may take before its disk counts as hung.
 const LATE: Duration = Duration::from_secs(2);
+/// How soon the end of a term is written again, once that has failed.
+const RETRY: Duration = Duration::from_millis(200);
+/// Why a write has no result.
+const HUNG: &str = "the disk does not respond";
+
+/// What the name of a directory begins with.
+const PREFIX: &str = "incumbent-";
+const FILE: &str = "deadline";
+/// More than a line has.
+const MAX_LINE: u64 = 256;
+/// The file beside it that its process has locked: who gets the lock knows that it has ended.
+const OWNER: &str = "owner";
+/// How many entries of a directory are looked at for what killed processes have left.
+const MAX_ENTRIES: usize = 10_000;
 
 /// One line: the deadline in seconds of `CLOCK_BOOTTIME`, the same in UTC by the wall clock, and
 /// the token of the term. All are zero while this process does not lead.
@@ -51,6 +68,8 @@ pub struct DeadlineFile {
     lines: Option<mpsc::Sender<Line>>,
     /// The last requested line.
     requested: Line,
+    /// The last deadline that the file may have, if it was not cleared since.
+    last_deadline: Instant,
     written: watch::Receiver<Written>,
     /// Locked, so that tasks may share the file.
     removed: Mutex<mpsc::Receiver<()>>,
@@ -89,6 +108,15 @@ struct Written {
 }
 
 impl DeadlineFile {
+    /// Creates the file of a candidate, and removes what killed ones have left beside it.
+    pub fn create_for_long() -> Result<Self, CliError> {
+        let file = Self::create()?;
+        let own = file.directory.clone();
+        drop(on_own_thread(move || remove_left(&own))); // it is not waited for
+        Ok(file)
+    }
+
+    /// Creates the file of a command.
     pub fn create() -> Result<Self, CliError> {
         let set = |name| std::env::var_os(name).map(PathBuf::from);
         // Only the owner may enter it; a command of root may change its user by itself.
@@ -115,9 +143,10 @@ impl DeadlineFile {
     }
 
     fn in_directory(parent: &Path) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("incumbent-").tempdir_in(parent)?;
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         fs::set_permissions(directory.path(), Permissions::from_mode(PASSABLE))?;
-        let path = directory.path().join("deadline");
+        let owner = lock_new(directory.path()).ok(); // without it nobody removes what a kill leaves
+        let path = directory.path().join(FILE);
         replace(&path, NO_TERM)?;
         let (lines, to_write) = mpsc::channel();
         let (sender, written) =
@@ -128,15 +157,36 @@ impl DeadlineFile {
             path: path.clone(),
             lines: Some(lines),
             requested: NO_TERM,
+            last_deadline: NO_TERM.deadline,
             written,
             removed: Mutex::new(removed),
         };
         std::thread::Builder::new().name("deadline-file".to_owned()).spawn(move || {
             write_all(&path, &to_write, &sender);
             drop(directory);
-            drop(gone);
+            drop((owner, gone));
         })?;
         Ok(file)
+    }
+
+    /// Waits for the creation of the file of a command, before anything is done in its term. `None`
+    /// if the term is over, or drains.
+    pub async fn created(
+        creation: impl Future<Output = io::Result<Result<Self, CliError>>>,
+        leadership: &Leadership,
+        grace: &Grace,
+    ) -> Result<Option<Self>, CliError> {
+        tokio::select! {
+            biased;
+            _ = leadership.draining() => Ok(None),
+            created = creation => created?.map(Some),
+            () = sleep_until(leadership.deadline() - grace.total() + LATE) => {
+                let message = format!(
+                    "cannot create the deadline file: {HUNG}: set TMPDIR to a directory in memory"
+                );
+                Err(CliError::new(Code::Failed, message))
+            }
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -151,6 +201,7 @@ impl DeadlineFile {
     pub fn renew(&mut self, deadline: Instant, token: Token) {
         let number = self.requested.number + 1;
         self.requested = Line { number, deadline, token };
+        self.last_deadline = self.last_deadline.max(deadline);
         if let Some(lines) = &self.lines {
             let _ = lines.send(self.requested);
         }
@@ -178,10 +229,40 @@ impl DeadlineFile {
         }
     }
 
-    /// Writes that this process does not lead, unless the disk hangs: before the lock is released.
-    pub async fn clear(&mut self) {
-        self.renew(NO_TERM.deadline, NO_TERM.token);
-        let _ = tokio::time::timeout(LAST, self.written()).await;
+    /// Has the file say that this process does not lead, before the lock is released: if it cannot
+    /// be written, it is removed. If that fails too, `waits` until its deadline has passed. Returns
+    /// false if the lock may not be released yet.
+    pub async fn clear(&mut self, waits: bool) -> bool {
+        let mut is_reported = false;
+        loop {
+            self.renew(NO_TERM.deadline, NO_TERM.token);
+            let (why, is_removed) = match tokio::time::timeout(LAST, self.written()).await {
+                Ok(Ok(())) => break,
+                Ok(Err(why)) => (why, self.written.borrow().deadline == NO_TERM.deadline),
+                Err(_) => (HUNG.to_owned(), false),
+            };
+            let now = BootClock.now();
+            let has_passed = is_removed || self.last_deadline <= now;
+            if !std::mem::replace(&mut is_reported, true) {
+                let what = match (has_passed, waits) {
+                    (true, _) => "it was removed, or its deadline has passed",
+                    (false, true) => "the lock is held until its deadline has passed",
+                    (false, false) => "the lock is left to its lease",
+                };
+                let path = self.path.display();
+                let message = format!("cannot clear the deadline file {path}: {why}; {what}");
+                CliError::new(Code::Failed, message).report();
+            }
+            if has_passed {
+                break;
+            }
+            if !waits {
+                return false;
+            }
+            sleep_until(self.last_deadline.min(now + RETRY)).await;
+        }
+        self.last_deadline = NO_TERM.deadline;
+        true
     }
 
     /// Waits until the last requested line is written. Returns the error if it is not. Cancel safe.
@@ -230,7 +311,7 @@ impl DeadlineFile {
 
     /// The error of a write; without a reason the disk hangs.
     pub fn failure(&self, why: Option<&str>) -> CliError {
-        let (path, why) = (self.path.display(), why.unwrap_or("the disk does not respond"));
+        let (path, why) = (self.path.display(), why.unwrap_or(HUNG));
         let message = format!(
             "cannot write the deadline file {path}: {why}; the term was ended: \
              fix it, or set TMPDIR to a directory in memory"
@@ -257,9 +338,12 @@ fn write_all(path: &Path, lines: &mpsc::Receiver<Line>, sender: &watch::Sender<W
     while let Ok(line) = lines.recv() {
         let line = lines.try_iter().last().unwrap_or(line);
         let failure = replace(path, line).err().map(|error| error.to_string());
+        // A line that says that this process leads must not stay.
+        let is_removed =
+            failure.is_some() && line.deadline == NO_TERM.deadline && is_gone(fs::remove_file(path));
         sender.send_modify(|written| {
             written.number = line.number;
-            if failure.is_none() {
+            if failure.is_none() || is_removed {
                 written.deadline = line.deadline;
             }
             written.failure = failure;
@@ -268,16 +352,60 @@ fn write_all(path: &Path, lines: &mpsc::Receiver<Line>, sender: &watch::Sender<W
 }
 
 fn replace(path: &Path, line: Line) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.set_permissions(Permissions::from_mode(READABLE))?;
+    file.write_all(text_of(line).as_bytes())?;
+    drop(file);
+    fs::rename(&new, path)
+}
+
+fn is_gone(removed: io::Result<()>) -> bool {
+    removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+}
+
+/// Creates the locked file of a directory: it has its name once it is locked.
+fn lock_new(directory: &Path) -> io::Result<File> {
+    let new = directory.join("owner.new");
+    let owner = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    owner.try_lock()?;
+    fs::rename(&new, directory.join(OWNER))?;
+    Ok(owner)
+}
+
+/// Removes the directories beside this one that candidates have left which were killed while they
+/// did not lead. That of a leader is its guard's.
+fn remove_left(own: &Path) {
+    let Some(parent) = own.parent() else { return };
+    let entries = fs::read_dir(parent).into_iter().flatten().take(MAX_ENTRIES).flatten();
+    for entry in entries.filter(|entry| entry.path() != own) {
+        let is_named = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        let is_ours = |data: fs::Metadata| data.is_dir() && data.uid() == geteuid().as_raw();
+        if is_named && entry.metadata().is_ok_and(is_ours) && is_left(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path()); // another process may have removed it
+        }
+    }
+}
+
+/// Whether the process of this directory has ended, and did not lead.
+fn is_left(directory: &Path) -> bool {
+    let open = |name: &str| {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        OpenOptions::new().read(true).custom_flags(flags).open(directory.join(name))
+    };
+    if !open(OWNER).is_ok_and(|owner| owner.try_lock().is_ok()) {
+        return false;
+    }
+    let line = open(FILE).and_then(|file| io::read_to_string(file.take(MAX_LINE)));
+    line.is_ok_and(|line| line == text_of(NO_TERM)) && !directory.join(MARKER).exists()
+}
+
+fn text_of(line: Line) -> String {
     let wall = match line.deadline {
         Instant::ORIGIN => SystemTime::UNIX_EPOCH,
         deadline => SystemTime::now() + deadline.saturating_since(BootClock.now()),
     };
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.set_permissions(Permissions::from_mode(READABLE))?;
-    file.write_all(text(line.deadline.since_origin(), wall, line.token.0).as_bytes())?;
-    drop(file);
-    fs::rename(&new, path)
+    text(line.deadline.since_origin(), wall, line.token.0)
 }
 
 fn text(boot: Duration, wall: SystemTime, token: u64) -> String {
@@ -368,11 +496,70 @@ mod tests {
         let read = |file: &DeadlineFile| fs::read_to_string(file.path()).unwrap();
         let before = read(&file);
         file.renew(BootClock.now() + SECOND * 60, Token(7));
-        file.clear().await;
+        assert!(file.clear(false).await);
         assert_eq!(read(&file), before);
         file.renew(BootClock.now() + SECOND * 60, Token(8));
         assert_eq!(file.written().await, Ok(()));
         assert!(read(&file).ends_with(" 8\n"));
+    }
+
+    #[tokio::test]
+    async fn file_that_cannot_be_cleared_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let mut file = DeadlineFile::in_directory(place.path()).unwrap();
+        file.renew(BootClock.now() + SECOND * 60, Token(7));
+        assert_eq!(file.written().await, Ok(()));
+        fs::create_dir(file.path().with_extension("new")).unwrap();
+        assert!(file.clear(false).await && !file.path().exists());
+    }
+
+    #[tokio::test]
+    async fn deadline_that_stays_in_the_file_is_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let mut file = DeadlineFile::in_directory(place.path()).unwrap();
+        let deadline = BootClock.now() + SECOND / 2;
+        file.renew(deadline, Token(7));
+        assert_eq!(file.written().await, Ok(()));
+        fs::remove_file(file.path()).unwrap();
+        fs::create_dir(file.path()).unwrap(); // it cannot be replaced, nor removed as a file
+        assert!(!file.clear(false).await);
+        assert!(file.clear(true).await && deadline <= BootClock.now());
+    }
+
+    #[test]
+    fn directory_of_a_dead_standby_is_removed_and_no_other() {
+        let place = tempfile::tempdir().unwrap();
+        let create = || DeadlineFile::in_directory(place.path()).unwrap();
+        let own = create();
+        let kinds = ["dead", "directed", "led", "unlocked"];
+        let [dead, directed, led, unlocked] = kinds.map(|kind| {
+            let directory = place.path().join(format!("{PREFIX}{kind}"));
+            fs::create_dir(&directory).unwrap();
+            replace(&directory.join(FILE), NO_TERM).unwrap();
+            drop(lock_new(&directory).unwrap());
+            directory
+        });
+        fs::write(directed.join(MARKER), "").unwrap();
+        fs::write(led.join(FILE), "12.0 1970-01-01T00:00:00.000Z 7\n").unwrap();
+        fs::remove_file(unlocked.join(OWNER)).unwrap();
+        let other = create();
+        remove_left(own.directory());
+        assert!(!dead.exists());
+        for there in [&*directed, &*led, &*unlocked, own.directory(), other.directory()] {
+            assert!(there.exists(), "{}", there.display());
+        }
+    }
+
+    #[tokio::test]
+    async fn creation_that_hangs_is_a_failure() {
+        let election = incumbent::new_election("my_app", incumbent::memory::MemoryLock::new());
+        let election = election.lease(SECOND).start().unwrap();
+        let leadership = election.won().await.unwrap();
+        let grace = Grace::new(SECOND, None).unwrap();
+        let created = DeadlineFile::created(std::future::pending(), &leadership, &grace).await;
+        let failure = created.err().unwrap().to_string();
+        assert!(failure.contains("cannot create the deadline file: the disk does"), "{failure}");
+        assert!(leadership.is_valid(), "the term continues until then");
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::deadline::{Announced, DeadlineFile, sleep_until, variables};
+use super::deadline::{Announced, DeadlineFile, variables};
 use super::grace::Grace;
 use super::guard::{
     CommandEvent, CommandFailure, GuardConfig, GuardHandle, GuardRequest, unguarded,
@@ -17,7 +17,6 @@ use super::guard::{
 use super::term::resign;
 use super::terms::Terms;
 use super::watchdog::Watchdog;
-use crate::error::CliError;
 use crate::process::{Cgroup, on_own_thread};
 
 /// What is to be done about a running command.
@@ -216,19 +215,28 @@ impl GuardedCommand {
         watchdog: &Watchdog,
         orders: &broadcast::Sender<Order>,
     ) -> Result<Option<CommandEnd>, CommandFailure> {
+        let cgroup = on_own_thread(Cgroup::create);
+        let creation = on_own_thread(DeadlineFile::create);
+        let created = DeadlineFile::created(creation, leadership, &self.grace).await?;
+        let Some(mut file) = created else { return Ok(None) };
+        let cgroup = cgroup.await.ok().flatten();
+        let of_term = (leadership, election);
+        let ended = self.run_in(of_term, (&mut file, cgroup), watchdog, orders).await;
+        if !matches!(ended, Err(CommandFailure::Left(_))) {
+            file.clear(true).await; // before the caller releases the lock
+        }
+        ended
+    }
+
+    async fn run_in(
+        self,
+        (leadership, election): (&Leadership, &Election),
+        (file, cgroup): (&mut DeadlineFile, Option<Cgroup>),
+        watchdog: &Watchdog,
+        orders: &broadcast::Sender<Order>,
+    ) -> Result<Option<CommandEnd>, CommandFailure> {
         let grace = self.grace;
         let undrained = (!self.shares_term).then_some(election);
-        let created = on_own_thread(|| (DeadlineFile::create(), Cgroup::create()));
-        let (file, cgroup) = tokio::select! {
-            biased;
-            _ = leadership.draining() => return Ok(None),
-            created = created => created.map_err(CliError::from)?,
-            () = sleep_until(leadership.deadline() - grace.total()) => {
-                resign(leadership, undrained); // its disk hangs
-                return Ok(None);
-            }
-        };
-        let mut file = file?;
         match file.announce(leadership, &grace).await? {
             Announced::Yes => {}
             Announced::Ends => return Ok(None),
@@ -244,8 +252,7 @@ impl GuardedCommand {
         }
         // Before the command starts, so that it misses none.
         let mut orders = orders.subscribe();
-        let guard = self.start((leadership, election), deadline, &file, cgroup)?;
-        let file = &mut file;
+        let guard = self.start((leadership, election), deadline, file, cgroup)?;
         let started = StartedCommand { guard, leadership, file, grace, watchdog };
         let end = started.until_ended(deadline, &mut orders).await?;
         if matches!(end, CommandEnd::GivenUp) {

@@ -95,7 +95,7 @@ impl Run {
         self.candidate.moves = std::mem::take(&mut self.moves);
         let mut wait_limit = self.waiting.begin(self.lock.request_timeout());
         self.candidate.reach = wait_limit.reach();
-        let file = DeadlineFile::create()?;
+        let file = DeadlineFile::create_for_long()?;
         deadline::check_uptime();
         let (asked, term, mut traffic) = (self.grace, self.term.clone(), None);
         let (path, mut watchdog_device) = (self.watchdog.clone(), None);

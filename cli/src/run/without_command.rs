@@ -52,7 +52,7 @@ impl CampaignTerms {
             return Ok(None);
         }
         let grace = Grace::new(lease, self.grace)?;
-        let file = DeadlineFile::create()?;
+        let file = DeadlineFile::create_for_long()?;
         let traffic = self.term.start((lease, grace), &file, &[]).await?;
         self.prepared = Some((grace, file, traffic));
         Ok(Some(grace.total()))
@@ -108,7 +108,7 @@ impl Terms {
                 Begun::Lost(_) | Begun::Interrupted(()) => None,
             };
             self.actions.finish(&leadership, true).await;
-            self.file.clear().await;
+            self.file.clear(true).await;
             drop(leadership);
             if let Some(until) = refused {
                 tokio::select! {
