@@ -1,62 +1,85 @@
-//! The signals that end a program.
-
-use std::io;
+//! Signals to this process.
 
 #[cfg(unix)]
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::future::poll_fn;
+use std::io;
+#[cfg(unix)]
+use std::task::Poll;
+
+#[cfg(unix)]
+use rustix::process::Signal;
+#[cfg(unix)]
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 #[cfg(windows)]
 use tokio::signal::windows::{CtrlC, CtrlClose, CtrlShutdown, ctrl_c, ctrl_close, ctrl_shutdown};
 
-/// SIGTERM, and SIGINT and SIGHUP unless they were ignored at the start.
+/// Signals that are taken over: they no longer act on this process by themselves, also once this
+/// was dropped.
 #[cfg(unix)]
-pub struct StopSignals {
-    terminate: Signal,
-    interrupt: Option<Signal>,
-    hangup: Option<Signal>,
+#[derive(Default)]
+pub struct SignalStreams(Vec<(Signal, Stream)>);
+
+#[cfg(unix)]
+impl SignalStreams {
+    /// Takes over these signals.
+    pub fn listen(signals: &[Signal]) -> io::Result<Self> {
+        Self::default().and(signals.iter().copied())
+    }
+
+    /// Takes over these signals, too, but for those that were ignored at the start, as by nohup:
+    /// they stay ignored, also by the children of this process.
+    pub fn and_unless_ignored(self, signals: &[Signal]) -> io::Result<Self> {
+        self.and(signals.iter().copied().filter(|signal| !is_ignored(*signal)))
+    }
+
+    fn and(mut self, signals: impl Iterator<Item = Signal>) -> io::Result<Self> {
+        for number in signals {
+            self.0.push((number, signal(SignalKind::from_raw(number.as_raw()))?));
+        }
+        Ok(self)
+    }
+
+    /// The next signal; waits forever without any. Cancel safe.
+    pub async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            let received = self.0.iter_mut().find_map(|(number, stream)| {
+                stream.poll_recv(context).is_ready().then_some(*number)
+            });
+            received.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
 }
+
+#[cfg(target_os = "linux")]
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    crate::process::is_in(&status, "SigIgn:", signal)
+}
+
+/// Not known.
+#[cfg(all(unix, not(target_os = "linux")))]
+fn is_ignored(_: Signal) -> bool {
+    false
+}
+
+/// The signals that end a program: SIGTERM, and SIGINT and SIGHUP unless they were ignored at the
+/// start.
+#[cfg(unix)]
+pub struct StopSignals(SignalStreams);
 
 #[cfg(unix)]
 impl StopSignals {
     /// Takes over the signals: they no longer end the process by themselves.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: listen_unless_ignored(SignalKind::interrupt().as_raw_value())?,
-            hangup: listen_unless_ignored(SignalKind::hangup().as_raw_value())?,
-        })
+        let terminate = SignalStreams::listen(&[Signal::TERM])?;
+        terminate.and_unless_ignored(&[Signal::INT, Signal::HUP]).map(Self)
     }
 
     /// The number of the next signal. Cancel safe.
     pub async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            () = received(&mut self.interrupt) => SignalKind::interrupt().as_raw_value(),
-            () = received(&mut self.hangup) => SignalKind::hangup().as_raw_value(),
-        }
+        self.0.next().await.as_raw()
     }
-}
-
-/// Takes over the signal with this number, unless it was ignored at the start, as by nohup: then it
-/// stays ignored, also by the children of this process.
-#[cfg(unix)]
-pub fn listen_unless_ignored(number: i32) -> io::Result<Option<Signal>> {
-    match is_ignored(number) {
-        true => Ok(None),
-        false => signal(SignalKind::from_raw(number)).map(Some),
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn is_ignored(number: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let signal = rustix::process::Signal::from_named_raw(number);
-    signal.is_some_and(|signal| crate::process::is_in(&status, "SigIgn:", signal))
-}
-
-/// Not known.
-#[cfg(all(unix, not(target_os = "linux")))]
-fn is_ignored(_: i32) -> bool {
-    false
 }
 
 /// Ctrl-C, the end of the console, and the shutdown of the machine.
@@ -82,14 +105,5 @@ impl StopSignals {
             _ = self.close.recv() => SIGTERM,
             _ = self.shutdown.recv() => SIGTERM,
         }
-    }
-}
-
-/// Waits for a signal; forever for one that is not listened to. Cancel safe.
-#[cfg(unix)]
-pub async fn received(stream: &mut Option<Signal>) {
-    match stream {
-        Some(stream) => drop(stream.recv().await),
-        None => std::future::pending().await,
     }
 }

@@ -5,18 +5,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
-use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::process::signals::{listen_unless_ignored, received};
+use crate::process::signals::SignalStreams;
 
-pub struct Signals {
-    terminate: Option<Stream>,
-    interrupt: Option<Stream>,
-    hangup: Option<Stream>,
-    quit: Option<Stream>,
-    suspend: Option<Stream>,
-    user: [Option<Stream>; 2],
-}
+pub struct Signals(SignalStreams);
 
 /// What to do about a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,31 +24,19 @@ pub enum SignalAction {
 impl Signals {
     pub fn listen() -> io::Result<Self> {
         HAD_TERMINAL.store(has_terminal(), Ordering::Relaxed);
-        let listen = |number: Signal| listen_unless_ignored(number.as_raw());
-        Ok(Self {
-            terminate: signal(SignalKind::terminate()).map(Some)?,
-            interrupt: listen(Signal::INT)?,
-            hangup: listen(Signal::HUP)?,
-            quit: listen(Signal::QUIT)?,
-            suspend: listen(Signal::TSTP)?,
-            user: [listen(Signal::USR1)?, listen(Signal::USR2)?],
-        })
+        let unless_ignored =
+            [Signal::INT, Signal::HUP, Signal::QUIT, Signal::TSTP, Signal::USR1, Signal::USR2];
+        let terminate = SignalStreams::listen(&[Signal::TERM])?;
+        terminate.and_unless_ignored(&unless_ignored).map(Self)
     }
 
     /// The next signal. Cancel safe.
     pub async fn next(&mut self) -> SignalAction {
-        let [first, second] = &mut self.user;
-        tokio::select! {
-            () = received(&mut self.terminate) => SignalAction::End(Signal::TERM),
-            () = received(&mut self.interrupt) => SignalAction::End(Signal::INT),
-            () = received(&mut self.hangup) => match hung_up() {
-                true => SignalAction::End(Signal::HUP),
-                false => SignalAction::PassOn(Signal::HUP),
-            },
-            () = received(first) => SignalAction::PassOn(Signal::USR1),
-            () = received(second) => SignalAction::PassOn(Signal::USR2),
-            () = received(&mut self.quit) => SignalAction::End(Signal::QUIT),
-            () = received(&mut self.suspend) => SignalAction::Suspend,
+        match self.0.next().await {
+            Signal::TSTP => SignalAction::Suspend,
+            signal @ (Signal::USR1 | Signal::USR2) => SignalAction::PassOn(signal),
+            Signal::HUP if !hung_up() => SignalAction::PassOn(Signal::HUP),
+            signal => SignalAction::End(signal),
         }
     }
 

@@ -12,7 +12,6 @@ use std::time::Duration;
 use incumbent::clock::{BootClock, Clock};
 use incumbent::sentinel::ENVIRONMENT;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use super::connection::Shared;
 use super::registry::{RELEASE_TIMEOUT, Registry};
@@ -22,7 +21,7 @@ use crate::http::unix_socket;
 use crate::lock::withheld;
 use crate::process::lookup;
 use crate::process::reaper::OURSELVES;
-use crate::process::signals::listen_unless_ignored;
+use crate::process::signals::SignalStreams;
 use crate::process::tree::{self, Tree};
 
 /// How long to try to kill what the program left behind.
@@ -78,26 +77,22 @@ pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCo
 
 /// Signals that the program gets.
 struct Forwarded {
-    child: Stream,
-    /// With the signal to send, if it is forwarded.
-    streams: Vec<(Option<Signal>, Stream)>,
+    signals: SignalStreams,
+    forwarded: Vec<Signal>,
 }
 
 impl Forwarded {
     fn listen() -> std::io::Result<Self> {
+        let mut forwarded = vec![Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+        let of_terminal = [Signal::INT, Signal::QUIT, Signal::WINCH];
+        let signals = SignalStreams::listen(&[Signal::CHILD, Signal::TERM])?;
+        let signals = signals.and_unless_ignored(&forwarded[1..])?;
+        let signals = signals.and_unless_ignored(&of_terminal)?;
         // From a terminal the program gets these itself, as it is in the same process group.
-        let of_terminal = stdin().is_terminal();
-        let forwarded = [Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2].map(|n| (n, true));
-        let others = [Signal::INT, Signal::QUIT, Signal::WINCH].map(|n| (n, !of_terminal));
-        let mut streams = Vec::new();
-        for (number, forwards) in forwarded.into_iter().chain(others) {
-            let stream = match number {
-                Signal::TERM => Some(signal(SignalKind::terminate())?),
-                _ => listen_unless_ignored(number.as_raw())?,
-            };
-            streams.extend(stream.map(|stream| (Some(number).filter(|_| forwards), stream)));
+        if !stdin().is_terminal() {
+            forwarded.extend(of_terminal);
         }
-        Ok(Self { child: signal(SignalKind::child())?, streams })
+        Ok(Self { signals, forwarded })
     }
 
     /// Forwards signals and reaps orphans until the program has ended. Returns its exit code.
@@ -110,16 +105,9 @@ impl Forwarded {
                     return code;
                 }
             }
-            let next = self.streams.iter_mut().map(|(number, stream)| {
-                let number = *number;
-                Box::pin(async move { (stream.recv().await, number).1 })
-            });
-            tokio::select! {
-                _ = self.child.recv() => {}
-                (number, ..) = futures_util::future::select_all(next) => {
-                    // Not reaped yet, so the id is its own.
-                    let _ = number.map(|number| kill_process(program, number));
-                }
+            let signal = self.signals.next().await;
+            if self.forwarded.contains(&signal) {
+                let _ = kill_process(program, signal); // not reaped yet, so the id is its own
             }
         }
     }

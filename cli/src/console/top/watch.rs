@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 #[cfg(unix)]
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -21,6 +21,8 @@ use crate::console::model::{Answer, Command, Moment, Source, execute, forward};
 use crate::error::{CliError, Code};
 use crate::lock::elections::Elections;
 use crate::process::BackgroundTask;
+#[cfg(unix)]
+use crate::process::signals::SignalStreams;
 
 /// How often the view is drawn while nothing happens but time.
 const FRAME: Duration = Duration::from_millis(250);
@@ -123,20 +125,34 @@ fn lost_terminal() -> CliError {
     CliError::new(Code::Failed, "top: the terminal is gone")
 }
 
-/// The signals that concern the terminal.
-#[cfg(unix)]
-struct Signals {
-    ends: Vec<(i32, Signal)>,
-    stop: Signal,
-    resume: Signal,
-}
-
 enum Received {
     End(i32),
     #[cfg(unix)]
     Stop,
     #[cfg(unix)]
     Continue,
+}
+
+/// The signals that concern the terminal.
+#[cfg(unix)]
+struct Signals(SignalStreams);
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> Result<Self, CliError> {
+        let ends = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+        let others = [Signal::TSTP, Signal::CONT];
+        Ok(Self(SignalStreams::listen(&[&ends[..], &others].concat())?))
+    }
+
+    /// Cancel safe.
+    async fn next(&mut self) -> Received {
+        match self.0.next().await {
+            Signal::TSTP => Received::Stop,
+            Signal::CONT => Received::Continue,
+            end => Received::End(end.as_raw()),
+        }
+    }
 }
 
 /// Those that end the view: a console has no others.
@@ -152,37 +168,6 @@ impl Signals {
     /// Cancel safe.
     async fn next(&mut self) -> Received {
         Received::End(self.0.next().await)
-    }
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> Result<Self, CliError> {
-        use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
-        let listen = |number| signal(SignalKind::from_raw(number));
-        let ends = [SIGTERM, SIGINT, SIGHUP, SIGQUIT].into_iter();
-        let ends = ends.map(|number| Ok((number, listen(number)?)));
-        Ok(Self {
-            ends: ends.collect::<Result<_, CliError>>()?,
-            stop: listen(SIGTSTP)?,
-            resume: listen(SIGCONT)?,
-        })
-    }
-
-    /// Cancel safe.
-    async fn next(&mut self) -> Received {
-        let ends =
-            futures_util::future::select_all(self.ends.iter_mut().map(|(number, signal)| {
-                Box::pin(async move {
-                    signal.recv().await;
-                    *number
-                })
-            }));
-        tokio::select! {
-            (number, ..) = ends => Received::End(number),
-            _ = self.stop.recv() => Received::Stop,
-            _ = self.resume.recv() => Received::Continue,
-        }
     }
 }
 

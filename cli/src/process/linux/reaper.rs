@@ -18,14 +18,13 @@ use rustix::process::{
     Pid, Signal, WaitStatus, kill_process, kill_process_group, set_parent_process_death_signal,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdout};
-use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use super::cgroup::Cgroup;
 use super::hide_credentials;
 use super::terminal::Terminal;
 use super::tree::{self, Tree};
 use crate::output;
-use crate::process::signals::listen_unless_ignored;
+use crate::process::signals::SignalStreams;
 
 /// This program, even if its file was replaced or removed since.
 pub const OURSELVES: &str = "/proc/self/exe";
@@ -54,7 +53,7 @@ pub fn command(terminal: bool, cgroup: Option<&Path>) -> Command {
 /// Checks that a process of this program finds and may signal a child, as the end of a tree needs.
 pub fn check() -> io::Result<()> {
     // A signal that was ignored at the start has its children vanish unseen.
-    let _handler = signal(SignalKind::child())?;
+    let _handler = SignalStreams::listen(&[Signal::CHILD])?;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let needed = [(Signal::CHILD, "SIGCHLD"), (RESUME, "SIGUSR1"), (KILL_TREE, "SIGUSR2")];
     if let Some((_, name)) =
@@ -119,7 +118,7 @@ async fn reap(
     cgroup: Option<Cgroup>,
     terminal: Option<Terminal>,
 ) -> io::Result<u8> {
-    let (mut tree, mut signals) = (Tree::adopt()?, Signals::listen()?);
+    let (mut tree, mut signals) = (Tree::adopt()?, take_signals()?);
     let program = Pid::from_child(&command.spawn()?);
     release_output();
     let lend = || terminal.as_ref().map(|terminal| terminal.lend(program));
@@ -146,13 +145,13 @@ async fn reap(
             }
             continue;
         }
-        tokio::select! {
-            _ = signals.child.recv() => {}
-            _ = signals.kill.recv() => kills = true,
-            _ = signals.resume.recv() => {
+        match signals.next().await {
+            KILL_TREE => kills = true,
+            RESUME => {
                 lend();
                 let _ = kill_process_group(program, Signal::CONT); // not waited for yet
             }
+            _ => {} // a child
         }
     }
     report(EMPTY);
@@ -180,25 +179,11 @@ fn report(line: &str) {
     let _ = send(stdin(), line.as_bytes(), SendFlags::NOSIGNAL);
 }
 
-struct Signals {
-    child: Stream,
-    resume: Stream,
-    kill: Stream,
-}
-
-impl Signals {
-    /// Survives what a terminal, or a service manager, sends to all processes of a group.
-    fn listen() -> io::Result<Self> {
-        let listen = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
-        for number in [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP] {
-            drop(listen_unless_ignored(number.as_raw())?); // the handler stays
-        }
-        Ok(Self {
-            child: listen(Signal::CHILD)?,
-            resume: listen(RESUME)?,
-            kill: listen(KILL_TREE)?,
-        })
-    }
+/// Survives what a terminal, or a service manager, sends to all processes of a group.
+fn take_signals() -> io::Result<SignalStreams> {
+    let survived = [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM, Signal::TSTP];
+    drop(SignalStreams::default().and_unless_ignored(&survived)?);
+    SignalStreams::listen(&[Signal::CHILD, RESUME, KILL_TREE])
 }
 
 /// Whether the signal is in the set of this field of a `status` file.

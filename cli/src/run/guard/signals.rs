@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock, Instant};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 use crate::process::is_in;
+use crate::process::signals::SignalStreams;
 
 /// How often to check whether the command has a handler.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
@@ -22,41 +22,25 @@ const DISPATCH: Duration = Duration::from_millis(1);
 /// The guard is a member of the command's process group: it receives the terminal's signals, and
 /// must survive them.
 pub struct GuardSignals {
-    child: Stream,
-    terminate: Stream,
-    suspend: Stream,
-    reported: ReportedSignals,
-}
-
-/// Signals that are reported to the candidate.
-struct ReportedSignals {
-    interrupt: Stream,
-    quit: Stream,
-    hangup: Stream,
+    /// They only wake the guard.
+    wakes: SignalStreams,
+    /// Signals that are reported to the candidate.
+    reported: SignalStreams,
 }
 
 impl GuardSignals {
     pub fn listen() -> io::Result<Self> {
-        let listen = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         Ok(Self {
-            child: listen(Signal::CHILD)?,
-            terminate: listen(Signal::TERM)?,
-            suspend: listen(Signal::TSTP)?,
-            reported: ReportedSignals {
-                interrupt: listen(Signal::INT)?,
-                quit: listen(Signal::QUIT)?,
-                hangup: listen(Signal::HUP)?,
-            },
+            wakes: SignalStreams::listen(&[Signal::CHILD, Signal::TERM, Signal::TSTP])?,
+            reported: SignalStreams::listen(&[Signal::INT, Signal::QUIT, Signal::HUP])?,
         })
     }
 
     /// The next signal to report; `None` for one that only wakes the guard. Cancel safe.
     pub async fn next(&mut self) -> Option<i32> {
         tokio::select! {
-            _ = self.child.recv() => None,
-            _ = self.terminate.recv() => None,
-            _ = self.suspend.recv() => None,
-            signal = self.reported.next() => Some(signal),
+            _ = self.wakes.next() => None,
+            signal = self.reported.next() => Some(signal.as_raw()),
         }
     }
 
@@ -67,18 +51,8 @@ impl GuardSignals {
     pub async fn already(&mut self) -> Option<i32> {
         tokio::select! {
             biased;
-            signal = self.reported.next() => Some(signal),
+            signal = self.reported.next() => Some(signal.as_raw()),
             () = tokio::time::sleep(DISPATCH) => None,
-        }
-    }
-}
-
-impl ReportedSignals {
-    async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.interrupt.recv() => Signal::INT.as_raw(),
-            _ = self.quit.recv() => Signal::QUIT.as_raw(),
-            _ = self.hangup.recv() => Signal::HUP.as_raw(),
         }
     }
 }

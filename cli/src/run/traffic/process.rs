@@ -15,15 +15,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use super::messages::{ARGUMENTS, TrafficEvent, TrafficRequest};
 use super::targets::{self as addresses, ParseTraffic, Targets};
 use crate::output;
+use crate::process::signals::SignalStreams;
 use crate::process::{StopTimes, hide_credentials, send, sleep_until};
 
 /// How long to wait after a failed removal of an address.
@@ -84,11 +85,9 @@ struct Channel {
 impl Channel {
     fn open() -> io::Result<Self> {
         // The candidate ends this process, when it is done: not those who signal its group.
-        let ends = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let others = [SignalKind::quit(), SignalKind::user_defined1(), SignalKind::user_defined2()];
-        for kind in ends.into_iter().chain(others) {
-            let _ = signal(kind)?; // its handler stays
-        }
+        let ends = [Signal::TERM, Signal::INT, Signal::HUP];
+        let others = [Signal::QUIT, Signal::USR1, Signal::USR2];
+        drop(SignalStreams::listen(&[ends, others].concat())?);
         let events = StdStream::from(stdin().as_fd().try_clone_to_owned()?);
         events.set_nonblocking(true)?;
         let (requests, writer) = UnixStream::from_std(events.try_clone()?)?.into_split();
