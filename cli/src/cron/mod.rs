@@ -18,7 +18,7 @@ use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
 use crate::output::Format;
 use crate::output::time_format::parse_up_to_a_year;
-use crate::run::{SentinelArgs, parse_signal};
+use crate::run::{SentinelArgs, StopArgs, parse_signal};
 
 /// Run COMMAND at the times of a schedule, each time on one host.
 ///
@@ -64,23 +64,8 @@ pub struct Cron {
     /// The signal that stops COMMAND: a name as in TERM or SIGINT, or a number.
     #[arg(long, default_value = "TERM", value_parser = parse_signal)]
     signal: rustix::process::Signal,
-    /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
-    #[arg(long, value_parser = humantime::parse_duration)]
-    grace: Option<Duration>,
-    /// When a signal ends this process, or the term is given up, let COMMAND end its work for so
-    /// long.
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
-    drain: Option<Duration>,
-    /// If this process is killed, leave the election to its lease.
-    ///
-    /// By default the guard of COMMAND then kills it and releases the election, if there is one
-    /// job. With several jobs the lease is waited for in any case.
-    #[arg(long)]
-    no_sentinel: bool,
-    /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
-    /// several variables.
-    #[arg(long, value_name = "VARIABLE")]
-    pass_env: Vec<String>,
+    #[command(flatten)]
+    stop: StopArgs,
     #[command(flatten)]
     candidate: CandidateArgs,
     #[command(flatten)]
@@ -147,7 +132,7 @@ impl Cron {
             return self.print(&jobs).await.map(|()| ExitCode::SUCCESS);
         }
         self.candidate.moves = std::mem::take(&mut self.moves);
-        self.candidate.drain = self.drain;
+        self.candidate.drain = self.stop.drain;
         self.candidate.checkpoint = true;
         self.lead(jobs, commands).await
     }

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use incumbent::schedule::{JobRun, Jobs, RunEnd};
-use incumbent::sentinel::Sentinel;
 use incumbent::{Election, Leadership, Loss};
 use rustix::process::Signal;
 use tokio::sync::{broadcast, mpsc};
@@ -109,25 +108,18 @@ impl Cron {
         jobs: Jobs,
         commands: Vec<JobCommand>,
     ) -> Result<ExitCode, CliError> {
-        for program in commands.iter().filter_map(|command| command.command.first()) {
-            if let Err(missing) = lookup::check(program) {
-                CliError::new(Code::Failed, missing.message).report();
-                return Ok(ExitCode::from(missing.code));
-            }
+        let mut programs = commands.iter().filter_map(|command| command.command.first());
+        if let Some(code) = programs.find_map(|program| lookup::refuse(program)) {
+            return Ok(code);
         }
         let mut signals = Signals::listen()?;
         prepare_children("COMMAND")?;
         check_uptime();
         // The guard of one command cannot tell whether those of other jobs have stopped.
-        let (sentinel, terms) = match self.no_sentinel || commands.len() > 1 {
-            true => (Sentinel::none(), None),
-            false => {
-                let (sentinel, terms) = channel_of_terms();
-                (sentinel, Some(terms))
-            }
-        };
+        let releases = !self.stop.no_sentinel && commands.len() == 1;
+        let (sentinel, terms) = channel_of_terms(releases);
         self.candidate.sentinel = Some(sentinel);
-        let asked = self.grace;
+        let asked = self.stop.grace;
         let prepare = async |lease| Ok(Some(Grace::new(lease, asked)?.total()));
         let candidate = match self.candidate.start(&self.lock, signals.end(), prepare).await? {
             Ok((candidate, _)) => candidate,
@@ -139,13 +131,13 @@ impl Cron {
             election: candidate.election.clone(),
             commands: commands.into_iter().map(by_job).collect(),
             signal: self.signal,
-            grace: Grace::new(candidate.lease, self.grace)?,
-            withheld: self.lock.secrets(&self.pass_env),
+            grace: Grace::new(candidate.lease, asked)?,
+            withheld: self.lock.secrets(&self.stop.pass_env),
             terms,
             orders: new_orders(),
             failures: sender,
         });
-        let ending = Ending::new(self.drain, candidate.lease);
+        let ending = Ending::new(self.stop.drain, candidate.lease);
         let mut runner = Runner { candidate, signals, jobs, commands, failures, ending };
         runner.run().await;
         runner.candidate.abandon();

@@ -13,7 +13,7 @@ use super::signals::Signals;
 use super::term::TermArgs;
 use super::wait_limit::WaitArgs;
 use crate::candidate::{CandidateArgs, MoveArgs};
-use crate::error::{CliError, Code};
+use crate::error::CliError;
 use crate::lock::LockArgs;
 use crate::output::time_format::parse_up_to_a_year;
 use crate::process::lookup;
@@ -30,6 +30,36 @@ pub struct Program {
     pub signal: Signal,
 }
 
+/// How the command of a term is stopped, and what it inherits.
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
+    ///
+    /// A leader that cannot renew stops COMMAND this long before its lease ends, plus a margin for
+    /// killing it. So it must fit into the lease beside the renewals, which are a third of the
+    /// lease apart.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub grace: Option<Duration>,
+    /// When a signal ends this process, or a shard moves, let COMMAND end its work for so long.
+    ///
+    /// COMMAND gets its signal at once. The term continues, with its renewals, until COMMAND has
+    /// ended, but at most for this time: COMMAND then has the grace before it is killed. A second
+    /// signal ends the drain. Without this flag COMMAND has the grace only.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub drain: Option<Duration>,
+    /// If this process is killed, leave what it leads to the lease.
+    ///
+    /// By default the guard of COMMAND then kills it and releases the lock, over a connection of
+    /// its own, so that another process leads within milliseconds. With several jobs of `incumbent
+    /// cron` the lease is waited for in any case.
+    #[arg(long)]
+    pub no_sentinel: bool,
+    /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
+    /// several variables.
+    #[arg(long, value_name = "VARIABLE")]
+    pub pass_env: Vec<String>,
+}
+
 /// Run COMMAND while this process leads the election NAME.
 ///
 /// COMMAND is started when this process becomes leader, and stopped when the term ends; the process
@@ -41,20 +71,8 @@ pub struct Program {
 pub struct Run {
     #[command(flatten)]
     pub program: Program,
-    /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
-    ///
-    /// A leader that cannot renew stops COMMAND this long before its lease ends, plus a margin for
-    /// killing it. So it must fit into the lease beside the renewals, which are a third of the
-    /// lease apart.
-    #[arg(long, value_parser = humantime::parse_duration)]
-    pub grace: Option<Duration>,
-    /// When a signal ends this process, let COMMAND end its work for so long.
-    ///
-    /// COMMAND gets its signal at once. The term continues, with its renewals, until COMMAND has
-    /// ended, but at most for this time: COMMAND then has the grace before it is killed. A second
-    /// signal ends the drain. Without this flag COMMAND has the grace only.
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
-    pub drain: Option<Duration>,
+    #[command(flatten)]
+    pub stop: StopArgs,
     /// Run COMMAND once in this period, on whichever host: for commands that cron starts on every
     /// host.
     ///
@@ -83,12 +101,6 @@ pub struct Run {
     /// flag on each. NATS needs nats-server 2.11 or later.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
-    /// If this process is killed, leave its lock to the lease.
-    ///
-    /// By default the guard then kills COMMAND and releases the lock, over a connection of its
-    /// own, so that another candidate leads within milliseconds.
-    #[arg(long)]
-    pub no_sentinel: bool,
     /// Have this watchdog reset the machine before the lease ends, if COMMAND may not have been
     /// stopped by then: /dev/watchdog or /dev/watchdogN.
     ///
@@ -100,10 +112,6 @@ pub struct Run {
     /// set so short, or nowayout forbids to disarm it. See docs/operations.md.
     #[arg(long, value_name = "DEVICE", conflicts_with = "seats")]
     pub watchdog: Option<PathBuf>,
-    /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
-    /// several variables.
-    #[arg(long, value_name = "VARIABLE")]
-    pub pass_env: Vec<String>,
     #[command(flatten)]
     pub term: TermArgs,
     #[command(flatten)]
@@ -119,7 +127,7 @@ pub struct Run {
 impl Run {
     /// The variables that COMMAND does not inherit.
     pub fn withheld(&self) -> Vec<String> {
-        self.lock.secrets(&self.pass_env)
+        self.lock.secrets(&self.stop.pass_env)
     }
 }
 
@@ -239,11 +247,8 @@ impl Program {
     /// Checks the command, and whether it could be stopped, and sets up signals. Returns the exit
     /// code of a missing command.
     pub fn prepare(&self) -> Result<Result<Signals, ExitCode>, CliError> {
-        if let Some(program) = self.command.first()
-            && let Err(missing) = lookup::check(program)
-        {
-            CliError::new(Code::Failed, missing.message).report();
-            return Ok(Err(ExitCode::from(missing.code)));
+        if let Some(code) = self.command.first().and_then(|program| lookup::refuse(program)) {
+            return Ok(Err(code));
         }
         let signals = Signals::listen()?;
         prepare_children("COMMAND")?;

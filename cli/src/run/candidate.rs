@@ -51,13 +51,6 @@ pub struct CommandCandidate {
     pub ending: Option<Signal>,
 }
 
-/// How a run of the command ended. No process of it is left.
-enum Ended {
-    ByItself { code: u8, interrupted: bool },
-    Lost(Loss),
-    Signal(Signal),
-}
-
 /// The next step after a term.
 enum Next {
     CampaignAgain,
@@ -112,27 +105,24 @@ impl CommandCandidate {
     }
 
     /// Takes the run of this period, right before COMMAND starts. Returns why it does not.
-    async fn take_period(&mut self, leadership: &Leadership) -> Result<Option<Ended>, CliError> {
+    async fn take_period(
+        &mut self,
+        leadership: &Leadership,
+    ) -> Result<Option<CommandEnd>, CliError> {
         let Some(period) = self.options.once_per else { return Ok(None) };
-        let mut taken = std::pin::pin!(once_per(leadership, period));
-        loop {
-            tokio::select! {
-                taken = &mut taken => return match taken {
-                    Ok(last) => {
-                        self.took_period = last.is_none();
-                        Ok(last.map(|_| Ended::ByItself { code: 0, interrupted: false }))
-                    }
-                    Err(error) if error.kind() == ScheduleErrorKind::TermOver => {
-                        Ok(Some(self.ends(leadership).await))
-                    }
-                    Err(error) => Err(error.into()),
-                },
-                action = self.signals.next() => match action {
-                    SignalAction::End(signal) => return Ok(Some(Ended::Signal(signal))),
-                    SignalAction::Suspend => suspend_self(),
-                    SignalAction::PassOn(_) => {}
-                },
+        let taken = tokio::select! {
+            taken = once_per(leadership, period) => taken,
+            signal = self.signals.end() => return Ok(Some(CommandEnd::Stopped(signal))),
+        };
+        match taken {
+            Ok(last) => {
+                self.took_period = last.is_none();
+                Ok(last.map(|_| CommandEnd::ByItself { code: 0, interrupted: false }))
             }
+            Err(error) if error.kind() == ScheduleErrorKind::TermOver => {
+                Ok(Some(self.ends(leadership).await))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -157,8 +147,8 @@ impl CommandCandidate {
                 self.not_before = Some(self.term.refuse(leadership, began, &why));
                 Ok(Next::CampaignAgain)
             }
-            Begun::Lost(loss) => Ok(self.next_after(Ended::Lost(loss))),
-            Begun::Interrupted(signal) => Ok(self.next_after(Ended::Signal(signal))),
+            Begun::Lost(loss) => Ok(self.lost(&loss)),
+            Begun::Interrupted(signal) => Ok(Next::Exit(exit_code(signal))),
         }
     }
 
@@ -217,7 +207,7 @@ impl CommandCandidate {
             if let Some(signal) = self.ending {
                 return Ok(Next::Exit(exit_code(signal)));
             }
-            let Ended::ByItself { code, interrupted } = ended else {
+            let CommandEnd::ByItself { code, interrupted } = ended else {
                 return Ok(self.next_after(ended));
             };
             let exit = if saved { code } else { code.max(Code::Failed as u8) };
@@ -239,11 +229,13 @@ impl CommandCandidate {
     }
 
     /// What is next when the command has not ended by itself.
-    fn next_after(&mut self, ended: Ended) -> Next {
+    fn next_after(&mut self, ended: CommandEnd) -> Next {
         match ended {
-            Ended::Lost(loss) => self.lost(&loss),
-            Ended::Signal(signal) => Next::Exit(exit_code(signal)),
-            Ended::ByItself { code, .. } => Next::Exit(code),
+            CommandEnd::Lost(loss) => self.lost(&loss),
+            CommandEnd::Stopped(signal) => Next::Exit(exit_code(signal)),
+            CommandEnd::HungUp => Next::Exit(exit_code(Signal::HUP)),
+            CommandEnd::GivenUp => Next::CampaignAgain,
+            CommandEnd::ByItself { code, .. } | CommandEnd::Drained { code } => Next::Exit(code),
         }
     }
 
@@ -264,18 +256,14 @@ impl CommandCandidate {
                     self.term.extend(deadline);
                 }
                 why = self.term.failed() => fail_term(&mut self.candidate, leadership, &why),
-                action = self.signals.next() => match action {
-                    SignalAction::End(signal) => return Some(Next::Exit(exit_code(signal))),
-                    SignalAction::Suspend => suspend_self(),
-                    SignalAction::PassOn(_) => {}
-                },
+                signal = self.signals.end() => return Some(Next::Exit(exit_code(signal))),
                 () = sleep_until(until) => return None,
             }
         }
     }
 
     /// Runs the command once.
-    async fn work(&mut self, leadership: &Leadership) -> Result<Ended, CliError> {
+    async fn work(&mut self, leadership: &Leadership) -> Result<CommandEnd, CliError> {
         let cgroup = on_own_thread(Cgroup::create);
         if let Some(ended) = self.announce(leadership).await? {
             return Ok(ended);
@@ -302,14 +290,9 @@ impl CommandCandidate {
             Err(failure) => Err(failure),
         };
         match ended {
-            Ok(CommandEnd::ByItself { code, interrupted }) => {
-                Ok(Ended::ByItself { code, interrupted })
-            }
-            Ok(CommandEnd::HungUp) => Ok(Ended::Signal(Signal::HUP)),
-            Ok(CommandEnd::Stopped(signal)) => Ok(Ended::Signal(signal)),
             Ok(CommandEnd::Drained { .. }) => Ok(self.ends(leadership).await),
-            Ok(CommandEnd::Lost(loss)) => Ok(Ended::Lost(loss)),
             Ok(CommandEnd::GivenUp) => Ok(self.give_up(leadership).await),
+            Ok(ended) => Ok(ended),
             Err(CommandFailure::Failed(failure)) => Err(failure),
             Err(CommandFailure::Left(left)) => {
                 // The lease must end before another leader starts, and no second command may run
@@ -334,30 +317,30 @@ impl CommandCandidate {
             signals: &mut self.signals,
             term: &mut self.term,
             checkpoint: self.checkpoint.as_ref(),
-            drains: self.options.drain.is_some(),
+            drains: self.options.stop.drain.is_some(),
             ending: &mut self.ending,
         };
         started.until_ended(deadline, &mut surroundings).await
     }
 
     /// Gives up a term in which COMMAND does not run, or no longer.
-    async fn give_up(&self, leadership: &Leadership) -> Ended {
-        Ended::Lost(give_up(leadership, &self.candidate.election).await)
+    async fn give_up(&self, leadership: &Leadership) -> CommandEnd {
+        CommandEnd::Lost(give_up(leadership, &self.candidate.election).await)
     }
 
     /// Notes that the term is over, or that it drains and there is no work to end.
-    async fn ends(&self, leadership: &Leadership) -> Ended {
+    async fn ends(&self, leadership: &Leadership) -> CommandEnd {
         self.candidate.election.end_drain();
-        Ended::Lost(leadership.ended().await)
+        CommandEnd::Lost(leadership.ended().await)
     }
 
     /// Writes the deadline file before the command starts. Returns the end of the term, if it ended
     /// or began to drain meanwhile.
-    async fn announce(&mut self, leadership: &Leadership) -> Result<Option<Ended>, CliError> {
+    async fn announce(&mut self, leadership: &Leadership) -> Result<Option<CommandEnd>, CliError> {
         let announced = tokio::select! {
             biased;
             announced = self.file.announce(leadership, &self.grace) => announced?,
-            signal = self.signals.end() => return Ok(Some(Ended::Signal(signal))),
+            signal = self.signals.end() => return Ok(Some(CommandEnd::Stopped(signal))),
         };
         Ok(match announced {
             Announced::Yes => None,
@@ -369,7 +352,7 @@ impl CommandCandidate {
     /// Waits for the next renewal if the watchdog, armed now, would fire too late for the last one:
     /// the guard would end the term. Returns the end of the term, if it ended or began to drain
     /// meanwhile.
-    async fn watchdog_fits(&mut self, leadership: &Leadership) -> Option<Ended> {
+    async fn watchdog_fits(&mut self, leadership: &Leadership) -> Option<CommandEnd> {
         let device = self.watchdog_device.as_ref()?;
         let deadline = leadership.deadline();
         // A renewal leaves an eighth of the lease: half of it is for the start of the guard.
@@ -380,18 +363,14 @@ impl CommandCandidate {
             self.watchdog.feed(deadline);
             tokio::select! {
                 biased;
-                loss = leadership.ended() => return Some(Ended::Lost(loss)),
+                loss = leadership.ended() => return Some(CommandEnd::Lost(loss)),
                 _ = leadership.draining() => return Some(self.ends(leadership).await),
                 Ok(later) = leadership.renewed(deadline) => {
                     self.file.renew(later, leadership.token());
                     return None;
                 }
                 why = self.term.failed() => fail_term(&mut self.candidate, leadership, &why),
-                action = self.signals.next() => match action {
-                    SignalAction::End(signal) => return Some(Ended::Signal(signal)),
-                    SignalAction::Suspend => suspend_self(),
-                    SignalAction::PassOn(_) => {}
-                },
+                signal = self.signals.end() => return Some(CommandEnd::Stopped(signal)),
             }
         }
     }

@@ -30,9 +30,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use incumbent::sentinel::Sentinel;
-
-pub use self::args::{OnExit, Program, Run, parse_signal};
+pub use self::args::{OnExit, Program, Run, StopArgs, parse_signal};
 use self::candidate::CommandCandidate;
 use self::checkpoint::CheckpointFile;
 pub use self::deadline::{DeadlineFile, check_uptime, sleep_until};
@@ -97,7 +95,7 @@ impl Run {
         self.candidate.reach = wait_limit.reach();
         let file = DeadlineFile::create_for_long()?;
         deadline::check_uptime();
-        let (asked, term, mut traffic) = (self.grace, self.term.clone(), None);
+        let (asked, term, mut traffic) = (self.stop.grace, self.term.clone(), None);
         let (path, mut watchdog_device) = (self.watchdog.clone(), None);
         let prepare = async |lease| {
             let grace = Grace::new(lease, asked)?;
@@ -107,22 +105,17 @@ impl Run {
             Ok(Some(grace.total()))
         };
         // What --on-lost would do is not done if this process is killed: its lease is waited for.
-        let (sentinel, terms) = match self.no_sentinel || self.term.hooks.on_lost.is_some() {
-            false => {
-                let (sentinel, terms) = terms::channel();
-                (sentinel, Some(terms))
-            }
-            true => (Sentinel::none(), None),
-        };
+        let releases = !self.stop.no_sentinel && self.term.hooks.on_lost.is_none();
+        let (sentinel, terms) = terms::channel(releases);
         self.candidate.sentinel = Some(sentinel);
-        self.candidate.drain = self.drain;
+        self.candidate.drain = self.stop.drain;
         self.candidate.checkpoint = self.checkpoint.is_some() || self.once_per.is_some();
         let candidate = match self.candidate.start(&self.lock, signals.end(), prepare).await? {
             Ok((candidate, _)) => candidate,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
         wait_limit.opened();
-        let grace = Grace::new(candidate.lease, self.grace)?;
+        let grace = Grace::new(candidate.lease, asked)?;
         let term = TermActions::new(&self.term, traffic, &candidate, grace, &file, self.withheld());
         let watchdog = Watchdog::start(candidate.election.clone(), false);
         let mut running = CommandCandidate {

@@ -21,8 +21,12 @@ pub struct Terms {
     sent: Registered,
 }
 
-/// Where the election registers its terms, and what is registered.
-pub fn channel() -> (Sentinel, Terms) {
+/// Where the election registers its terms, and what is registered: none, unless a guard `releases`
+/// them.
+pub fn channel(releases: bool) -> (Sentinel, Option<Terms>) {
+    if !releases {
+        return (Sentinel::none(), None);
+    }
     let (sender, registered) = watch::channel(Registered::new());
     let sentinel = Sentinel::sink(move |message| {
         let Some(key) = key(&message) else { return };
@@ -31,7 +35,7 @@ pub fn channel() -> (Sentinel, Terms) {
             None => drop(terms.remove(&key)),
         });
     });
-    (sentinel, Terms { registered, sent: Registered::new() })
+    (sentinel, Some(Terms { registered, sent: Registered::new() }))
 }
 
 impl Terms {

@@ -30,9 +30,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Runs the program, and returns its exit code.
 pub async fn run(command: &[OsString], registry: Arc<Registry>) -> Result<ExitCode, CliError> {
     let Some((program, args)) = command.split_first() else { return Ok(ExitCode::FAILURE) };
-    if let Err(missing) = lookup::check(program) {
-        CliError::new(Code::Failed, missing.message).report();
-        return Ok(ExitCode::from(missing.code));
+    if let Some(code) = lookup::refuse(program) {
+        return Ok(code);
     }
     let mut signals = Forwarded::listen()?;
     let mut tree = Tree::adopt()?;

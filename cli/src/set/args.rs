@@ -1,17 +1,14 @@
 //! The flags and the manual of `incumbent set run`.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::member::MemberOptions;
-use super::work::{Naming, OnShardExit};
+use super::work::OnShardExit;
 use crate::candidate::CheckArgs;
-use crate::error::CliError;
-use crate::lock::{LeaseArgs, LockArgs};
+use crate::lock::LeaseArgs;
 use crate::output::time_format::parse_up_to_a_year;
-use crate::run::Program;
+use crate::run::{Program, StopArgs};
 
 /// Run COMMAND for each shard of the set NAME that this process leads.
 ///
@@ -32,28 +29,8 @@ pub struct SetRun {
     /// What to do when the COMMAND of a shard ends by itself.
     #[arg(long, value_enum, default_value_t = OnShardExit::GiveUp, value_name = "WHAT")]
     pub on_exit: OnShardExit,
-    /// How long COMMAND may take to stop before it is killed [default: an eighth of the lease].
-    ///
-    /// As with `incumbent run`, it must fit into the lease beside the renewals.
-    #[arg(long, value_parser = humantime::parse_duration)]
-    pub grace: Option<Duration>,
-    /// When a shard moves, or a signal ends this process, let COMMAND end its work for so long.
-    ///
-    /// COMMAND gets its signal at once. The term of the shard continues until COMMAND has ended,
-    /// but at most for this time: COMMAND then has the grace before it is killed. A second signal
-    /// ends the drain. Without this flag COMMAND has the grace only.
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
-    pub drain: Option<Duration>,
-    /// If this process is killed, leave its shards to their leases.
-    ///
-    /// By default the guard of each COMMAND then kills it and releases the shard, over a connection
-    /// of its own, so that another member leads within milliseconds.
-    #[arg(long)]
-    pub no_sentinel: bool,
-    /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
-    /// several variables.
-    #[arg(long, value_name = "VARIABLE")]
-    pub pass_env: Vec<String>,
+    #[command(flatten)]
+    pub stop: StopArgs,
     /// The identity, by which members know each other: it must be unique in the set [default: the
     /// host's name and a random number].
     #[arg(long)]
@@ -165,34 +142,3 @@ Exit codes:
 Examples:
   incumbent set run indexers --shards 64 -- ./indexer --part {shard}
   incumbent set run indexers --shards 64 --weight 2 --drain 2m -- ./indexer --part {shard}";
-
-impl SetRun {
-    pub async fn run(self, lock: LockArgs) -> Result<ExitCode, CliError> {
-        let withheld = lock.secrets(&self.pass_env);
-        let options = MemberOptions {
-            name: self.name,
-            lock,
-            program: self.program,
-            shards: self.share.shards,
-            resizing: self.share.resizing,
-            weight: self.share.weight,
-            max_shards: self.share.max_shards,
-            settle: self.share.settle,
-            moves_at_once: self.share.moves_at_once,
-            grace: self.grace,
-            drain: self.drain,
-            // A guard knows the election of its shard, but not the others that are held with it.
-            sentinel: !self.no_sentinel && self.share.resizing.is_none(),
-            withheld,
-            identity: self.identity,
-            site: self.site,
-            check: self.check,
-            stand_aside: self.stand_aside,
-            http: self.http,
-            lease: self.lease.of_set()?,
-            naming: Naming::Shards,
-            on_exit: self.on_exit,
-        };
-        options.run().await
-    }
-}

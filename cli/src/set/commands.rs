@@ -8,14 +8,14 @@ use std::time::Duration;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, Leadership, Set};
 use parking_lot::Mutex;
+use rustix::process::Signal;
 use tokio::sync::{SetOnce, broadcast, mpsc};
 
 use super::work::{MemberEvent, Naming, OnShardExit};
-use crate::error::CliError;
 use crate::output;
 use crate::run::{
     CommandEnd, CommandFailure, Grace, GuardedCommand, Order, Program, Restarts, Terms, Watchdog,
-    sleep_until,
+    exit_code, sleep_until,
 };
 
 /// What the commands of all shards share.
@@ -27,7 +27,7 @@ pub struct Commands {
     pub grace: Grace,
     pub withheld: Vec<String>,
     /// By shard, what its guard releases if this process dies; none without a sentinel.
-    pub terms: Vec<Terms>,
+    pub terms: Vec<Option<Terms>>,
     /// Whether there is one command at a time.
     pub is_alone: bool,
     pub set: Arc<SetOnce<Set>>,
@@ -57,15 +57,16 @@ impl Commands {
             term.watchdog.pause();
             let (code, interrupted) = match ended {
                 Ok(Some(CommandEnd::ByItself { code, interrupted })) => (code, interrupted),
+                Ok(Some(CommandEnd::HungUp)) => {
+                    return self.end(&term, Ok(exit_code(Signal::HUP))).await;
+                }
                 Ok(_) => return,
-                Err(failure) => return self.end(&term, MemberEvent::Failed(failure)).await,
+                Err(failure) => return self.end(&term, Err(failure)).await,
             };
             match self.on_exit {
-                OnShardExit::Exit => return self.end(&term, MemberEvent::Exit(code)).await,
-                OnShardExit::Restart if interrupted => {
-                    return self.end(&term, MemberEvent::Exit(code)).await;
-                }
-                OnShardExit::Restart | OnShardExit::GiveUp => {}
+                OnShardExit::Restart if !interrupted => {}
+                OnShardExit::GiveUp => {}
+                _ => return self.end(&term, Ok(code)).await,
             }
             let pause = self.pause_after(shard, started);
             self.note(shard, code, pause);
@@ -101,12 +102,16 @@ impl Commands {
 
     /// Reports an event that ends the member, and keeps the shard until it does.
     async fn end(&self, term: &Term<'_>, event: MemberEvent) {
+        let is_left = matches!(event, Err(CommandFailure::Left(_)));
         let _ = self.events.send(event); // an error: the member has ended
-        term.leadership.draining().await;
+        match is_left {
+            true => std::future::pending().await, // the shard must not be released
+            false => drop(term.leadership.draining().await),
+        }
     }
 
     /// Runs the command once.
-    async fn work(&self, term: &Term<'_>) -> Result<Option<CommandEnd>, CliError> {
+    async fn work(&self, term: &Term<'_>) -> Result<Option<CommandEnd>, CommandFailure> {
         let (number, count) = self.naming.variables();
         let set = self.set.get().map(|set| OsString::from(set.name())).unwrap_or_default();
         let command = GuardedCommand {
@@ -119,23 +124,11 @@ impl Commands {
             signal: self.program.signal,
             grace: self.grace,
             withheld: self.withheld.clone(),
-            terms: self.terms.get(term.shard as usize).cloned(),
+            terms: self.terms.get(term.shard as usize).cloned().flatten(),
             is_alone: self.is_alone,
             shares_term: false,
         };
         let of_term = (term.leadership, term.election);
-        match command.run(of_term, &term.watchdog, &self.orders).await {
-            Ok(Some(CommandEnd::HungUp)) => {
-                self.end(term, MemberEvent::HungUp).await;
-                Ok(None)
-            }
-            Ok(end) => Ok(end),
-            Err(CommandFailure::Failed(failure)) => Err(failure),
-            Err(CommandFailure::Left(left)) => {
-                // It ends the program: the shard must not be released.
-                let _ = self.events.send(MemberEvent::Left(left));
-                std::future::pending().await
-            }
-        }
+        command.run(of_term, &term.watchdog, &self.orders).await
     }
 }

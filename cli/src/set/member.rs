@@ -2,55 +2,26 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use incumbent::lock::Lock;
 use incumbent::sentinel::Sentinel;
 use incumbent::{Change, Set, SetBuilder, SetError, ShardChange, check_shards, new_set};
 use parking_lot::Mutex;
-use rustix::process::Signal;
 use tokio::sync::{RwLock, SetOnce, broadcast, mpsc};
 
+use super::args::{SetRun, ShareArgs};
 use super::commands::Commands;
 use super::http;
-use super::work::{MemberEvent, Naming, OnShardExit};
-use crate::candidate::{CheckArgs, CheckProcesses, Health, Reach, Refusals, StatusLine, systemd};
+use super::work::{MemberEvent, Naming};
+use crate::candidate::{CheckProcesses, Health, Reach, Refusals, StatusLine, systemd};
 use crate::error::{CliError, Code};
-use crate::lock::{LeaseArgs, LockArgs, OpenedLock, SelectedLock, check_name};
+use crate::lock::{LockArgs, OpenedLock, SelectedLock, check_name};
 use crate::output;
 use crate::process::allow_files;
 use crate::run::{
-    Ending, Grace, Order, Program, SignalAction, Signals, Terms, channel_of_terms, check_uptime,
+    CommandFailure, Ending, Grace, Order, SignalAction, Signals, channel_of_terms, check_uptime,
     exit_code, new_orders, suspend_self,
 };
-
-/// What a member is made of.
-pub struct MemberOptions {
-    pub name: String,
-    pub lock: LockArgs,
-    pub program: Program,
-    pub shards: u32,
-    /// The number of shards that the set had before, or gets.
-    pub resizing: Option<u32>,
-    pub weight: u32,
-    pub max_shards: Option<u32>,
-    pub settle: Option<Duration>,
-    pub moves_at_once: Option<u32>,
-    pub grace: Option<Duration>,
-    pub drain: Option<Duration>,
-    /// Whether the guards release the shards if this process dies.
-    pub sentinel: bool,
-    /// The variables that COMMAND does not inherit.
-    pub withheld: Vec<String>,
-    pub identity: Option<String>,
-    pub site: Option<String>,
-    pub check: CheckArgs,
-    pub stand_aside: bool,
-    pub http: Option<String>,
-    pub lease: LeaseArgs,
-    pub naming: Naming,
-    pub on_exit: OnShardExit,
-}
 
 /// A member that runs.
 struct Member {
@@ -68,15 +39,17 @@ struct Member {
     ending: Ending,
 }
 
-impl MemberOptions {
-    pub async fn run(self) -> Result<ExitCode, CliError> {
+impl SetRun {
+    /// Takes part in the set until a signal or a command ends it. `naming`: of its parts.
+    pub async fn run(mut self, args: LockArgs, naming: Naming) -> Result<ExitCode, CliError> {
+        self.lease = self.lease.of_set()?;
         check_name(&self.name)?;
-        check_shards(self.shards, self.resizing)?; // before the server is tried
+        check_shards(self.share.shards, self.share.resizing)?; // before the server is tried
         let mut signals = match self.program.prepare()? {
             Ok(signals) => signals,
             Err(code) => return Ok(code),
         };
-        if let SelectedLock::ForLife(_) = self.lock.at().await? {
+        if let SelectedLock::ForLife(_) = args.at().await? {
             let message = "a set cannot be used with --kind for-life, as its shards have leases: use `incumbent life`";
             return Err(CliError::new(Code::Usage, message));
         }
@@ -84,18 +57,18 @@ impl MemberOptions {
             Some(address) => Some(http::Server::start(address).await?),
             None => None,
         };
-        let check = CheckProcesses::default();
         let mut status = StatusLine::new();
         let first = format!("{}.0", self.name);
         let end = signals.end();
-        let lock = Reach::Always.open(&self.lock, &first, &self.lease, &mut status, end).await?;
+        let lock = Reach::Always.open(&args, &first, &self.lease, &mut status, end).await?;
         let lock = match lock {
             Ok(lock) => lock,
             Err(signal) => return Ok(ExitCode::from(exit_code(signal))),
         };
         check_uptime();
         self.allow_files();
-        let (mut member, events, changes) = self.start(lock, (signals, status, check))?;
+        let (mut member, events, changes) =
+            self.start(lock, (&args, naming), (signals, status))?;
         if let Some(http) = &http {
             http.serve(member.set.clone(), Arc::clone(&member.health));
         }
@@ -108,7 +81,8 @@ impl MemberOptions {
     /// Each command has three files open here. Others are those of the lock, HTTP and the like.
     fn allow_files(&self) {
         const OTHERS: u64 = 128;
-        let commands = self.max_shards.map_or(self.shards, |most| most.min(self.shards));
+        let ShareArgs { shards, max_shards, .. } = self.share;
+        let commands = max_shards.map_or(shards, |most| most.min(shards));
         let wanted = 3 * u64::from(commands) + OTHERS;
         let allowed = allow_files(wanted);
         if allowed < wanted {
@@ -122,13 +96,21 @@ impl MemberOptions {
     fn start(
         self,
         lock: OpenedLock,
-        (signals, status, check): (Signals, StatusLine, CheckProcesses),
+        (args, naming): (&LockArgs, Naming),
+        (signals, status): (Signals, StatusLine),
     ) -> Result<Started, CliError> {
-        let grace = Grace::new(lock.lease, self.grace)?;
+        let grace = Grace::new(lock.lease, self.stop.grace)?;
+        let check = CheckProcesses::default();
         let (orders, (events, received)) = (new_orders(), mpsc::unbounded_channel());
-        let mut builder = self.builder(&lock, &check)?;
-        let (sentinels, terms) = self.sentinels(self.shards);
-        let (lease, site) = (lock.lease_override, self.site.clone());
+        let mut builder = self.builder(&lock);
+        if let Some(check) = self.check.start(args, &check)? {
+            builder = builder.check(check);
+        }
+        // A guard knows the election of its shard, but not the others that are held with it.
+        let releases = !self.stop.no_sentinel && self.share.resizing.is_none();
+        let (sentinels, terms): (Vec<_>, Vec<_>) =
+            (0..self.share.shards).map(|_| channel_of_terms(releases)).unzip();
+        let (lease, site) = (lock.lease_override, self.site);
         builder = builder.each(move |shard, mut election| {
             if let Some(lease) = lease {
                 election = election.lease(lease);
@@ -140,14 +122,14 @@ impl MemberOptions {
             election.grace(grace.total()).sentinel(sentinel)
         });
         let set = Arc::new(SetOnce::new());
-        let has_many = self.naming == Naming::Shards;
+        let has_many = naming == Naming::Shards;
         let commands = Arc::new(Commands {
             program: self.program,
-            shards: self.shards,
-            naming: self.naming,
+            shards: self.share.shards,
+            naming,
             on_exit: self.on_exit,
             grace,
-            withheld: self.withheld,
+            withheld: args.secrets(&self.stop.pass_env),
             terms,
             is_alone: !has_many,
             set: Arc::clone(&set),
@@ -176,47 +158,37 @@ impl MemberOptions {
             health: Arc::new(Health::new(lock.lease)),
             orders,
             works,
-            naming: self.naming,
+            naming,
             has_many,
             check,
-            ending: Ending::new(self.drain, lock.lease),
+            ending: Ending::new(self.stop.drain, lock.lease),
         };
         Ok((member, received, changes))
     }
 
-    fn builder(&self, lock: &OpenedLock, check: &CheckProcesses) -> Result<SetBuilder, CliError> {
+    fn builder(&self, lock: &OpenedLock) -> SetBuilder {
         let lock: Arc<dyn Lock> = Arc::clone(&lock.lock);
-        let mut builder = new_set(&self.name, lock).shards(self.shards).weight(self.weight);
-        if let Some(other) = self.resizing {
+        let share = &self.share;
+        let mut builder = new_set(&self.name, lock).shards(share.shards).weight(share.weight);
+        if let Some(other) = share.resizing {
             builder = builder.resizing(other);
         }
-        if let Some(max) = self.max_shards {
+        if let Some(max) = share.max_shards {
             builder = builder.max_shards(max);
         }
-        if let Some(settle) = self.settle {
+        if let Some(settle) = share.settle {
             builder = builder.settle(settle);
         }
-        if let Some(moves) = self.moves_at_once {
+        if let Some(moves) = share.moves_at_once {
             builder = builder.moves_at_once(moves);
         }
-        if let Some(drain) = self.drain {
+        if let Some(drain) = self.stop.drain {
             builder = builder.drain(drain);
         }
         if let Some(identity) = &self.identity {
             builder = builder.identity(identity);
         }
-        if let Some(check) = self.check.start(&self.lock, check)? {
-            builder = builder.check(check);
-        }
-        Ok(builder.stand_aside(self.stand_aside))
-    }
-
-    /// So many sentinels, and what each is to release; none without the flag.
-    fn sentinels(&self, count: u32) -> (Vec<Sentinel>, Vec<Terms>) {
-        match self.sentinel {
-            true => (0..count).map(|_| channel_of_terms()).unzip(),
-            false => (Vec::new(), Vec::new()),
-        }
+        builder.stand_aside(self.stand_aside)
     }
 }
 
@@ -260,10 +232,9 @@ impl Member {
                     SignalAction::PassOn(signal) => drop(self.orders.send(Order::PassOn(signal))),
                 },
                 Some(event) = events.recv() => match event {
-                    MemberEvent::Left(left) => self.exit_without_release(&left),
-                    MemberEvent::Exit(code) => self.ending.begin(Ok(code)),
-                    MemberEvent::HungUp => self.ending.begin(Ok(exit_code(Signal::HUP))),
-                    MemberEvent::Failed(failure) => self.ending.begin(Err(failure)),
+                    Err(CommandFailure::Left(left)) => self.exit_without_release(&left),
+                    Err(CommandFailure::Failed(failure)) => self.ending.begin(Err(failure)),
+                    Ok(code) => self.ending.begin(Ok(code)),
                 },
                 Some(change) = changes.next() => {
                     self.report(&change);

@@ -56,7 +56,7 @@ impl Set {
     pub async fn run(self) -> Result<ExitCode, CliError> {
         match self.verb {
             #[cfg(target_os = "linux")]
-            Verb::Run(verb) => verb.run(self.lock).await,
+            Verb::Run(verb) => verb.run(self.lock, work::Naming::Shards).await,
             #[cfg(not(target_os = "linux"))]
             Verb::Run(_) => Err(crate::campaign::linux_only::LinuxOnly::refuse("set run")),
             Verb::Info(verb) => verb.run(&self.lock).await.map(|()| ExitCode::SUCCESS),

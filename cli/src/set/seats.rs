@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use super::member::MemberOptions;
+use super::args::{SetRun, ShareArgs};
 use super::work::{Naming, OnShardExit};
 use crate::error::{CliError, Code};
 use crate::run::{OnExit, Run};
@@ -28,35 +28,32 @@ pub async fn run_seats(mut run: Run, seats: u32) -> Result<ExitCode, CliError> {
     if let Some(flag) = run.waiting.given().or(run.moves.priority_flag()) {
         return refused(flag);
     }
-    let withheld = run.withheld();
     let identity = run.candidate.identity().map(str::to_owned);
     let (site, check, stand_aside) = std::mem::take(&mut run.moves).for_set();
     let on_exit = match run.on_exit {
         OnExit::Restart => OnShardExit::Restart,
         OnExit::Resign | OnExit::Stop => OnShardExit::Exit,
     };
-    let options = MemberOptions {
-        name: run.candidate.name,
-        lock: run.lock,
-        program: run.program,
+    let share = ShareArgs {
         shards: seats,
         resizing: None,
         weight: 1,
         max_shards: Some(1),
         settle: None,
         moves_at_once: None,
-        grace: run.grace,
-        drain: run.drain,
-        sentinel: !run.no_sentinel,
-        withheld,
+    };
+    let set = SetRun {
+        name: run.candidate.name,
+        program: run.program,
+        share,
+        on_exit,
+        stop: run.stop,
         identity,
         site,
         check,
         stand_aside,
         http,
-        lease: run.candidate.lease.of_set()?,
-        naming: Naming::Seats,
-        on_exit,
+        lease: run.candidate.lease,
     };
-    options.run().await
+    set.run(run.lock, Naming::Seats).await
 }

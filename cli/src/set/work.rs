@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::ValueEnum;
 
-use crate::error::CliError;
+use crate::run::CommandFailure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnShardExit {
@@ -70,17 +70,8 @@ fn replace(argument: &OsStr, number: &str) -> OsString {
     OsString::from_vec(replaced)
 }
 
-/// What a command reports to its member.
-pub enum MemberEvent {
-    /// It ended: the member is to stop, and to exit with this code.
-    Exit(u8),
-    /// The terminal was closed.
-    HungUp,
-    /// It cannot be run any longer.
-    Failed(CliError),
-    /// These processes could not be stopped: nothing may be released.
-    Left(String),
-}
+/// Why the command of a shard ends its member: with an exit code, or as it cannot be run any longer.
+pub type MemberEvent = Result<u8, CommandFailure>;
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use rustix::fs::{Access, access};
+
+use crate::error::{CliError, Code};
 
 /// Exit codes of shells.
 const NOT_FOUND: u8 = 127;
@@ -20,14 +23,21 @@ pub fn exit_code(error: &io::Error) -> u8 {
     }
 }
 
-/// The error of a missing command, with the exit code of shells.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Missing {
-    pub code: u8,
-    pub message: String,
+/// Reports a command that cannot be run. Returns the exit code then.
+pub fn refuse(program: &OsStr) -> Option<ExitCode> {
+    let Missing { code, message } = check(program).err()?;
+    CliError::new(Code::Failed, message).report();
+    Some(ExitCode::from(code))
 }
 
-pub fn check(program: &OsStr) -> Result<(), Missing> {
+/// The error of a missing command, with the exit code of shells.
+#[derive(Debug, PartialEq, Eq)]
+struct Missing {
+    code: u8,
+    message: String,
+}
+
+fn check(program: &OsStr) -> Result<(), Missing> {
     let name = program.display();
     let is_path = program.as_bytes().contains(&b'/');
     let candidates: Vec<PathBuf> = if is_path {
