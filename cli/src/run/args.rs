@@ -176,7 +176,7 @@ What COMMAND sees:
       of /proc/uptime is the same, except in a container with lxcfs, which is reported at the \
       start); the deadline in UTC by the wall clock; the token. It is replaced at each renewal; \
       a term whose file cannot be written ends. All users may read it. `0.000000000 \
-      1970-01-01T00:00:00.000Z 0`: this process does not lead.
+      1970-01-01T00:00:00.000Z 0`, or no file: this process does not lead.
   INCUMBENT_CHECKPOINT, INCUMBENT_PID
       With --checkpoint: the absolute path of the file, and the process to send SIGUSR2 to. Replace \
       the file (write another one, then rename it): what is saved is then never half of it.

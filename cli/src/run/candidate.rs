@@ -384,15 +384,14 @@ impl CommandCandidate {
         let election = &self.candidate.election;
         let mut environment = variables(election, leadership.token(), self.file.path()).to_vec();
         environment.extend(self.checkpoint.iter().flat_map(CheckpointFile::variables));
+        let (signal, withheld) = (self.options.program.signal, self.options.withheld());
         let config = GuardConfig {
-            grace: self.grace.stop,
-            signal: self.options.program.signal,
             cgroup,
             directory: Some(self.file.directory().to_owned()),
             until: Some(until),
-            withheld: self.options.withheld(),
             drops_network_capabilities: self.options.term.traffic.has_addresses(),
             watchdog: self.watchdog_device.clone(),
+            ..GuardConfig::new(signal, self.grace.stop, withheld)
         };
         let terms = self.terms.clone();
         let command = &self.options.program.command;

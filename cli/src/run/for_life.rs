@@ -181,14 +181,8 @@ impl Life {
             ("INCUMBENT_RESUMED", u8::from(leadership.resumed()).to_string().into()),
         ];
         let config = GuardConfig {
-            grace: self.grace,
-            signal: self.program.signal,
             cgroup: Cgroup::create(),
-            directory: None,
-            until: None,
-            withheld: withheld(),
-            drops_network_capabilities: false,
-            watchdog: None,
+            ..GuardConfig::new(self.program.signal, self.grace, withheld())
         };
         let command = &self.program.command;
         let mut guard =

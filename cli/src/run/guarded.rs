@@ -271,14 +271,10 @@ impl GuardedCommand {
         let mut environment = variables(election, leadership.token(), file.path()).to_vec();
         environment.extend(self.environment);
         let config = GuardConfig {
-            grace: self.grace.stop,
-            signal: self.signal,
             cgroup,
             directory: Some(file.directory().to_owned()),
             until: Some(self.grace.until(deadline)),
-            withheld: self.withheld,
-            drops_network_capabilities: false,
-            watchdog: None,
+            ..GuardConfig::new(self.signal, self.grace.stop, self.withheld)
         };
         GuardHandle::start(&self.command, &environment, self.terms, config, self.is_alone)
     }

@@ -65,14 +65,10 @@ impl RunningHook {
         // Standard output is for the results of this program, and for those of COMMAND.
         let command = ["/bin/sh", "-c", "exec >&2; eval \"$1\"", "sh", text].map(OsString::from);
         let config = GuardConfig {
-            grace: Duration::ZERO, // once this process is gone
-            signal: Signal::TERM,
             cgroup: Cgroup::create(),
-            directory: None,
             until: Some(until),
-            withheld,
-            drops_network_capabilities: false,
-            watchdog: None,
+            // Without a grace, once this process is gone.
+            ..GuardConfig::new(Signal::TERM, Duration::ZERO, withheld)
         };
         let guard = GuardHandle::start(&command, environment, None, config, false)?;
         Ok(Self { flag, guard })

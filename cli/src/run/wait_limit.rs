@@ -38,22 +38,11 @@ pub struct WaitArgs {
 
 /// How long to wait for a term.
 pub struct WaitLimit {
-    limit: Limit,
+    reach: Reach,
+    /// How long to wait in all; with `Reach::Once`, for an answer of the lock.
+    limit: Duration,
+    until: Instant,
     conflict_exit_code: u8,
-}
-
-#[derive(Clone, Copy)]
-enum Limit {
-    None,
-    /// The lock has to answer until then.
-    Try {
-        answer: Duration,
-        until: Instant,
-    },
-    Wait {
-        limit: Duration,
-        until: Instant,
-    },
 }
 
 impl WaitArgs {
@@ -69,19 +58,21 @@ impl WaitArgs {
     /// The wait begins now. `answer`: how long a single request may take.
     pub fn begin(&self, answer: Duration) -> WaitLimit {
         let now = BootClock.now();
-        let limit = match self.wait {
-            None if !self.attempt => Limit::None,
-            None | Some(Duration::ZERO) => Limit::Try { answer, until: now + answer },
-            Some(limit) => Limit::Wait { limit, until: now + limit },
+        let limit = self.wait.filter(|wait| !wait.is_zero()).unwrap_or(answer);
+        let until = now + limit;
+        let reach = match self.wait {
+            None if !self.attempt => Reach::Always,
+            None | Some(Duration::ZERO) => Reach::Once,
+            Some(limit) => Reach::Until { limit, until },
         };
-        WaitLimit { limit, conflict_exit_code: self.conflict_exit_code }
+        WaitLimit { reach, limit, until, conflict_exit_code: self.conflict_exit_code }
     }
 }
 
 impl WaitLimit {
     /// Whether only one term is waited for.
     pub fn is_limited(&self) -> bool {
-        !matches!(self.limit, Limit::None)
+        !matches!(self.reach, Reach::Always)
     }
 
     /// The exit code if this process did not lead in time.
@@ -91,28 +82,23 @@ impl WaitLimit {
 
     /// How long to try to reach the lock.
     pub fn reach(&self) -> Reach {
-        match self.limit {
-            Limit::None => Reach::Always,
-            Limit::Try { .. } => Reach::Once,
-            Limit::Wait { limit, until } => Reach::Until { limit, until },
-        }
+        self.reach
     }
 
     /// The lock is open: from now on it has to answer.
     pub fn opened(&mut self) {
-        if let Limit::Try { answer, until } = &mut self.limit {
-            *until = BootClock.now() + *answer;
+        if matches!(self.reach, Reach::Once) {
+            self.until = BootClock.now() + self.limit;
         }
     }
 
     /// Waits until there is no more reason to wait, and returns why this process does not lead; an
     /// error: the lock does not answer. Cancel safe.
     pub async fn ended(&self, election: &Election) -> Result<String, CliError> {
-        let until = match self.limit {
-            Limit::None => return pending().await,
-            Limit::Try { until, .. } | Limit::Wait { until, .. } => until,
-        };
-        let (mut late, mut timer) = (false, pin!(sleep_until(until)));
+        if !self.is_limited() {
+            return pending().await;
+        }
+        let (mut late, mut timer) = (false, pin!(sleep_until(self.until)));
         let mut watch = election.watch();
         loop {
             let status = tokio::select! {
@@ -141,12 +127,8 @@ impl WaitLimit {
 
     /// Why not to wait any longer, if so: who leads, or how the lock fails.
     fn judge(&self, status: &Status, late: bool) -> Option<Result<String, (Code, String)>> {
-        let (limit, tries) = match self.limit {
-            Limit::None => return None,
-            Limit::Try { answer, .. } => (answer, true),
-            Limit::Wait { limit, .. } => (limit, false),
-        };
-        let waited = humantime::format_duration(limit);
+        let tries = matches!(self.reach, Reach::Once);
+        let waited = humantime::format_duration(self.limit);
         match &status.leader {
             _ if status.state == State::Leader => None,
             Some(leader) if leader.is_me && tries => None, // it cools down

@@ -70,7 +70,7 @@ fn replace(argument: &OsStr, number: &str) -> OsString {
     OsString::from_vec(replaced)
 }
 
-/// Why the command of a shard ends its member: with an exit code, or as it cannot be run any longer.
+/// Why the command of a shard ends its member: its exit code, or why it cannot be run any longer.
 pub type MemberEvent = Result<u8, CommandFailure>;
 
 #[cfg(test)]

@@ -32,6 +32,20 @@ pub struct GuardConfig {
 }
 
 impl GuardConfig {
+    /// Of a command that is stopped by this signal, and killed after this grace.
+    pub fn new(signal: Signal, grace: Duration, withheld: Vec<String>) -> Self {
+        Self {
+            grace,
+            signal,
+            cgroup: None,
+            directory: None,
+            until: None,
+            withheld,
+            drops_network_capabilities: false,
+            watchdog: None,
+        }
+    }
+
     /// `candidates`: the process group that gets the terminal back.
     pub fn to_args(&self, candidates: Option<Pid>) -> [OsString; 9] {
         let path = |path: Option<OsString>| path.unwrap_or_else(|| "-".into());
@@ -63,14 +77,12 @@ impl GuardConfig {
         let candidates = Pid::from_raw(args.next()?.to_str()?.parse().unwrap_or(0));
         let watchdog = serde_json::from_str(args.next()?.to_str()?).ok()?;
         let config = Self {
-            grace,
-            signal,
             cgroup,
             directory,
             until,
-            withheld,
             drops_network_capabilities,
             watchdog,
+            ..Self::new(signal, grace, withheld)
         };
         Some((config, candidates))
     }
