@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use super::args::{OnExit, Run};
 use super::checkpoint::CheckpointFile;
-use super::deadline::{Announced, DeadlineFile, sleep_until, variables};
+use super::deadline::{Announced, DeadlineFile, variables};
 use super::grace::Grace;
 use super::guard::{CommandFailure, GuardConfig, GuardHandle, WatchdogDevice, unstopped};
 use super::guarded::{CommandEnd, Order, StartedCommand, Surroundings};
@@ -24,7 +24,7 @@ use super::watchdog::Watchdog;
 use crate::candidate::{Refusals, RunningCandidate, describe, systemd};
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::process::{self, Cgroup, StopTimes, on_own_thread};
+use crate::process::{Cgroup, StopTimes, on_own_thread, sleep_until};
 
 pub struct CommandCandidate {
     pub candidate: RunningCandidate,
@@ -158,7 +158,7 @@ impl CommandCandidate {
         let mut refusals = Refusals::of(std::iter::once(&self.candidate.election));
         loop {
             tokio::select! {
-                () = process::sleep_until(self.not_before) => {
+                () = sleep_until(self.not_before) => {
                     self.not_before = None;
                     self.term.stand_ready();
                 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use incumbent::clock::{self, BootClock, Clock, Instant};
+use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, Leadership, Token};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
@@ -21,7 +21,7 @@ use super::grace::Grace;
 use super::traffic::MARKER;
 use crate::error::{CliError, Code};
 use crate::output;
-use crate::process::on_own_thread;
+use crate::process::{on_own_thread, sleep_until};
 
 /// The variable with the path of the file.
 pub const DEADLINE_FILE: &str = "INCUMBENT_DEADLINE_FILE";
@@ -339,8 +339,9 @@ fn write_all(path: &Path, lines: &mpsc::Receiver<Line>, sender: &watch::Sender<W
         let line = lines.try_iter().last().unwrap_or(line);
         let failure = replace(path, line).err().map(|error| error.to_string());
         // A line that says that this process leads must not stay.
-        let is_removed =
-            failure.is_some() && line.deadline == NO_TERM.deadline && is_gone(fs::remove_file(path));
+        let is_removed = failure.is_some()
+            && line.deadline == NO_TERM.deadline
+            && is_gone(fs::remove_file(path));
         sender.send_modify(|written| {
             written.number = line.number;
             if failure.is_none() || is_removed {
@@ -411,11 +412,6 @@ fn text_of(line: Line) -> String {
 fn text(boot: Duration, wall: SystemTime, token: u64) -> String {
     let wall = humantime::format_rfc3339_millis(wall);
     format!("{}.{:09} {wall} {token}\n", boot.as_secs(), boot.subsec_nanos())
-}
-
-/// Waits until the instant. Cancel safe.
-pub async fn sleep_until(instant: Instant) {
-    clock::sleep_until(BootClock, instant).await;
 }
 
 /// The tolerance between both reads, in seconds.

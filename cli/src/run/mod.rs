@@ -33,7 +33,7 @@ use std::process::ExitCode;
 pub use self::args::{OnExit, Program, Run, StopArgs, parse_signal};
 use self::candidate::CommandCandidate;
 use self::checkpoint::CheckpointFile;
-pub use self::deadline::{DeadlineFile, check_uptime, sleep_until};
+pub use self::deadline::{DeadlineFile, check_uptime};
 pub use self::ending::Ending;
 pub use self::for_life::Life;
 pub use self::grace::Grace;

@@ -8,10 +8,10 @@ use clap::Args;
 use incumbent::clock::{BootClock, Clock, Instant};
 use incumbent::{Election, State, Status};
 
-use super::deadline::sleep_until;
 use crate::candidate::Reach;
 use crate::error::{CliError, Code, ExitKind};
 use crate::output::time_format::parse_up_to_a_year;
+use crate::process::sleep_until;
 
 /// The flags of how long to wait.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use incumbent::clock::{BootClock, Clock};
 use incumbent::sentinel::Sentinel;
 use incumbent::{Election, Leadership};
 
-use super::deadline::{Announced, DeadlineFile, sleep_until};
+use super::deadline::{Announced, DeadlineFile};
 use super::grace::Grace;
 use super::hooks::HOOK;
 use super::hooks::prepare_children;
@@ -16,7 +16,7 @@ use crate::candidate::{CandidateArgs, RunningCandidate};
 use crate::error::CliError;
 use crate::lock::LockArgs;
 use crate::output;
-use crate::process::BackgroundTask;
+use crate::process::{BackgroundTask, sleep_until};
 use crate::run::traffic::TrafficHandle;
 
 /// How long the files of a candidate that has stopped may take to be removed.

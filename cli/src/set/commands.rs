@@ -13,9 +13,10 @@ use tokio::sync::{SetOnce, broadcast, mpsc};
 
 use super::work::{MemberEvent, Naming, OnShardExit};
 use crate::output;
+use crate::process::sleep_until;
 use crate::run::{
     CommandEnd, CommandFailure, Grace, GuardedCommand, Order, Program, Restarts, Terms, Watchdog,
-    exit_code, sleep_until,
+    exit_code,
 };
 
 /// What the commands of all shards share.

@@ -67,8 +67,7 @@ impl SetRun {
         };
         check_uptime();
         self.allow_files();
-        let (mut member, events, changes) =
-            self.start(lock, (&args, naming), (signals, status))?;
+        let (mut member, events, changes) = self.start(lock, (&args, naming), (signals, status))?;
         if let Some(http) = &http {
             http.serve(member.set.clone(), Arc::clone(&member.health));
         }

@@ -29,8 +29,8 @@ pub fn from_nanos<'d, D: Deserializer<'d>>(from: D) -> Result<Instant, D::Error>
 }
 
 /// Waits until the instant; forever without one. Cancel safe.
-pub async fn sleep_until(until: Option<Instant>) {
-    match until {
+pub async fn sleep_until(until: impl Into<Option<Instant>>) {
+    match until.into() {
         Some(until) => incumbent::clock::sleep_until(BootClock, until).await,
         None => std::future::pending().await,
     }

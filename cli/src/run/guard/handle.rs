@@ -26,8 +26,9 @@ use crate::candidate::NOTIFY_SOCKET;
 use crate::config::seen;
 use crate::error::{CliError, Code};
 use crate::process::reaper::{self, KILL_TREE, OURSELVES, RESUME};
-use crate::process::{Cgroup, NO_COMMAND, StopTimes, Terminal, Unsent, own_arguments, send};
-use crate::run::deadline::sleep_until;
+use crate::process::{
+    Cgroup, NO_COMMAND, StopTimes, Terminal, Unsent, own_arguments, send, sleep_until,
+};
 use crate::run::signals::{hung_up, suspend_self};
 use crate::run::terms::Terms;
 

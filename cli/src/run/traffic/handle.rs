@@ -142,7 +142,7 @@ impl TrafficHandle {
         if self.running.as_ref().is_none_or(|running| running.request(&request).is_err()) {
             tokio::select! {
                 started = self.spawn(false) => started?, // it was killed
-                () = sleep_until(Some(until.ask_at)) => return Err("run-traffic does not start".to_owned()),
+                () = sleep_until(until.ask_at) => return Err("run-traffic does not start".to_owned()),
             }
             self.running.as_ref().map_or(Ok(()), |running| running.request(&request))?;
         }
@@ -229,7 +229,7 @@ impl TrafficHandle {
         tokio::select! {
             biased;
             done = withdrawn => done.is_ok_and(|()| true),
-            () = sleep_until(Some(deadline)) => false,
+            () = sleep_until(deadline) => false,
         }
     }
 
