@@ -32,7 +32,7 @@ struct Args {
     /// Ask this instrument alone, whether it must notice or not.
     #[arg(long)]
     by: Option<Instrument>,
-    /// Only one part of the mutations, as in `2/4`.
+    /// Only one part of the mutations, as in `2/4`, and nothing on unchanged sources.
     #[arg(long)]
     part: Option<Part>,
     /// Only the mutations whose name contains one of these.
@@ -149,7 +149,10 @@ fn all_are_noticed(
             restore(sources, tree, edit.file)?;
         }
     }
-    wrong.extend(noticed_in_what_is_whole(args, tree, mutations)?);
+    // A part is for `make verify`, which runs the same tests on the same sources.
+    if args.part.is_none() {
+        wrong.extend(noticed_in_what_is_whole(args, tree, mutations)?);
+    }
     Ok(wrong)
 }
 
