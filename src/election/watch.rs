@@ -64,7 +64,8 @@ impl Status {
     }
 }
 
-/// How often a reader looks whether a leader renews again after its lease: a renewal wakes no task.
+/// How often a reader looks whether a leader renews that was not fresh any more: a renewal wakes no
+/// task.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The status of an election, each time it changes: see
@@ -76,7 +77,7 @@ pub struct StatusWatch {
     shared: Arc<Shared>,
     updates: Reader<shared::Status>,
     last: Option<Status>,
-    /// The end of a lease that `changed` has reported.
+    /// When the leader ceased to be fresh, if `changed` has reported that.
     lapsed: Option<Instant>,
 }
 
@@ -116,15 +117,15 @@ impl StatusWatch {
     }
 
     /// Waits until the status may have changed, or whether its leader is
-    /// [fresh](crate::Election::fresh_leader): by the clock, for the end of a lease is no change
-    /// of the status. Returns false once the candidate has stopped.
+    /// [fresh](crate::Election::fresh_leader): by the clock, as the end of a lease is no change of
+    /// the status. Returns false once the candidate has stopped.
     ///
     /// It may return without a change: compare what you show.
     ///
     /// Cancel safe.
     pub async fn changed(&mut self) -> bool {
         loop {
-            let (finished, end) = self.end_of_lease();
+            let (finished, end) = self.end_of_freshness();
             if finished {
                 return false;
             }
@@ -142,20 +143,20 @@ impl StatusWatch {
                 }
             };
             tokio::select! {
-                _ = self.updates.changed() => return !self.end_of_lease().0,
+                _ = self.updates.changed() => return !self.end_of_freshness().0,
                 () = wait => {}
             }
-            if !is_reported && self.end_of_lease().1 == end {
+            if !is_reported && self.end_of_freshness().1 == end {
                 self.lapsed = end;
                 return true;
             }
         }
     }
 
-    /// Whether the candidate has stopped, and when the lease of the leader ends.
-    fn end_of_lease(&self) -> (bool, Option<Instant>) {
+    /// Whether the candidate has stopped, and until when the leader is fresh.
+    fn end_of_freshness(&self) -> (bool, Option<Instant>) {
         let update = self.updates.borrow();
-        (update.finished, update.leader.as_ref().map(|leader| leader.last_seen + leader.lease))
+        (update.finished, update.leader.as_ref().map(Leader::fresh_until))
     }
 }
 

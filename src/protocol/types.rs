@@ -458,7 +458,12 @@ impl Leader {
     /// Whether it has been seen to write within its lease, at least a second, at `now`: if not, it
     /// may be gone without a notice so far.
     pub fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_since(self.last_seen) < self.lease.max(COMMON_MIN_LEASE)
+        now < self.fresh_until()
+    }
+
+    /// The first instant at which it is not fresh unless another write of it is seen.
+    pub(crate) fn fresh_until(&self) -> Instant {
+        self.last_seen + self.lease.max(COMMON_MIN_LEASE)
     }
 
     /// Whether they differ by nothing but a renewal.

@@ -1,5 +1,7 @@
 //! The stream of fresh leaders, for an observer that is cut off from the lock.
 
+use std::time::Duration;
+
 use incumbent::discovery::Leaders;
 use incumbent::lock::LockErrorKind;
 use incumbent::{Leader, Token};
@@ -46,4 +48,20 @@ async fn a_leader_not_seen_to_renew_is_none_until_seen_again() {
     second.stop().await;
     observer.stop().await;
     soon("the end", async { while leaders.next().await.is_some() {} }).await;
+}
+
+/// A leader is fresh for a second at least, also where its lease is shorter.
+#[tokio::test]
+async fn a_short_lease_of_a_leader_unseen_ends_too() {
+    let lock = memory();
+    let switchable = SwitchableLock::new(&lock, "observer", &Diary::default());
+    let observer = incumbent::observe(NAME, switchable.clone()).unwrap();
+    let mut leaders = Leaders::new(observer);
+
+    let first = candidate(lock.clone(), "first").lease(Duration::from_millis(300));
+    let first = first.start().unwrap();
+    next(&mut leaders, Some("first")).await;
+    switchable.fail(Failing::All(LockErrorKind::Unavailable));
+    next(&mut leaders, None).await;
+    first.stop().await;
 }
