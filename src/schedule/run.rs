@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -16,6 +16,9 @@ use crate::builder::ElectionBuilder;
 use crate::election::handle::Election;
 use crate::election::leadership::Leadership;
 use crate::util::text::error_chain;
+
+/// The pause after a term in which nothing could be recorded.
+const RETRY: Duration = Duration::from_secs(10);
 
 type Execute = Arc<dyn Fn(JobRun) -> BoxFuture<'static, u8> + Send + Sync>;
 
@@ -51,7 +54,12 @@ impl ScheduleBuilder {
         F: Fn(JobRun) -> W + Send + Sync + 'static,
         W: Future<Output = u8> + Send + 'static,
     {
-        let execute: Execute = Arc::new(move |job| Box::pin(run(job)));
+        let run = Arc::new(run);
+        // Called within the task of the run, so that a panic of it ends no other.
+        let execute: Execute = Arc::new(move |job| {
+            let run = Arc::clone(&run);
+            Box::pin(async move { run(job).await })
+        });
         self.execute.insert(job.name().to_owned(), execute);
         self.jobs.push(job);
         self
@@ -119,6 +127,10 @@ async fn lead(election: Election, jobs: Jobs, execute: HashMap<String, Execute>)
                 "schedule does not run"
             );
             leadership.resign();
+            leadership.ended().await;
+            drop(leadership);
+            // What is stored there is the same for the next leader.
+            tokio::time::sleep(RETRY).await;
         }
     }
 }

@@ -187,6 +187,27 @@ async fn leadership_is_kept_until_all_runs_have_stopped() {
     assert!(stopped.load(Ordering::Relaxed), "a run continues");
 }
 
+/// A panic before the first await point, too, ends one run and not the schedule.
+#[tokio::test]
+async fn job_that_panics_ends_no_other() {
+    let every_second = |name| Job::new(name, "* * * * * *").expect("a job");
+    let (ran, mut runs) = tokio::sync::mpsc::unbounded_channel();
+    let schedule = new_schedule(new_election("jobs", MemoryLock::with_ttl(LEASE)))
+        .job(every_second("panics"), |_| -> std::future::Ready<u8> {
+            panic!("so the test wants it")
+        })
+        .job(every_second("other"), move |run| {
+            let _ = ran.send(run.slot);
+            std::future::ready(0)
+        })
+        .start()
+        .expect("starts");
+    for _ in 0..3 {
+        conformance::soon("a run of the other job", runs.recv()).await.expect("it continues");
+    }
+    schedule.stop().await;
+}
+
 /// A new member that drains has nothing to wait for.
 #[tokio::test]
 async fn jobs_end_with_the_drain_once_no_run_continues() {
