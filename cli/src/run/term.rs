@@ -174,6 +174,7 @@ impl TermActions {
         mut renew: impl FnMut(Instant),
     ) -> Begun<T> {
         if self.is_empty() {
+            self.health.serves(true);
             return Begun::Yes;
         }
         let mut interrupt = pin!(interrupt);
@@ -341,9 +342,9 @@ impl TermActions {
     /// `/leading` returns 503 from now on, and requests are withdrawn, which is waited for within a
     /// part of the grace: what hangs does not delay the end of the work.
     async fn close(&mut self, deadline: Instant) {
+        self.health.serves(false);
         let Some(term) = self.term.as_mut().filter(|term| !term.closed) else { return };
         term.closed = true;
-        self.health.serves(false);
         if let Some(traffic) = &mut self.traffic {
             traffic.withdraw(deadline.min(BootClock.now() + self.grace.stop / 4)).await;
         }

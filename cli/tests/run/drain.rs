@@ -54,15 +54,21 @@ async fn term_continues_until_the_command_has_drained() {
 }
 
 #[tokio::test]
-async fn leader_that_drains_gets_no_new_requests() {
-    let env = TestEnv::start().await;
-    let (port, address) = free_port();
-    let mut run = env.run("my_app", &["--drain", "10m", "--http", &port], STUBBORN);
-    run.wait_for_line("up").await;
-    assert_eq!(get(&address, "/leading").map(|(status, _)| status), Some(200));
-    run.signal(Signal::TERM);
-    run.wait_for_line("draining").await;
-    assert_eq!(get(&address, "/leading"), Some((503, "leading, and draining\n".to_owned())));
+async fn leader_that_drains_or_stops_gets_no_new_requests() {
+    for (flags, why) in [
+        (&["--drain", "10m"][..], "leading, and draining\n"),
+        (&[], "leading, and not serving yet, or no longer\n"),
+    ] {
+        let env = TestEnv::with_ttl(Duration::from_secs(30)).await; // whose grace is long
+        let (port, address) = free_port();
+        let flags = [flags, &["--http", &port]].concat();
+        let mut run = env.run("my_app", &flags, STUBBORN);
+        run.wait_for_line("up").await;
+        assert_eq!(get(&address, "/leading").map(|(status, _)| status), Some(200));
+        run.signal(Signal::TERM);
+        run.wait_for_line("draining").await;
+        assert_eq!(get(&address, "/leading"), Some((503, why.to_owned())));
+    }
 }
 
 #[tokio::test]
