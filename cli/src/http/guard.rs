@@ -248,8 +248,11 @@ impl Permission {
             }
         }
         let mut token = String::new();
-        file.take(MAX_TOKEN).read_to_string(&mut token).map_err(cannot)?;
+        file.take(MAX_TOKEN + 1).read_to_string(&mut token).map_err(cannot)?;
         match token.trim() {
+            _ if token.len() as u64 > MAX_TOKEN => {
+                Err(failed(format!("it has more than {MAX_TOKEN} bytes: put a shorter word in it")))
+            }
             "" => Err(failed("it is empty: put a long random word in it".to_owned())),
             token if token.contains(char::is_whitespace) => {
                 Err(failed("it has several words: put one in it".to_owned()))
@@ -354,5 +357,15 @@ mod tests {
         let local = [("host", "127.0.0.1")];
         let statuses = all.map(|access| status(&guard, access, &local));
         assert_eq!(statuses, [None, Some(401), Some(403)]);
+    }
+
+    #[test]
+    fn token_of_a_file_is_not_cut() {
+        for (length, is_taken) in [(MAX_TOKEN, true), (MAX_TOKEN + 1, false)] {
+            let mut file = tempfile::NamedTempFile::new().unwrap(); // of its user alone
+            std::io::Write::write_all(&mut file, &vec![b'x'; length as usize]).unwrap();
+            let permission = Permission::of_file("--http-token-file", file.path());
+            assert_eq!(permission.is_ok(), is_taken, "{length} bytes");
+        }
     }
 }
