@@ -103,11 +103,14 @@ impl Hub {
     pub async fn ask(&self, election: String, asked: Command) -> Result<Answer, CliError> {
         let (answer, answered) = oneshot::channel();
         self.requests.try_send(Request { election, asked, answer }).map_err(|_| busy())?;
-        answered.await.unwrap_or_else(|_| Err(busy()))
+        answered.await.unwrap_or_else(|_| {
+            let message = "no response, as the lock fails: see the page whether it was done";
+            Err(CliError::new(Code::Unreachable, message))
+        })
     }
 }
 
-fn busy() -> CliError {
+pub(super) fn busy() -> CliError {
     CliError::new(Code::Unreachable, "too many requests at once: try again in a second")
 }
 

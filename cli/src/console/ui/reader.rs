@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::hub::{Request, SEND_EVERY, Shared};
+use super::hub::{Request, SEND_EVERY, Shared, busy};
 use crate::console::model::{Answer, Command, Model, Moment, Source, execute, forward};
 use crate::error::{CliError, Code};
 use crate::lock::LockArgs;
@@ -125,7 +125,7 @@ async fn look(
                     let (answer, change) = (request.answer, run(request.election, what));
                     changes.push(async { (answer, change.await) });
                 }
-                _ => drop(request.answer), // too many at once
+                _ => drop(request.answer.send(Err(busy()))),
             },
             Some((election, outcome)) = rolls.next(), if !rolls.is_empty() => {
                 shared.take_roll(&election, &outcome);
