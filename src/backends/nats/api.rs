@@ -1,5 +1,6 @@
 //! Requests to JetStream, and their responses.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::config::BucketConfig;
 use super::connection::{Connection, RequestFailure};
@@ -14,6 +16,7 @@ use super::error::{BucketError, BucketErrorKind};
 use super::reply_inbox::Request;
 use super::stream::{StoredMessage, StreamInfo};
 use crate::lock::{Effect, Error, LockError, LockErrorKind};
+use crate::time::timer::deadline_after;
 use crate::util::text::escape_line;
 
 pub(super) const DEFAULT_PREFIX: &str = "$JS.API";
@@ -278,10 +281,23 @@ impl Api {
         self.call("STREAM.INFO", &serde_json::json!({}), timeout).await
     }
 
-    /// Returns the same with the subjects of all keys.
+    /// Returns the information on the stream, with the subjects of all keys. A server returns
+    /// 100,000 of them at once.
     pub(super) async fn info_with_keys(&self, timeout: Duration) -> Result<StreamInfo, ApiFailure> {
-        let filter = serde_json::json!({ "subjects_filter": format!("$KV.{}.>", self.bucket) });
-        self.call("STREAM.INFO", &filter, timeout).await
+        let deadline = deadline_after(timeout);
+        let mut subjects = HashMap::new();
+        loop {
+            let filter = format!("$KV.{}.>", self.bucket);
+            let page = serde_json::json!({ "subjects_filter": filter, "offset": subjects.len() });
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut info: StreamInfo = self.call("STREAM.INFO", &page, left).await?;
+            let before = subjects.len();
+            subjects.extend(info.state.subjects.take().unwrap_or_default());
+            if subjects.len() >= info.total || subjects.len() == before {
+                info.state.subjects = Some(subjects);
+                return Ok(info);
+            }
+        }
     }
 
     pub(super) async fn create(

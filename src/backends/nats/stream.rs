@@ -58,6 +58,9 @@ pub(super) struct StreamInfo {
     pub(super) cluster: Option<Cluster>,
     #[serde(default)]
     pub(super) did_create: bool,
+    /// How many subjects there are, of which it has a part.
+    #[serde(default)]
+    pub(super) total: usize,
     /// How many doubts of its TTL there had been when it was requested.
     #[serde(skip)]
     pub(super) doubts: u64,
