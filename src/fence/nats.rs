@@ -663,14 +663,10 @@ fn check_headers(headers: &HeaderMap) -> Result<(), FenceError> {
 fn check_retention(stream: &str, settings: &StreamConfig) -> Result<(), FenceError> {
     let problem = if settings.mirror.is_some() {
         "it is a mirror: fence the stream that it mirrors"
-    } else if !matches!(settings.retention.as_str(), "" | "limits") {
-        "its consumers remove messages, the fence too: use a stream with the retention `limits`"
+    } else if let Some(problem) = settings.removes_messages() {
+        problem
     } else if settings.max_age > 0 && !settings.allow_msg_ttl {
         "its maximum age removes the fence too: allow message TTLs, with which the fence stays (for a bucket: limit markers)"
-    } else if settings.discard != "new" && (settings.max_msgs > 0 || settings.max_bytes > 0) {
-        "its limit of messages or bytes removes the fence too: discard new messages instead of old ones"
-    } else if settings.discard_new_per_subject {
-        "its limit of each subject's messages refuses the fence of the next leader: discard the old messages of each subject"
     } else if settings.storage == "memory" {
         "it is in memory, and empty after a restart, without the fence: store it in files"
     } else {

@@ -72,9 +72,14 @@ fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
         let message = "mirrors serve reads, and may return old values;";
         find(Warning, "mirror-reads", message, "set mirror_direct to false");
     }
-    if clustered && config.num_replicas <= 1 {
-        let message = "one replica on a cluster: without that server there is no leader;";
-        find(Warning, "one-replica", message, "set num_replicas to 3");
+    let few_replicas = match config.num_replicas {
+        ..=1 => Some(("one-replica", "one replica on a cluster: without that server")),
+        // A majority of two is both.
+        2 => Some(("two-replicas", "two replicas on a cluster: without either of their servers")),
+        _ => None,
+    };
+    if let Some((code, cause)) = few_replicas.filter(|_| clustered) {
+        find(Warning, code, &format!("{cause} there is no leader;"), "set num_replicas to 3");
     }
     if config.max_msgs_per_subject != 1 {
         let message = format!("{} values are stored per key;", config.max_msgs_per_subject);
@@ -87,7 +92,8 @@ fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
         find(Warning, "small-messages", &message, &fix);
     }
     if config.storage == config::Storage::Memory.as_str() {
-        let message = "entries are kept in memory: a restart of the server ends every term;";
+        let message = "entries are kept in memory: a restart of the server ends every term, and \
+                       tokens begin anew;";
         find(Warning, "in-memory", message, "create the bucket with file storage");
     }
     match (config.marker_ttl(), ttl) {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::config::{
-    BucketConfig, MAX_QUEUE_GROUPS, QUEUE_GROUPS_KEY, WITH_CHORIA_KEY, check_ttl, elapsed,
+    BucketConfig, MAX_QUEUE_GROUPS, QUEUE_GROUPS_KEY, Storage, WITH_CHORIA_KEY, check_ttl, elapsed,
 };
 use super::error::{BucketError, BucketErrorKind};
 pub(super) use crate::lock::codec::MAX_IDENTITY_LEN;
@@ -136,6 +136,24 @@ impl StreamConfig {
         self.subject_delete_marker_ttl.filter(|n| *n > 0).map(Duration::from_nanos)
     }
 
+    /// Returns why the stream removes messages by itself before their TTL, or keeps none of a later
+    /// write, and what to do, if that is so.
+    pub(crate) fn removes_messages(&self) -> Option<&'static str> {
+        if !matches!(self.retention.as_str(), "" | "limits") {
+            Some("its consumers remove messages: use a stream with the retention `limits`")
+        } else if self.discard != "new" && (self.max_msgs > 0 || self.max_bytes > 0) {
+            Some(
+                "its limit of messages or bytes removes old messages: discard new ones instead, or set no limit",
+            )
+        } else if self.discard_new_per_subject {
+            Some(
+                "its limit of each subject's messages refuses the next one: discard the old messages of each subject",
+            )
+        } else {
+            None
+        }
+    }
+
     /// Returns the level of the server's JetStream API, which servers report from 2.11 on.
     pub(super) fn api_level(&self) -> Option<u32> {
         self.metadata("_nats.level")
@@ -234,6 +252,9 @@ impl StreamFacts {
                 "bucket {name} is sealed: it accepts no writes; create another"
             ));
         }
+        if let Some(problem) = config.removes_messages() {
+            return refuse(format!("bucket {name}: {problem}"));
+        }
         if let Some(stated) = config.stated(WITH_CHORIA_KEY)
             && stated.parse::<bool>().is_err()
         {
@@ -283,7 +304,9 @@ impl StreamFacts {
         let purged = info.state.messages == 0
             && written
             && elapsed(&info.state.last_ts, now).is_none_or(|age| age < self.lease);
-        outlives && (old_enough || self.created_here) && !purged
+        // After a restart it is empty, and has the times of before.
+        let forgets = self.config.storage == Storage::Memory.as_str();
+        outlives && (old_enough || self.created_here) && !purged && !forgets
     }
 
     pub(super) fn expiry(&self) -> Expiry {

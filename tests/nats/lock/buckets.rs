@@ -191,21 +191,31 @@ async fn a_bucket_that_cannot_carry_elections_is_refused() {
     let client = server.connect().await;
     let missing = Bucket::open(client.clone(), "NONE").await.unwrap_err();
     assert_eq!(missing.kind(), BucketErrorKind::Missing);
-    for (name, max_age, size, says) in [
-        ("ETERNAL", 0_u64, -1, "has no TTL"),
-        ("BRIEF", 500_000_000, -1, "its TTL of 500ms is below the minimum for elections, 1s"),
+    for (name, setting, says) in [
+        ("ETERNAL", json!({ "max_age": 0 }), "has no TTL"),
+        (
+            "BRIEF",
+            json!({ "max_age": 500_000_000 }),
+            "its TTL of 500ms is below the minimum for elections, 1s",
+        ),
         (
             "LONG",
-            7_200_000_000_000,
-            -1,
+            json!({ "max_age": 7_200_000_000_000_u64 }),
             "its TTL of 7200s is above the maximum for elections, 3600s",
         ),
-        ("TINY", 60_000_000_000, 200, "messages of at most 200 bytes"),
+        ("TINY", json!({ "max_msg_size": 200 }), "messages of at most 200 bytes"),
+        // What removes an entry of a living leader leaves a key as if nobody led.
+        ("LIMITED", json!({ "max_bytes": 1_000_000 }), "discard new ones instead"),
+        ("CONSUMED", json!({ "retention": "workqueue" }), "retention `limits`"),
     ] {
-        let stream = json!({
-            "name": format!("KV_{name}"), "subjects": [format!("$KV.{name}.>")], "max_age": max_age,
-            "max_msgs_per_subject": 1, "max_msg_size": size, "num_replicas": 1, "storage": "file",
+        let mut stream = json!({
+            "name": format!("KV_{name}"), "subjects": [format!("$KV.{name}.>")],
+            "max_age": 60_000_000_000_u64, "max_msgs_per_subject": 1, "num_replicas": 1,
+            "storage": "file",
         });
+        for (key, value) in setting.as_object().unwrap() {
+            stream[key] = value.clone();
+        }
         api(&client, &format!("STREAM.CREATE.KV_{name}"), stream).await;
         let refused = Bucket::open(client.clone(), name).await.unwrap_err();
         assert_eq!(refused.kind(), BucketErrorKind::Unusable);
@@ -268,10 +278,11 @@ async fn health_reports_dangerous_settings_and_their_fixes() {
 #[tokio::test]
 async fn health_on_a_cluster() {
     let cluster = Cluster::start().await;
-    let config = BucketConfig::new("B").ttl(Duration::from_secs(5)).replicas(1);
-    let bucket = Bucket::create(cluster.connect().await, config).await.unwrap();
-    let expected = ["short-ttl-on-cluster", "one-replica"];
-    assert_eq!(codes(&bucket.health().await.unwrap()), expected);
+    for (name, replicas, code) in [("B1", 1, "one-replica"), ("B2", 2, "two-replicas")] {
+        let config = BucketConfig::new(name).ttl(Duration::from_secs(5)).replicas(replicas);
+        let bucket = Bucket::create(cluster.connect().await, config).await.unwrap();
+        assert_eq!(codes(&bucket.health().await.unwrap()), ["short-ttl-on-cluster", code]);
+    }
 }
 
 fn codes(findings: &[Finding]) -> Vec<&'static str> {

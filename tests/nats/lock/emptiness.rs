@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
+use incumbent::nats::Storage;
 use incumbent_test_support::{Server, Version, eventually, on_versions};
 use serde_json::json;
 
@@ -32,6 +33,15 @@ async fn a_new_bucket_is_known_to_be_fresh_and_others_after_a_lease(version: Ver
     eventually("a bucket older than a lease", async || proof(&opener, "a").await.then_some(()))
         .await;
     assert!(opener.capabilities().empty_is_proof);
+}
+
+/// A server on a cluster that restarts has it again, with its times and without its entries.
+#[tokio::test]
+async fn a_bucket_in_memory_proves_nothing() {
+    let server = Server::start().await;
+    let config = brief().storage(Storage::Memory);
+    let lock = Bucket::create_or_open(server.connect().await, config).await.unwrap().lock();
+    assert!(!proof(&lock, "a").await);
 }
 
 #[tokio::test]
