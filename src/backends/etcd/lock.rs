@@ -164,7 +164,10 @@ impl LockState {
     ) -> Result<Known, LockError> {
         let Some((value, content)) = Self::decode(kv) else {
             let what = match kv.lease {
-                0 => "is not the entry of an election: delete it, or use another name",
+                0 => {
+                    "is not the entry of an election, or of a later version: upgrade, use another \
+                     name, or delete it if no candidate uses it"
+                }
                 _ => "belongs to a lease, so another program wrote it: use another name",
             };
             let message = format!("{} {what}", self.describe(name));
