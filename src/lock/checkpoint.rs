@@ -197,7 +197,7 @@ pub(crate) fn no_checkpoints() -> LockError {
 }
 
 /// Why a lock that stores no checkpoints is refused.
-pub(crate) const NO_CHECKPOINTS: &str = "this lock stores no checkpoint: use one lock on NATS, a database, object storage or Kubernetes";
+pub(crate) const NO_CHECKPOINTS: &str = "this lock stores no checkpoint: use one lock on NATS, a database, object storage, etcd or Kubernetes";
 
 #[cfg(test)]
 mod tests {

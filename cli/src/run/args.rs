@@ -81,7 +81,7 @@ pub struct Run {
     /// short is not repeated.
     #[arg(long, value_name = "DURATION", value_parser = parse_period, conflicts_with_all = ["checkpoint", "seats"])]
     pub once_per: Option<Duration>,
-    /// Have so many leaders: each holds one of N seats, which are numbered from 0.
+    /// Number of leaders: each holds one of N seats, numbered from 0.
     ///
     /// COMMAND then sees the number of its seat in INCUMBENT_SEAT, and N in INCUMBENT_SEATS. Seat K
     /// is the election NAME.K. Each candidate must have the same N, and an identity of its own; the
