@@ -6,7 +6,8 @@ use std::time::Duration;
 use incumbent::lock::{Content, Lock, LockAdmin, Reading};
 use incumbent::nats::{self, Bucket};
 use incumbent::{Cause, Change, Election, all_of, new_election};
-use incumbent_test_support::{Server, nats_options};
+use incumbent_test_support::{NATS_PERMISSIONS, Server, nats_options};
+use serde_json::{Value, json};
 
 use crate::conformance::{Service, change, leads, soon, working};
 use crate::env::{InLease, OBJECT, TestEnv};
@@ -18,28 +19,35 @@ const LEASE: Duration = Duration::from_secs(4);
 /// A client without credentials is an operator; candidates have the documented permissions.
 const OPERATORS: &str = "no_auth_user: admin\n";
 
+/// The permission to write entries.
+const WRITE: &str = r#""$KV.CHORIA_LEADER_ELECTION.>""#;
+
+fn permissions() -> String {
+    format!("{OPERATORS}{NATS_PERMISSIONS}")
+}
+
 /// One of the two locks.
 #[derive(Debug, Clone, Copy)]
-enum Which {
+pub enum Which {
     Lease,
     Nats,
 }
 
-/// Both servers.
-struct Both {
-    kube: TestEnv<InLease>,
-    nats: nats_env::TestEnv,
+/// Both servers, and what befalls them.
+pub struct Both {
+    pub kube: TestEnv<InLease>,
+    pub nats: nats_env::TestEnv,
 }
 
 impl Both {
-    async fn new(lease: Duration) -> Self {
+    pub async fn new(lease: Duration) -> Self {
         let server = Server::builder().config(OPERATORS).with_permissions().start().await;
         let nats = nats_env::TestEnv::on(server, lease).await;
         Self { kube: TestEnv::alone(lease).await, nats }
     }
 
     /// One of the two, as a candidate of its own reaches it.
-    async fn lock(&self, which: Which) -> Arc<dyn Lock> {
+    pub async fn lock(&self, which: Which) -> Arc<dyn Lock> {
         match which {
             Which::Lease => Service::lock(&self.kube).await,
             Which::Nats => {
@@ -55,6 +63,66 @@ impl Both {
     async fn campaign(&self) -> Election {
         let both = [self.lock(Which::Lease).await, self.lock(Which::Nats).await];
         working(new_election(NAME, all_of(both)).identity("both")).start().expect("a start")
+    }
+
+    pub fn pause(&self, which: Which) {
+        match which {
+            Which::Lease => self.kube.server.pause(),
+            Which::Nats => self.nats.server.pause(),
+        }
+    }
+
+    pub fn resume(&self, which: Which) {
+        match which {
+            Which::Lease => self.kube.server.resume(),
+            Which::Nats => self.nats.server.resume(),
+        }
+    }
+
+    /// Kills it, and starts it again.
+    pub async fn restart(&self, which: Which) {
+        match which {
+            Which::Lease => {
+                self.kube.server.kill();
+                self.kube.server.restart().await;
+            }
+            Which::Nats => {
+                self.nats.server.kill();
+                self.nats.server.start_again().await;
+            }
+        }
+    }
+
+    /// Takes the permission to write away. Answers what to give back.
+    pub async fn revoke(&self, which: Which) -> Value {
+        match which {
+            Which::Lease => {
+                let path = format!("{}/my-app-election", self.bindings());
+                let send = |method| self.kube.send(method, &path, "application/json", vec![]);
+                let binding = send("GET").await.unwrap();
+                send("DELETE").await.unwrap();
+                binding
+            }
+            Which::Nats => {
+                self.nats.server.reload(permissions().replace(WRITE, "")).await;
+                Value::Null
+            }
+        }
+    }
+
+    pub async fn grant(&self, which: Which, mut binding: Value) {
+        match which {
+            Which::Lease => {
+                binding["metadata"] = json!({ "name": "my-app-election" });
+                self.kube.post(&self.bindings(), &binding).await;
+            }
+            Which::Nats => self.nats.server.reload(permissions()).await,
+        }
+    }
+
+    fn bindings(&self) -> String {
+        let namespace = &self.kube.namespace;
+        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings")
     }
 }
 

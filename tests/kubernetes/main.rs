@@ -9,6 +9,7 @@ mod answers;
 #[cfg(feature = "nats")]
 mod both;
 #[cfg(feature = "nats")]
+mod both_fleet;
 mod busy_server;
 mod clientgo;
 mod clientgo_cut;
