@@ -247,7 +247,7 @@ impl Fleet {
         let flags = ["--service", NAME, "--leader-label", "role=leader", "--identity", PODS[at]];
         let command = ["--on-exit", "restart", "--", "python3", "-c", SERVE, &port, &server];
         let lock = self.store.lock();
-        let lock = ["--lock", &lock, "--lease", "4s"];
+        let lock = ["--lock", &lock, "--lease", "8s"];
         let args = [&["run", NAME], &lock[..], &flags, &command].concat();
         self.candidates[at] = Some(self.shells[at].start(&args));
     }
