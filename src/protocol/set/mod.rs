@@ -26,6 +26,9 @@ use crate::time::clock::Instant;
 const ANSWERS_PER_SECOND: f64 = 50.0;
 /// A member that leads nothing is believed to be there for this many roll calls.
 const BELIEVED: u32 = 3;
+/// Members of a large fleet that call the roll for shards that wait do so at most this many leases
+/// apart.
+const MAX_URGENT_LEASES: u32 = 4;
 /// A set in which members come and go all the time settles after this many settling times.
 const MAX_UNSETTLED: u32 = 4;
 /// How long after it has heard from the lock a member calls the roll first: others that begin with
@@ -58,11 +61,11 @@ pub struct SetMember {
     call_at: Instant,
     calling: bool,
     call_failures: u32,
-    /// The roll was called, or could not be: until then it acquires nothing.
+    /// Members have answered a roll call, or cannot: until then it acquires nothing.
     begun: bool,
-    /// The number of shards of a member that this one does not exclude: it acquires nothing beside
-    /// it.
-    others_shards: Option<u32>,
+    /// The number of shards of a member that this one does not exclude, and for how many roll calls
+    /// more that member is believed to be there: it acquires nothing beside it.
+    others_shards: Option<(u32, u32)>,
     random: fastrand::Rng,
     actions: VecDeque<SetAction>,
 }
@@ -105,7 +108,7 @@ impl SetMember {
 
     /// The number of shards of another member that this one does not exclude.
     pub fn others_shards(&self) -> Option<u32> {
-        self.others_shards
+        self.others_shards.map(|(shards, _)| shards)
     }
 
     /// The holder of a shard's entry has changed.
@@ -175,29 +178,38 @@ impl SetMember {
             self.standing = standing;
             self.unsettle(now);
             self.stale = true;
-            self.call_at = now; // who could take what it leads
+            // Who could take what it leads. Others may have changed with it.
+            let spread = self.rolls_take().mul_f64(0.1).min(self.settings.lease);
+            self.call_at = self.call_at.min(now + spread.mul_f64(self.random.f64()));
         }
     }
 
-    /// The answers to [`SetAction::CallRoll`]; `None`: the call failed.
+    /// The answers to [`SetAction::CallRoll`]; `None`: the call failed, as it has without any
+    /// answer: this member hears its own calls, too.
     pub fn on_roll(&mut self, now: Instant, answers: Option<&[CandidateInfo]>) {
-        (self.calling, self.begun, self.stale) = (false, true, true);
-        let Some(answers) = answers else {
+        (self.calling, self.stale) = (false, true);
+        let Some(answers) = answers.filter(|answers| !answers.is_empty()) else {
             self.call_failures = self.call_failures.saturating_add(1);
-            let pause = self.settings.lease.saturating_mul(1 << self.call_failures.min(7));
+            // Who leads a shard may have another number of them. But a set whose messages are lost
+            // is to be led, too.
+            let is_led = |state: &ShardState| !matches!(state.holder, Holder::Nobody | Holder::Me);
+            self.begun |= self.call_failures >= BELIEVED || !self.shards.iter().any(is_led);
+            let doublings = if self.begun { self.call_failures.min(7) } else { 0 };
+            let pause = self.settings.lease.saturating_mul(1 << doublings);
             self.call_at = now + pause.min(MAX_RETRY);
             return;
         };
-        self.call_failures = 0;
+        (self.begun, self.call_failures) = (true, 0);
         self.called = Some(now);
-        self.others_shards = None;
+        let not_seen = self.others_shards.map(|(shards, rolls)| (shards, rolls.saturating_sub(1)));
+        self.others_shards = not_seen.filter(|(_, rolls)| *rolls > 0);
         let mut others = false;
         for info in answers {
             let Some(load) = info.load.filter(|_| info.identity != self.settings.identity) else {
                 continue;
             };
             if !load.excludes(&self.settings.load()) {
-                self.others_shards = Some(load.shards);
+                self.others_shards = Some((load.shards, BELIEVED));
             }
             others |= !self.members.contains_key(&info.identity);
             let member = self.members.entry(Arc::clone(&info.identity));
@@ -214,12 +226,13 @@ impl SetMember {
         if others {
             self.unsettle(now);
         }
+        let lease = self.settings.lease;
         let pause = match self.standing {
-            Standing::Ready => self.spacing().mul_f64(0.75 + self.random.f64() / 2.0),
-            Standing::Aside | Standing::Sick => self.settings.lease, // what it leads is to move
+            Standing::Ready if self.others_shards.is_none() => self.spacing(),
+            // Shards wait for it: what it leads is to move, or it is to acquire again.
+            _ => self.rolls_take().clamp(lease, lease.saturating_mul(MAX_URGENT_LEASES)),
         };
-        let pause = if self.others_shards.is_some() { self.settings.lease } else { pause };
-        self.call_at = now + pause;
+        self.call_at = now + pause.mul_f64(0.75 + self.random.f64() / 2.0);
     }
 
     /// What became of [`SetAction::Take`] or [`SetAction::GiveAway`].
@@ -288,11 +301,15 @@ impl SetMember {
         (self.settling + settle).min(longest)
     }
 
+    /// How long the answers take, if every member calls the roll once.
+    fn rolls_take(&self) -> Duration {
+        let members = f64::from(u32::try_from(self.members.len() + 1).unwrap_or(u32::MAX));
+        Duration::from_secs_f64((members * members / ANSWERS_PER_SECOND).min(1e6))
+    }
+
     /// The time between two roll calls of this member.
     fn spacing(&self) -> Duration {
-        let members = f64::from(u32::try_from(self.members.len() + 1).unwrap_or(u32::MAX));
-        let by_size = Duration::from_secs_f64((members * members / ANSWERS_PER_SECOND).min(1e6));
-        self.settings.lease.saturating_mul(10).max(by_size)
+        self.settings.lease.saturating_mul(10).max(self.rolls_take())
     }
 
     /// A member has come or gone: each of the others calls the roll in its own moment.

@@ -34,7 +34,7 @@ fn info(identity: &str, load: u32) -> CandidateInfo {
 struct Case {
     member: SetMember,
     now: Instant,
-    /// What members answer to each roll call; `None`: none can be called.
+    /// What other members answer to each roll call; `None`: it fails, or nobody hears it.
     answers: Option<Vec<CandidateInfo>>,
     ranks: Vec<Rank>,
     requested: Vec<u32>,
@@ -76,7 +76,10 @@ impl Case {
         }
         if called {
             self.rolls += 1;
-            self.member.on_roll(self.now, self.answers.as_deref());
+            let own = info(&self.member.settings.identity, self.member.load);
+            let answers = self.answers.as_ref().map(|others| [&others[..], &[own]].concat());
+            let unheard = (self.rolls % 2 == 1).then(Vec::new);
+            self.member.on_roll(self.now, answers.or(unheard).as_deref());
             self.step();
         }
     }
@@ -129,6 +132,18 @@ fn a_member_that_cannot_call_the_roll_acquires_what_is_vacant() {
     assert_eq!(case.firsts().len(), 12);
     case.passes(LEASE * 15);
     assert_eq!(case.rolls, 4, "calls that fail are repeated after 2, 4 and 8 leases");
+}
+
+/// The member that leads may have another number of shards.
+#[test]
+fn a_member_that_hears_no_answer_acquires_nothing_beside_others() {
+    let mut case = Case::new(settings("m1"), &[]);
+    case.answers = None;
+    case.holds([0], &other("m2")).holds(1..SHARDS, &Holder::Nobody).passes(LEASE);
+    assert_eq!((case.rolls, case.firsts().len()), (1, 0));
+    case.passes(LEASE * 2);
+    assert_eq!(case.rolls, 3);
+    assert!(!case.firsts().is_empty(), "its messages seem to be lost for good");
 }
 
 #[test]
@@ -326,7 +341,7 @@ fn an_unhealthy_member_donates_a_few_at_once_to_responders() {
     case.passes(SETTLE * 2);
     case.requested.clear();
     case.member.set_standing(case.now, Standing::Sick);
-    case.passes(Duration::ZERO);
+    case.passes(FIRST_CALL);
     assert_eq!(case.donated, [(0, "m2".into()), (1, "m2".into())], "after a roll call of its own");
     case.member.on_outcome(case.now, 0, TakeOutcome::Accepted);
     case.holds([0], &other("m2")).passes(Duration::ZERO);
@@ -392,9 +407,29 @@ fn another_number_of_shards_is_reported() {
     let mut case = Case::new(settings("m1"), &[info("m3", 0), with_others]);
     case.holds([0], &Holder::Nobody).passes(FIRST_CALL);
     assert_eq!(case.member.others_shards(), Some(64));
-    case.answers = Some(vec![info("m2", 0)]);
+    case.answers = None;
     case.passes(LEASE * 20);
-    assert_eq!(case.member.others_shards(), None);
+    assert_eq!(case.member.others_shards(), Some(64), "no answer shows nothing");
+    (case.answers, case.rolls) = (Some(vec![info("m2", 0)]), 0);
+    while case.member.others_shards().is_some() && case.rolls < 10 {
+        case.passes(LEASE / 2);
+    }
+    assert_eq!(case.rolls, BELIEVED, "until then an answer may be lost");
+}
+
+#[test]
+fn a_large_fleet_that_becomes_unhealthy_calls_the_roll_rarely() {
+    let others: Vec<_> = (0..60).map(|index| info(&format!("n{index}"), 0)).collect();
+    let mut case = Case::new(settings("m1"), &others);
+    case.holds([0], &Holder::Me).holds(1..SHARDS, &Holder::Nobody).passes(SETTLED);
+    case.rolls = 0;
+    case.member.set_standing(case.now, Standing::Sick);
+    case.passes(Duration::ZERO);
+    assert_eq!(case.rolls, 0, "not all at once");
+    case.passes(LEASE);
+    assert_eq!(case.rolls, 1);
+    case.passes(LEASE * 10);
+    assert!(case.rolls <= 4, "{} calls", case.rolls);
 }
 
 /// Only one move at a time, which members that lack shards make in turn.
