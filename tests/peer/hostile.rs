@@ -124,8 +124,8 @@ fn twist(random: &mut fastrand::Rng, message: &mut Value) {
     }
 }
 
-fn voter(index: u64, lease: Duration) -> Voter {
-    Voter::new(VoterSettings {
+fn settings(index: u64, lease: Duration) -> VoterSettings {
+    VoterSettings {
         id: format!("v{index}").into(),
         size: 3,
         voters: None,
@@ -133,7 +133,94 @@ fn voter(index: u64, lease: Duration) -> Voter {
         lease,
         incarnation: index,
         origin_unix_us: 0,
-    })
+    }
+}
+
+fn voter(index: u64, lease: Duration) -> Voter {
+    Voter::new(settings(index, lease))
+}
+
+/// A message of a stranger `v9` about `my_app`.
+fn message(lease_ms: u64, body: &Value) -> Value {
+    json!({ "size": 3, "lease_ms": lease_ms, "incarnation": 9, "name": "my_app", "body": body })
+}
+
+/// What a voter sends about such a message, by kind.
+fn answers(voter: &mut Voter, now: Instant, message: &Value) -> Vec<String> {
+    let from = SocketAddr::from(([10, 0, 0, 1], 1));
+    while voter.poll_action().is_some() {}
+    voter.handle(now, VoterEvent::Received { id: "v9", from, message });
+    let kind = |action| match action {
+        VoterAction::Send { message, .. } => {
+            message["body"].as_object().and_then(|body| body.keys().next().cloned())
+        }
+        other => Some(format!("{other:?}")),
+    };
+    std::iter::from_fn(|| voter.poll_action()).filter_map(kind).collect()
+}
+
+/// A lost quorum would seem to be misconfigured.
+#[test]
+fn only_a_voter_reports_other_settings() {
+    let lease = Duration::from_secs(1);
+    let now = Instant::from_origin(Duration::from_secs(100));
+    let prepare = json!({ "Prepare": { "ballot": { "round": 1, "by": 9 } } });
+    for (votes, reports) in [(true, &["Mismatch"][..]), (false, &[][..])] {
+        let mut member = Voter::new(VoterSettings { votes, ..settings(0, lease) });
+        member.handle(now, VoterEvent::Start);
+        assert_eq!(answers(&mut member, now, &message(2000, &prepare)), reports);
+    }
+}
+
+/// It is no member whose step-down this quorum waits for.
+#[test]
+fn a_step_down_in_another_quorum_is_no_hint() {
+    let lease = Duration::from_secs(1);
+    let now = Instant::from_origin(Duration::from_secs(100));
+    let mut member = voter(0, lease);
+    member.handle(now, VoterEvent::Start);
+    let body = json!({ "Conceded": { "by": 7, "token": 1, "revision": 1, "left_ms": 0 } });
+    assert_eq!(answers(&mut member, now, &message(1000, &body)).len(), 1);
+    assert!(answers(&mut member, now, &message(2000, &body)).is_empty());
+}
+
+/// A voter that is not among those that are named would else be said to have started recently.
+#[test]
+fn a_member_that_is_not_named_says_so() {
+    let lease = Duration::from_secs(1);
+    let now = Instant::from_origin(Duration::from_secs(100));
+    let voters = Some(["a", "b", "c"].map(String::from).into());
+    let mut member = Voter::new(VoterSettings { voters, ..settings(0, lease) });
+    member.handle(now, VoterEvent::Start);
+    let (name, operation) = ("my_app".into(), Operation::Read);
+    member.handle(now, VoterEvent::Propose { ticket: 1, name, operation, timeout: lease });
+    member.handle(now + lease, VoterEvent::Wake);
+    let answer = std::iter::from_fn(|| member.poll_action()).find_map(|action| match action {
+        VoterAction::Answer { answer, .. } => Some(answer),
+        _ => None,
+    });
+    let message = answer.expect("an answer").expect_err("no quorum").message;
+    assert!(message.ends_with("this member's id is not among the voters: set id"), "{message}");
+}
+
+#[test]
+fn a_voter_accepts_no_value_longer_than_members_write() {
+    let lease = Duration::from_secs(1);
+    let now = Instant::from_origin(Duration::from_secs(100));
+    let mut member = voter(0, lease);
+    member.handle(now, VoterEvent::Start);
+    let now = now + lease * 2;
+    let mut accepts = |round: u64, bytes: usize| {
+        let ballot = json!({ "round": round, "by": 9 });
+        let prepare = json!({ "Prepare": { "ballot": ballot } });
+        assert_eq!(answers(&mut member, now, &message(1000, &prepare)), ["Promise"]);
+        let holds = json!({ "Released": { "by": 7, "left_ms": 5, "cause": "x".repeat(bytes) } });
+        let value = json!({ "revision": round, "holds": holds, "by": [9, 1] });
+        let accept = json!({ "Accept": { "ballot": ballot, "to": 0, "value": value } });
+        answers(&mut member, now, &message(1000, &accept))
+    };
+    assert_eq!(accepts(1, 256), ["Accepted"]);
+    assert!(accepts(2, 257).is_empty());
 }
 
 /// Else nothing would say why the next one has no leader.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{Coverage, Hint, HintSink, Lock, LockAdmin, LockErrorKind, Revision};
-use incumbent::peer::{PeerStartError, QuorumPeer, QuorumStartError};
+use incumbent::peer::{Peer, PeerStartError, QuorumPeer, QuorumStartError};
 use incumbent::{Cause, Change, CoolDown, Election, new_election};
 use incumbent_test_support::eventually;
 use serde_json::json;
@@ -235,6 +235,14 @@ async fn an_invalid_quorum_is_refused_with_the_reason() {
     assert_eq!(
         refused(member().quorum(3).voters(["a", "b"])),
         "2 voters are named for a quorum of 3"
+    );
+    assert_eq!(
+        refused(Peer::builder().quorum(2).voters(["a", "b"])),
+        "voters are named, so this member needs an id: set id"
+    );
+    assert_eq!(
+        refused(Peer::builder().id("b").quorum(2).voters(["a", "b"]).read_only()),
+        "\"b\" is one of the voters, so it cannot be read-only"
     );
     let weightless = member().weight(-1.0).quorum(3).start().unwrap_err();
     let QuorumStartError::Member(PeerStartError::Weight { .. }) = weightless else {

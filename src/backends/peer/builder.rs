@@ -193,6 +193,10 @@ impl PeerBuilder {
         self.start_with(|_, _| Ok(None))
     }
 
+    pub(super) fn named_id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
     /// `seat` creates the voter of a quorum member from its identifier and its clock.
     pub(super) fn start_with(
         self,

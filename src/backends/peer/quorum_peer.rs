@@ -38,6 +38,9 @@ pub struct QuorumBuilder {
 impl PeerBuilder {
     /// Makes this member one of a quorum of `size` voters, whose lock guarantees exclusion: see
     /// [`quorum`](super::quorum). democracy's own members do not vote.
+    ///
+    /// All members that run, or have run within the last lease, must have the same size, lease and
+    /// voters. To change one of these, stop all members, wait for the old lease, and start all.
     pub fn quorum(self, size: u32) -> QuorumBuilder {
         QuorumBuilder::new(self, size)
     }
@@ -49,16 +52,17 @@ impl QuorumBuilder {
     }
 
     /// Sets the maximum lease of candidates, which is also their default: 200 ms to 1 h, the same
-    /// for all members. A member does not vote for one and a half leases after its start. Default:
-    /// 15 s.
+    /// for all members, as [`quorum`](PeerBuilder::quorum) says. A member does not vote for one and
+    /// a half leases after its start. Default: 15 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
     /// Sets the voters by their [identifiers](PeerBuilder::id): as many as the quorum's size, the
-    /// same for all members. Default: every member that was started with the same size and lease
-    /// votes.
+    /// same for all members. Each member then needs an identifier, unless it is
+    /// [read-only](Self::read_only); one that is not listed has no vote. Default: every member that
+    /// was started with the same size and lease votes.
     ///
     /// A named voter may be replaced, under its own name, while it still runs, as when its node is
     /// cut off: the replacement votes after the others have agreed to refuse the old one. See the
@@ -106,6 +110,15 @@ impl QuorumBuilder {
             && u32::try_from(voters) != Ok(size)
         {
             return Err(QuorumStartError::Voters { voters, size });
+        }
+        if let Some(voters) = &voters {
+            match member.named_id() {
+                None if votes => return Err(QuorumStartError::NoId),
+                Some(id) if !votes && voters.contains(id) => {
+                    return Err(QuorumStartError::ReadOnlyVoter { id: id.to_owned() });
+                }
+                _ => {}
+            }
         }
         let peer = member.start_with(|id, clock| {
             let incarnation = getrandom::u64().map_err(|_| PeerStartError::NoRandomness)?;
@@ -218,6 +231,15 @@ pub enum QuorumStartError {
         voters: usize,
         /// As given.
         size: u32,
+    },
+    /// No identifier.
+    #[error("voters are named, so this member needs an id: set id")]
+    NoId,
+    /// A read-only member.
+    #[error("{id:?} is one of the voters, so it cannot be read-only")]
+    ReadOnlyVoter {
+        /// As given.
+        id: String,
     },
     /// The member itself.
     #[error(transparent)]

@@ -48,8 +48,9 @@ pub(super) fn longest_round(lease: Duration) -> Duration {
     lease / 4
 }
 
-/// How long a restarted voter is silent: a lease, twice the longest round, and a margin for clock
-/// drift.
+/// How long a restarted voter is silent: 1.51 leases. A lease, in which all forget what they have
+/// accepted; twice the longest round, as a promise that this voter has lost may be used so late;
+/// and a hundredth, as clocks drift.
 pub(super) fn silence(lease: Duration) -> Duration {
     lease + longest_round(lease) * 2 + lease / 100
 }

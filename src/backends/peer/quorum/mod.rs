@@ -1,7 +1,8 @@
 //! A quorum of peers: a lock without a server that guarantees exclusion.
 //!
 //! **At most one candidate of an election on a [`QuorumLock`](super::QuorumLock) leads at any
-//! instant**, if the members' clocks run at nearly the same rate, and if one of these conditions
+//! instant**, if the members' clocks run at nearly the same rate, if all members that run, or have
+//! run within the last lease, have the same size, lease and voters, and if one of these conditions
 //! holds: voters with names ([`QuorumBuilder::voters`](super::QuorumBuilder::voters)) never keep
 //! running, a majority of them, after they were replaced; or, without names, never more than `size`
 //! members that were started with [`quorum(size)`](super::PeerBuilder::quorum) run at once. A

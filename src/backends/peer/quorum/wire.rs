@@ -214,6 +214,18 @@ impl Value {
 }
 
 impl Holds {
+    fn is_bounded(&self) -> bool {
+        let fits = |text: &str| text.len() <= MAX_IDENTITY_LEN;
+        match self {
+            Self::Held { identity, advertisement, moves, .. } => {
+                fits(identity)
+                    && moves.site.as_deref().is_none_or(fits)
+                    && advertisement.as_ref().is_none_or(|stated| stated.check().is_ok())
+            }
+            Self::Released { cause, .. } => cause.as_deref().is_none_or(fits),
+        }
+    }
+
     pub fn written(write: &crate::lock::Write) -> Self {
         Self::Held {
             identity: write.identity.to_string(),
@@ -240,6 +252,14 @@ impl Holds {
 }
 
 impl Body {
+    /// Returns whether a value to remember is as short as all that members write.
+    pub fn is_bounded(&self) -> bool {
+        match self {
+            Self::Accept { value, .. } | Self::Stored { value, .. } => value.holds.is_bounded(),
+            _ => true,
+        }
+    }
+
     /// Returns the greatest of the numbers that members continue to count from.
     pub fn greatest(&self) -> u64 {
         match self {

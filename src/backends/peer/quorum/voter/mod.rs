@@ -180,10 +180,13 @@ impl Voter {
         self.is_voter(&self.settings.id) && self.settings.votes && self.acceptor.votes(now)
     }
 
-    /// Returns why this member does not vote; empty: it votes, or never will.
+    /// Returns why this member does not vote; empty: it votes, or is read-only.
     fn silent(&self, now: Instant) -> &'static str {
         if !self.settings.votes || self.votes(now) {
             return "";
+        }
+        if !self.is_voter(&self.settings.id) {
+            return ": this member's id is not among the voters: set id";
         }
         let seats = self.seats.as_ref().map_or("", Seats::problem);
         match seats {
@@ -239,7 +242,7 @@ impl Voter {
 
     fn receive(&mut self, now: Instant, id: &str, from: Recipient, envelope: Envelope) {
         let Envelope { size, lease_ms, voters, incarnation, name, body } = envelope;
-        if name.len() > MAX_NAME_LEN || body.greatest() > MAX_NUMBER {
+        if name.len() > MAX_NAME_LEN || body.greatest() > MAX_NUMBER || !body.is_bounded() {
             return;
         }
         let same = size == self.settings.size
@@ -247,10 +250,10 @@ impl Voter {
             && voters == self.voters;
         let me = self.settings.votes && self.is_voter(&self.settings.id);
         let answer = match body {
+            Body::Prepare { .. } | Body::Accept { .. } if !me => None,
             Body::Prepare { ballot } | Body::Accept { ballot, .. } if !same => {
                 Some(Body::Mismatch { ballot })
             }
-            Body::Prepare { .. } | Body::Accept { .. } if !me => None,
             Body::Prepare { ballot } => {
                 self.round = self.round.max(ballot.round);
                 self.promise(now, &name, ballot)
@@ -263,6 +266,7 @@ impl Voter {
             | Body::Sits { .. }
             | Body::Seconds { .. }
             | Body::Superseded { .. }
+            | Body::Conceded { .. }
                 if !same =>
             {
                 None
