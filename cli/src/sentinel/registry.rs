@@ -46,10 +46,11 @@ impl RegisteredTerms {
         match message {
             SentinelMessage::Began { election, .. } => {
                 let term = message.term().ok_or("a nonce is malformed")?;
-                if self.0.len() >= MAX_TERMS {
+                let key = (Arc::clone(election), term.nonce);
+                if self.0.len() >= MAX_TERMS && !self.0.contains_key(&key) {
                     return Err(format!("more than {MAX_TERMS} terms of one process"));
                 }
-                self.0.insert((Arc::clone(election), term.nonce), term);
+                self.0.insert(key, term);
                 Ok(Some((Arc::clone(election), term)))
             }
             SentinelMessage::Ended { election, .. } => {
@@ -201,5 +202,28 @@ fn report(election: &str, term: RegisteredTerm, outcome: &CrashOutcome) {
         CrashOutcome::Failed(reason) => {
             error!(election, %token, %reason, "the lock was not released: its lease decides");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_registry_still_replaces_a_term() {
+        let began = |nonce: u64, token: u64| SentinelMessage::Began {
+            election: "my_app".into(),
+            nonce: Nonce(nonce).to_string(),
+            token,
+            create: 1,
+        };
+        let mut terms = RegisteredTerms::default();
+        for nonce in (1..).take(MAX_TERMS) {
+            terms.on_message(&began(nonce, 1)).expect("room for one more");
+        }
+        terms.on_message(&began(u64::MAX, 1)).expect_err("it is full");
+        let replaced = terms.on_message(&began(7, 2)).expect("no more than before");
+        assert_eq!(replaced.map(|(_, term)| term.token.0), Some(2));
+        assert_eq!(terms.len(), MAX_TERMS);
     }
 }
