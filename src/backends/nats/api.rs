@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::config::BucketConfig;
-use super::connection::{Connection, RequestFailure};
+use super::connection::{Connection, Reason, RequestFailure};
 use super::error::{BucketError, BucketErrorKind};
 use super::reply_inbox::Request;
 use super::stream::{StoredMessage, StreamInfo};
@@ -119,13 +119,8 @@ impl ApiFailure {
         }
     }
 
-    /// Returns the failure in words, and its source. `unheard`: why a subject has no subscribers
-    /// where JetStream is on.
-    pub(super) fn reason(
-        self,
-        connection: &Connection,
-        unheard: &str,
-    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
+    /// Returns the reason, as [`RequestFailure::reason`] does.
+    pub(super) fn reason(self, connection: &Connection, unheard: &str) -> Reason {
         match self {
             Self::Request(failure) => failure.reason(connection, unheard),
             Self::Server(error) => (error.to_string(), None),

@@ -169,14 +169,12 @@ pub(super) enum RequestFailure {
     Broken(Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// Why a request failed, in words, and the source.
+pub(super) type Reason = (String, Option<Box<dyn std::error::Error + Send + Sync>>);
+
 impl RequestFailure {
-    /// Returns the reason in words, and its source. `unheard`: why a subject has no subscribers
-    /// where JetStream is on.
-    pub(super) fn reason(
-        self,
-        connection: &Connection,
-        unheard: &str,
-    ) -> (String, Option<Box<dyn std::error::Error + Send + Sync>>) {
+    /// Returns the reason. `unheard`: why a subject has no subscribers where JetStream is on.
+    pub(super) fn reason(self, connection: &Connection, unheard: &str) -> Reason {
         match self {
             Self::Disconnected => ("not connected to NATS".to_owned(), None),
             Self::NoResponders => {
