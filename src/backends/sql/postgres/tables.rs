@@ -9,8 +9,7 @@ use super::connections::Connections;
 use super::errors;
 use super::statements;
 use crate::backends::sql::row::{millis, span};
-use crate::backends::sql::setup::TableSetup;
-use crate::backends::sql::setup::{SqlError, SqlErrorKind};
+use crate::backends::sql::setup::{SqlError, SqlErrorKind, TableSetup};
 use crate::lock::{Effect, LockError, LockErrorKind};
 
 /// The version of the tables that this library supports.
