@@ -150,8 +150,9 @@ impl Driver {
 
     pub(super) fn on_move_answers(&mut self, answers: Result<Vec<CandidateInfo>, LockError>) {
         let now = self.now();
-        let Some((_, reply)) = self.refresh_moves().call.take() else { return };
-        let moves = &mut self.refresh_moves().machine;
+        let moves = self.refresh_moves();
+        let Some((_, reply)) = moves.call.take() else { return };
+        let moves = &mut moves.machine;
         if matches!(reply, ReplyTo::Asking) {
             if let Err(error) = &answers {
                 debug!(%error, "cannot ask the leader to hand over");

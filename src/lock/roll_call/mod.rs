@@ -56,8 +56,8 @@ impl RollCall {
     pub const SUCCESSORS_WITHIN: Duration = Duration::from_secs(1);
     /// What a call may take beside the time for answers: to connect, to send it, to read answers.
     pub(crate) const MARGIN: Duration = Duration::from_secs(4);
-    /// For how long the answer of such a leader is awaited: it calls the roll first, and a second
-    /// is for the way.
+    /// For how long the answer of a leader that is asked to hand over is awaited: it calls the roll
+    /// first, and a second is for the way.
     pub const HANDOVER_WITHIN: Duration =
         Self::SUCCESSORS_WITHIN.saturating_add(Self::MARGIN).saturating_add(Duration::from_secs(1));
 }
