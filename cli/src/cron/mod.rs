@@ -105,7 +105,12 @@ Where the times of day change:
 
 Signals:
   SIGTERM, SIGINT and SIGQUIT stop each COMMAND, in order; a second one ends the drain. SIGUSR1, \
-  SIGUSR2 and SIGHUP are forwarded to each COMMAND once it has a handler for them.
+  SIGUSR2 and SIGHUP are forwarded to each COMMAND once it has a handler for them. --drain also \
+  counts when one job gives up the term, as when its deadline file cannot be written.
+
+If this process is killed:
+  The guard of a single job ends its COMMAND and releases the lock. With several jobs the lease is \
+  waited for, whatever --no-sentinel says.
 
 Exit codes:
   128 and the number of a signal that ended incumbent, after it stopped each COMMAND and released \

@@ -40,7 +40,7 @@ pub struct StopArgs {
     /// lease apart.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub grace: Option<Duration>,
-    /// When a signal ends this process, or a shard moves, let COMMAND end its work for so long.
+    /// When a signal ends this process, or its term moves, let COMMAND end its work for so long.
     ///
     /// COMMAND gets its signal at once. The term continues, with its renewals, until COMMAND has
     /// ended, but at most for this time: COMMAND then has the grace before it is killed. A second
@@ -50,8 +50,7 @@ pub struct StopArgs {
     /// If this process is killed, leave what it leads to the lease.
     ///
     /// By default the guard of COMMAND then kills it and releases the lock, over a connection of
-    /// its own, so that another process leads within milliseconds. With several jobs of `incumbent
-    /// cron` the lease is waited for in any case.
+    /// its own, so that another process leads within milliseconds.
     #[arg(long)]
     pub no_sentinel: bool,
     /// Let COMMAND inherit this variable, although it has credentials of the lock. Repeat it for
