@@ -127,7 +127,7 @@ impl Instrument {
                  a_write_keeps_its_revision"
             }
             Self::Databases => {
-                "test --no-default-features --features sql,tower --test sql -- \
+                "test --no-default-features --features sql,tower,url --test sql -- \
                  a_missing_row_proves_nothing a_row_from_before_a_failover \
                  a_leader_whose_runtime_is_blocked one_leader_of_ten another_boot_identifier \
                  fence:: sqlite::members_of_a_set names:: restored:: synchronous:: trust:: \
