@@ -124,7 +124,7 @@ pub use election::{
 };
 pub use lock::multi::{all_of, best_effort, required};
 pub use lock::{
-    Advertisement, AdvertisementError, CandidateInfo, MAX_CHECKPOINT_LEN, Role, Standing,
+    Advertisement, AdvertisementError, CandidateInfo, MAX_CHECKPOINT_LEN, Readiness, Role,
     Successor, Token,
 };
 #[cfg(feature = "url")]

@@ -362,7 +362,7 @@ impl ElectionBuilder {
                 site: self.site.clone(),
                 with_choria: self.timing.with_choria || lock.timing().with_choria,
                 eligible: self.eligible,
-                standing: self.moves.standing(),
+                readiness: self.moves.readiness(),
                 rank: self.moves.rank,
                 origin_unix_ms,
                 ..Settings::new(Arc::clone(&identity), nonce, timing)

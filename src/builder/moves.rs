@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ElectionBuilder;
 use crate::driver::health::HealthCheck;
 use crate::driver::set_part::SharedLedger;
-use crate::lock::Standing;
+use crate::lock::Readiness;
 use crate::protocol::Rank;
 
 impl ElectionBuilder {
@@ -38,10 +38,10 @@ impl ElectionBuilder {
         self
     }
 
-    /// Makes the election a shard of a set, whose member begins with this standing and rank.
-    pub(crate) fn shard(mut self, share: SharedLedger, standing: Standing, rank: Rank) -> Self {
+    /// Makes the election a shard of a set, whose member begins this ready and with this rank.
+    pub(crate) fn shard(mut self, share: SharedLedger, readiness: Readiness, rank: Rank) -> Self {
         let moves = &mut self.moves;
-        (moves.share, moves.of_member, moves.rank) = (Some(share), standing, rank);
+        (moves.share, moves.of_member, moves.rank) = (Some(share), readiness, rank);
         self
     }
 

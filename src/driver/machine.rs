@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(feature = "_history")]
 use crate::driver::record::{HistoryWriter, Output};
-use crate::lock::{Capabilities, Need, Pause, Standing, Token};
+use crate::lock::{Capabilities, Need, Pause, Readiness, Token};
 use crate::protocol::{
     Action, Drain, Elector, Event, Leader, MemberSettings, MultiElector, PreviousTerm, Settings,
     State, Timing, WaitReason,
@@ -195,8 +195,8 @@ impl StateMachine {
     }
 
     /// How ready it is to lead: sick while it is refused.
-    pub fn standing(&self) -> Standing {
-        if self.is_refused() { Standing::Sick } else { self.settings().standing }
+    pub fn readiness(&self) -> Readiness {
+        if self.is_refused() { Readiness::Unhealthy } else { self.settings().readiness }
     }
 
     /// The settings on the first required lock.

@@ -323,7 +323,7 @@ impl Driver {
             }
             Input::Checked(result) => self.checked(result),
             Input::StandAside(aside) => self.stand_aside(aside),
-            Input::Standing(standing) => self.stand_as(standing),
+            Input::Readiness(readiness) => self.set_member_readiness(readiness),
             Input::Rank(rank) => self.handle(Event::Rank(rank)),
             Input::Advertise(advertisement) => self.handle(Event::Advertise(advertisement)),
             Input::Stop => {
@@ -472,8 +472,8 @@ impl Driver {
             self.telemetry().paused_until(paused_until);
         }
         self.shutdown.telemetry.observe(now, state, self.machine.leader(), lock_fails);
-        if self.machine.standing() != self.standing() {
-            self.update_standing();
+        if self.machine.readiness() != self.readiness() {
+            self.update_readiness();
         }
     }
 

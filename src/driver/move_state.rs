@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use super::health::HealthCheck;
 use super::set_part::SharedLedger;
 use crate::election::inbox::HandOverReply;
-use crate::lock::{CandidateInfo, LockError, RollCall, Standing};
+use crate::lock::{CandidateInfo, LockError, Readiness, RollCall};
 use crate::protocol::{Health, Moves, Rank};
 
 /// Where the outcome of a handover goes.
@@ -32,7 +32,7 @@ pub(super) struct DriverMoves {
     pub health: Option<Health>,
     pub aside: bool,
     /// How ready the member of a set is that it belongs to.
-    pub of_member: Standing,
+    pub of_member: Readiness,
     /// Why the checkpoint of the election could not be claimed, since it last was.
     pub unclaimed: Option<Arc<str>>,
     pub call: Option<(Answers, ReplyTo)>,
@@ -47,14 +47,14 @@ pub(crate) struct MoveOptions {
     /// Of the set that the election is a shard of.
     pub share: Option<SharedLedger>,
     /// How ready the member of that set is.
-    pub of_member: Standing,
+    pub of_member: Readiness,
     pub rank: Rank,
 }
 
 impl MoveOptions {
     /// How ready a candidate is when it begins.
-    pub fn standing(&self) -> Standing {
-        standing(self.health().as_ref(), self.aside).max(self.of_member)
+    pub fn readiness(&self) -> Readiness {
+        readiness(self.health().as_ref(), self.aside).max(self.of_member)
     }
 
     pub(super) fn health(&self) -> Option<Health> {
@@ -62,15 +62,15 @@ impl MoveOptions {
     }
 
     pub(super) fn is_default(&self) -> bool {
-        self.prefer_after.is_none() && self.check.is_none() && self.standing() == Standing::Ready
+        self.prefer_after.is_none() && self.check.is_none() && self.readiness() == Readiness::Ready
     }
 }
 
 /// How ready to lead something of this health is.
-pub(crate) fn standing(health: Option<&Health>, aside: bool) -> Standing {
+pub(crate) fn readiness(health: Option<&Health>, aside: bool) -> Readiness {
     match health {
-        Some(health) if !health.is_healthy() => Standing::Sick,
-        _ if aside => Standing::Aside,
-        _ => Standing::Ready,
+        Some(health) if !health.is_healthy() => Readiness::Unhealthy,
+        _ if aside => Readiness::Cordoned,
+        _ => Readiness::Ready,
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 
 use super::health::record;
-use super::move_state::{DriverMoves, MoveOptions, ReplyTo, standing};
+use super::move_state::{DriverMoves, MoveOptions, ReplyTo, readiness};
 use super::{Driver, MAX_IDENTITY_SHOWN};
 use crate::election::change::Change;
 use crate::election::hand_over::HandOverError;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Hint, LockError, RollCall, Standing,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Hint, LockError, Readiness, RollCall,
     Successor, TakeRequest,
 };
 use crate::protocol::{Chosen, Event, Health, Moves, Rank, Refusal, State};
@@ -25,10 +25,10 @@ impl Driver {
     /// Begins with what the builder set.
     pub(super) fn begin_moves(&mut self, options: &MoveOptions) {
         if !options.is_default() {
-            let (moves, standing) = (self.new_moves(options), options.standing());
+            let (moves, readiness) = (self.new_moves(options), options.readiness());
             self.moves = Some(moves);
-            self.shared().update(|status| status.standing = standing);
-            self.telemetry().standing(standing);
+            self.shared().update(|status| status.readiness = readiness);
+            self.telemetry().readiness(readiness);
         }
     }
 
@@ -173,7 +173,7 @@ impl Driver {
             }
             // Excluding everyone is worse than a leader that is not ready.
             Err(why) if matches!(reply, ReplyTo::None) => {
-                warn!(standing = self.standing().as_str(), "still leading: {why}");
+                warn!(standing = self.readiness().as_str(), "still leading: {why}");
             }
             Err(why) => debug!("not handing over: {why}"),
         }
@@ -222,8 +222,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        self.moves.as_ref().map_or(Standing::Ready, |moves| moves.machine.standing())
+    pub(super) fn readiness(&self) -> Readiness {
+        self.moves.as_ref().map_or(Readiness::Ready, |moves| moves.machine.readiness())
     }
 
     /// The result of a check.
@@ -232,19 +232,19 @@ impl Driver {
             return;
         };
         record(health, result);
-        self.update_standing();
+        self.update_readiness();
     }
 
     /// It stands aside from now on, or no longer does.
     pub(super) fn stand_aside(&mut self, aside: bool) {
         self.refresh_moves().aside = aside;
-        self.update_standing();
+        self.update_readiness();
     }
 
-    /// The member of the set that it belongs to stands so.
-    pub(super) fn stand_as(&mut self, standing: Standing) {
-        self.refresh_moves().of_member = standing;
-        self.update_standing();
+    /// The member of the set that it belongs to is this ready.
+    pub(super) fn set_member_readiness(&mut self, readiness: Readiness) {
+        self.refresh_moves().of_member = readiness;
+        self.update_readiness();
     }
 
     /// The checkpoint could not be claimed, or was. What cannot claim it stands behind all others,
@@ -252,39 +252,39 @@ impl Driver {
     pub(super) fn set_unclaimed(&mut self, why: Option<Arc<str>>) {
         if why.is_some() || self.moves.as_ref().is_some_and(|moves| moves.unclaimed.is_some()) {
             self.refresh_moves().unclaimed = why;
-            self.update_standing();
+            self.update_readiness();
         }
     }
 
     /// By its check, its member, the claims of its checkpoint and the lock.
-    pub(super) fn update_standing(&mut self) {
+    pub(super) fn update_readiness(&mut self) {
         let now = self.now();
         let DriverMoves { health, aside, of_member, unclaimed, .. } = self.refresh_moves();
-        let claims = if unclaimed.is_some() { Standing::Sick } else { Standing::Ready };
-        let own = standing(health.as_ref(), *aside).max(*of_member).max(claims);
+        let claims = if unclaimed.is_some() { Readiness::Unhealthy } else { Readiness::Ready };
+        let own = readiness(health.as_ref(), *aside).max(*of_member).max(claims);
         let failure = health.as_ref().and_then(Health::failure).map(Arc::from);
         let failure: Option<Arc<str>> = failure.or_else(|| unclaimed.clone());
-        if own != self.machine.settings().standing {
-            self.handle(Event::Standing(own));
+        if own != self.machine.settings().readiness {
+            self.handle(Event::Readiness(own));
         }
-        let after = self.machine.standing();
+        let after = self.machine.readiness();
         let moves = &mut self.refresh_moves().machine;
-        let before = moves.standing();
-        moves.set_standing(now, after);
+        let before = moves.readiness();
+        moves.set_readiness(now, after);
         let mut checked = false; // the first check failed: it was taken to be sick already
         self.shared().status.send_if_modified(|status| {
             let new = (after, failure);
-            let old = (status.standing, status.check_failure.clone());
+            let old = (status.readiness, status.check_failure.clone());
             let changed = old != new;
             checked = old.1.is_none() && new.1.is_some();
-            (status.standing, status.check_failure) = new;
+            (status.readiness, status.check_failure) = new;
             changed
         });
         if before != after {
-            self.telemetry().standing(after);
+            self.telemetry().readiness(after);
         }
         if before != after || checked {
-            self.shared().publish(Change::Standing(after));
+            self.shared().publish(Change::Readiness(after));
         }
     }
 }

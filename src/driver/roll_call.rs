@@ -92,7 +92,7 @@ fn with_status(shared: &Shared, info: CandidateInfo) -> CandidateInfo {
         role,
         leader: leader.map(|leader| Arc::clone(&leader.identity)),
         token: leader.and_then(|leader| leader.token),
-        standing: status.standing,
+        readiness: status.readiness,
         cool_down,
         ..info
     }

@@ -1,6 +1,6 @@
 //! What happens in an election, as its handles report it.
 
-use crate::lock::{Standing, Token};
+use crate::lock::{Readiness, Token};
 use crate::protocol::{Cause, Leader, LockFailure};
 use crate::time::clock::Instant;
 
@@ -54,7 +54,7 @@ pub enum Change {
     /// They succeed again.
     LockRecovered,
     /// This candidate is now that ready to lead.
-    Standing(Standing),
+    Readiness(Readiness),
     /// The reader was too slow, and this many changes were dropped.
     Missed(u64),
 }

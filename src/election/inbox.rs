@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::coop::poll_proceed;
 
 use super::hand_over::HandOverError;
-use crate::lock::{Advertisement, Hint, Standing, Successor};
+use crate::lock::{Advertisement, Hint, Readiness, Successor};
 use crate::protocol::Rank;
 use crate::util::locked;
 
@@ -46,7 +46,7 @@ pub(crate) enum Input {
     /// The candidate stands aside from now on, or no longer does.
     StandAside(bool),
     /// How ready the member of the set is that the candidate belongs to.
-    Standing(Standing),
+    Readiness(Readiness),
     /// When the candidate acquires a vacant entry from now on.
     Rank(Rank),
     Stop,

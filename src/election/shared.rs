@@ -9,7 +9,7 @@ use super::hint_queue::HintQueue;
 use super::inbox::Inbox;
 use super::term::{LeadsUntil, Term, TermOwner};
 use crate::election::change::Change;
-use crate::lock::{Content, Entry, Hint, HintSink, Lock, Nonce, Standing};
+use crate::lock::{Content, Entry, Hint, HintSink, Lock, Nonce, Readiness};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Clock, Instant};
 use crate::util::locked;
@@ -54,7 +54,7 @@ pub(crate) struct Status {
     pub lock_failure: Option<LockFailure>,
     /// Whether the lock refuses its writes.
     pub is_refused: bool,
-    pub standing: Standing,
+    pub readiness: Readiness,
     /// Why the check fails, if the candidate is sick.
     pub check_failure: Option<Arc<str>>,
     /// Until when the election is paused, by the wall clock.

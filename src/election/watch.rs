@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::{self, Shared};
-use crate::lock::{Standing, Token};
+use crate::lock::{Readiness, Token};
 use crate::protocol::{Leader, LockFailure, State, WaitReason};
 use crate::time::clock::{Instant, sleep_until};
 use crate::util::watched::Reader;
@@ -26,7 +26,7 @@ pub struct Status {
     /// [drains](crate::ElectionBuilder::drain).
     pub drain_ends: Option<Instant>,
     /// How ready this candidate is to lead.
-    pub standing: Standing,
+    pub readiness: Readiness,
     /// Why its [check](crate::ElectionBuilder::check) fails, if it is sick.
     pub check_failure: Option<Arc<str>>,
     /// Until when the election is paused, as its entry states, by the wall clock, in
@@ -56,8 +56,8 @@ impl Status {
             Some((identity, token, since_unix_ms, advertisement, lease, is_me))
         };
         let rest = |status: &Self| {
-            let Self { state, token, cool_down, drain_ends, standing, .. } = status;
-            (*state, *token, *cool_down, *drain_ends, *standing, status.paused_until_unix_ms)
+            let Self { state, token, cool_down, drain_ends, readiness, .. } = status;
+            (*state, *token, *cool_down, *drain_ends, *readiness, status.paused_until_unix_ms)
         };
         let failures = |status: &Self| (status.lock_failure.clone(), status.check_failure.clone());
         (rest(self), failures(self), leader(self)) != (rest(other), failures(other), leader(other))
@@ -168,7 +168,7 @@ fn snapshot(shared: &Shared, status: &shared::Status) -> Status {
         token: term.map(|term| term.token),
         cool_down: status.cool_down.map(|(until, reason)| Wait { until, reason }),
         drain_ends: term.and_then(|term| term.drain_ends()),
-        standing: status.standing,
+        readiness: status.readiness,
         check_failure: status.check_failure.clone(),
         paused_until_unix_ms: status.paused_until_unix_ms,
         lock_failure: status.lock_failure.clone(),

@@ -72,8 +72,8 @@ pub use member_load::{MemberLoad, TakeRequest};
 pub use record::{ElectionRecord, ElectionState, Holder, HolderPod, Vacancy};
 pub use request::{Release, Request, StepDownNotice, Write};
 pub use roll_call::{
-    CallId, CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Role, RollCall,
-    Standing, Successor,
+    CallId, CandidateInfo, CandidateRequest, CoolDownLeft, HandoverAnswer, Readiness, Role,
+    RollCall, Successor,
 };
 
 pub use types::{

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::sampling::MAX_WINDOW;
 use super::types::Rank;
-use crate::lock::{Coverage, Standing};
+use crate::lock::{Coverage, Readiness};
 use crate::time::clock::Instant;
 
 /// How long, at most, a candidate that knows nothing of the last holder lets the others go first.
@@ -77,22 +77,22 @@ impl Context {
     /// `woken`: others learned of the vacancy at the same moment.
     pub fn acquire_delay(&mut self, woken: bool) -> Option<AcquireDelay> {
         let vacancy = self.observed.vacancy()?;
-        let (settings, standing) = (&self.settings, self.standing());
+        let (settings, readiness) = (&self.settings, self.standby_readiness());
         if !settings.may_acquire() {
             return None;
         }
         let lease = settings.timing.lease();
         let to = vacancy.successor();
         // One that has become sick since must not be in the way of the others.
-        let is_successor = to == Some(settings.nonce) && standing != Standing::Sick;
-        let others_first = match standing {
+        let is_successor = to == Some(settings.nonce) && readiness != Readiness::Unhealthy;
+        let others_first = match readiness {
             _ if is_successor => Duration::ZERO,
-            Standing::Sick => lease,
-            Standing::Aside => lease / 2,
-            Standing::Ready if to.is_some() || settings.rank == Rank::Second => {
+            Readiness::Unhealthy => lease,
+            Readiness::Cordoned => lease / 2,
+            Readiness::Ready if to.is_some() || settings.rank == Rank::Second => {
                 hold(self.common_lease())
             }
-            Standing::Ready => Duration::ZERO,
+            Readiness::Ready => Duration::ZERO,
         };
         let uniform = self.random.f64();
         let mut spread = Duration::ZERO;

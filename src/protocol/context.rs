@@ -12,8 +12,8 @@ use super::sampling::{HintLatency, HintRate, SentNotice};
 use super::types::{Action, Cause, Event, Leader, LockFailure, Response, Settings};
 use crate::lock::{
     Advertisement, Capabilities, Content, Coverage, Entry, LockErrorKind, Mark, MoveInfo, Nonce,
-    Pause, Reading, Record, Release, Request, Revision, Standing, StepDownNotice, Token, Tombstone,
-    Write, WriteId,
+    Pause, Readiness, Reading, Record, Release, Request, Revision, StepDownNotice, Token,
+    Tombstone, Write, WriteId,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::{
@@ -395,9 +395,9 @@ impl Context {
     }
 
     /// How ready a candidate is that does not lead.
-    pub fn standing(&self) -> Standing {
+    pub fn standby_readiness(&self) -> Readiness {
         let refused = self.health.denies_writes();
-        if refused { Standing::Sick } else { self.settings.standing }
+        if refused { Readiness::Unhealthy } else { self.settings.readiness }
     }
 
     /// Notifies the others of a step-down.

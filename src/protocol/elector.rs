@@ -15,8 +15,8 @@ use super::types::{
     Action, Cause, Event, Leader, LockFailure, Rank, Response, Settings, State, WaitReason,
 };
 use crate::lock::{
-    CandidateRequest, Capabilities, Coverage, Hint, Nonce, Pause, Record, Revision, RollCall,
-    Standing, StepDownNotice, Successor, Token,
+    CandidateRequest, Capabilities, Coverage, Hint, Nonce, Pause, Readiness, Record, Revision,
+    RollCall, StepDownNotice, Successor, Token,
 };
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
@@ -71,7 +71,7 @@ impl Elector {
             }
             Event::Resign => self.step_down(now, Cause::Resigned),
             Event::HandOver { to, identity } => self.hand_over(now, to, identity),
-            Event::Standing(standing) => self.set_standing(now, standing),
+            Event::Readiness(readiness) => self.set_readiness(now, readiness),
             Event::Rank(rank) => self.set_rank(now, rank),
             Event::Stop => self.stop(now),
             Event::Capabilities(capabilities) => self.cx.capabilities = capabilities,
@@ -129,8 +129,8 @@ impl Elector {
     }
 
     /// How ready it is to lead: sick while it [is refused](Self::is_refused).
-    pub fn standing(&self) -> Standing {
-        if self.is_refused() { Standing::Sick } else { self.cx.settings.standing }
+    pub fn readiness(&self) -> Readiness {
+        if self.is_refused() { Readiness::Unhealthy } else { self.cx.settings.readiness }
     }
 
     /// When this candidate will lead, if it keeps the entry until then, and what it waits for;
@@ -272,8 +272,8 @@ impl Elector {
         }
     }
 
-    fn set_standing(&mut self, now: Instant, standing: Standing) {
-        self.cx.settings.standing = standing;
+    fn set_readiness(&mut self, now: Instant, readiness: Readiness) {
+        self.cx.settings.readiness = readiness;
         if let Phase::Standby(standby) = &mut self.phase {
             standby.turn_changes(&mut self.cx, now);
         }

@@ -135,7 +135,7 @@ impl Context {
             actions: _, // drained after each event
         } = self;
         writer.flags(&[*stopping, *heard_from_lock]);
-        writer.to.word(settings.standing as u64);
+        writer.to.word(settings.readiness as u64);
         writer.to.word(settings.rank as u64);
         writer.to.word(*coverage as u64);
         writer.to.word(FingerprintWriter::nanos(latency.window()));

@@ -33,7 +33,7 @@ pub struct Health {
 enum State {
     Unchecked,
     Healthy,
-    Sick,
+    Unhealthy,
 }
 
 impl Health {
@@ -50,9 +50,9 @@ impl Health {
         }
         let (agrees, next) = match self.state {
             State::Unchecked if passed => (false, State::Healthy),
-            State::Unchecked => (false, State::Sick),
-            State::Healthy => (passed, State::Sick),
-            State::Sick => (!passed, State::Healthy),
+            State::Unchecked => (false, State::Unhealthy),
+            State::Healthy => (passed, State::Unhealthy),
+            State::Unhealthy => (!passed, State::Healthy),
         };
         if agrees {
             self.against = 0;
@@ -73,7 +73,7 @@ impl Health {
 
     /// Why it is sick; `None` if it is healthy, or was not checked yet.
     pub fn failure(&self) -> Option<&str> {
-        self.last_failure.as_deref().filter(|_| self.state == State::Sick)
+        self.last_failure.as_deref().filter(|_| self.state == State::Unhealthy)
     }
 }
 

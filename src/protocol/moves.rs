@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::acquire;
 use super::types::{Leader, Settings};
 use crate::lock::{
-    CandidateInfo, CandidateRequest, Nonce, Role, Standing, Successor, TakeRequest, Token,
+    CandidateInfo, CandidateRequest, Nonce, Readiness, Role, Successor, TakeRequest, Token,
 };
 use crate::time::clock::Instant;
 
@@ -34,7 +34,7 @@ pub struct Moves {
     prefer_after: Option<Duration>,
     /// Whether the election is a shard of a set, whose members decide when it moves.
     in_set: bool,
-    standing: Standing,
+    readiness: Readiness,
     /// Since when it is ready.
     ready_since: Option<Instant>,
     /// When the pause of the election ends.
@@ -65,15 +65,15 @@ impl Moves {
         in_set: bool,
         now: Instant,
     ) -> Self {
-        let &Settings { nonce, priority, standing, .. } = settings;
+        let &Settings { nonce, priority, readiness, .. } = settings;
         Self {
             nonce,
             priority,
             lease: settings.timing.lease(),
             prefer_after,
             in_set,
-            standing,
-            ready_since: (standing == Standing::Ready).then_some(now),
+            readiness,
+            ready_since: (readiness == Readiness::Ready).then_some(now),
             pause_ends: None,
             calling: None,
             ordered: None,
@@ -88,8 +88,8 @@ impl Moves {
     }
 
     /// How ready the candidate is.
-    pub fn standing(&self) -> Standing {
-        self.standing
+    pub fn readiness(&self) -> Readiness {
+        self.readiness
     }
 
     /// When to call [`advance`](Self::advance) at the latest.
@@ -97,13 +97,13 @@ impl Moves {
         self.at.filter(|_| self.calling.is_none() && self.asking.is_none())
     }
 
-    /// The standing changes.
-    pub fn set_standing(&mut self, now: Instant, standing: Standing) {
-        if standing == self.standing {
+    /// The readiness changes.
+    pub fn set_readiness(&mut self, now: Instant, readiness: Readiness) {
+        if readiness == self.readiness {
             return;
         }
-        self.standing = standing;
-        self.ready_since = (standing == Standing::Ready).then_some(now);
+        self.readiness = readiness;
+        self.ready_since = (readiness == Readiness::Ready).then_some(now);
         self.plan(now);
     }
 
@@ -146,8 +146,8 @@ impl Moves {
         self.at = None;
         match self.role {
             MoveRole::Leads(_) => {
-                let is_ready = self.standing == Standing::Ready;
-                let reason = if is_ready { Reason::Preferred } else { Reason::Standing };
+                let is_ready = self.readiness == Readiness::Ready;
+                let reason = if is_ready { Reason::Preferred } else { Reason::NotReady };
                 self.call(reason).ok()
             }
             MoveRole::StandsBy { .. } => {
@@ -215,7 +215,7 @@ impl Moves {
     /// A search by the leader itself has found nobody: the next ones are ever further apart, as
     /// each calls the whole fleet.
     fn search_again(&mut self, now: Instant, reason: &Reason) {
-        if matches!(reason, Reason::Standing | Reason::Preferred) {
+        if matches!(reason, Reason::NotReady | Reason::Preferred) {
             let again = now + self.next_retry();
             self.at = self.due(now).map(|due| due.max(again));
         }
@@ -248,7 +248,7 @@ impl Moves {
         let wanted = match &reason {
             Reason::Requested(to) => to.clone(),
             Reason::Taken(request) => Successor::Candidate(request.by),
-            Reason::Standing | Reason::Preferred => Successor::Any,
+            Reason::NotReady | Reason::Preferred => Successor::Any,
         };
         self.calling = Some((reason, since));
         self.asking = None; // the roll call takes the place of a question to an earlier leader
@@ -279,23 +279,24 @@ impl Moves {
         let wanted = |info: &&CandidateInfo| {
             let included = match reason {
                 Reason::Requested(to) => to.includes(info),
-                Reason::Standing => true,
+                Reason::NotReady => true,
                 Reason::Preferred => info.priority > self.priority,
                 Reason::Taken(request) => info.nonce == request.by,
             };
             included && info.nonce != self.nonce && info.role == Role::Standby
         };
-        let may_lead = |info: &&CandidateInfo| match (reason, info.standing) {
-            (Reason::Standing, standing) => standing < self.standing,
+        let may_lead = |info: &&CandidateInfo| match (reason, info.readiness) {
+            (Reason::NotReady, readiness) => readiness < self.readiness,
             // One that stands aside leads next only where it was named.
-            (Reason::Requested(Successor::Identity(_)), standing) => standing != Standing::Sick,
-            (_, standing) => standing == Standing::Ready,
+            (Reason::Requested(Successor::Identity(_)), readiness) => {
+                readiness != Readiness::Unhealthy
+            }
+            (_, readiness) => readiness == Readiness::Ready,
         };
-        let best = answers
-            .iter()
-            .filter(wanted)
-            .filter(may_lead)
-            .max_by_key(|info| (info.standing == Standing::Ready, info.priority, info.nonce.0));
+        let best =
+            answers.iter().filter(wanted).filter(may_lead).max_by_key(|info| {
+                (info.readiness == Readiness::Ready, info.priority, info.nonce.0)
+            });
         match best {
             Some(info) => Ok(Chosen { nonce: info.nonce, identity: Arc::clone(&info.identity) }),
             None => Err(Refusal::NobodyReady(Found::among(answers.iter().filter(wanted)))),
@@ -315,7 +316,7 @@ impl Moves {
             MoveRole::Leads(since) if self.ordered == Some(since) => None,
             // The members of a set give away what they lead, one after the other.
             MoveRole::Leads(_) if self.in_set => None,
-            MoveRole::Leads(since) if self.standing != Standing::Ready || self.asked => {
+            MoveRole::Leads(since) if self.readiness != Readiness::Ready || self.asked => {
                 Some((since + lease).max(pause_ends))
             }
             MoveRole::Leads(_) => None,
@@ -358,7 +359,7 @@ enum Reason {
     /// An operator, or the leader's own program.
     Requested(Successor),
     /// The leader is not ready.
-    Standing,
+    NotReady,
     /// A candidate of higher priority.
     Preferred,
     /// A member of the set that leads less.
@@ -418,8 +419,8 @@ impl Found {
     fn among<'a>(answers: impl Iterator<Item = &'a CandidateInfo>) -> Self {
         answers.fold(Self::default(), |found, info| Self {
             others: found.others.saturating_add(1),
-            sick: found.sick.saturating_add(u32::from(info.standing == Standing::Sick)),
-            aside: found.aside.saturating_add(u32::from(info.standing == Standing::Aside)),
+            sick: found.sick.saturating_add(u32::from(info.readiness == Readiness::Unhealthy)),
+            aside: found.aside.saturating_add(u32::from(info.readiness == Readiness::Cordoned)),
         })
     }
 }

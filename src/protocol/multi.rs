@@ -144,7 +144,7 @@ impl MultiElector {
                 }
             }
             Event::Advertise(_)
-            | Event::Standing(_)
+            | Event::Readiness(_)
             | Event::Rank(_)
             | Event::Pause(_)
             | Event::Drains => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::backoff::{Backoff, BackoffPolicy};
 use crate::lock::Advertisement;
 use crate::lock::{
-    Capabilities, Hint, Holder, LockErrorKind, Nonce, Pause, Reading, Request, Revision, Standing,
+    Capabilities, Hint, Holder, LockErrorKind, Nonce, Pause, Readiness, Reading, Request, Revision,
     Token,
 };
 use crate::time::clock::Instant;
@@ -43,8 +43,8 @@ pub struct Settings {
     /// Whether to acquire the entry at all, or only to watch.
     pub eligible: bool,
     /// How ready the candidate is to lead when it begins.
-    #[cfg_attr(feature = "_history", serde(default))]
-    pub standing: Standing,
+    #[cfg_attr(feature = "_history", serde(default, rename = "standing"))]
+    pub readiness: Readiness,
     /// When it acquires a vacant entry, compared with the other members of its set.
     #[cfg_attr(feature = "_history", serde(default))]
     pub rank: Rank,
@@ -70,7 +70,7 @@ impl Settings {
             site: None,
             with_choria: false,
             eligible: true,
-            standing: Standing::Ready,
+            readiness: Readiness::Ready,
             rank: Rank::First,
             seed: nonce.0,
             origin_unix_ms: 0,
@@ -230,7 +230,8 @@ pub enum Event {
         identity: Arc<str>,
     },
     /// How ready this candidate is to lead from now on.
-    Standing(Standing),
+    #[cfg_attr(feature = "_history", serde(rename = "Standing"))]
+    Readiness(Readiness),
     /// When this candidate acquires a vacant entry from now on.
     Rank(Rank),
     /// Step down, and stop for good.

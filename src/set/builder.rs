@@ -15,7 +15,7 @@ use super::resizing::{lock_of_both, name_of};
 use super::shared::SetShared;
 use crate::builder::{ElectionBuilder, StartError, default_identity, new_election};
 use crate::driver::health::HealthCheck;
-use crate::driver::move_state::standing;
+use crate::driver::move_state::readiness;
 use crate::driver::set_part::SharedLedger;
 use crate::election::handle::Election;
 use crate::election::leadership::Leadership;
@@ -316,7 +316,7 @@ impl SetBuilder {
             None => format!("{}-{:08x}", default_identity(&self.lock), seed >> 32).into(),
         };
         let health = self.check.as_ref().map(HealthCheck::unchecked);
-        let standing = standing(health.as_ref(), self.aside);
+        let readiness = readiness(health.as_ref(), self.aside);
         let moves_at_once = self.moves_at_once.unwrap_or(self.shards / 10).max(1);
         let load = MemberLoad {
             max: self.max_load,
@@ -325,7 +325,7 @@ impl SetBuilder {
         };
         let share = SharedLedger::new(LoadLedger::new(load, moves_at_once));
         let (shared, inputs) =
-            SetShared::new(self.name.into(), Arc::clone(&identity), self.max_load, standing);
+            SetShared::new(self.name.into(), Arc::clone(&identity), self.max_load, readiness);
         let changes = changes_of(&shared);
         let mut timing = None;
         let mut start = |shard| {
@@ -342,7 +342,7 @@ impl SetBuilder {
                 .identity(&*identity)
                 .shared_clock(Arc::clone(&self.clock))
                 .drain(self.drain)
-                .shard(share.clone(), standing, Rank::Never);
+                .shard(share.clone(), readiness, Rank::Never);
             timing = Some(election.lease_of_lock()?);
             self.callbacks.install(election, shard, &shared).start()
         };
@@ -361,7 +361,7 @@ impl SetBuilder {
             moves_at_once,
             move_within: self.drain + lease.saturating_mul(3),
             lease,
-            standing,
+            readiness,
             seed,
         };
         let set = Set::new(Arc::clone(&shared), Arc::clone(&elections));

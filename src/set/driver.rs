@@ -15,12 +15,12 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use super::change::ShardChange;
 use super::shared::{SetInput, SetShared};
 use crate::driver::health::{HealthCheck, record};
-use crate::driver::move_state::standing;
+use crate::driver::move_state::readiness;
 use crate::driver::set_part::SharedLedger;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, RollCall, Standing, Successor,
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Readiness, RollCall, Successor,
     TakeRequest,
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
@@ -132,7 +132,7 @@ impl Driver {
                     Some(SetInput::Checked(result)) => self.checked(result),
                     Some(SetInput::StandAside(aside)) => {
                         self.aside = aside;
-                        self.update_standing();
+                        self.update_readiness();
                     }
                     Some(SetInput::Stop) | None => break,
                 },
@@ -163,7 +163,7 @@ impl Driver {
             false => self.refused.remove(&shard),
         };
         if changed {
-            self.update_standing();
+            self.update_readiness();
         }
     }
 
@@ -251,17 +251,17 @@ impl Driver {
     fn checked(&mut self, result: Result<(), Arc<str>>) {
         let Some(health) = &mut self.health else { return };
         record(health, result);
-        self.update_standing();
+        self.update_readiness();
     }
 
-    fn update_standing(&mut self) {
+    fn update_readiness(&mut self) {
         // It would ask for shards that it cannot acquire.
-        let refused = if self.refused.is_empty() { Standing::Ready } else { Standing::Sick };
-        let standing = standing(self.health.as_ref(), self.aside).max(refused);
-        if self.shared.standing.send_replace(standing) != standing {
-            self.member.set_standing(self.clock.now(), standing);
+        let refused = if self.refused.is_empty() { Readiness::Ready } else { Readiness::Unhealthy };
+        let readiness = readiness(self.health.as_ref(), self.aside).max(refused);
+        if self.shared.readiness.send_replace(readiness) != readiness {
+            self.member.set_readiness(self.clock.now(), readiness);
             for election in &*self.elections {
-                election.shared().inbox.send(Input::Standing(standing));
+                election.shared().inbox.send(Input::Readiness(readiness));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::change::ShardChange;
 use super::shared::{SetInput, SetShared};
 use crate::election::handle::Election;
-use crate::lock::{CandidateInfo, LockError, Standing, Token};
+use crate::lock::{CandidateInfo, LockError, Readiness, Token};
 use crate::protocol::Leader;
 use crate::time::clock::Instant;
 use crate::util::changes::Changes;
@@ -130,8 +130,8 @@ impl Set {
     }
 
     /// How ready this member is to lead.
-    pub fn standing(&self) -> Standing {
-        *self.shared().standing.borrow()
+    pub fn readiness(&self) -> Readiness {
+        *self.shared().readiness.borrow()
     }
 
     /// Stops the member: the work of each shard drains where that is set, and stops, the losses are

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::change::ShardChange;
-use crate::lock::{Standing, Token};
+use crate::lock::{Readiness, Token};
 use crate::util::locked;
 
 /// How many changes a slow reader may lag behind.
@@ -27,7 +27,7 @@ pub(super) struct SetShared {
     /// The most shards that the member may lead.
     pub max_load: Option<u32>,
     pub inputs: mpsc::UnboundedSender<SetInput>,
-    pub standing: watch::Sender<Standing>,
+    pub readiness: watch::Sender<Readiness>,
     /// Set once every candidate has stopped.
     pub finished: watch::Sender<bool>,
     led: Mutex<BTreeMap<u32, Token>>,
@@ -39,7 +39,7 @@ impl SetShared {
         name: Arc<str>,
         identity: Arc<str>,
         max_load: Option<u32>,
-        standing: Standing,
+        readiness: Readiness,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<SetInput>) {
         let (sender, inputs) = mpsc::unbounded_channel();
         let shared = Self {
@@ -47,7 +47,7 @@ impl SetShared {
             identity,
             max_load,
             inputs: sender,
-            standing: watch::Sender::new(standing),
+            readiness: watch::Sender::new(readiness),
             finished: watch::Sender::new(false),
             led: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES_KEPT),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_member_works_on_as_many_shards_as_it_may_and_on_no_more() {
-        let (set, _inputs) = SetShared::new("s".into(), "m".into(), Some(1), Standing::Ready);
+        let (set, _inputs) = SetShared::new("s".into(), "m".into(), Some(1), Readiness::Ready);
         assert!(set.admit(0, Token(7)));
         assert!(!set.admit(1, Token(8)), "one too many");
         assert!(!set.leave(1, Token(8)), "its work did not begin");

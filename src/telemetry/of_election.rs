@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::{Counter, counter, gauge, histogram};
 
 use super::leased::{Labels, Leased};
-use crate::lock::Standing;
+use crate::lock::Readiness;
 use crate::protocol::{Cause, Leader, PreviousTerm, State};
 use crate::time::clock::Instant;
 use crate::time::timing::Timing;
@@ -29,7 +29,7 @@ const ALERTED: usize = 3;
 /// The causes of a leader for life.
 const LIFE_CAUSES: [&str; 2] = ["evicted", "resigned"];
 
-const STANDINGS: [Standing; 3] = [Standing::Ready, Standing::Aside, Standing::Sick];
+const EACH: [Readiness; 3] = [Readiness::Ready, Readiness::Cordoned, Readiness::Unhealthy];
 
 /// One word in the task of a candidate. Handles are kept of what each renewal records alone: each
 /// takes two words in every election.
@@ -132,16 +132,16 @@ impl Telemetry {
         losses(&self.0.labels, cause.as_str()).increment(1);
     }
 
-    pub fn standing(&self, standing: Standing) {
+    pub fn readiness(&self, readiness: Readiness) {
         self.0.has_stood.get_or_init(|| ());
-        self.show_standing(Some(standing));
+        self.show_readiness(Some(readiness));
     }
 
-    fn show_standing(&self, standing: Option<Standing>) {
-        self.set("incumbent_ready", f64::from(standing == Some(Standing::Ready)));
-        for each in STANDINGS {
+    fn show_readiness(&self, readiness: Option<Readiness>) {
+        self.set("incumbent_ready", f64::from(readiness == Some(Readiness::Ready)));
+        for each in EACH {
             let labels = self.0.labels.with("standing", each.as_str());
-            gauge!("incumbent_standing", labels).set(f64::from(standing == Some(each)));
+            gauge!("incumbent_standing", labels).set(f64::from(readiness == Some(each)));
         }
     }
 
@@ -197,7 +197,7 @@ impl Telemetry {
             leased.finished(&self.0.labels);
         }
         if self.0.has_stood.get().is_some() {
-            self.show_standing(None);
+            self.show_readiness(None);
         }
         if self.0.has_drained.get().is_some() {
             self.set("incumbent_draining", 0.0);

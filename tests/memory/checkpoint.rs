@@ -13,7 +13,7 @@ use incumbent::lock::{
 };
 use incumbent::memory::MemoryLock;
 use incumbent::{
-    Cause, Change, CheckpointErrorKind, Standing, StartError, State, all_of, new_election,
+    Cause, Change, CheckpointErrorKind, Readiness, StartError, State, all_of, new_election,
 };
 
 use crate::Memory;
@@ -147,8 +147,9 @@ async fn who_cannot_claim_gives_the_entry_back_and_goes_last() {
         };
         let lock = Failing::new(fails);
         let (failing, mut changes) = candidate(&lock, "failing").start_with_changes().unwrap();
-        let sick =
-            |change: &Change| matches!(change, Change::Standing(Standing::Sick)).then_some(());
+        let sick = |change: &Change| {
+            matches!(change, Change::Readiness(Readiness::Unhealthy)).then_some(())
+        };
         change(&mut changes, "it cannot claim", sick).await;
         let why = failing.watch().current().check_failure.expect("why it stands back");
         assert!(why.contains("the test says so"), "{why}");
@@ -182,8 +183,9 @@ async fn fleet_that_could_not_claim_leads_soon_after() {
         let start = |identity| candidate(&lock, identity).start_with_changes().unwrap();
         let mut fleet = ["a", "b", "c"].map(start);
         for (_, changes) in &mut fleet {
-            let sick =
-                |change: &Change| matches!(change, Change::Standing(Standing::Sick)).then_some(());
+            let sick = |change: &Change| {
+                matches!(change, Change::Readiness(Readiness::Unhealthy)).then_some(())
+            };
             change(changes, "it cannot claim", sick).await;
         }
         lock.requests.store(BROKEN, Ordering::Relaxed);
@@ -214,12 +216,12 @@ async fn one_that_is_refused_tries_again_about_once_a_lease() {
 async fn one_that_claims_again_stands_as_before() {
     let lock = Failing::new(|number| (number < 1).then_some(LockErrorKind::Denied));
     let (election, mut changes) = candidate(&lock, "first").start_with_changes().unwrap();
-    for expected in [Standing::Sick, Standing::Ready] {
-        let standing = |change: &Change| match change {
-            Change::Standing(standing) => Some(*standing),
+    for expected in [Readiness::Unhealthy, Readiness::Ready] {
+        let readiness = |change: &Change| match change {
+            Change::Readiness(readiness) => Some(*readiness),
             _ => None,
         };
-        assert_eq!(change(&mut changes, "how it stands", standing).await, expected);
+        assert_eq!(change(&mut changes, "how it stands", readiness).await, expected);
     }
     drop(leads(&election).await);
     election.stop().await;
@@ -307,7 +309,8 @@ async fn what_a_later_term_has_claimed_is_not_claimed_again() {
     lock.store("my_app", content.clone(), None, LEASE).await.unwrap();
     let builder = new_election("my_app", lock.clone()).clock(TokioClock::new()).lease(LEASE);
     let (election, mut changes) = builder.checkpoint().start_with_changes().unwrap();
-    let sick = |change: &Change| matches!(change, Change::Standing(Standing::Sick)).then_some(());
+    let sick =
+        |change: &Change| matches!(change, Change::Readiness(Readiness::Unhealthy)).then_some(());
     change(&mut changes, "it cannot claim", sick).await;
     let why = election.watch().current().check_failure.expect("why");
     assert!(why.contains("greater token 99") && why.contains("delete the checkpoint"), "{why}");

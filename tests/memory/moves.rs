@@ -8,7 +8,7 @@ use incumbent::lock::CandidateRequest::Identify;
 use incumbent::lock::{LockErrorKind, Messages};
 use incumbent::memory::MemoryLock;
 use incumbent::{
-    Cause, Change, Changes, ElectionBuilder, HealthCheck, Standing, Successor, new_election,
+    Cause, Change, Changes, ElectionBuilder, HealthCheck, Readiness, Successor, new_election,
     observe,
 };
 
@@ -43,9 +43,9 @@ impl Disk {
     }
 }
 
-async fn stands(changes: &mut Changes<Change>, standing: Standing) {
-    let wanted = |change: &Change| (*change == Change::Standing(standing)).then_some(());
-    change(changes, &format!("it is {}", standing.as_str()), wanted).await;
+async fn stands(changes: &mut Changes<Change>, readiness: Readiness) {
+    let wanted = |change: &Change| (*change == Change::Readiness(readiness)).then_some(());
+    change(changes, &format!("it is {}", readiness.as_str()), wanted).await;
 }
 
 #[tokio::test]
@@ -58,18 +58,18 @@ async fn an_unhealthy_leader_yields_to_a_healthy_candidate() {
     let (second, mut of_second) =
         candidate(&lock, "second").check(other_disk.check()).start_with_changes().unwrap();
     sees(&second, "first").await;
-    stands(&mut of_second, Standing::Ready).await;
+    stands(&mut of_second, Readiness::Ready).await;
 
     disk.fills(true);
     assert_eq!(lost(&mut changes).await, Cause::HandedOver { to: "second".into() });
     let leadership = leads(&second).await;
     let status = first.watch().current();
-    assert_eq!(status.standing, Standing::Sick);
+    assert_eq!(status.readiness, Readiness::Unhealthy);
     assert_eq!(status.check_failure.as_deref(), Some(r"disk\nfull"));
 
     // A recovery moves nothing by itself.
     disk.fills(false);
-    stands(&mut changes, Standing::Ready).await;
+    stands(&mut changes, Readiness::Ready).await;
     assert_eq!(first.watch().current().check_failure, None);
     renewals_continue(&leadership, LEASE, || {}).await;
 }
@@ -86,7 +86,7 @@ async fn where_all_are_unhealthy_the_leader_continues() {
     sees(&second, "first").await;
 
     disk.fills(true);
-    stands(&mut changes, Standing::Sick).await;
+    stands(&mut changes, Readiness::Unhealthy).await;
     renewals_continue(&leadership, LEASE * 2, || {}).await;
     // One that recovers is led by.
     other_disk.fills(false);

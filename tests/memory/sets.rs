@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use incumbent::lock::{Lock, LockErrorKind};
 use incumbent::memory::MemoryLock;
-use incumbent::{Cause, Set, SetBuilder, SetError, ShardChange, Standing, new_set};
+use incumbent::{Cause, Readiness, Set, SetBuilder, SetError, ShardChange, new_set};
 
 use crate::conformance::{Diary, Failing, LEASE, SwitchableLock, becomes_true};
 use crate::without_hints;
@@ -79,14 +79,14 @@ async fn a_refused_member_takes_its_part_once_it_may_write() {
     let refusing = SwitchableLock::new(&lock, "refusing", &Diary::default());
     refusing.fail(Failing::Writes(LockErrorKind::Denied));
     let second = member_on(refusing.clone(), &work, "second").start().unwrap();
-    let becomes = async |standing: Standing| {
-        becomes_true(standing.as_str(), async || second.standing() == standing).await;
+    let becomes = async |readiness: Readiness| {
+        becomes_true(readiness.as_str(), async || second.readiness() == readiness).await;
     };
-    becomes(Standing::Sick).await;
+    becomes(Readiness::Unhealthy).await;
     lead(&[(&first, 12), (&second, 0)]).await;
     refusing.fail(Failing::Nothing);
     lead(&[(&first, 6), (&second, 6)]).await;
-    becomes(Standing::Ready).await;
+    becomes(Readiness::Ready).await;
 }
 
 #[tokio::test]

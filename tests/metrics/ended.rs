@@ -38,7 +38,7 @@ async fn a_candidate_that_has_stopped_shows_nothing_to_alert_on() {
     sees_a_leader(&standby).await;
     let mut changes = standby.changes();
     standby.stand_aside(true);
-    until(&mut changes, |change| matches!(change, Change::Standing(_))).await;
+    until(&mut changes, |change| matches!(change, Change::Readiness(_))).await;
     standby.pause(LONG).await.expect("a roll call");
     let mut status = standby.watch();
     while status.next().await.expect("it takes part").paused_until_unix_ms.is_none() {}

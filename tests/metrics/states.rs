@@ -104,7 +104,7 @@ async fn drains_pauses_and_standings_are_shown() {
     let leadership = election.won().await.unwrap();
 
     election.stand_aside(true);
-    until(&mut changes, |change| matches!(change, Change::Standing(_))).await;
+    until(&mut changes, |change| matches!(change, Change::Readiness(_))).await;
     let aside = exporter.of("app", "c1");
     for (name, value) in [
         ("incumbent_ready", 0.0),

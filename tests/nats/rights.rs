@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::Event;
 use incumbent::lock::{CandidateRequest, Lock, Messages, Reading};
 use incumbent::nats::{self, Bucket, BucketConfig, BucketErrorKind};
-use incumbent::{Change, Election, Standing, State, new_election, observe};
+use incumbent::{Change, Election, Readiness, State, new_election, observe};
 use incumbent_test_support::{NATS_PERMISSIONS, Server, eventually, nats_options};
 use tokio::sync::mpsc;
 
@@ -109,13 +109,13 @@ async fn a_refused_candidate_pulls_no_leadership_until_it_may_write() {
     let preferred = new_election("my_app", lock).identity("preferred").priority(1);
     let preferred = preferred.prefer_after(Duration::ZERO);
     let (preferred, mut changes) = working(preferred).start_with_changes().unwrap();
-    let mut becomes = async |standing: Standing| {
-        change(&mut changes, standing.as_str(), |change| {
-            (*change == Change::Standing(standing)).then_some(())
+    let mut becomes = async |readiness: Readiness| {
+        change(&mut changes, readiness.as_str(), |change| {
+            (*change == Change::Readiness(readiness)).then_some(())
         })
         .await;
     };
-    becomes(Standing::Sick).await; // it was handed over to, once
+    becomes(Readiness::Unhealthy).await; // it was handed over to, once
     let admins = bucket_as(&server, "admin").await.lock();
     let token = leads(&first).await.token();
     let entry = async || match admins.read("my_app", TTL).await {
@@ -127,13 +127,13 @@ async fn a_refused_candidate_pulls_no_leadership_until_it_may_write() {
         assert_ne!(preferred.state(), State::Leader);
         let roll = admins.call_roll("my_app", CandidateRequest::Identify, TTL / 8).await.unwrap();
         let told = roll.iter().find(|info| &*info.identity == "preferred");
-        assert!(told.is_none_or(|info| info.standing == Standing::Sick), "{told:?}");
+        assert!(told.is_none_or(|info| info.readiness == Readiness::Unhealthy), "{told:?}");
         (entry().await?.0 >= since.0 + 9).then_some(())
     })
     .await;
     assert_eq!(first.token(), Some(token));
     server.reload(NATS_PERMISSIONS).await;
-    becomes(Standing::Ready).await;
+    becomes(Readiness::Ready).await;
     drop(leads(&preferred).await);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use incumbent::lock::{
-    Content, Coverage, Hint, LockErrorKind, Nonce, Release, Request, Standing, Tombstone,
+    Content, Coverage, Hint, LockErrorKind, Nonce, Readiness, Release, Request, Tombstone,
 };
 use incumbent::protocol::{Action, Cause, Event, Rank, Settings, Timing, TimingOptions};
 
@@ -24,8 +24,8 @@ fn released(to: Option<Nonce>) -> Content {
     })
 }
 
-fn with(standing: Standing) -> Settings {
-    Settings { standing, ..settings() }
+fn with(readiness: Readiness) -> Settings {
+    Settings { readiness, ..settings() }
 }
 
 fn hand_over() -> Event {
@@ -144,22 +144,22 @@ fn one_that_asked_for_the_entry_polls_while_others_hold_back() {
 
 #[test]
 fn those_that_are_not_ready_create_after_the_others() {
-    for (standing, least) in [(Standing::Aside, LEASE / 2), (Standing::Sick, LEASE)] {
+    for (readiness, least) in [(Readiness::Cordoned, LEASE / 2), (Readiness::Unhealthy, LEASE)] {
         for to in [None, Some(THIRD)] {
-            let wait = creates_after(with(standing), to);
-            is_about(wait, least, &format!("{standing:?} after a release to {to:?}"));
+            let wait = creates_after(with(readiness), to);
+            is_about(wait, least, &format!("{readiness:?} after a release to {to:?}"));
         }
     }
-    let named = creates_after(with(Standing::Aside), Some(ME));
+    let named = creates_after(with(Readiness::Cordoned), Some(ME));
     is_about(named, Duration::ZERO, "one that stands aside, and was named");
-    let named = creates_after(with(Standing::Sick), Some(ME));
+    let named = creates_after(with(Readiness::Unhealthy), Some(ME));
     is_about(named, LEASE, "one that has become sick since it was named");
 }
 
 /// Hints of it are lost: what it reads then is another vacancy, with no holder between.
 #[test]
 fn a_tombstone_that_expires_meanwhile_prolongs_no_wait() {
-    let (mut harness, vacant) = after_release(with(Standing::Sick), None);
+    let (mut harness, vacant) = after_release(with(Readiness::Unhealthy), None);
     harness.holds = true;
     let expired = Content::Vacant(Tombstone::Expired);
     harness.run(LEASE / 2);
@@ -176,25 +176,27 @@ fn a_tombstone_that_expires_meanwhile_prolongs_no_wait() {
 /// Where nobody released it, too.
 #[test]
 fn unready_candidates_create_a_deleted_entry_after_others() {
-    for (standing, least) in
-        [(Standing::Ready, Duration::ZERO), (Standing::Aside, LEASE / 2), (Standing::Sick, LEASE)]
-    {
-        let mut harness = Harness::standby_with(with(standing), capabilities());
+    for (readiness, least) in [
+        (Readiness::Ready, Duration::ZERO),
+        (Readiness::Cordoned, LEASE / 2),
+        (Readiness::Unhealthy, LEASE),
+    ] {
+        let mut harness = Harness::standby_with(with(readiness), capabilities());
         harness.log.clear();
         harness.admin_deletes();
         let deleted = harness.now;
         harness.run(LEASE * 2);
         let wait = created(&harness) - deleted;
-        is_about(wait, least, standing.as_str());
+        is_about(wait, least, readiness.as_str());
     }
 }
 
 #[test]
 pub fn a_standby_that_recovers_creates_at_once() -> Harness {
-    let (mut harness, vacant) = after_release(with(Standing::Sick), None);
+    let (mut harness, vacant) = after_release(with(Readiness::Unhealthy), None);
     harness.run(SECOND * 3);
     assert!(harness.begins().is_empty());
-    harness.event(Event::Standing(Standing::Ready));
+    harness.event(Event::Readiness(Readiness::Ready));
     harness.run(SOON);
     assert!(harness.leads() && harness.begins()[0] < vacant + SECOND * 3 + SOON);
     harness
@@ -204,7 +206,7 @@ pub fn a_standby_that_recovers_creates_at_once() -> Harness {
 pub fn a_standby_that_becomes_sick_before_its_turn_waits() -> Harness {
     let (mut harness, vacant) = after_release(settings(), Some(THIRD));
     harness.run(SECOND);
-    harness.event(Event::Standing(Standing::Sick));
+    harness.event(Event::Readiness(Readiness::Unhealthy));
     harness.run(LEASE * 2);
     is_about(created(&harness) - vacant, LEASE, "sick since");
     harness

@@ -138,7 +138,7 @@ fn event_text(event: &Event) -> String {
         Event::WorkEnded { panicked: true } => "the work has panicked".to_owned(),
         Event::Resign => "resign".to_owned(),
         Event::HandOver { to, .. } => format!("hand over to {}", name(*to)),
-        Event::Standing(standing) => format!("standing: {}", standing.as_str()),
+        Event::Readiness(readiness) => format!("standing: {}", readiness.as_str()),
         Event::Stop => "stop".to_owned(),
         Event::Capabilities(_) => "other capabilities".to_owned(),
         Event::Advertise(advertisement) => format!("advertise {}", advertisement.address()),

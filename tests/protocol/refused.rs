@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{LockErrorKind, Request, Standing};
+use incumbent::lock::{LockErrorKind, Readiness, Request};
 use incumbent::protocol::Cause;
 
 use super::harness::{Harness, LEASE, OTHER, SECOND, released};
@@ -28,10 +28,10 @@ fn refused(kind: LockErrorKind) -> Harness {
 #[test]
 fn a_candidate_whose_writes_are_refused_is_sick() {
     for kind in REFUSALS {
-        assert_eq!(refused(kind).machine.standing(), Standing::Sick, "{kind:?}");
+        assert_eq!(refused(kind).machine.readiness(), Readiness::Unhealthy, "{kind:?}");
     }
     for kind in [LockErrorKind::Unavailable, LockErrorKind::OutcomeUnknown] {
-        assert_eq!(refused(kind).machine.standing(), Standing::Ready, "{kind:?}");
+        assert_eq!(refused(kind).machine.readiness(), Readiness::Ready, "{kind:?}");
     }
 }
 
@@ -54,7 +54,7 @@ fn a_refused_candidate_leads_once_a_write_is_accepted() {
     harness.stores(released(OTHER, Duration::ZERO));
     harness.run(LEASE + SECOND);
     assert!(harness.leads());
-    assert_eq!(harness.machine.standing(), Standing::Ready);
+    assert_eq!(harness.machine.readiness(), Readiness::Ready);
 }
 
 /// While another candidate leads no write would show it.
@@ -68,12 +68,12 @@ pub fn a_refused_candidate_asks_whether_writes_are_accepted() -> Harness {
         }
     };
     renewals(&mut harness);
-    assert_eq!(harness.machine.standing(), Standing::Sick);
+    assert_eq!(harness.machine.readiness(), Readiness::Unhealthy);
     let asked = harness.requests().len();
     assert!((1..=3).contains(&asked), "{:?}", harness.requests());
     harness.refuses_writes = None;
     renewals(&mut harness);
-    assert_eq!(harness.machine.standing(), Standing::Ready);
+    assert_eq!(harness.machine.readiness(), Readiness::Ready);
     let asked = harness.requests();
     let is_check = |request: &&Request| matches!(request, Request::Release(it) if it.is_check());
     assert!(asked.iter().all(is_check), "{asked:?}");
@@ -86,8 +86,8 @@ fn a_leader_with_refused_renewals_is_unhealthy_after_its_term() {
     harness.refuses_writes = Some(LockErrorKind::Denied);
     harness.run(LEASE / 2);
     assert!(harness.leads());
-    assert_eq!(harness.machine.standing(), Standing::Ready);
+    assert_eq!(harness.machine.readiness(), Readiness::Ready);
     harness.run(LEASE);
     assert!(matches!(harness.ends()[..], [Cause::Denied { .. }]));
-    assert_eq!(harness.machine.standing(), Standing::Sick);
+    assert_eq!(harness.machine.readiness(), Readiness::Unhealthy);
 }

@@ -6,12 +6,12 @@ pub mod linux_only;
 use std::time::Duration;
 
 use clap::Args;
-use incumbent::{Change, Election, Standing, Stopped, WaitReason};
+use incumbent::{Change, Election, Readiness, Stopped, WaitReason};
 use serde_json::json;
 
 #[cfg(not(target_os = "linux"))]
 use crate::campaign::linux_only::CampaignTerms;
-use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, standing};
+use crate::candidate::{CandidateArgs, MoveArgs, cool_down, cooling_down, describe, readiness};
 use crate::error::{CliError, Code, EXIT_CODES};
 use crate::lock::LockArgs;
 use crate::output::text::printable;
@@ -131,8 +131,8 @@ fn text_line(change: &Change, election: &Election) -> Option<String> {
         Change::Leader(None) => "leader: none".to_owned(),
         Change::LockFailing(failure) => format!("lock failing: {}", failure.message),
         Change::LockRecovered => "lock recovered".to_owned(),
-        Change::Standing(Standing::Ready) => "ready".to_owned(),
-        Change::Standing(_) => standing(&election.watch().current())?,
+        Change::Readiness(Readiness::Ready) => "ready".to_owned(),
+        Change::Readiness(_) => readiness(&election.watch().current())?,
         Change::Missed(missed) => format!("missed: {missed} transitions"),
         _ => return None,
     })
@@ -154,9 +154,9 @@ fn json_line(change: &Change, election: &Election) -> Option<serde_json::Value> 
             json!({"event": "lock_failing", "message": &*failure.message})
         }
         Change::LockRecovered => json!({"event": "lock_recovered"}),
-        Change::Standing(standing) => {
+        Change::Readiness(readiness) => {
             let failure = election.watch().current().check_failure;
-            json!({"event": "standing", "standing": standing.as_str(), "message": failure})
+            json!({"event": "standing", "standing": readiness.as_str(), "message": failure})
         }
         Change::Missed(missed) => json!({"event": "missed", "count": missed}),
         _ => return None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use incumbent::clock::{BootClock, Clock, Instant};
-use incumbent::{Election, Standing, State};
+use incumbent::{Election, Readiness, State};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
@@ -80,9 +80,9 @@ impl Health {
     pub fn is_ready(&self, election: &Election) -> Result<String, String> {
         let health = self.health(election)?;
         let status = election.watch().current();
-        match (status.state, status.standing) {
+        match (status.state, status.readiness) {
             (State::Unknown, _) => Err("waiting for the first response of the lock".to_owned()),
-            (_, Standing::Sick) => Err(status_line::standing(&status).unwrap_or_default()),
+            (_, Readiness::Unhealthy) => Err(status_line::readiness(&status).unwrap_or_default()),
             _ => Ok(health),
         }
     }

@@ -26,7 +26,7 @@ pub use health::{Health, Probe, probes};
 pub use moves::{CheckArgs, MoveArgs};
 pub use reach::Reach;
 pub use refusals::Refusals;
-pub use status_line::{StatusLine, cool_down, cooling_down, describe, standing};
+pub use status_line::{StatusLine, cool_down, cooling_down, describe, readiness};
 pub use systemd::SOCKET as NOTIFY_SOCKET;
 
 /// The flags of a candidate.

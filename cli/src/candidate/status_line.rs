@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
 use incumbent::clock::{BootClock, Clock};
-use incumbent::{Election, Leader, Standing, State, Status, WaitReason};
+use incumbent::{Election, Leader, Readiness, State, Status, WaitReason};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::output::text;
@@ -96,20 +96,20 @@ impl StatusLine {
 
 /// The leader, and why this candidate is not ready, in a few words.
 pub fn who(election: &Election) -> String {
-    match standing(&election.watch().current()) {
-        Some(standing) => format!("{}; {standing}", leads(election)),
+    match readiness(&election.watch().current()) {
+        Some(readiness) => format!("{}; {readiness}", leads(election)),
         None => leads(election),
     }
 }
 
 /// Why this candidate is not ready to lead; `None` if it is.
-pub fn standing(status: &Status) -> Option<String> {
+pub fn readiness(status: &Status) -> Option<String> {
     let refused = status.lock_failure.as_ref().map(|failure| &failure.message);
-    match (status.standing, status.check_failure.as_ref().or(refused)) {
-        (Standing::Ready, _) => None,
-        (Standing::Sick, Some(why)) => Some(format!("sick: {}", text::printable(why))),
-        (Standing::Sick, None) => Some("not checked yet".to_owned()),
-        (Standing::Aside, _) => Some("standing aside".to_owned()),
+    match (status.readiness, status.check_failure.as_ref().or(refused)) {
+        (Readiness::Ready, _) => None,
+        (Readiness::Unhealthy, Some(why)) => Some(format!("sick: {}", text::printable(why))),
+        (Readiness::Unhealthy, None) => Some("not checked yet".to_owned()),
+        (Readiness::Cordoned, _) => Some("standing aside".to_owned()),
         (other, _) => Some(other.as_str().to_owned()),
     }
 }
@@ -136,8 +136,8 @@ pub fn describe(election: &Election) -> String {
         return format!("{name}: {what}: {}", failure.message);
     }
     // It comes first: a narrow terminal cuts the end off.
-    let name = match standing(&election.watch().current()) {
-        Some(standing) => format!("{name}: {standing}"),
+    let name = match readiness(&election.watch().current()) {
+        Some(readiness) => format!("{name}: {readiness}"),
         None => name.to_owned(),
     };
     match election.leader() {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use incumbent::CandidateInfo;
-use incumbent::lock::{CandidateRequest, Standing};
+use incumbent::lock::{CandidateRequest, Readiness};
 
 use crate::console::model::{candidate_json, started};
 use crate::error::{CliError, Code};
@@ -47,8 +47,8 @@ const COLUMNS: [Column; 8] = [
     column("identity", |info| info.identity.to_string()),
     column("role", |info| info.role.as_str().replace('_', " ")),
     Column {
-        is_needed: Some(|info| info.standing != Standing::Ready),
-        ..column("standing", |info| info.standing.as_str().to_owned())
+        is_needed: Some(|info| info.readiness != Readiness::Ready),
+        ..column("standing", |info| info.readiness.as_str().to_owned())
     },
     Column {
         is_needed: Some(|info| info.site.is_some()),

@@ -69,7 +69,7 @@ async fn shards(State(started): State<Started>) -> Json<Value> {
     Json(json!({
         "set": set.name(),
         "identity": set.identity(),
-        "standing": set.standing().as_str(),
+        "standing": set.readiness().as_str(),
         "led": led.collect::<Vec<_>>(),
         "shards": all.collect::<Vec<_>>(),
     }))

@@ -79,13 +79,13 @@ impl SetInfo {
         }
         output::line("")?;
         let member = |(identity, member): (&String, &MemberView)| {
-            let MemberView { leads, weight, standing, shards, resizing } = member;
+            let MemberView { leads, weight, readiness, shards, resizing } = member;
             let resizing = resizing.map(|other| format!(", resizing {other}")).unwrap_or_default();
             [
                 identity.clone(),
                 leads.to_string(),
                 or_dash(weight.map(|weight| weight.to_string())),
-                or_dash(standing.map(|standing| standing.as_str().to_owned())),
+                or_dash(readiness.map(|readiness| readiness.as_str().to_owned())),
                 or_dash(shards.map(|shards| format!("{shards}{resizing}"))),
             ]
         };
@@ -108,7 +108,7 @@ impl SetInfo {
                 "identity": identity,
                 "leads": member.leads,
                 "weight": member.weight,
-                "standing": member.standing.map(|standing| standing.as_str()),
+                "standing": member.readiness.map(|readiness| readiness.as_str()),
                 "shards": member.shards,
                 "resizing": member.resizing,
             })

@@ -83,7 +83,7 @@ impl Answers {
 mod tests {
     use super::*;
     use crate::lock::{
-        CandidateRequest, HandoverAnswer, MemberLoad, Nonce, Pause, Role, Standing, Successor,
+        CandidateRequest, HandoverAnswer, MemberLoad, Nonce, Pause, Readiness, Role, Successor,
         TakeRequest, Token,
     };
 
@@ -136,7 +136,7 @@ mod tests {
             role: Role::CoolingDown,
             version: "1.2.3".into(),
             token: Some(Token(5)),
-            standing: Standing::Aside,
+            readiness: Readiness::Cordoned,
             handover: Some(HandoverAnswer::Refused("busy".into())),
             cool_down: Some(CoolDownLeft { left_ms: 3, reason: "a new lock".into() }),
             ..CandidateInfo::new("host-1", Nonce(0xab))

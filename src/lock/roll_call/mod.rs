@@ -208,24 +208,26 @@ impl From<&str> for Successor {
 )]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Standing {
+pub enum Readiness {
     /// It leads when its turn comes.
     #[default]
     Ready,
     /// It [stands aside](crate::ElectionBuilder::stand_aside): it leads if no ready one does.
-    Aside,
+    #[serde(rename = "aside")]
+    Cordoned,
     /// Its [check](crate::ElectionBuilder::check) fails, or the lock refuses its writes, as where a
     /// permission is missing: it leads if no other one does.
-    Sick,
+    #[serde(rename = "sick")]
+    Unhealthy,
 }
 
-impl Standing {
-    /// The standing in one word: `ready`, `aside` or `sick`.
+impl Readiness {
+    /// The word for it in formats and messages: `ready`, `aside` or `sick`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
-            Self::Aside => "aside",
-            Self::Sick => "sick",
+            Self::Cordoned => "aside",
+            Self::Unhealthy => "sick",
         }
     }
 }
@@ -268,8 +270,8 @@ pub struct CandidateInfo {
     #[serde(default)]
     pub site: Option<Arc<str>>,
     /// How ready it is to lead.
-    #[serde(default)]
-    pub standing: Standing,
+    #[serde(default, rename = "standing")]
+    pub readiness: Readiness,
     /// What it answers as the leader to a request to hand over.
     #[serde(default)]
     pub handover: Option<HandoverAnswer>,
@@ -304,7 +306,7 @@ impl CandidateInfo {
             leader: None,
             token: None,
             site: None,
-            standing: Standing::Ready,
+            readiness: Readiness::Ready,
             handover: None,
             load: None,
             cool_down: None,

@@ -19,7 +19,7 @@ pub use self::load_ledger::LoadLedger;
 pub(crate) use self::plan::member_hash;
 pub use self::view::{Holder, SetAction, SetSettings, TakeOutcome};
 use self::view::{MAX_RETRY, Member, ShardState};
-use crate::lock::{CandidateInfo, MemberLoad, Standing};
+use crate::lock::{CandidateInfo, MemberLoad, Readiness};
 use crate::time::clock::Instant;
 
 /// A fleet of any size sends about this many answers to roll calls per second, at most.
@@ -48,7 +48,7 @@ pub struct SetMember {
     /// The other members, by identity.
     members: BTreeMap<Arc<str>, Member>,
     load: u32,
-    standing: Standing,
+    readiness: Readiness,
     /// The ranks are to be decided anew.
     stale: bool,
     /// Since when no member has come or gone, and since when that has been unsettled.
@@ -79,7 +79,7 @@ impl SetMember {
             shards: (0..settings.shards).map(|_| ShardState::new(now)).collect(),
             members: BTreeMap::new(),
             load: 0,
-            standing: settings.standing,
+            readiness: settings.readiness,
             stale: true,
             settling: now,
             unsettled: now,
@@ -173,9 +173,9 @@ impl SetMember {
     }
 
     /// How ready this member is to lead.
-    pub fn set_standing(&mut self, now: Instant, standing: Standing) {
-        if standing != self.standing {
-            self.standing = standing;
+    pub fn set_readiness(&mut self, now: Instant, readiness: Readiness) {
+        if readiness != self.readiness {
+            self.readiness = readiness;
             self.unsettle(now);
             self.stale = true;
             // Who could take what it leads. Others may have changed with it.
@@ -215,7 +215,7 @@ impl SetMember {
             let member = self.members.entry(Arc::clone(&info.identity));
             let member = member.or_insert_with(|| Member::idle(&info.identity));
             (member.weight, member.max) = (load.weight.max(1), load.max);
-            member.standing = info.standing;
+            member.readiness = info.readiness;
             member.answered = Some(now);
         }
         let believed = self.spacing().saturating_mul(BELIEVED);
@@ -227,8 +227,8 @@ impl SetMember {
             self.unsettle(now);
         }
         let lease = self.settings.lease;
-        let pause = match self.standing {
-            Standing::Ready if self.others_shards.is_none() => self.spacing(),
+        let pause = match self.readiness {
+            Readiness::Ready if self.others_shards.is_none() => self.spacing(),
             // Shards wait for it: what it leads is to move, or it is to acquire again.
             _ => self.rolls_take().clamp(lease, lease.saturating_mul(MAX_URGENT_LEASES)),
         };
@@ -266,9 +266,9 @@ impl SetMember {
             self.calling = true;
             self.actions.push_back(SetAction::CallRoll);
         }
-        match self.standing {
-            Standing::Ready => self.take(now),
-            Standing::Aside | Standing::Sick => self.give_away(now),
+        match self.readiness {
+            Readiness::Ready => self.take(now),
+            Readiness::Cordoned | Readiness::Unhealthy => self.give_away(now),
         }
         self.update_ranks();
     }

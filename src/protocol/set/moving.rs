@@ -6,19 +6,19 @@ use std::sync::Arc;
 use super::SetMember;
 use super::plan::{self, Party, distribute, preference};
 use super::view::{Holder, Member, SetAction};
-use crate::lock::{MemberLoad, Standing};
+use crate::lock::{MemberLoad, Readiness};
 use crate::time::clock::Instant;
 
 impl SetMember {
     /// Whether shards are to move to this member, or from it.
     pub(super) fn wants_move(&self) -> bool {
-        match self.standing {
-            Standing::Ready => {
+        match self.readiness {
+            Readiness::Ready => {
                 let own = self.own_load();
                 own.has_room()
                     && self.members.values().any(|m| self.load_of(m).should_give_to(&own))
             }
-            Standing::Aside | Standing::Sick => self.load > 0,
+            Readiness::Cordoned | Readiness::Unhealthy => self.load > 0,
         }
     }
 
@@ -97,7 +97,7 @@ impl SetMember {
         let giver = self.members.values().map(|member| self.load_of(member));
         let Some(giver) = giver.max_by(plan::by_next_load) else { return 0 };
         let lacks = |(identity, member): &(&Arc<str>, &Member)| {
-            let there = member.answered.is_some() && member.standing == Standing::Ready;
+            let there = member.answered.is_some() && member.readiness == Readiness::Ready;
             // A member at its target takes no shard: nobody waits for it.
             let too_little = targets.get(*identity).is_none_or(|to| member.load < *to);
             there && too_little && giver.should_give_to(&self.load_of(member))

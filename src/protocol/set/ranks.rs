@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::SetMember;
 use super::plan::{Party, distribute};
 use super::view::{Holder, Member, SetAction};
-use crate::lock::Standing;
+use crate::lock::Readiness;
 use crate::protocol::types::Rank;
 
 impl SetMember {
@@ -14,7 +14,7 @@ impl SetMember {
     /// by what it leads.
     pub(super) fn parties(&self) -> Vec<Party<'_>> {
         let others = self.members.iter().filter(|(_, member)| {
-            let may = member.standing == Standing::Ready;
+            let may = member.readiness == Readiness::Ready;
             let there = member.load > 0 || member.answered.is_some();
             may && there && self.load_of(member).has_room()
         });
@@ -24,7 +24,7 @@ impl SetMember {
         };
         let (identity, load) = (&self.settings.identity, self.own_load());
         let me = Party { identity, hash: self.hash, load };
-        let may = self.standing == Standing::Ready && load.has_room();
+        let may = self.readiness == Readiness::Ready && load.has_room();
         others.map(party).chain(may.then_some(me)).collect()
     }
 

@@ -19,7 +19,7 @@ fn settings(identity: &str) -> SetSettings {
         moves_at_once: 2,
         move_within: MOVE_WITHIN,
         lease: LEASE,
-        standing: Standing::Ready,
+        readiness: Readiness::Ready,
         seed: 7,
     }
 }
@@ -335,12 +335,12 @@ fn a_request_that_moves_nothing_is_repeated_ever_later() {
 #[test]
 fn an_unhealthy_member_donates_a_few_at_once_to_responders() {
     let mut sick = info("m4", 0);
-    sick.standing = Standing::Sick;
+    sick.readiness = Readiness::Unhealthy;
     let mut case = Case::new(settings("m1"), &[info("m2", 1), sick]);
     case.holds(0..6, &Holder::Me).holds([6], &other("m2")).holds(7..9, &other("m3"));
     case.passes(SETTLE * 2);
     case.requested.clear();
-    case.member.set_standing(case.now, Standing::Sick);
+    case.member.set_readiness(case.now, Readiness::Unhealthy);
     case.passes(FIRST_CALL);
     assert_eq!(case.donated, [(0, "m2".into()), (1, "m2".into())], "after a roll call of its own");
     case.member.on_outcome(case.now, 0, TakeOutcome::Accepted);
@@ -352,11 +352,11 @@ fn an_unhealthy_member_donates_a_few_at_once_to_responders() {
 #[test]
 fn a_cordoned_member_keeps_what_nobody_can_take_over() {
     let mut cordoned = info("m2", 0);
-    cordoned.standing = Standing::Aside;
+    cordoned.readiness = Readiness::Cordoned;
     for others in [vec![], vec![cordoned]] {
         let mut case = Case::new(settings("m1"), &others);
         case.holds(0..SHARDS, &Holder::Me).passes(SETTLE * 2);
-        case.member.set_standing(case.now, Standing::Aside);
+        case.member.set_readiness(case.now, Readiness::Cordoned);
         case.passes(MOVE_WITHIN * 4);
         assert_eq!((case.donated.len(), case.firsts().len()), (0, 12), "beside {others:?}");
     }
@@ -366,7 +366,7 @@ fn a_cordoned_member_keeps_what_nobody_can_take_over() {
 fn a_shard_that_comes_back_is_given_away_later_and_later() {
     let mut case = Case::new(settings("m1"), &[info("m2", 0)]);
     case.holds([0], &Holder::Me).passes(SETTLE);
-    case.member.set_standing(case.now, Standing::Sick);
+    case.member.set_readiness(case.now, Readiness::Unhealthy);
     let mut given = 0;
     for _ in 0..200 {
         case.passes(LEASE);
@@ -423,7 +423,7 @@ fn a_large_fleet_that_becomes_unhealthy_calls_the_roll_rarely() {
     let mut case = Case::new(settings("m1"), &others);
     case.holds([0], &Holder::Me).holds(1..SHARDS, &Holder::Nobody).passes(SETTLED);
     case.rolls = 0;
-    case.member.set_standing(case.now, Standing::Sick);
+    case.member.set_readiness(case.now, Readiness::Unhealthy);
     case.passes(Duration::ZERO);
     assert_eq!(case.rolls, 0, "not all at once");
     case.passes(LEASE);

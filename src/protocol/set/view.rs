@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::plan::member_hash;
-use crate::lock::{MemberLoad, Standing};
+use crate::lock::{MemberLoad, Readiness};
 use crate::protocol::types::Rank;
 use crate::time::clock::Instant;
 
@@ -33,7 +33,7 @@ pub struct SetSettings {
     /// The lease of the elections.
     pub lease: Duration,
     /// How ready the member is when it begins.
-    pub standing: Standing,
+    pub readiness: Readiness,
     /// What all randomness is drawn from.
     pub seed: u64,
 }
@@ -112,7 +112,7 @@ pub(super) struct Member {
     pub weight: u32,
     /// The most shards that it may lead.
     pub max: Option<u32>,
-    pub standing: Standing,
+    pub readiness: Readiness,
     /// When it last answered a roll call.
     pub answered: Option<Instant>,
 }
@@ -126,7 +126,7 @@ impl Member {
     /// One that holds none.
     pub fn idle(identity: &Arc<str>) -> Self {
         let hash = member_hash(identity);
-        Self { hash, load: 0, weight: 1, max: None, standing: Standing::Ready, answered: None }
+        Self { hash, load: 0, weight: 1, max: None, readiness: Readiness::Ready, answered: None }
     }
 }
 

@@ -140,7 +140,7 @@ impl ElectionView {
             "lease_ms": deadline.map(|end| millis(end.lease)),
             "leaderless_ms": self.leaderless(now).map(millis),
             "role": leader.map(|leader| leader.role.as_str()),
-            "standing": leader.map(|leader| leader.standing.as_str()),
+            "standing": leader.map(|leader| leader.readiness.as_str()),
             "candidates": self.candidates().map(Candidates::json),
         });
         if let (Some(fields), Value::Object(more)) = (fields.as_object_mut(), more) {
@@ -166,7 +166,7 @@ impl Candidates {
     pub fn new(read: Moment, mut list: Vec<CandidateInfo>) -> Self {
         // The order in which a leader that hands over picks its successor.
         list.sort_by_cached_key(|info| {
-            (!is_leader(info), info.standing, Reverse((info.priority, info.nonce.0)))
+            (!is_leader(info), info.readiness, Reverse((info.priority, info.nonce.0)))
         });
         Self { read, list }
     }
@@ -200,7 +200,7 @@ pub fn candidate_json(info: &CandidateInfo) -> Value {
         "identity": info.identity,
         "nonce": info.nonce.to_string(),
         "role": info.role.as_str(),
-        "standing": info.standing.as_str(),
+        "standing": info.readiness.as_str(),
         "site": info.site,
         "priority": info.priority,
         "since": started(info),

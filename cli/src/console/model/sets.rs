@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use incumbent::CandidateInfo;
-use incumbent::lock::{MemberLoad, Standing};
+use incumbent::lock::{MemberLoad, Readiness};
 use serde_json::{Value, json};
 
 use super::election::ElectionView;
@@ -99,7 +99,7 @@ pub struct MemberView {
     pub leads: u32,
     /// `None` if it did not answer the roll call.
     pub weight: Option<u32>,
-    pub standing: Option<Standing>,
+    pub readiness: Option<Readiness>,
     /// How many shards it states that there are.
     pub shards: Option<u32>,
     /// The other number, while it changes.
@@ -138,7 +138,7 @@ impl SetView {
         for info in roll {
             let member = view.members.entry(info.identity.to_string()).or_default();
             member.weight = Some(info.load.map_or(1, |load| load.weight));
-            member.standing = Some(info.standing);
+            member.readiness = Some(info.readiness);
             (member.shards, member.resizing) =
                 info.load.map_or((None, None), |load| (Some(load.shards), load.resizing));
         }
@@ -160,7 +160,8 @@ impl SetView {
 
     /// The greatest load per weight of a member that is ready, less the least.
     pub fn imbalance(&self) -> f64 {
-        let is_ready = |member: &&MemberView| member.standing.is_none_or(|s| s == Standing::Ready);
+        let is_ready =
+            |member: &&MemberView| member.readiness.is_none_or(|s| s == Readiness::Ready);
         let ready = self.members.values().filter(is_ready);
         let loads = ready
             .map(|member| f64::from(member.leads) / f64::from(member.weight.unwrap_or(1).max(1)));
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!((view.imbalance(), view.leaderless()), (2.0, vec![3]));
         assert!(view.differing.is_empty());
         let mut aside = member("light", 6, 1);
-        aside.standing = Standing::Aside;
+        aside.readiness = Readiness::Cordoned;
         let view = SetView::new("a", 5, &elections, &[member("heavy", 5, 2), aside]);
         assert_eq!(view.imbalance(), 0.0);
         assert_eq!(view.differing, BTreeSet::from([5, 6]));

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use incumbent::Token;
-use incumbent::lock::{MemberLoad, MoveInfo, Nonce, Pause, Revision, Role, Standing};
+use incumbent::lock::{MemberLoad, MoveInfo, Nonce, Pause, Readiness, Revision, Role};
 use time::OffsetDateTime;
 
 use super::*;
@@ -279,18 +279,18 @@ fn standbys_are_in_the_order_of_succession() {
     let pause = Some(Pause { until_unix_ms: 60_000 });
     holder.moves = MoveInfo { pause, site: Some("here".into()), priority: None };
     scene.write(ElectionState::Held(holder), MS, MS);
-    let candidate = |identity: &str, nonce, priority, standing, role| {
+    let candidate = |identity: &str, nonce, priority, readiness, role| {
         let mut info = CandidateInfo::new(identity, Nonce(nonce));
-        (info.priority, info.standing, info.role) = (priority, standing, role);
+        (info.priority, info.readiness, info.role) = (priority, readiness, role);
         info
     };
-    let leader = candidate("leads", 9, 0, Standing::Ready, Role::Draining);
+    let leader = candidate("leads", 9, 0, Readiness::Ready, Role::Draining);
     let roll = vec![
-        candidate("sick", 5, 200, Standing::Sick, Role::Standby),
-        candidate("third", 1, 7, Standing::Ready, Role::Standby),
-        candidate("aside", 2, 100, Standing::Aside, Role::Standby),
-        candidate("second", 3, 7, Standing::Ready, Role::Standby),
-        candidate("first", 4, 8, Standing::Ready, Role::CoolingDown),
+        candidate("sick", 5, 200, Readiness::Unhealthy, Role::Standby),
+        candidate("third", 1, 7, Readiness::Ready, Role::Standby),
+        candidate("aside", 2, 100, Readiness::Cordoned, Role::Standby),
+        candidate("second", 3, 7, Readiness::Ready, Role::Standby),
+        candidate("first", 4, 8, Readiness::Ready, Role::CoolingDown),
         leader,
     ];
     scene.model.take_roll("e", roll, scene.at(MS));

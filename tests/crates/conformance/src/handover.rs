@@ -1,7 +1,7 @@
 //! Handovers, on every lock that carries roll calls.
 
 use incumbent::lock::LockErrorKind;
-use incumbent::{Cause, Election, HandOverError, Standing, Successor};
+use incumbent::{Cause, Election, HandOverError, Readiness, Successor};
 
 use super::roll_call::answers;
 use super::{Service, leads, lost, sees, soon};
@@ -67,7 +67,7 @@ pub async fn a_handover_to_nobody_is_refused<S: Service>() {
     soon("the handover", leadership.hand_over("second")).await.expect("it was named");
     drop(leadership);
     drop(leads(&second).await);
-    assert_eq!(second.watch().current().standing, Standing::Aside);
+    assert_eq!(second.watch().current().readiness, Readiness::Cordoned);
 }
 
 /// An operator moves the leader, and reads why it does not move.

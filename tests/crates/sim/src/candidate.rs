@@ -189,7 +189,7 @@ impl Candidate {
             settings.rank = Rank::Never;
         }
         self.mover = self.setup.moves.as_ref().map(|setup| {
-            settings.standing = process.standing();
+            settings.readiness = process.readiness();
             let prefer_after = setup.prefer_after_ms.map(millis);
             let moves = Moves::new(&settings, prefer_after, in_set, now);
             Box::new(Mover { moves, began: None, calls: Vec::new() })

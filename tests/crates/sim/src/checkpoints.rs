@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::{LockErrorKind, Standing, Token};
+use incumbent::lock::{LockErrorKind, Readiness, Token};
 use incumbent::protocol::{CheckpointProgress, CheckpointRequest, CheckpointResponse, Event};
 
 use crate::shelf::{Keeper, Shelf};
@@ -176,7 +176,7 @@ impl World {
         self.saves_within(who, token, 1500);
         if is_claim && self.candidates[who].stands_back {
             self.candidates[who].stands_back = false;
-            self.feed(who, Event::Standing(Standing::Ready));
+            self.feed(who, Event::Readiness(Readiness::Ready));
         }
     }
 
@@ -213,7 +213,7 @@ impl World {
         self.time.log(|| format!("c{who}'s {token} does not claim the checkpoint"));
         self.candidates[who].stands_back = true;
         self.checkpoints.unclaimed += 1;
-        self.feed_now(who, vec![Event::Standing(Standing::Sick), Event::Resign]);
+        self.feed_now(who, vec![Event::Readiness(Readiness::Unhealthy), Event::Resign]);
     }
 
     /// Whether all that was acknowledged is stored, and the leader has claimed it.

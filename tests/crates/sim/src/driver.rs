@@ -41,7 +41,7 @@ impl World {
             self.checker.fail(format!("c{who} says {state} against what it told"));
         }
         self.register(who);
-        self.standing_of_machine(who);
+        self.readiness_of_machine(who);
         self.advance_moves(who);
         self.poke_member(self.candidates[who].process);
         self.set_wake(who);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use incumbent::clock::Instant;
-use incumbent::lock::Standing;
+use incumbent::lock::Readiness;
 use incumbent::protocol::Health;
 
 use crate::faults::ProcessFaults;
@@ -101,11 +101,11 @@ impl Process {
     }
 
     /// By its check, and by what its program wants.
-    pub fn standing(&self) -> Standing {
+    pub fn readiness(&self) -> Readiness {
         match &self.health {
-            Some(health) if !health.is_healthy() => Standing::Sick,
-            _ if self.aside => Standing::Aside,
-            _ => Standing::Ready,
+            Some(health) if !health.is_healthy() => Readiness::Unhealthy,
+            _ if self.aside => Readiness::Cordoned,
+            _ => Readiness::Ready,
         }
     }
 

@@ -179,7 +179,7 @@ fn candidate(info: &CandidateInfo, width: u16) -> String {
     format!(
         "{identity}{}  {role:<12} {:<6} priority {}{site}",
         " ".repeat(missing),
-        info.standing.as_str(),
+        info.readiness.as_str(),
         info.priority
     )
 }

@@ -185,7 +185,7 @@ pub fn remark(view: &ElectionView, now: Moment) -> Option<String> {
         is_gone.then_some("gone"),
         (view.remaining(now) == Some(Duration::ZERO)).then_some("overdue"),
         stated.map(|info| info.role.as_str()).filter(|role| *role != "leader"),
-        stated.map(|info| info.standing.as_str()).filter(|standing| *standing != "ready"),
+        stated.map(|info| info.readiness.as_str()).filter(|readiness| *readiness != "ready"),
         holder.paused_until(now.wall.into()).map(|_| "paused"),
     ];
     let remarks: Vec<&str> = remarks.into_iter().flatten().collect();

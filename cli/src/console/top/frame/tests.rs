@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent};
 use expect_test::expect_file;
-use incumbent::lock::{Nonce, Revision, Role, Standing};
+use incumbent::lock::{Nonce, Readiness, Revision, Role};
 use incumbent::{CandidateInfo, Token};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -154,16 +154,16 @@ fn details_show_the_candidates_in_order() {
         matches!(&requested[..], [Action::Request(Request::Ask(name, Command::CallRoll))] if name == "shards.1")
     );
     check("calling", &mut state, now);
-    let candidate = |identity: &str, nonce, role, standing| {
+    let candidate = |identity: &str, nonce, role, readiness| {
         let mut info = CandidateInfo::new(identity, Nonce(nonce));
-        (info.role, info.standing) = (role, standing);
+        (info.role, info.readiness) = (role, readiness);
         info
     };
     let roll = vec![
-        candidate("host-3", 1, Role::Standby, Standing::Sick),
-        candidate("host-1", 2, Role::Standby, Standing::Ready),
-        candidate(&hostile(), 3, Role::CoolingDown, Standing::Aside),
-        candidate("host-2", 4, Role::Draining, Standing::Ready),
+        candidate("host-3", 1, Role::Standby, Readiness::Unhealthy),
+        candidate("host-1", 2, Role::Standby, Readiness::Ready),
+        candidate(&hostile(), 3, Role::CoolingDown, Readiness::Cordoned),
+        candidate("host-2", 4, Role::Draining, Readiness::Ready),
     ];
     state.on_done(Done::Roll { election: "shards.1".to_owned(), answers: Ok(roll) }, now);
     press(&mut state, "v");

@@ -119,8 +119,8 @@ pub(super) const OF_ELECTIONS: &[Mutation] = &[
         name: "a leader hands over to one that is sick",
         edits: &[edit(
             "src/protocol/moves.rs",
-            "standing == Standing::Ready,\n        };",
-            "standing <= Standing::Sick,\n        };",
+            "readiness == Readiness::Ready,\n        };",
+            "readiness <= Readiness::Unhealthy,\n        };",
         )],
         noticed_by: &[Decisions, Simulation],
     },

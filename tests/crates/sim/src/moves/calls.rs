@@ -199,7 +199,7 @@ impl World {
             None => Role::Standby,
         };
         info.priority = settings.priority;
-        info.standing = mover.moves.standing();
+        info.readiness = mover.moves.readiness();
         info.handover = handover;
         info.load = self.process(who).member.as_ref().map(|member| member.share.load());
         if self.time.now < self.process(who).faults.cut_out_until {
@@ -230,7 +230,7 @@ impl World {
         let Some(open) = mover.calls.iter().position(|open| open.id == call) else { return };
         let InFlight { answers, why, .. } = mover.calls.remove(open);
         self.time.log(|| {
-            let told = answers.iter().map(|it| (&it.identity, it.role, it.standing, &it.handover));
+            let told = answers.iter().map(|it| (&it.identity, it.role, it.readiness, &it.handover));
             format!("c{who} has answers: {:?}", told.collect::<Vec<_>>())
         });
         let heard = (!failed).then_some(&answers[..]);

@@ -112,7 +112,7 @@ impl World {
             Step::StandAside(aside) => {
                 let process = self.candidates[who].process;
                 self.processes[process].aside = aside;
-                self.update_standing(process);
+                self.update_readiness(process);
             }
         }
         self.advance_moves(who);
@@ -127,28 +127,28 @@ impl World {
         if let Some(health) = &mut self.processes[process].health {
             health.record(if fails { Err("ill".into()) } else { Ok(()) });
         }
-        self.update_standing(process);
+        self.update_readiness(process);
         self.later(who, millis(every), Inner::Moves(Step::Check));
     }
 
-    fn update_standing(&mut self, process: usize) {
-        let own = self.processes[process].standing();
+    fn update_readiness(&mut self, process: usize) {
+        let own = self.processes[process].readiness();
         for who in self.of_process(process) {
             let machine = self.candidates[who].machine.as_ref();
-            if machine.is_some_and(|machine| machine.settings().standing != own) {
-                self.feed(who, Event::Standing(own));
+            if machine.is_some_and(|machine| machine.settings().readiness != own) {
+                self.feed(who, Event::Readiness(own));
             }
         }
         self.member_stands(process, own);
     }
 
     /// By its check, and by whether the lock refuses its writes.
-    pub(crate) fn standing_of_machine(&mut self, who: usize) {
-        let after = self.candidates[who].machine.as_ref().map(|machine| machine.standing());
+    pub(crate) fn readiness_of_machine(&mut self, who: usize) {
+        let after = self.candidates[who].machine.as_ref().map(|machine| machine.readiness());
         if let (Some(after), Some((now, mover))) = (after, self.mover(who))
-            && mover.moves.standing() != after
+            && mover.moves.readiness() != after
         {
-            mover.moves.set_standing(now, after);
+            mover.moves.set_readiness(now, after);
             self.time.log(|| format!("c{who} is {}", after.as_str()));
         }
     }
@@ -217,7 +217,7 @@ impl World {
         let stated = self.pause_stated_by(who);
         let priority = self.candidates[who].setup.priority;
         let Some((now, mover)) = self.mover(who) else { return };
-        let (began, own) = (mover.began, mover.moves.standing());
+        let (began, own) = (mover.began, mover.moves.readiness());
         let chosen = match answers {
             Some(answers) => mover.moves.on_roll(now, answers),
             None => {

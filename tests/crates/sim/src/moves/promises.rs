@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    CandidateInfo, Content, Coverage, Entry, Nonce, Pause, Release, Role, Standing, Tombstone,
+    CandidateInfo, Content, Coverage, Entry, Nonce, Pause, Readiness, Release, Role, Tombstone,
     Write,
 };
 
@@ -30,8 +30,8 @@ pub(crate) struct Decision<'a> {
     pub began: Option<Instant>,
     pub now: Instant,
     pub lease: Duration,
-    /// Its own standing and priority.
-    pub own: Standing,
+    /// Its own readiness and priority.
+    pub own: Readiness,
     pub priority: u8,
     /// What its wall clock shows.
     pub unix_ms: u64,
@@ -84,20 +84,22 @@ impl Judge {
         let ordered = seat.chosen.last().is_some_and(|(_, voluntary)| !voluntary);
         seat.chosen.push((decision.to, voluntary));
         let suits = |info: &&CandidateInfo| {
-            let ready = info.standing == Standing::Ready;
-            let standing = match decision.why {
+            let ready = info.readiness == Readiness::Ready;
+            let readiness = match decision.why {
                 // Where it was named; who that is, is not known in here.
-                Why::Requested(_) | Why::GivesAway => ready || info.standing == Standing::Aside,
+                Why::Requested(_) | Why::GivesAway => {
+                    ready || info.readiness == Readiness::Cordoned
+                }
                 // A ready one searches since one of higher priority has asked.
-                Why::Alone if decision.own == Standing::Ready => {
+                Why::Alone if decision.own == Readiness::Ready => {
                     ready && info.priority > decision.priority
                 }
-                Why::Alone => info.standing < decision.own,
+                Why::Alone => info.readiness < decision.own,
                 Why::Preferred(_) => ready,
                 Why::Taken(_, request) => ready && request.by == decision.to,
                 Why::Asks | Why::Roll => false,
             };
-            standing && info.nonce == decision.to && info.role == Role::Standby
+            readiness && info.nonce == decision.to && info.role == Role::Standby
         };
         if !answers.iter().any(|info| suits(&info)) {
             return Err(format!("hands over to {}, which did not say it was ready", decision.to));
@@ -238,7 +240,7 @@ impl World {
     fn may_succeed(&self, nonce: Nonce) -> bool {
         let Some(who) = self.of_nonce(nonce) else { return false };
         let candidate = &self.candidates[who];
-        let sick = |mover: &Mover| mover.moves.standing() == Standing::Sick;
+        let sick = |mover: &Mover| mover.moves.readiness() == Readiness::Unhealthy;
         matches!(candidate.setup.coverage, Coverage::Sampled | Coverage::Full)
             && !candidate.mover.as_deref().is_none_or(sick)
             && self.process(who).stopping_since.is_none()
@@ -263,8 +265,8 @@ impl World {
     /// Whether the leader is as ready as the readiest one that hears calls.
     pub fn leader_is_ready(&self) -> Result<(), String> {
         let Some((leader, mover)) = self.leading_mover() else { return Ok(()) };
-        let own = mover.moves.standing();
-        let better = self.movers().find(|(_, other)| other.moves.standing() < own);
+        let own = mover.moves.readiness();
+        let better = self.movers().find(|(_, other)| other.moves.readiness() < own);
         better.map_or(Ok(()), |(who, _)| {
             Err(format!("candidate {leader} still leads and is {}, beside {who}", own.as_str()))
         })
@@ -278,7 +280,7 @@ impl World {
             |who: &usize| setup(*who).moves.as_ref().is_some_and(|it| it.prefer_after_ms.is_some());
         let higher = self
             .movers()
-            .filter(|(_, mover)| mover.moves.standing() == Standing::Ready)
+            .filter(|(_, mover)| mover.moves.readiness() == Readiness::Ready)
             .map(|(who, _)| who)
             .filter(asks)
             .find(|who| setup(*who).priority > setup(leader).priority);
@@ -293,7 +295,7 @@ impl World {
     /// Whether nobody is sick but by its check, or since the lock refuses its writes to this day.
     pub fn accepted_writers_are_not_sick(&self) -> Result<(), String> {
         let accepted = |who: usize| self.time.now >= self.process(who).faults.denied_until;
-        let is_sick = |mover: &Mover| mover.moves.standing() == Standing::Sick;
+        let is_sick = |mover: &Mover| mover.moves.readiness() == Readiness::Unhealthy;
         let healthy = |who| self.process(who).health.as_ref().is_none_or(Health::is_healthy);
         let wrong = self.movers().find(|(who, it)| accepted(*who) && is_sick(it) && healthy(*who));
         wrong.map_or(Ok(()), |(who, _)| Err(format!("candidate {who} stays sick")))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, RollCall, Standing, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Readiness, RollCall, Successor, TakeRequest,
 };
 use incumbent::protocol::set::{
     Holder, LoadLedger, SetAction, SetMember, SetSettings, TakeOutcome,
@@ -111,7 +111,7 @@ impl World {
             moves_at_once: set.moves_at_once,
             move_within: self.move_within(),
             lease: self.candidates[0].timing.lease(),
-            standing: self.processes[process].standing(),
+            readiness: self.processes[process].readiness(),
             seed: self.scenario.seed ^ ((process as u64 + 1) << 40) ^ (u64::from(life) << 8),
         };
         let clock = self.processes[process].clock;
@@ -283,10 +283,10 @@ impl World {
         }
     }
 
-    pub(crate) fn member_stands(&mut self, process: usize, standing: Standing) {
+    pub(crate) fn member_stands(&mut self, process: usize, readiness: Readiness) {
         let now = self.processes[process].clock.local(self.time.now);
         if let Some(member) = &mut self.processes[process].member {
-            member.set.set_standing(now, standing);
+            member.set.set_readiness(now, readiness);
             self.poke_member(process);
         }
     }

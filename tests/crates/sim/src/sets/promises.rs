@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use incumbent::lock::{MemberLoad, Standing, TakeRequest};
+use incumbent::lock::{MemberLoad, Readiness, TakeRequest};
 use incumbent::protocol::set::Holder;
 
 use crate::moves::Why;
@@ -84,7 +84,7 @@ impl World {
 
     fn is_ready(&self, process: usize) -> bool {
         let process = &self.processes[process];
-        process.member.is_some() && process.standing() == Standing::Ready
+        process.member.is_some() && process.readiness() == Readiness::Ready
     }
 
     /// Whether no shard should move, among the members that hear each other.
