@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the documentation: relative links with their anchors, quoted paths, and the length of lines.
+"""Checks the documentation: relative links with their anchors, quoted paths and tests, and the length of lines.
 
-Prints each broken link, each quoted path without a file, and each line of prose or line comment with more than 100
-characters, and fails if there is any. Tables, code blocks, and lines that end in a link or a URL may be longer.
+Prints each broken link, each quoted path without a file, each quoted name as `module::test` that no source has, and
+each line of prose or line comment with more than 100 characters, and fails if there is any. Tables, code blocks, and lines that end in a link or a URL may be longer.
 """
 
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`((?:benches|cli|deploy|docker|docs|examples|scripts|src|tests)/[\w./-]+)")
+TEST = re.compile(r"`(?:[a-z0-9_]+::)+([a-z0-9_]+)`")
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 MAX_LINE = 100
 # The pages whose lines are written by hand. A program writes docs/cli.md.
@@ -56,6 +57,13 @@ def broken_paths(file):
             yield f"`{path}`: no such file"
 
 
+def unknown_tests(page, words):
+    """The quoted tests whose names no source has: a test that was renamed or removed proves nothing."""
+    for name in TEST.findall(page.read_text()):
+        if name not in words:
+            yield f"`{name}`: no source has this name"
+
+
 def long_lines(page):
     """The lines of prose that are longer than `MAX_LINE` characters."""
     fenced = False
@@ -80,9 +88,10 @@ def long_comments(file):
             yield f"{number}: a comment of {len(line)} characters, at most {MAX_LINE} are allowed"
 
 
-def problems(file):
+def problems(file, words):
     if file.suffix == ".md":
         yield from broken_links(file)
+        yield from unknown_tests(file, words)
     if PROSE.fullmatch(str(file)):
         yield from long_lines(file)
     if file.suffix == ".rs":
@@ -96,8 +105,10 @@ def main():
         ["git", "ls-files", "-z", "*.md", "*.rs", "*.toml", "*.yaml", "Makefile"], capture_output=True, check=True, text=True
     )
     wrong = 0
-    for file in filter(Path.exists, map(Path, filter(None, listed.stdout.split("\0")))):
-        for problem in problems(file):
+    files = list(filter(Path.exists, map(Path, filter(None, listed.stdout.split("\0")))))
+    words = {word for file in files if file.suffix == ".rs" for word in re.findall(r"\w+", file.read_text())}
+    for file in files:
+        for problem in problems(file, words):
             print(f"{file}: {problem}", file=sys.stderr)
             wrong += 1
     return wrong > 0
