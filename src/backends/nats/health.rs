@@ -55,6 +55,12 @@ fn settings(info: &StreamInfo, bucket: &BucketState) -> Vec<Finding> {
             "no TTL: the entry of a dead leader would never expire;",
             "set max_age to between 1s and 1h",
         ),
+        None if config.marker_ttl().is_none() => find(
+            Critical,
+            "no-ttl",
+            "no TTL: candidates do not know the longest lease;",
+            "set max_age to between 1s and 1h",
+        ),
         Some(ttl) if !(config::MIN_TTL..=config::MAX_TTL).contains(&ttl) => {
             let (least, most) = (config::MIN_TTL, config::MAX_TTL);
             let message = format!("a TTL of {ttl:?}: elections need {least:?} to {most:?};");

@@ -270,7 +270,15 @@ impl StreamFacts {
                     "bucket {name} has no TTL: the entry of a dead leader would never expire; set a TTL of 1s to 1h"
                 ));
             }
-            None => config.marker_ttl().unwrap_or(wanted.ttl),
+            None => match config.marker_ttl() {
+                Some(markers) => markers,
+                // One candidate does not know the leases of the others.
+                None => {
+                    return refuse(format!(
+                        "bucket {name} states no longest lease: set a TTL of 1s to 1h"
+                    ));
+                }
+            },
         };
         check_ttl(lease, &format!("bucket {name}: its TTL"))?;
         if config.max_identity_len() < MIN_IDENTITY_LEN {

@@ -231,12 +231,20 @@ async fn a_bucket_that_cannot_carry_elections_is_refused() {
 async fn a_bucket_whose_entries_alone_have_ttls_is_fine() {
     let server = Server::start().await;
     let client = server.connect().await;
-    let stream = json!({
+    let mut stream = json!({
         "name": "KV_B", "subjects": ["$KV.B.>"], "max_msgs_per_subject": 1, "num_replicas": 1,
-        "storage": "file", "allow_msg_ttl": true, "subject_delete_marker_ttl": 20_000_000_000_u64,
-        "allow_rollup_hdrs": true,
+        "storage": "file", "allow_msg_ttl": true, "allow_rollup_hdrs": true,
     });
-    api(&client, "STREAM.CREATE.KV_B", stream).await;
+    api(&client, "STREAM.CREATE.KV_B", stream.clone()).await;
+    // Who knows no lease but its own would wait for that one after a deletion.
+    let refused = Bucket::open(client.clone(), "B").await.unwrap_err();
+    assert_eq!(refused.kind(), BucketErrorKind::Unusable);
+    let admin = Bucket::for_admin(client.clone(), BucketConfig::new("B")).unwrap();
+    let findings = admin.health().await.unwrap();
+    assert_eq!((findings[0].code(), findings[0].severity()), ("no-ttl", Severity::Critical));
+
+    stream["subject_delete_marker_ttl"] = json!(20_000_000_000_u64);
+    api(&client, "STREAM.UPDATE.KV_B", stream).await;
     let lock = Bucket::open(client, "B").await.unwrap().lock();
     assert_eq!(lock.capabilities().max_lease, TTL);
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
