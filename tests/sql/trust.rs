@@ -111,6 +111,36 @@ async fn a_forged_notification_ends_no_term() {
     }
 }
 
+/// Whoever watches counts a lease by its own clock: the server's may have been stepped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_hint_of_an_entry_that_is_overdue_by_the_servers_clock_shows_its_holder() {
+    let env = TestEnv::new(LEASE).await;
+    let lock = env.postgres_lock().await;
+    let revision =
+        lock.write("my_app", first_write(LEASE, 1, None, None)).await.expect("a first write");
+    let (heard, mut hints) = mpsc::unbounded_channel();
+    let listener = env.postgres_lock().await;
+    let _subscription =
+        listener.subscribe("my_app", HintSink::new(move |hint| drop(heard.send(hint))));
+    let covered = soon("it listens", hints.recv()).await;
+    assert_eq!(covered, Some(Hint::Coverage(Coverage::Full)));
+    env.admin(
+        "ALTER TABLE incumbent_elections DISABLE TRIGGER USER;
+         UPDATE incumbent_elections SET renewed_at = renewed_at - interval '1 hour';
+         ALTER TABLE incumbent_elections ENABLE TRIGGER USER",
+    )
+    .await;
+    env.admin(r#"SELECT pg_notify('incumbent.public', '{"name":"my_app"}')"#).await;
+    let record = loop {
+        if let Hint::Stored { record, .. } = soon("the row", hints.recv()).await.expect("hints") {
+            break record;
+        }
+    };
+    assert_eq!(record.revision, revision);
+    assert!(matches!(record.content, Content::Held(_)), "{record:?}");
+    assert!(matches!(found(&lock).await, Content::Vacant(Tombstone::Expired)));
+}
+
 /// Roles with different views of the server must not take each other's rows for another server's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn roles_with_different_server_views_see_the_same_row() {

@@ -186,7 +186,7 @@ async fn deliver_row(
     listener: &mut PgListener,
     name: &str,
 ) -> Result<(), LockError> {
-    let (row, previous, conceded) = match lock.fetch_on(listener, name, READ_TIMEOUT).await? {
+    let (mut row, previous, conceded) = match lock.fetch_on(listener, name, READ_TIMEOUT).await? {
         ReadRow { row: Some(row), previous, conceded, same_history: true, .. }
             if Some(Revision(row.revision)) >= lock.seen.get(name).newest() =>
         {
@@ -200,6 +200,9 @@ async fn deliver_row(
     if let Some(notice) = conceded.as_deref().and_then(notice) {
         lock.subscribers.deliver(name, &Hint::SteppedDown(notice));
     }
+    // Whoever watches counts the lease by its own clock. An expiry would be dated by `previous`,
+    // which this entry replaced.
+    row.expired = false;
     let previous = previous.map(Some);
     lock.subscribers.deliver(name, &Hint::Stored { record: row.record(), previous, age: None });
     Ok(())
