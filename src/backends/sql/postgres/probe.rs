@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::Row;
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgRow, PgSslMode};
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::Connections;
@@ -288,13 +288,70 @@ fn tables_of(row: &PgRow) -> Result<TableFacts, sqlx::Error> {
     })
 }
 
+/// The options that sqlx reads. It ignores any other, and logs its value.
+const OPTIONS: &[&str] = &[
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl-root-cert",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "statement-cache-capacity",
+    "user",
+];
+
 /// Parses a URL. The error does not repeat the invalid part, which may be the password.
 pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
-    PgConnectOptions::from_str(url).map_err(|_| {
-        let what =
-            "the database's URL cannot be used: it must be like postgres://USER@HOST:PORT/DATABASE";
-        SqlError::new(SqlErrorKind::Misconfigured, what)
-    })
+    let wrong = |what: &str| SqlError::new(SqlErrorKind::Misconfigured, what);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let keys: Vec<&str> = query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').map_or(pair, |(key, _)| key))
+        .collect();
+    let known = |key: &&str| {
+        OPTIONS.contains(key) || key.starts_with("options[") || key.starts_with("options%5B")
+    };
+    if !keys.iter().all(known) {
+        return Err(wrong(
+            "the database's URL has an unknown option: docs/sql.md has those that there are",
+        ));
+    }
+    let has = |names: &[&str]| keys.iter().any(|key| names.contains(key));
+    let mode = std::env::var("PGSSLMODE").unwrap_or_default();
+    if !has(&["sslmode", "ssl-mode"]) && !mode.is_empty() && mode.parse::<PgSslMode>().is_err() {
+        return Err(wrong(
+            "PGSSLMODE must be disable, allow, prefer, require, verify-ca or verify-full",
+        ));
+    }
+    let options = PgConnectOptions::from_str(url).map_err(|_| {
+        wrong(
+            "the database's URL cannot be used: it must be like postgres://USER@HOST:PORT/DATABASE",
+        )
+    })?;
+    let authority = has(&["sslrootcert", "ssl-root-cert", "ssl-ca"]);
+    let certificate = has(&["sslcert", "ssl-cert", "sslkey", "ssl-key"]);
+    match options.get_ssl_mode() {
+        // As psql does. sqlx would accept any certificate.
+        PgSslMode::Require if authority || std::env::var_os("PGSSLROOTCERT").is_some() => {
+            Ok(options.ssl_mode(PgSslMode::VerifyCa))
+        }
+        // Without TLS it would go on all the same.
+        PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer if authority || certificate => {
+            Err(wrong("sslrootcert, sslcert and sslkey need TLS: add sslmode=verify-full"))
+        }
+        _ => Ok(options),
+    }
 }
 
 partial_debug!(PostgresProbe, self, at: self.place());
