@@ -48,7 +48,7 @@ impl Client {
         let mut clients = locked(&CLIENTS);
         clients.retain(|_, client| client.strong_count() > 0);
         let known = clients.get(address).and_then(Weak::upgrade);
-        if let Some(known) = known.filter(|client| !client.changes.is_closed()) {
+        if let Some(known) = known.filter(|client| !client.is_closed()) {
             return known;
         }
         let (changes, receiver) = mpsc::unbounded_channel();
@@ -58,9 +58,14 @@ impl Client {
         client
     }
 
-    /// Registers the term of a candidate, or removes it. Returns `false` if the task is gone.
-    pub fn set(&self, election: &Arc<str>, nonce: Nonce, term: Option<RegisteredTerm>) -> bool {
-        self.changes.send(((Arc::clone(election), nonce.0), term)).is_ok()
+    /// Registers the term of a candidate, or removes it, unless [`is_closed`](Self::is_closed).
+    pub fn set(&self, election: &Arc<str>, nonce: Nonce, term: Option<RegisteredTerm>) {
+        let _ = self.changes.send(((Arc::clone(election), nonce.0), term));
+    }
+
+    /// Whether the task is gone, with its runtime.
+    pub fn is_closed(&self) -> bool {
+        self.changes.is_closed()
     }
 }
 

@@ -39,6 +39,7 @@ impl Registrations {
     ///
     /// Must be called from a task of the runtime.
     pub fn update(&mut self, terms: impl Iterator<Item = Option<RegisteredTerm>>) {
+        self.replace_closed_client();
         for (lock, term) in terms.enumerate() {
             if self.registered.len() <= lock {
                 self.registered.push(None);
@@ -59,14 +60,19 @@ impl Registrations {
         let election = &self.election;
         match &mut self.to {
             Registrar::Sink(sink) => sink(SentinelMessage::of(Arc::clone(election), nonce, term)),
-            Registrar::Client(client) => {
-                if !client.set(election, nonce, term) {
-                    // Its runtime is gone: the terms of this election are registered again.
-                    *client = Client::shared(&client.address, &Handle::current());
-                    for term in self.registered.iter().flatten() {
-                        client.set(election, term.nonce, Some(*term));
-                    }
-                }
+            Registrar::Client(client) => client.set(election, nonce, term),
+        }
+    }
+
+    /// Registers the terms again if the runtime of the client is gone: it may be that of another
+    /// election of this process.
+    fn replace_closed_client(&mut self) {
+        if let Registrar::Client(client) = &mut self.to
+            && client.is_closed()
+        {
+            *client = Client::shared(&client.address, &Handle::current());
+            for term in self.registered.iter().flatten() {
+                client.set(&self.election, term.nonce, Some(*term));
             }
         }
     }
@@ -75,6 +81,9 @@ impl Registrations {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    use tokio::net::UnixListener;
 
     use super::*;
     use crate::lock::Token;
@@ -101,5 +110,32 @@ mod tests {
             message(2, None),
         ];
         assert_eq!(*locked(&sent), expected);
+    }
+
+    #[tokio::test]
+    async fn terms_are_registered_again_once_the_runtime_of_the_client_has_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = folder.path().join("sentinel");
+        let listener = UnixListener::bind(&address).expect("a socket");
+        let other = tokio::runtime::Runtime::new().expect("a runtime");
+        let sentinel = Sentinel(Kind::Address(address));
+        let mut registrations =
+            Registrations::new(&"my_app".into(), sentinel, other.handle()).expect("a sentinel");
+        let term = RegisteredTerm { nonce: Nonce(1), token: Token(5), create: 1 };
+        let registered = async |registrations: &mut Registrations| {
+            registrations.update([Some(term)].into_iter());
+            let (mut stream, _) = listener.accept().await.expect("the client");
+            let mut line = String::new();
+            BufReader::new(&mut stream).read_line(&mut line).await.expect("a message");
+            assert!(line.contains("hello"), "{line}"); // it comes once there is a term
+            stream
+        };
+        let _first = registered(&mut registrations).await;
+        other.shutdown_background();
+        let Registrar::Client(client) = &registrations.to else { panic!("no client") };
+        while !client.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        registered(&mut registrations).await;
     }
 }
