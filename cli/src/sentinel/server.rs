@@ -67,6 +67,7 @@ impl Server {
         let all = async { while self.connections.join_next().await.is_some() {} };
         let _ = timeout(END_TIMEOUT, all).await; // one that says nothing
         let Shared { registry, limit, .. } = &self.shared;
-        registry.release(registry.take_kept(), *limit).await;
+        // For all of them: what is not released by then, its lease decides.
+        let _ = timeout(*limit, registry.release(registry.take_kept(), *limit)).await;
     }
 }
