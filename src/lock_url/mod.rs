@@ -19,7 +19,7 @@
 //! |---|---|---|---|
 //! | `nats://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/BUCKET]`, also `tls://` | [`nats`](crate::nats) | `nats` | `ttl`, `create=no`, `with-choria`, `queue-groups`, `domain`, `inbox-prefix`, `creds=FILE`, `ca=FILE` |
 //! | `kubernetes:[NAMESPACE]` | [`kubernetes`](crate::kubernetes) | `kubernetes` | `kind=lease`, `configmap` or `endpoints`; `object`, `lease`, `kubeconfig=FILE`, `context` |
-//! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `max-lease`, `polling`, and those of `libpq` |
+//! | `postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE` | `sql` | `postgres` | `create=no`, `max-lease`, `polling`, and those of the connection, as `sslmode` and `sslrootcert` |
 //! | `sqlite:PATH` | `sql` | `sqlite` | `create=no`, `max-lease` |
 //! | `gs://BUCKET[/PREFIX]`, `s3://…`, `az://…` | `objects` | `gcs`, `s3`, `azure` | `max-lease`, `max-clock-skew`, `allow-http`; credentials and the rest from the environment |
 //! | `etcd://[USER[:PASSWORD]@]HOST[:PORT][,HOST…][/PREFIX]`, with TLS `etcds://` | [`etcd`](crate::etcd) | `etcd` | `max-lease`; with TLS `ca=FILE`, `cert=FILE` and `cert-key=FILE`; the password may be in the variable `ETCDCTL_PASSWORD` |
@@ -116,7 +116,7 @@ impl LockUrl {
     }
 
     fn of(members: Vec<Member>) -> Self {
-        Self { members, options: OpenOptions { lease: None, create: true } }
+        Self { members, options: OpenOptions { lease: None, create: true, best_effort: false } }
     }
 
     /// Returns what each URL names, in order, for inspection. Sends no request.
@@ -139,10 +139,11 @@ impl LockUrl {
     ///
     /// For NATS, `open` requests the bucket from a server, and creates it if it does not exist,
     /// unless the URL sets the `ttl`: then no request is sent, the server may be unreachable, and
-    /// that TTL times the elections. For a database, `open` queries the tables, and creates them if
-    /// they do not exist. For a Kubernetes API server, an object store and etcd, `open` sends no
-    /// request. A peer starts to listen, and leaves its group with the last clone of the returned
-    /// lock.
+    /// that TTL times the elections. A bucket on best effort that cannot be opened is opened later,
+    /// with the TTL of the [lease](Self::with_lease), or a minute. For a database, `open` queries
+    /// the tables, and creates them if they do not exist. For a Kubernetes API server, an object
+    /// store and etcd, `open` sends no request. A peer starts to listen, and leaves its group with
+    /// the last clone of the returned lock.
     ///
     /// # Errors
     /// [`LockUrlErrorKind::Unavailable`], if retrying may help;
@@ -157,7 +158,9 @@ impl LockUrl {
         }
         let mut members = Vec::with_capacity(self.members.len());
         for Member { target, need, .. } in &self.members {
-            members.push(LockMember::new(target.open(self.options).await?, *need));
+            let best_effort = *need == Need::BestEffort;
+            let options = OpenOptions { best_effort, ..self.options };
+            members.push(LockMember::new(target.open(options).await?, *need));
         }
         Ok(Arc::new(all_of(members)))
     }

@@ -10,8 +10,8 @@ use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
 use super::target::{OpenOptions, StoreTarget};
 use crate::backends::nats::{
-    Bucket, BucketConfig, BucketError, BucketErrorKind, ConnectionSettings, Credentials,
-    DEFAULT_BUCKET, MAX_QUEUE_GROUPS, TlsFiles,
+    Bucket, BucketConfig, BucketError, BucketErrorKind, Connection, ConnectionSettings,
+    Credentials, DEFAULT_BUCKET, MAX_QUEUE_GROUPS, TlsFiles,
 };
 use crate::lock::Lock;
 use crate::protocol::COMMON_MIN_LEASE;
@@ -123,6 +123,22 @@ impl StoreTarget for NatsBucket {
     }
 
     async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+        use LockUrlErrorKind::{Denied, Missing, Unavailable};
+        match self.open_now(options).await {
+            Err(error)
+                if options.best_effort
+                    && matches!(error.kind(), Unavailable | Denied | Missing) =>
+            {
+                self.open_later(options).await
+            }
+            opened => opened,
+        }
+    }
+}
+
+impl NatsBucket {
+    /// Requests the bucket, unless the URL has its TTL.
+    async fn open_now(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
         let connection = self.connection.connect(|_| ()).await;
         // Settings are of the URL, or of a file that it names.
         let connection = connection.map_err(|error| match error.kind() {
@@ -132,11 +148,23 @@ impl StoreTarget for NatsBucket {
         let named = self.named(options)?;
         let config = named.config();
         let opened = match named.ttl {
-            Some(_) => Bucket::deferred(connection, config.create_if_missing(named.create)),
+            Some(_) => return named.deferred(connection),
             None if named.create => Bucket::create_or_open(connection, config).await,
             None => Bucket::open_with(connection, config).await,
         };
         Ok(Arc::new(opened.map_err(failed)?.lock()))
+    }
+
+    /// Opens the bucket at its first use, and at each later one until that succeeds.
+    async fn open_later(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let later = ConnectionSettings { in_background: true, ..self.connection.clone() };
+        let connection = later.connect(|_| ()).await.map_err(failed)?;
+        self.named(options)?.deferred(connection)
+    }
+
+    fn deferred(&self, connection: Connection) -> Result<Arc<dyn Lock>, LockUrlError> {
+        let config = self.config().create_if_missing(self.create);
+        Ok(Arc::new(Bucket::deferred(connection, config).map_err(failed)?.lock()))
     }
 }
 

@@ -152,9 +152,11 @@ fn without_secrets(scheme: &str, rest: &str) -> String {
     };
     // PostgreSQL accepts a password as an option, too.
     if let Some((place, options)) = rest.split_once('?') {
-        // The key of peers belongs in a file, but a user may have written it here.
+        // No store takes most of these, but a user may have written them here.
         let secret = |option: &str| {
-            option.to_ascii_lowercase().contains("pass") || option.eq_ignore_ascii_case("key")
+            let option = option.to_ascii_lowercase();
+            let words = ["pass", "secret", "token", "key", "seed", "sas", "jwt"];
+            !option.ends_with("file") && words.iter().any(|word| option.contains(word))
         };
         let options = options.split('&').map(|option| match option.split_once('=') {
             Some((key, _)) if secret(key) => format!("{key}=***"),

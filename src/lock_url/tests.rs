@@ -99,6 +99,9 @@ fn secrets_are_never_shown() {
         "etcd://me:secret/x@a/elections",
         "etcd://me:x/secret@a/elections",
         "etcd://secret/x@a",
+        "s3://bucket/path?access_key=secret",
+        "nats://a/B?token=secret",
+        "az://container?sas_token=secret",
     ] {
         let shown = match LockUrl::from_str(url) {
             Ok(url) => format!("{url} {url:?} {:?} {:?}", url.members, url.targets()),
@@ -171,6 +174,21 @@ async fn several_urls_are_all_of_their_locks() {
     assert_eq!(leadership.tokens().len(), 2);
     drop(leadership);
     election.stop().await;
+}
+
+/// As when a fleet that moves to NATS is restarted while its servers are out of reach.
+#[cfg(feature = "nats")]
+#[tokio::test]
+async fn a_bucket_on_best_effort_may_be_out_of_reach_when_a_candidate_starts() {
+    let url = "memory:required?ttl=5s nats://127.0.0.1:1/B?need=best-effort";
+    let lock = url.parse::<LockUrl>().unwrap().open().await.expect("a lock");
+    let election = new_election("my_app", lock).start().unwrap();
+    let leadership = election.won().await.unwrap();
+    assert!(leadership.tokens()[1].is_none());
+    drop(leadership);
+    election.stop().await;
+    let required = "memory:required?ttl=5s nats://127.0.0.1:1/B".parse::<LockUrl>().unwrap();
+    assert_eq!(required.open().await.unwrap_err().kind(), LockUrlErrorKind::Unavailable);
 }
 
 proptest! {

@@ -218,10 +218,12 @@ fn unusable(what: String) -> LockError {
 /// Hides the password.
 impl fmt::Debug for Etcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (endpoints, prefix) = (&self.endpoints, &self.prefix);
+        // One with a user is refused later.
+        let shown =
+            |text: &String| if text.contains('@') { "***".to_owned() } else { text.clone() };
         f.debug_struct("Etcd")
-            .field("endpoints", endpoints)
-            .field("prefix", prefix)
+            .field("endpoints", &self.endpoints.iter().map(shown).collect::<Vec<_>>())
+            .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }
 }
