@@ -1,6 +1,6 @@
 //! One run a period, for those who have a scheduler already.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,9 +24,23 @@ pub fn last_of_period(
     leadership: &Leadership,
     period: Duration,
 ) -> Result<Option<Slot>, ScheduleError> {
+    last_of_period_at(leadership, period, SystemTime::now())
+}
+
+/// As [`last_of_period`], of the period at another time: for a member that was started then, and
+/// has waited since. A run that began meanwhile is one of its period, too.
+///
+/// # Errors
+/// As [`last_of_period`].
+pub fn last_of_period_at(
+    leadership: &Leadership,
+    period: Duration,
+    at: SystemTime,
+) -> Result<Option<Slot>, ScheduleError> {
     let (_, records) = records_of(leadership)?;
     let last = records.get(ONCE).map(JobRecord::last);
-    Ok(last.filter(|last| !may_run(*last, period, Timestamp::now())))
+    let at = Timestamp::try_from(at).unwrap_or(Timestamp::MAX);
+    Ok(last.filter(|last| !may_run(*last, period, at)))
 }
 
 /// Takes the run of this period: `None`, unless the last one began less than nine tenths of a
@@ -91,6 +105,7 @@ mod tests {
         for (now, runs) in [
             ("2026-11-26T03:00:07Z", false),
             ("2026-11-26T02:57:00Z", false), // its clock is behind
+            ("2026-11-26T03:00:00Z", false), // it was started before, and leads later
             ("2026-11-26T03:04:00Z", false),
             ("2026-11-26T03:56:00Z", true), // its clock is behind
             ("2026-11-26T04:00:01Z", true),

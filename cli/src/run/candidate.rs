@@ -1,10 +1,11 @@
 //! A candidate that runs a command while it leads.
 
-use std::time::Duration;
+use std::ops::RangeInclusive;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use incumbent::clock::{BootClock, Clock, Instant};
-use incumbent::schedule::{ScheduleErrorKind, last_of_period, once_per};
+use incumbent::schedule::{ScheduleErrorKind, last_of_period_at, once_per};
 use incumbent::{Leadership, Loss};
 use rustix::process::Signal;
 use time::OffsetDateTime;
@@ -45,8 +46,10 @@ pub struct CommandCandidate {
     pub checkpoint: Option<CheckpointFile>,
     pub options: Run,
     pub restarts: Restarts,
-    /// Whether this process has taken the run of a period.
-    pub took_period: bool,
+    /// When this process was started.
+    pub started: SystemTime,
+    /// When it took the run of a period, or may have taken it: in seconds since 1970.
+    pub took_period: Option<RangeInclusive<i64>>,
     /// The signal to end by, once the command has drained.
     pub ending: Option<Signal>,
 }
@@ -92,11 +95,15 @@ impl CommandCandidate {
     /// What to say if COMMAND has begun in this period: on another host, else it is an error.
     fn end_of_period(&self, leadership: &Leadership) -> Result<Option<String>, CliError> {
         let Some(period) = self.options.once_per else { return Ok(None) };
-        let Some(last) = last_of_period(leadership, period)? else { return Ok(None) };
+        // A run that began while this process waited is that of its period, however long it took.
+        let last = last_of_period_at(leadership, period, self.started)?;
+        let Some(last) = last else { return Ok(None) };
         let name = leadership.election();
         let ahead = last.unix_seconds().saturating_sub(OffsetDateTime::now_utc().unix_timestamp());
         let is_ahead = u64::try_from(ahead).is_ok_and(|ahead| ahead > period.as_secs());
-        let why = match (self.took_period, is_ahead) {
+        let took = self.took_period.as_ref();
+        let is_own = took.is_some_and(|took| took.contains(&last.unix_seconds()));
+        let why = match (is_own, is_ahead) {
             (false, false) => return Ok(Some(format!("{name} has run at {last}: nothing to do"))),
             (true, _) => "its run was cut short, and is not repeated in this period",
             (_, true) => "that is in the future: if a clock was wrong, delete its checkpoint",
@@ -110,16 +117,21 @@ impl CommandCandidate {
         leadership: &Leadership,
     ) -> Result<Option<CommandEnd>, CliError> {
         let Some(period) = self.options.once_per else { return Ok(None) };
+        let unix_seconds = || OffsetDateTime::now_utc().unix_timestamp();
+        let began = unix_seconds();
         let taken = tokio::select! {
             taken = once_per(leadership, period) => taken,
             signal = self.signals.end() => return Ok(Some(CommandEnd::Stopped(signal))),
         };
+        let tried = Some(began..=unix_seconds());
         match taken {
-            Ok(last) => {
-                self.took_period = last.is_none();
-                Ok(last.map(|_| CommandEnd::ByItself { code: 0, interrupted: false }))
+            Ok(None) => {
+                self.took_period = tried;
+                Ok(None)
             }
+            Ok(Some(_)) => Ok(Some(CommandEnd::ByItself { code: 0, interrupted: false })),
             Err(error) if error.kind() == ScheduleErrorKind::TermOver => {
+                self.took_period = tried; // it may be stored: then it is this run that is lost
                 Ok(Some(self.ends(leadership).await))
             }
             Err(error) => Err(error.into()),

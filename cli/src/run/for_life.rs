@@ -84,8 +84,8 @@ What COMMAND sees:
   the guard process (`run-guard`) are as with `incumbent run`.
 
 Rights:
-  See docs/kubernetes.md for the required Role. Without the permission to watch it polls at the \
-  interval --poll.
+  See docs/leader-for-life.md for the required Role. Without the permission to watch it polls at \
+  the interval --poll.
 
 Exit codes:
   COMMAND's own, or 128 and the number of the signal that killed it. 128 and the number of a \

@@ -29,6 +29,7 @@ mod without_command;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 pub use self::args::{OnExit, Program, Run, StopArgs, parse_signal};
 use self::candidate::CommandCandidate;
@@ -81,6 +82,7 @@ impl Run {
     }
 
     pub async fn run(mut self) -> Result<ExitCode, CliError> {
+        let started = SystemTime::now();
         if self.once_per.is_some() && self.on_exit == OnExit::Restart {
             let message = "--once-per and --on-exit restart exclude each other: leave out one";
             return Err(CliError::new(Code::Usage, message));
@@ -132,7 +134,8 @@ impl Run {
             checkpoint: None,
             options: self,
             restarts: Restarts::default(),
-            took_period: false,
+            started,
+            took_period: None,
             ending: None,
         };
         let code = running.campaign().await;
