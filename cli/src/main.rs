@@ -27,6 +27,7 @@ mod set;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -150,8 +151,18 @@ fn parse(arguments: Vec<OsString>) -> Result<Cli, CliError> {
     Ok(cli)
 }
 
-#[tokio::main]
-async fn start() -> ExitCode {
+fn start() -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return CliError::from(error).report(),
+    };
+    let code = runtime.block_on(run_command());
+    // The lookup of a name cannot be given up, and may last for a minute.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    code
+}
+
+async fn run_command() -> ExitCode {
     let cli = match parse(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(failure) => return failure.report(),

@@ -90,7 +90,11 @@ impl Campaign {
         // wait for its deadline: a second signal ends that.
         tokio::select! {
             () = candidate.stop() => terms.ended().await,
-            signal = signals.next() => return Err(CliError::Signal(signal)),
+            signal = signals.next() => {
+                // A return would end the term, and so release the lock beside what has not ended.
+                candidate.abandon();
+                std::process::exit(128 + signal)
+            }
         }
         while let Some(change) = changes.next().await {
             if self.print(&change, &candidate.election).is_err() {
