@@ -144,16 +144,17 @@ fn lock_options(command: &Command) -> Vec<Arg> {
 /// Appends the help of a command and its subcommands, without the arguments in `described`, and
 /// without those of `lock`, which have a section of their own before the first subcommand.
 fn describe(command: &Command, name: &str, described: &[Id], lock: &[Arg], text: &mut String) {
-    let is_of_lock = |arg: &Arg| {
-        let same = |other: &Arg| other.get_long_help() == arg.get_long_help();
-        lock.iter().any(|other| other.get_id() == arg.get_id() && same(other))
+    let same = |one: &Arg, other: &Arg| {
+        one.get_id() == other.get_id() && one.get_long_help() == other.get_long_help()
     };
+    let takes_lock = lock.iter().all(|arg| command.get_arguments().any(|own| same(arg, own)));
+    let is_of_lock = |arg: &Arg| takes_lock && lock.iter().any(|other| same(arg, other));
     let hide = |arg: Arg| {
         let hidden = arg.is_hide_set() || described.contains(arg.get_id()) || is_of_lock(&arg);
         arg.hide(hidden)
     };
     section(name, &command.clone().mut_args(hide), text);
-    if command.get_arguments().any(is_of_lock) {
+    if takes_lock {
         text.push_str("\nIt also takes the options of [the lock](#the-lock).\n");
     }
     if name == "incumbent" {
