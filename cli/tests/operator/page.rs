@@ -48,15 +48,16 @@ async fn page_shows_changes_of_leadership_live() {
             shell.start(&[&flags[..], &["4s", "--", "sleep", "1000"]].concat())
         })
         .into();
-    for number in 0..30 {
-        let name = format!("job-{number:02}");
-        shell.put(&name, &format!("host-{}", number % 5));
-    }
     let (_ui, url) = serve(&shell, &[]);
     let browser = Browser::start(1280, 800);
     browser.open(&url);
     wait_for_leader(&browser, "billing", "host-1");
     browser.wait_for_text(&["Live", "billing", "Sets", "work", "each with a leader"]);
+    // They expire within seconds: the page has seen them by then.
+    for number in 0..30 {
+        let name = format!("job-{number:02}");
+        shell.put(&name, &format!("host-{}", number % 5));
+    }
 
     // A crash, an eviction and a release, each with its cause.
     first.end_with("KILL");
