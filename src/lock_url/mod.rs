@@ -116,7 +116,7 @@ impl LockUrl {
     }
 
     fn of(members: Vec<Member>) -> Self {
-        Self { members, options: OpenOptions { lease: None, create: true, best_effort: false } }
+        Self { members, options: OpenOptions { lease: None, create: true, may_wait: false } }
     }
 
     /// Returns what each URL names, in order, for inspection. Sends no request.
@@ -158,8 +158,10 @@ impl LockUrl {
         }
         let mut members = Vec::with_capacity(self.members.len());
         for Member { target, need, .. } in &self.members {
-            let best_effort = *need == Need::BestEffort;
-            let options = OpenOptions { best_effort, ..self.options };
+            // What only reads and releases states no lease: it waits for that of the bucket.
+            let times = self.options.create || self.options.lease.is_some();
+            let may_wait = *need == Need::BestEffort && times;
+            let options = OpenOptions { may_wait, ..self.options };
             members.push(LockMember::new(target.open(options).await?, *need));
         }
         Ok(Arc::new(all_of(members)))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::ServerAddr;
+use tokio::time::timeout;
 
 use super::error::{LockUrlError, LockUrlErrorKind};
 use super::parts::Parts;
@@ -15,6 +16,9 @@ use crate::backends::nats::{
 };
 use crate::lock::Lock;
 use crate::protocol::COMMON_MIN_LEASE;
+
+/// How long a bucket on best effort is tried before the candidate begins without it.
+const BEST_EFFORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bucket and the connection to it: what a `nats:` URL names. A [`LockUrl`](super::LockUrl) is
 /// made from one that no URL can name, as with a password that is not in an address.
@@ -124,14 +128,13 @@ impl StoreTarget for NatsBucket {
 
     async fn open(&self, options: OpenOptions) -> Result<Arc<dyn Lock>, LockUrlError> {
         use LockUrlErrorKind::{Denied, Missing, Unavailable};
-        match self.open_now(options).await {
-            Err(error)
-                if options.best_effort
-                    && matches!(error.kind(), Unavailable | Denied | Missing) =>
-            {
-                self.open_later(options).await
-            }
-            opened => opened,
+        if !options.may_wait {
+            return self.open_now(options).await;
+        }
+        match timeout(BEST_EFFORT_TIMEOUT, self.open_now(options)).await {
+            Ok(Ok(lock)) => Ok(lock),
+            Ok(Err(error)) if !matches!(error.kind(), Unavailable | Denied | Missing) => Err(error),
+            Ok(Err(_)) | Err(_) => self.open_later(options).await,
         }
     }
 }

@@ -156,7 +156,8 @@ fn without_secrets(scheme: &str, rest: &str) -> String {
         let secret = |option: &str| {
             let option = option.to_ascii_lowercase();
             let words = ["pass", "secret", "token", "key", "seed", "sas", "jwt"];
-            !option.ends_with("file") && words.iter().any(|word| option.contains(word))
+            let is_file = option.ends_with("file") || ["cert-key", "sslkey"].contains(&&*option);
+            !is_file && words.iter().any(|word| option.contains(word))
         };
         let options = options.split('&').map(|option| match option.split_once('=') {
             Some((key, _)) if secret(key) => format!("{key}=***"),

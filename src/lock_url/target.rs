@@ -15,9 +15,9 @@ pub(super) struct OpenOptions {
     pub lease: Option<Duration>,
     /// See [`LockUrl::without_create`](super::LockUrl::without_create).
     pub create: bool,
-    /// Whether this lock alone is on best effort: that it is out of reach keeps no term from
-    /// beginning.
-    pub best_effort: bool,
+    /// Whether this lock may be opened later, as one on best effort is: that it is out of reach
+    /// keeps no term from beginning.
+    pub may_wait: bool,
 }
 
 /// What one URL of a store names, not opened. `Debug` hides secrets.
