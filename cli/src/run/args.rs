@@ -75,9 +75,9 @@ pub struct Run {
     /// Run COMMAND once in this period, on whichever host: for commands that cron starts on every
     /// host.
     ///
-    /// A process that becomes leader when COMMAND has begun in this period exits with 0. A period
-    /// is a tenth shorter than given, as the clocks of hosts differ. A run that fails or is cut
-    /// short is not repeated.
+    /// A process that becomes leader when COMMAND has begun in the period in which the process was
+    /// started exits with 0. A period is a tenth shorter than given, as the clocks of hosts differ.
+    /// A run that fails or is cut short is not repeated.
     #[arg(long, value_name = "DURATION", value_parser = parse_period, conflicts_with_all = ["checkpoint", "seats"])]
     pub once_per: Option<Duration>,
     /// Number of leaders: each holds one of N seats, numbered from 0.

@@ -47,7 +47,7 @@ pub struct CommandCandidate {
     pub options: Run,
     pub restarts: Restarts,
     /// When this process was started.
-    pub started: SystemTime,
+    pub started: Instant,
     /// When it took the run of a period, or may have taken it: in seconds since 1970.
     pub took_period: Option<RangeInclusive<i64>>,
     /// The signal to end by, once the command has drained.
@@ -96,7 +96,10 @@ impl CommandCandidate {
     fn end_of_period(&self, leadership: &Leadership) -> Result<Option<String>, CliError> {
         let Some(period) = self.options.once_per else { return Ok(None) };
         // A run that began while this process waited is that of its period, however long it took.
-        let last = last_of_period_at(leadership, period, self.started)?;
+        // The wall clock may have been set since, as after a boot.
+        let waited = BootClock.now().saturating_since(self.started);
+        let asked = SystemTime::now().checked_sub(waited).unwrap_or(SystemTime::UNIX_EPOCH);
+        let last = last_of_period_at(leadership, period, asked)?;
         let Some(last) = last else { return Ok(None) };
         let name = leadership.election();
         let ahead = last.unix_seconds().saturating_sub(OffsetDateTime::now_utc().unix_timestamp());

@@ -29,7 +29,8 @@ mod without_command;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
+
+use incumbent::clock::{BootClock, Clock};
 
 pub use self::args::{OnExit, Program, Run, StopArgs, parse_signal};
 use self::candidate::CommandCandidate;
@@ -82,7 +83,7 @@ impl Run {
     }
 
     pub async fn run(mut self) -> Result<ExitCode, CliError> {
-        let started = SystemTime::now();
+        let started = BootClock.now();
         if self.once_per.is_some() && self.on_exit == OnExit::Restart {
             let message = "--once-per and --on-exit restart exclude each other: leave out one";
             return Err(CliError::new(Code::Usage, message));
