@@ -85,8 +85,8 @@ async fn certificates_are_checked_both_ways() {
         ("localhost", "sslmode=verify-full&sslrootcert=@ca.pem", "certificate"),
         ("127.0.0.1", "sslmode=require&sslrootcert=@other-ca.pem", "certificate"),
         ("127.0.0.1", "sslrootcert=@ca.pem", "add sslmode=verify-full"),
-        ("127.0.0.1", "ssl_mode=verify-full&sslrootcert=@ca.pem", "unknown option"),
-        ("127.0.0.1", "sslmode=verify-full&sslpassword=hidden", "unknown option"),
+        ("127.0.0.1", "ssl_mode=verify-full&sslrootcert=@ca.pem", "none of those"),
+        ("127.0.0.1", "sslmode=verify-full&sslpassword=hidden", "sslpassword: remove it"),
         ("127.0.0.1", "sslmode=verify-full&sslrootcert=@missing.pem", "sslrootcert"),
     ] {
         let refused = secured.refusal(host, &format!("{query}&{OURS}")).await;

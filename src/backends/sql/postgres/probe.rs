@@ -310,6 +310,24 @@ const OPTIONS: &[&str] = &[
     "user",
 ];
 
+/// Options of libpq that users may have in a URL.
+const UNSUPPORTED: &[&str] = &[
+    "channel_binding",
+    "client_encoding",
+    "connect_timeout",
+    "gssencmode",
+    "keepalives",
+    "keepalives_idle",
+    "passfile",
+    "require_auth",
+    "service",
+    "sslcrl",
+    "sslnegotiation",
+    "sslpassword",
+    "target_session_attrs",
+    "tcp_user_timeout",
+];
+
 /// Parses a URL. The error does not repeat the invalid part, which may be the password.
 pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
     let wrong = |what: &str| SqlError::new(SqlErrorKind::Misconfigured, what);
@@ -322,14 +340,19 @@ pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
     let known = |key: &&str| {
         OPTIONS.contains(key) || key.starts_with("options[") || key.starts_with("options%5B")
     };
-    if !keys.iter().all(known) {
-        return Err(wrong(
-            "the database's URL has an unknown option: docs/sql.md has those that there are",
-        ));
+    if let Some(key) = keys.iter().find(|key| !known(key)) {
+        // Any other text may be a part of a password.
+        let named = UNSUPPORTED.iter().find(|option| *option == key).copied();
+        let what = format!(
+            "the database's URL has an option that is not supported, {}: remove it",
+            named.unwrap_or("none of those in docs/sql.md")
+        );
+        return Err(wrong(&what));
     }
     let has = |names: &[&str]| keys.iter().any(|key| names.contains(key));
-    let mode = std::env::var("PGSSLMODE").unwrap_or_default();
-    if !has(&["sslmode", "ssl-mode"]) && !mode.is_empty() && mode.parse::<PgSslMode>().is_err() {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let is_mode = |mode: String| mode.parse::<PgSslMode>().is_ok();
+    if !has(&["sslmode", "ssl-mode"]) && !variable("PGSSLMODE").is_none_or(is_mode) {
         return Err(wrong(
             "PGSSLMODE must be disable, allow, prefer, require, verify-ca or verify-full",
         ));
@@ -343,7 +366,7 @@ pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
     let certificate = has(&["sslcert", "ssl-cert", "sslkey", "ssl-key"]);
     match options.get_ssl_mode() {
         // As psql does. sqlx would accept any certificate.
-        PgSslMode::Require if authority || std::env::var_os("PGSSLROOTCERT").is_some() => {
+        PgSslMode::Require if authority || variable("PGSSLROOTCERT").is_some() => {
             Ok(options.ssl_mode(PgSslMode::VerifyCa))
         }
         // Without TLS it would go on all the same.
