@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::connection::{Shared, serve};
 use crate::process::allow_files;
@@ -67,7 +67,11 @@ impl Server {
         let all = async { while self.connections.join_next().await.is_some() {} };
         let _ = timeout(END_TIMEOUT, all).await; // one that says nothing
         let Shared { registry, limit, .. } = &self.shared;
-        // For all of them: what is not released by then, its lease decides.
-        let _ = timeout(*limit, registry.release(registry.take_kept(), *limit)).await;
+        let terms = registry.take_kept();
+        let of = terms.len();
+        // For all of them: a few are tried at a time.
+        if timeout(*limit + END_TIMEOUT, registry.release(terms, *limit)).await.is_err() {
+            error!(of, "not all locks were released in time: their leases decide");
+        }
     }
 }

@@ -81,9 +81,11 @@ impl Registrations {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use tokio::io::{AsyncBufReadExt, BufReader};
     use tokio::net::UnixListener;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::lock::Token;
@@ -124,7 +126,8 @@ mod tests {
         let term = RegisteredTerm { nonce: Nonce(1), token: Token(5), create: 1 };
         let registered = async |registrations: &mut Registrations| {
             registrations.update([Some(term)].into_iter());
-            let (mut stream, _) = listener.accept().await.expect("the client");
+            let accepted = timeout(Duration::from_secs(60), listener.accept()).await;
+            let (mut stream, _) = accepted.expect("in time").expect("the client");
             let mut line = String::new();
             BufReader::new(&mut stream).read_line(&mut line).await.expect("a message");
             assert!(line.contains("hello"), "{line}"); // it comes once there is a term
