@@ -105,7 +105,7 @@ fi
 grep -q "lock.url names the namespace b" "$log" || failed "a lock in another namespace is not explained"
 "$HELM" template x "$chart" --namespace a --set lock.url=kubernetes:b,rbac.create=false,lock.createLease=false >"$log" 2>&1 ||
     failed "the chart refuses a lock in another namespace, without a Role"
-for url in 'kubernetes?kind=configmap' 'kubernetes?object=x'; do
+for url in 'kubernetes?kind=configmap' 'kubernetes?object=other'; do
     if "$HELM" template x "$chart" --set-string lock.url="$url" >"$log" 2>&1; then
         failed "the chart accepts $url, for which its Role is no use"
     fi

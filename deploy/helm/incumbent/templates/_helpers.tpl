@@ -70,7 +70,9 @@ life
 {{- if and $namespace (ne $namespace $.Release.Namespace) $.Values.rbac.create -}}
 {{- fail (printf "lock.url names the namespace %s, and the Role is made in %s: install there, or set rbac.create and lock.createLease to false and make a Role there" $namespace $.Release.Namespace) -}}
 {{- end -}}
-{{- if and $.Values.rbac.create (regexMatch "[?&](kind=(configmap|endpoints)|object=)" .) -}}
+{{- $object := regexFind "[?&]object=[^&]*" . | regexFind "[^=]*$" | default (include "incumbent.election" $) -}}
+{{- $other := or (regexMatch "[?&]kind=(configmap|endpoints)" .) (ne $object (include "incumbent.election" $)) -}}
+{{- if and $.Values.rbac.create $other -}}
 {{- fail "lock.url: the Role is for the Lease election.name: leave out kind and object, or set rbac.create and lock.createLease to false and make a Role" -}}
 {{- end -}}
 lease
