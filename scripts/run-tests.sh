@@ -2,7 +2,7 @@
 # Runs a part of the tests, and prints how long each step took:
 #
 #     run-tests.sh quick     those that need no server but the newest nats-server
-#     run-tests.sh rest      all others
+#     run-tests.sh rest      all others: those that wait for servers and leases beside those that keep the cores busy
 #
 # Both together run every test of `cargo test --workspace --all-features`. What no list below names is in the rest.
 set -euo pipefail
@@ -14,6 +14,8 @@ tests="${CARGO:-cargo} test --workspace --all-features --no-fail-fast"
 # Integration tests that are quick as a whole, with the unit tests.
 quick=(protocol memory metrics spans)
 quick_targets=$(printf -- ' --test %s' "${quick[@]}")
+# Integration tests that wait for nothing, and leave the cores to those that wait for servers and leases.
+busy=(check large)
 
 # Integration tests of which a part is quick. A list has parts of test names, as the test program takes them.
 older_servers="v2_10 v2_11 v2_12 v2_14"
@@ -40,35 +42,34 @@ quick)
         "SCHEDULES=200 $tests --test schedules"
     ;;
 rest)
+    $tests --no-run
+    exec scripts/parts.sh -j 2 "scripts/run-tests.sh waiting" "scripts/run-tests.sh busy"
+    ;;
+waiting)
     targets=$(${CARGO:-cargo} metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
 targets = [target for package in json.load(sys.stdin)["packages"] for target in package["targets"]]
 print(*sorted({target["name"] for target in targets if "test" in target["kind"]} - set(sys.argv[1:])))
-' "${quick[@]}" nats run sql operator sentinel schedules upgrade)
+' "${quick[@]}" "${busy[@]}" nats run sql operator sentinel schedules upgrade)
     steps=()
-    # What keeps the cores busy leaves them to what waits for servers.
-    busy="nice $tests"
     for target in $targets; do
-        case $target in
-        check | large) steps+=("$busy --test $target") ;;
-        *) steps+=("$tests --test $target") ;;
-        esac
+        steps+=("$tests --test $target")
     done
-    $tests --no-run
-    status=0
-    # Two at once: most of them wait for leases and servers.
-    scripts/parts.sh -j 2 \
+    exec scripts/parts.sh \
         "${steps[@]}" \
         "$tests --test nats -- $older_servers $several_servers" \
         "$tests --test run -- postgres" \
         "$tests --test sql --$(skip "$sqlite")" \
+        "$tests --test operator -- $older_servers $several_servers $other_locks $browser" \
         "$tests --test sentinel -- $sentinel_locks" \
-        "$busy --test schedules" \
-        scripts/test-upgrade.sh \
-        "$busy --doc" || status=1
-    # With a browser, and with several servers for each test: that is enough for the cores.
-    scripts/parts.sh "$tests --test operator -- $older_servers $several_servers $other_locks $browser" || status=1
-    exit $status
+        scripts/test-upgrade.sh
+    ;;
+busy)
+    steps=()
+    for target in "${busy[@]}" schedules; do
+        steps+=("nice -n 19 $tests --test $target")
+    done
+    exec scripts/parts.sh "${steps[@]}" "nice -n 19 $tests --doc"
     ;;
 *)
     sed -n '2,6s/^# \?//p' "$0" >&2
