@@ -93,7 +93,8 @@ impl Campaign {
             signal = signals.next() => {
                 // A return would end the term, and so release the lock beside what has not ended.
                 candidate.abandon();
-                std::process::exit(128 + signal)
+                let _ = CliError::Signal(signal).report();
+                std::process::exit(128 + signal) // where a program cannot end by a signal
             }
         }
         while let Some(change) = changes.next().await {
