@@ -2,7 +2,8 @@
 """Checks the documentation: relative links with their anchors, quoted paths and tests, and the length of lines.
 
 Prints each broken link, each quoted path without a file, each quoted name as `module::test` that no source has, and
-each line of prose or line comment with more than 100 characters, and fails if there is any. Tables, code blocks, and lines that end in a link or a URL may be longer.
+each line of prose or line comment with more than 100 characters, and fails if there is any. Tables, code blocks, and
+lines that end in a link or a URL may be longer.
 """
 
 import os

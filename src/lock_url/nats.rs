@@ -149,11 +149,13 @@ impl NatsBucket {
             _ => failed(error),
         })?;
         let named = self.named(options)?;
+        if named.ttl.is_some() {
+            return named.deferred(connection);
+        }
         let config = named.config();
-        let opened = match named.ttl {
-            Some(_) => return named.deferred(connection),
-            None if named.create => Bucket::create_or_open(connection, config).await,
-            None => Bucket::open_with(connection, config).await,
+        let opened = match named.create {
+            true => Bucket::create_or_open(connection, config).await,
+            false => Bucket::open_with(connection, config).await,
         };
         Ok(Arc::new(opened.map_err(failed)?.lock()))
     }

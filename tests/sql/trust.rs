@@ -111,7 +111,7 @@ async fn a_forged_notification_ends_no_term() {
     }
 }
 
-/// Whoever watches counts a lease by its own clock: the server's may have been stepped.
+/// A standby counts a lease by its own clock: the server's may have been stepped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_hint_of_an_entry_that_is_overdue_by_the_servers_clock_shows_its_holder() {
     let env = TestEnv::new(LEASE).await;

@@ -68,10 +68,10 @@ impl Server {
         let _ = timeout(END_TIMEOUT, all).await; // one that says nothing
         let Shared { registry, limit, .. } = &self.shared;
         let terms = registry.take_kept();
-        let of = terms.len();
+        let number = terms.len();
         // For all of them: a few are tried at a time.
         if timeout(*limit + END_TIMEOUT, registry.release(terms, *limit)).await.is_err() {
-            error!(of, "not all locks were released in time: their leases decide");
+            error!(number, "not all locks were released in time: their leases decide");
         }
     }
 }

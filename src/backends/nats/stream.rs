@@ -263,22 +263,20 @@ impl StreamFacts {
                 escape_line(stated, 40)
             ));
         }
-        let lease = match config.max_age() {
-            Some(age) => age,
-            None if !config.allow_msg_ttl => {
+        let lease = match (config.max_age(), config.marker_ttl()) {
+            (Some(age), _) => age,
+            (None, _) if !config.allow_msg_ttl => {
                 return refuse(format!(
                     "bucket {name} has no TTL: the entry of a dead leader would never expire; set a TTL of 1s to 1h"
                 ));
             }
-            None => match config.marker_ttl() {
-                Some(markers) => markers,
-                // One candidate does not know the leases of the others.
-                None => {
-                    return refuse(format!(
-                        "bucket {name} states no longest lease: set a TTL of 1s to 1h"
-                    ));
-                }
-            },
+            (None, Some(markers)) => markers,
+            // One candidate does not know the leases of the others.
+            (None, None) => {
+                return refuse(format!(
+                    "bucket {name} states no longest lease: set a TTL of 1s to 1h"
+                ));
+            }
         };
         check_ttl(lease, &format!("bucket {name}: its TTL"))?;
         if config.max_identity_len() < MIN_IDENTITY_LEN {

@@ -317,8 +317,8 @@ impl Fleet {
                     // A third one may have been faster, or the command gave up before it led.
                     let seen = self.seen.lock().unwrap();
                     let (_, addresses, _) = seen.slices.last()?;
-                    let leads = addresses.first().is_some_and(|it| pod_at(it) != Some(leader));
-                    (moved.unwrap().status.success() || leads).then_some(())
+                    let other = addresses.first().is_some_and(|it| pod_at(it) != Some(leader));
+                    (moved.unwrap().status.success() || other).then_some(())
                 })
                 .await;
             }

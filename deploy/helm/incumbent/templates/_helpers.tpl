@@ -70,9 +70,10 @@ life
 {{- if and $namespace (ne $namespace $.Release.Namespace) $.Values.rbac.create -}}
 {{- fail (printf "lock.url names the namespace %s, and the Role is made in %s: install there, or set rbac.create and lock.createLease to false and make a Role there" $namespace $.Release.Namespace) -}}
 {{- end -}}
-{{- $object := regexFind "[?&]object=[^&]*" . | regexFind "[^=]*$" | default (include "incumbent.election" $) -}}
-{{- $other := or (regexMatch "[?&]kind=(configmap|endpoints)" .) (ne $object (include "incumbent.election" $)) -}}
-{{- if and $.Values.rbac.create $other -}}
+{{- $election := include "incumbent.election" $ -}}
+{{- $object := regexFind "[?&]object=[^&]*" . | regexFind "[^=]*$" | default $election -}}
+{{- $kind := regexMatch "[?&]kind=(configmap|endpoints)" . -}}
+{{- if and $.Values.rbac.create (or $kind (ne $object $election)) -}}
 {{- fail "lock.url: the Role is for the Lease election.name: leave out kind and object, or set rbac.create and lock.createLease to false and make a Role" -}}
 {{- end -}}
 lease

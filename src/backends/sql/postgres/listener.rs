@@ -200,7 +200,7 @@ async fn deliver_row(
     if let Some(notice) = conceded.as_deref().and_then(notice) {
         lock.subscribers.deliver(name, &Hint::SteppedDown(notice));
     }
-    // Whoever watches counts the lease by its own clock. An expiry would be dated by `previous`,
+    // A standby counts the lease by its own clock. An expiry would be dated by `previous`,
     // which this entry replaced.
     row.expired = false;
     let previous = previous.map(Some);

@@ -5,6 +5,7 @@ mod connections;
 mod errors;
 mod listener;
 mod lock;
+mod options;
 mod probe;
 mod state;
 mod statements;
@@ -57,7 +58,7 @@ impl Postgres {
     /// # Cancel safety
     /// If dropped, tables may be left behind.
     pub async fn connect_with(url: &str, tables: TableSetup) -> Result<Self, SqlError> {
-        Self::over(Connections::own(probe::options_of(url)?), tables).await
+        Self::over(Connections::own(options::options_of(url)?), tables).await
     }
 
     /// Uses an existing pool, and its settings for the connection that listens. The pool should
