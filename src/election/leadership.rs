@@ -47,7 +47,7 @@ impl Leadership {
     }
 
     /// The term, without a share in it.
-    #[cfg(any(feature = "nats", feature = "_objects"))]
+    #[allow(dead_code, reason = "fences use it")]
     pub(crate) fn term(&self) -> &Arc<Term> {
         &self.term
     }
@@ -91,7 +91,10 @@ impl Leadership {
     ///
     /// Compare it with how long a step of your work takes before you begin the step.
     pub fn remaining(&self) -> Duration {
-        self.term.deadline().saturating_since(self.term.now())
+        match self.term.over() {
+            Some(_) => Duration::ZERO,
+            None => self.term.deadline().saturating_since(self.term.now()),
+        }
     }
 
     /// Whether this term still leads: false from the moment at which it ends, and once its deadline

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ impl Leadership {
     /// [`FenceErrorKind::TermOver`]: send nothing. [`FenceErrorKind::Misconfigured`]: the name of
     /// the election cannot be in a header.
     pub fn fence_request(&self, headers: &mut HeaderMap) -> Result<(), FenceError> {
-        check_valid(self, "send nothing")?;
+        check_valid(self.election(), self.term(), "send nothing")?;
         let election = HeaderValue::from_bytes(self.election().as_bytes()).map_err(|error| {
             let what = "the name of the election cannot be in a header";
             FenceError::with_source(FenceErrorKind::Misconfigured, what, error)
@@ -82,13 +83,25 @@ pub trait FenceStore: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct MemoryFence {
     election: Arc<str>,
-    greatest: Arc<RwLock<Token>>,
+    /// The greatest token that has come, also of a request that still waits, or gave up.
+    greatest: Arc<AtomicU64>,
+    /// The token of the requests that are handled.
+    passing: Arc<RwLock<Token>>,
 }
 
 impl MemoryFence {
     /// The fence of an election that has let no request pass.
     pub fn new(election: impl Into<Arc<str>>) -> Self {
-        Self { election: election.into(), greatest: Arc::new(RwLock::new(Token(0))) }
+        let passing = Arc::new(RwLock::new(Token(0)));
+        Self { election: election.into(), greatest: Arc::default(), passing }
+    }
+
+    /// Refuses a token that is not the greatest one.
+    fn check(&self, token: Token, greatest: u64) -> Result<(), FenceError> {
+        match token.0 < greatest {
+            true => Err(stale(&self.election, token, Token(greatest))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -101,18 +114,18 @@ impl FenceStore for MemoryFence {
     }
 
     async fn enter(&self, token: Token) -> Result<Self::Pass, FenceError> {
-        let mut pass = Arc::clone(&self.greatest).read_owned().await;
+        self.check(token, self.greatest.fetch_max(token.0, Ordering::SeqCst))?;
+        let mut pass = Arc::clone(&self.passing).read_owned().await;
         if *pass < token {
             drop(pass);
             // Waits for the requests of earlier terms.
-            let mut greatest = Arc::clone(&self.greatest).write_owned().await;
-            *greatest = token.max(*greatest);
-            pass = greatest.downgrade();
+            let mut passing = Arc::clone(&self.passing).write_owned().await;
+            *passing = token.max(*passing);
+            pass = passing.downgrade();
         }
-        match *pass == token {
-            true => Ok(pass),
-            false => Err(stale(&self.election, token, *pass)),
-        }
+        // Again: a greater one may have come meanwhile.
+        self.check(token, self.greatest.load(Ordering::SeqCst))?;
+        Ok(pass)
     }
 }
 

@@ -31,6 +31,12 @@
 //! The first fence of a term excludes all earlier ones. So fence once as a term begins, before what
 //! an earlier leader wrote is read.
 
+#[cfg(any(feature = "_objects", feature = "nats"))]
+use std::time::Duration;
+
+#[cfg(any(feature = "_objects", feature = "nats"))]
+use tokio::time::{Instant, sleep};
+
 #[cfg(feature = "tower")]
 mod http;
 #[cfg(feature = "nats")]
@@ -58,8 +64,7 @@ pub use self::sql::create_tables;
 pub use self::sql::{FencedTransaction, transaction};
 #[cfg(all(feature = "tower", any(feature = "postgres", feature = "sqlite")))]
 pub use self::sql_store::SqlFence;
-#[cfg(any(feature = "postgres", feature = "sqlite", feature = "tower"))]
-use crate::election::Leadership;
+use crate::election::term::Term;
 use crate::lock::{Error, Token};
 
 /// The kind of a [`FenceError`].
@@ -98,18 +103,42 @@ fn stale(election: &str, token: Token, greatest: Token) -> FenceError {
     )
 }
 
-/// The error of a term that is over by its own clock. `what`: what not to do.
-fn over(election: &str, what: &str) -> FenceError {
-    FenceError::new(FenceErrorKind::TermOver, format!("{election}: the term is over: {what}"))
+/// Refuses a term that is over by its own clock. `what`: what not to do.
+fn check_valid(election: &str, term: &Term, what: &str) -> Result<(), FenceError> {
+    let message = || format!("{election}: the term is over: {what}");
+    match term.over() {
+        Some(_) => Err(FenceError::new(FenceErrorKind::TermOver, message())),
+        None => Ok(()),
+    }
 }
 
-/// Refuses a term that is over by its own clock. `what`: what not to do.
-#[cfg(any(feature = "postgres", feature = "sqlite", feature = "tower"))]
-fn check_valid(leadership: &Leadership, what: &str) -> Result<(), FenceError> {
-    match leadership.is_valid() {
-        true => Ok(()),
-        false => Err(over(leadership.election(), what)),
+/// Repeats until the deadline what fails and may succeed later, after pauses of at most
+/// `max_pause_ms`.
+#[cfg(any(feature = "_objects", feature = "nats"))]
+async fn retry<T, F: Future<Output = Result<T, FenceError>>>(
+    deadline: Instant,
+    max_pause_ms: u64,
+    attempt: impl Fn() -> F,
+) -> Result<T, FenceError> {
+    use FenceErrorKind::{OutcomeUnknown, Unavailable};
+    loop {
+        match attempt().await {
+            Err(error) if matches!(error.kind(), Unavailable | OutcomeUnknown) => {
+                pause(deadline, max_pause_ms, error).await?;
+            }
+            ended => return ended,
+        }
     }
+}
+
+/// Waits for a moment before the next attempt; returns the error if there is no time for one.
+#[cfg(any(feature = "_objects", feature = "nats"))]
+async fn pause(deadline: Instant, max_ms: u64, error: FenceError) -> Result<(), FenceError> {
+    if Instant::now() >= deadline {
+        return Err(error);
+    }
+    sleep(Duration::from_millis(fastrand::u64(1..=max_ms))).await;
+    Ok(())
 }
 
 /// The error of a fence that cannot work as it is set up.

@@ -7,10 +7,10 @@ use async_nats::header::HeaderName;
 use async_nats::{HeaderMap, HeaderValue, Subject};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::term::FencedTerm;
-use super::{FenceError, FenceErrorKind, misconfigured};
+use super::{FenceError, FenceErrorKind, misconfigured, pause, retry};
 use crate::backends::nats::{
     Connection, EXPECTED, JetStream, OPERATION, Published, StreamConfig, StreamFailure, TTL,
     check_key,
@@ -371,7 +371,7 @@ impl Fence {
     async fn claim(&self, with_ttl: bool) -> Result<u64, FenceError> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            let found = self.read().await?;
+            let found = self.read_until(deadline).await?;
             if let Some(token) = found.token {
                 self.term.check_found(token)?;
                 // An earlier attempt was stored, or another handle of this term.
@@ -390,7 +390,9 @@ impl Fence {
                 Err(refused @ StreamFailure::Refused(_)) => {
                     return Err(failed(&self.stream, refused, false));
                 }
-                Err(other) => pause(deadline, self.not_stored("the fence", &other)).await?,
+                Err(other) => {
+                    pause(deadline, MAX_PAUSE_MS, self.not_stored("the fence", &other)).await?
+                }
             }
         }
     }
@@ -398,7 +400,7 @@ impl Fence {
     /// Waits until the fence that was published, or a later one, can be read.
     async fn find(&self, sequence: u64, deadline: Instant) -> Result<(), FenceError> {
         loop {
-            if self.read().await?.sequence >= sequence {
+            if self.read_until(deadline).await?.sequence >= sequence {
                 return Ok(());
             }
             let error = misconfigured(format!(
@@ -409,7 +411,7 @@ impl Fence {
             if !self.is_replicated {
                 return Err(error);
             }
-            pause(deadline, error).await?;
+            pause(deadline, MAX_PAUSE_MS, error).await?;
         }
     }
 
@@ -433,7 +435,8 @@ impl Fence {
                     return Err(failed(&self.stream, refused, false));
                 }
                 Err(other) => {
-                    pause(deadline, self.not_stored("a check of conditions", &other)).await?;
+                    pause(deadline, MAX_PAUSE_MS, self.not_stored("a check of conditions", &other))
+                        .await?;
                 }
             }
         }
@@ -486,7 +489,7 @@ impl Fence {
                 }
                 Err(failure) => return Err(failed(&self.stream, failure, true)),
             };
-            pause(deadline, error).await?;
+            pause(deadline, MAX_PAUSE_MS, error).await?;
         }
     }
 
@@ -530,6 +533,11 @@ impl Fence {
             "stream {}: the fence on {} was removed or replaced: nothing is stored in this term; leave that subject alone",
             self.stream, self.subject
         ))
+    }
+
+    /// Reads, and again while a stream without a leader does not answer.
+    async fn read_until(&self, deadline: Instant) -> Result<LastFence, FenceError> {
+        retry(deadline, MAX_PAUSE_MS, || self.read()).await
     }
 
     async fn read(&self) -> Result<LastFence, FenceError> {
@@ -617,15 +625,6 @@ impl Fence {
 }
 
 partial_debug!(Fence, self, stream: self.stream, subject: self.subject, term: self.term);
-
-/// Waits for a moment before the next attempt; returns the error if there is no time for one.
-async fn pause(deadline: Instant, error: FenceError) -> Result<(), FenceError> {
-    if Instant::now() >= deadline {
-        return Err(error);
-    }
-    sleep(Duration::from_millis(fastrand::u64(1..=MAX_PAUSE_MS))).await;
-    Ok(())
-}
 
 fn header(text: &str) -> Result<HeaderValue, FenceError> {
     text.parse()

@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::UpdateVersion;
 use object_store::path::Path;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::term::FencedTerm;
-use super::{FenceError, FenceErrorKind, misconfigured};
+use super::{FenceError, FenceErrorKind, misconfigured, retry};
 use crate::backends::object_storage::{Bucket, Store};
 use crate::election::Leadership;
 use crate::lock::{LockError, LockErrorKind, Token};
@@ -205,49 +205,47 @@ impl FencedObject {
             return Err(misconfigured(format!("{:?} cannot name a fence", term.election)));
         }
         let (handle, deadline) = (fastrand::u32(..), Instant::now() + TIMEOUT);
-        loop {
-            term.check()?;
-            let found = find(&store, &path).await?;
-            if let Some(found) = &found {
-                term.check_found(found.head.token)?;
-                if found.head.election != *term.election {
-                    return Err(misconfigured(format!(
-                        "{} is fenced by the election {:?}: use another object",
-                        store.describe(&path),
-                        found.head.election
-                    )));
-                }
-            }
-            let (replaced, number, contents) = match found {
-                Some(found) => (Some(found.version), found.head.number + 1, found.contents),
-                None => (None, 1, Bytes::new()),
-            };
-            let body = body(&term, number, handle, &contents);
-            let by = deadline_after(REQUEST_TIMEOUT);
-            match store.put(&path, replaced.as_ref(), &body, by).await {
-                Ok(version) => {
-                    check_conditions(&store, &path, &body).await?;
-                    term.check()?;
-                    let object = Self { term, store, path, handle, version, attempted: number };
-                    return Ok((object, contents));
-                }
-                // One without a response may have been stored: it is found, and claimed again.
-                Err(error)
-                    if Instant::now() < deadline
-                        && matches!(
-                            error.kind(),
-                            LockErrorKind::Conflict
-                                | LockErrorKind::Unavailable
-                                | LockErrorKind::OutcomeUnknown
-                        ) => {}
-                Err(error) => return Err(failed(error)),
-            }
-            sleep(Duration::from_millis(fastrand::u64(1..=MAX_PAUSE_MS))).await;
-        }
+        // An attempt without a response may have been stored: it is found, and claimed again.
+        let attempt = || claim(&term, &store, &path, handle);
+        let (version, number, contents) = retry(deadline, MAX_PAUSE_MS, attempt).await?;
+        term.check()?;
+        let object = Self { term, store, path, handle, version, attempted: number };
+        Ok((object, contents))
     }
 }
 
 partial_debug!(FencedObject, self, term: self.term, store: self.store, path: self.path);
+
+/// Rewrites the object with the term's token. Returns its version, the number of the write, and the
+/// contents.
+async fn claim(
+    term: &FencedTerm,
+    store: &Store,
+    path: &Path,
+    handle: u32,
+) -> Result<(UpdateVersion, u64, Bytes), FenceError> {
+    term.check()?;
+    let found = find(store, path).await?;
+    if let Some(found) = &found {
+        term.check_found(found.head.token)?;
+        if found.head.election != *term.election {
+            return Err(misconfigured(format!(
+                "{} is fenced by the election {:?}: use another object",
+                store.describe(path),
+                found.head.election
+            )));
+        }
+    }
+    let (replaced, number, contents) = match found {
+        Some(found) => (Some(found.version), found.head.number + 1, found.contents),
+        None => (None, 1, Bytes::new()),
+    };
+    let body = body(term, number, handle, &contents);
+    let by = deadline_after(REQUEST_TIMEOUT);
+    let version = store.put(path, replaced.as_ref(), &body, by).await.map_err(failed)?;
+    check_conditions(store, path, &body).await?;
+    Ok((version, number, contents))
+}
 
 async fn find(store: &Store, path: &Path) -> Result<Option<StoredObject>, FenceError> {
     let found = store.get_up_to(path, MAX_LEN, deadline_after(REQUEST_TIMEOUT)).await;
@@ -270,7 +268,7 @@ async fn check_conditions(store: &Store, path: &Path, body: &Bytes) -> Result<()
         return Ok(());
     }
     let by = deadline_after(REQUEST_TIMEOUT);
-    let checked = store.check_conditions(path, body, &Default::default(), by).await;
+    let checked = store.check_conditions(path, body, by).await;
     checked.map_err(|error| match error.kind() {
         LockErrorKind::Misconfigured => failed(error),
         _ => error.with_kind(FenceErrorKind::Unavailable),

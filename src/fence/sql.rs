@@ -85,10 +85,10 @@ impl Leadership {
     /// # Cancel safety
     /// Roll the transaction back if the returned future is dropped.
     pub async fn fence<T: FencedTransaction>(&self, transaction: &mut T) -> Result<(), FenceError> {
-        check_valid(self, "write nothing")?;
+        check_valid(self.election(), self.term(), "write nothing")?;
         transaction.advance(self.election(), self.token()).await?;
         // It may have waited for the transactions of another term.
-        check_valid(self, "write nothing")
+        check_valid(self.election(), self.term(), "write nothing")
     }
 }
 
@@ -238,7 +238,7 @@ fn check_name(election: &str) -> Result<(), FenceError> {
 }
 
 /// As the database stores it.
-fn number(token: Token) -> Result<i64, FenceError> {
+pub(super) fn number(token: Token) -> Result<i64, FenceError> {
     match i64::try_from(token.0) {
         Ok(number) if number > 0 => Ok(number),
         _ => {

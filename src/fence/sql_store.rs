@@ -5,7 +5,7 @@ use sqlx::{Database, Pool, Transaction};
 
 use super::FenceError;
 use super::http::{FenceStore, MemoryFence};
-use super::sql::{FencedTransaction, failed};
+use super::sql::{FencedTransaction, failed, number};
 use crate::lock::Token;
 
 /// The greatest token, in a PostgreSQL or SQLite database: a service remembers it when it is
@@ -42,6 +42,7 @@ where
 
     async fn enter(&self, token: Token) -> Result<Self::Pass, FenceError> {
         let cannot = |error| failed("the fence cannot be checked", error);
+        number(token)?; // before it is the greatest that has come
         let pass = self.in_flight.enter(token).await?;
         let mut check = self.pool.begin().await.map_err(cannot)?;
         match check.advance(self.election(), token).await? {

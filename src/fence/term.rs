@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{FenceError, over, stale};
+use super::{FenceError, check_valid, stale};
 use crate::election::Leadership;
 use crate::election::term::Term;
 use crate::lock::Token;
@@ -30,8 +30,8 @@ impl FencedTerm {
 
     /// Refuses a term that is over by its own clock.
     pub(super) fn check(&self) -> Result<(), FenceError> {
-        match self.term.as_ref().and_then(|term| term.over()) {
-            Some(_) => Err(over(&self.election, "write nothing")),
+        match &self.term {
+            Some(term) => check_valid(&self.election, term, "write nothing"),
             None => Ok(()),
         }
     }

@@ -189,6 +189,16 @@ async fn an_ended_term_is_not_handed_out() {
     assert!(leads(&election).await.is_valid(), "a later term");
 }
 
+#[tokio::test]
+async fn no_time_remains_of_a_term_that_is_over() {
+    let election = campaign(MemoryLock::with_ttl(LEASE), LEASE).start().unwrap();
+    let leadership = leads(&election).await;
+    assert!(!leadership.remaining().is_zero());
+    election.resign();
+    leadership.ended().await;
+    assert!(leadership.remaining().is_zero());
+}
+
 /// Where everything runs on one thread, work that was to begin may come to its turn late.
 #[test]
 fn work_does_not_begin_in_an_ended_term() {

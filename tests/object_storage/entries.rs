@@ -6,6 +6,8 @@ use std::time::Duration;
 use incumbent::Cause;
 use incumbent::lock::{Lock, LockAdmin, LockError, LockErrorKind, Nonce, Reading, Release, Write};
 use incumbent_test_support::eventually;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
 use tokio::time::Instant;
 
 use crate::conformance::{Process, leads, lost, soon, won};
@@ -63,6 +65,30 @@ async fn an_object_that_is_not_an_entry_is_left_alone() {
         assert_eq!(env.object().await, Some(body));
     }
 }
+
+/// Such as a fence or a note beside the elections. Alone it is reported.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_foreign_object_hides_no_election() {
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let lock = env.bucket().lock();
+    let note = Path::parse(format!("{}/README", env.prefix)).unwrap();
+    env.store.put(&note, "these are elections".into()).await.unwrap();
+    let error = lock.list(TIMEOUT).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
+    lock.write("my_app", write(1)).await.unwrap();
+    let listed = lock.list(TIMEOUT).await.unwrap();
+    assert_eq!(listed.iter().map(|record| &*record.election).collect::<Vec<_>>(), ["my_app"]);
+}
+
+async fn folder_of_any_name_is_listed<K: Kind>() {
+    let mut env = TestEnv::<K>::new(LEASE).await;
+    env.prefix.push_str("/größe/~team");
+    let lock = env.bucket().lock();
+    lock.write("my_app", write(1)).await.unwrap();
+    assert_eq!(lock.names(TIMEOUT).await.unwrap(), ["my_app"]);
+}
+
+on_stores!(folders: folder_of_any_name_is_listed);
 
 /// Tokens grow when the object is deleted, by who has seen it and by who has not.
 async fn tokens_grow_over_a_deletion<K: Kind>() {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use incumbent::lock::{Content, Lock, LockAdmin, LockErrorKind, Reading, Write};
 use incumbent_test_support::object_stores::{ACCESS_KEY, SECRET_KEY};
 use incumbent_test_support::{HttpFault, HttpMessage, eventually, s3_error};
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
 use tokio::time::Instant;
 
 use crate::conformance::{leads, soon};
@@ -110,6 +112,24 @@ async fn a_store_that_ignores_conditions_is_refused() {
     is_refused::<S3>().await;
     is_refused::<Gcs>().await;
     is_refused::<Azure>().await;
+}
+
+/// It says which condition the store ignores, and leaves nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_probe_continues_where_a_create_was_not_refused() {
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let path = Path::parse(format!("{}/incumbent-doctor", env.prefix)).unwrap();
+    env.store.put(&path, "left by an earlier one".into()).await.unwrap();
+    let applied = || HttpMessage::new("HTTP/1.1 200 OK").with("etag", "\"7\"");
+    let refused = s3_error("412 Precondition Failed", "PreconditionFailed", "no");
+    for answer in [applied(), applied(), refused] {
+        env.proxy.once("PUT", HttpFault::Respond(answer));
+    }
+    let facts = env.bucket().probe(TIMEOUT).await.unwrap();
+    assert!(!facts.refuses_to_create && facts.refuses_to_replace, "{facts:?}");
+    let puts = env.proxy.requests().into_iter().filter(|request| request.method() == "PUT");
+    let versions: Vec<_> = puts.map(|put| put.header("if-match").map(str::to_owned)).collect();
+    assert_eq!(versions[..2], [None, Some("\"7\"".to_owned())]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

@@ -76,6 +76,19 @@ async fn writes_without_a_response_are_settled_by_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_outlives_a_failed_read_and_checks_the_store_once() {
+    let env = TestEnv::<S3>::new(LEASE).await;
+    let bucket = env.bucket();
+    for token in [7, 8] {
+        let busy = s3_error("500 Internal Server Error", "InternalError", "try again");
+        env.proxy.once("GET", HttpFault::Respond(busy));
+        FencedObject::claim_with_token("my_app", Token(token), &bucket, "my_app").await.unwrap();
+    }
+    let puts = env.proxy.requests().into_iter().filter(|request| request.method() == "PUT");
+    assert_eq!(puts.count(), 4, "two claims, and two checks of the store");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handles_of_one_term_exclude_each_other() {
     let env = TestEnv::<S3>::new(LEASE).await;
     let (mut first, _) = claim(&env, 7).await.unwrap();

@@ -1,6 +1,5 @@
 //! The lock: conditional writes on one object per election.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -46,30 +45,15 @@ pub(super) struct LockState {
     pub(super) store: Store,
     prefix: String,
     terms: VimeoTiming,
-    /// Whether the store has been seen to check conditions.
-    trials: Trials,
+    /// The last object written before the store was known to check conditions: it exists.
+    unchecked: Mutex<Option<UpdateVersion>>,
     elections: PerKey<Election>,
-}
-
-/// Which of two writes that must be refused were refused, and the object for the next attempt.
-#[derive(Default)]
-struct Trials {
-    /// The write that requires absence; the write that requires a version.
-    refused: [AtomicBool; 2],
-    /// The last object written before both were refused: it is known to exist.
-    stored: Mutex<Option<UpdateVersion>>,
-}
-
-impl Trials {
-    fn are_over(&self) -> bool {
-        self.refused.iter().all(|refused| refused.load(Ordering::Relaxed))
-    }
 }
 
 impl ObjectStorageLock {
     pub(super) fn new(store: Store, prefix: String, terms: VimeoTiming) -> Self {
-        let (trials, elections) = (Trials::default(), PerKey::<Election>::default());
-        Self { inner: Arc::new(LockState { store, prefix, terms, trials, elections }) }
+        let (unchecked, elections) = (Mutex::default(), PerKey::<Election>::default());
+        Self { inner: Arc::new(LockState { store, prefix, terms, unchecked, elections }) }
     }
 }
 
@@ -139,9 +123,9 @@ impl LockState {
         let replaced = known.as_ref().map(|known| &known.version);
         // An earlier attempt has written this object, and had no time for both checks. Checking
         // first lets slow stores finish the checks.
-        if !self.trials.are_over()
+        if !self.store.is_known_to_check()
             && replaced.is_some()
-            && *locked(&self.trials.stored) == replaced.cloned()
+            && *locked(&self.unchecked) == replaced.cloned()
         {
             let tried = self.check_conditions(&path, number, by).await;
             tried.map_err(|error| match error.kind() {
@@ -150,8 +134,8 @@ impl LockState {
             })?;
         }
         let version = self.store.put(&path, replaced, &body, by).await?;
-        if !self.trials.are_over() && !self.store.is_known_to_check() {
-            *locked(&self.trials.stored) = Some(version.clone());
+        if !self.store.is_known_to_check() {
+            *locked(&self.unchecked) = Some(version.clone());
             self.check_conditions(&path, number, by).await?;
         }
         let revision = Revision(number.saturating_add(1));
@@ -175,7 +159,7 @@ impl LockState {
         let term_expiry = Some(Timestamp::at(SystemTime::now(), left));
         let entry = RaceEntry { election_number: number, term_expiry, ..RaceEntry::default() };
         let body = Bytes::from(entry.encode());
-        self.store.check_conditions(path, &body, &self.trials.refused, by).await
+        self.store.check_conditions(path, &body, by).await
     }
 
     fn unusable(&self, path: &Path, what: &str) -> LockError {

@@ -70,10 +70,12 @@ impl Bucket {
             Some((version, _)) => version,
             None => put(None).await?,
         };
-        let refuses_to_create = is_refused(put(None).await)?;
+        let again = unless_refused(put(None).await)?;
+        let refuses_to_create = again.is_none();
+        let first = again.unwrap_or(first);
         sleep(PAUSE).await;
         put(Some(&first)).await?;
-        let refuses_to_replace = is_refused(put(Some(&first)).await)?;
+        let refuses_to_replace = unless_refused(put(Some(&first)).await)?.is_none();
         let clock = store.written_at(&path, deadline_after(timeout)).await?;
         sleep(PAUSE).await;
         let left = store.delete(&path, deadline_after(timeout)).await.err();
@@ -86,11 +88,12 @@ impl Bucket {
     }
 }
 
-/// Returns whether a write was refused because its condition did not hold.
-fn is_refused(written: Result<UpdateVersion, LockError>) -> Result<bool, LockError> {
+/// Returns what was written; `None`: the write was refused because its condition did not hold.
+fn unless_refused(
+    written: Result<UpdateVersion, LockError>,
+) -> Result<Option<UpdateVersion>, LockError> {
     match written {
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == LockErrorKind::Conflict => Ok(true),
-        Err(error) => Err(error),
+        Err(error) if error.kind() == LockErrorKind::Conflict => Ok(None),
+        written => written.map(Some),
     }
 }

@@ -51,6 +51,9 @@ pub(crate) struct Store {
     pub(super) connector: Connector,
     /// As in `gs://my-bucket`: without credentials.
     place: Arc<str>,
+    /// Which of two writes that must be refused the store has refused: the one that requires
+    /// absence, and the one that requires a version.
+    refused: Arc<[AtomicBool; 2]>,
 }
 
 /// The reason why a request failed.
@@ -73,31 +76,30 @@ impl Store {
         connector: Connector,
         place: impl Into<Arc<str>>,
     ) -> Self {
-        Self { store, connector, place: place.into() }
+        Self { store, connector, place: place.into(), refused: Arc::default() }
     }
 
     /// Whether the store, which has received a request, respects conditions: Google Cloud Storage
-    /// and Azure Blob Storage do, and what others are is unknown.
+    /// and Azure Blob Storage do, and others have been seen to.
     pub(crate) fn is_known_to_check(&self) -> bool {
-        !self.place.starts_with("s3:") && !self.connector.reached_another_store()
+        let is_cloud = !self.place.starts_with("s3:") && !self.connector.reached_another_store();
+        is_cloud || self.refused.iter().all(|refused| refused.load(Ordering::Relaxed))
     }
 
     /// Checks that the store respects conditions, by two writes of `body` over an object that is
     /// there, which must be refused. Many stores implement the protocol of S3, and not all of them
     /// respect conditions.
     ///
-    /// Each refusal is remembered in `refused`, in case there is no time for the other one: of the
-    /// write that requires absence, and of the one that requires a version.
+    /// Each refusal is remembered, in case there is no time for the other one.
     pub(crate) async fn check_conditions(
         &self,
         path: &Path,
         body: &Bytes,
-        refused: &[AtomicBool; 2],
         deadline: Instant,
     ) -> Result<(), LockError> {
         let no_such = no_such_version();
         let trials = [("If-None-Match", None), ("If-Match", Some(&no_such))];
-        for (refused, (header, replaced)) in refused.iter().zip(trials) {
+        for (refused, (header, replaced)) in self.refused.iter().zip(trials) {
             if refused.load(Ordering::Relaxed) {
                 continue;
             }
@@ -242,7 +244,8 @@ impl Store {
         folder: &str,
         deadline: Instant,
     ) -> Result<Vec<String>, LockError> {
-        let prefix = Path::from(folder);
+        let prefix = Path::parse(folder)
+            .map_err(|error| LockError::new(LockErrorKind::Misconfigured, error.to_string()))?;
         let listed = timeout_at(deadline, self.store.list_with_delimiter(Some(&prefix))).await;
         let error = match listed {
             Ok(Ok(found)) => {
