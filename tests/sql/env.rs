@@ -97,6 +97,14 @@ impl TestEnv {
         run(&self.url(), statement).await
     }
 
+    /// Ends all connections to the database, as administrators, poolers and out-of-memory killers
+    /// do.
+    pub async fn kill_backends(&self) {
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        self.admin(kill).await;
+    }
+
     /// The row of the election.
     pub async fn row(&self) -> Option<PgRow> {
         self.admin(ROW).await.pop()

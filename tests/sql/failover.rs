@@ -1,12 +1,16 @@
 //! A replica takes over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
 use incumbent::sql::{Postgres, PostgresLock, TableSetup};
 use incumbent::{Cause, Election, new_election};
 use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
+use sqlx::postgres::PgPoolOptions;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::conformance::{ExclusionChecker, first_write, sees, soon, working};
@@ -57,10 +61,13 @@ impl Pair {
         proxy.redirect(self.replica.port());
     }
 
+    /// The URL of the database by way of a port.
+    fn url_through(&self, port: u16) -> String {
+        self.env.url().replace(&format!(":{}/", self.env.server.port()), &format!(":{port}/"))
+    }
+
     pub async fn lock_through(&self, proxy: &FaultProxy) -> PostgresLock {
-        let url = self.env.url();
-        let url =
-            url.replace(&format!(":{}/", self.env.server.port()), &format!(":{}/", proxy.port()));
+        let url = self.url_through(proxy.port());
         Postgres::connect_with(&url, TableSetup::existing()).await.expect("a database").lock()
     }
 
@@ -117,6 +124,10 @@ async fn a_row_from_before_a_failover_is_ignored() {
     pair.replica_has_a_holder().await;
     pair.env.server.kill();
     pair.replica_takes_over(&proxy);
+    let observer = pair.lock_through(&proxy).await;
+    let listed = async || observer.admin()?.list(TIMEOUT).await.ok();
+    assert_eq!(eventually("what an observer sees", listed).await.len(), 1);
+    pair.replica_has_a_holder().await; // an observer writes nothing
     let found = eventually("an answer of the new primary", look).await;
     let Reading::Found(record) = found else { panic!("{found:?}") };
     assert_eq!(record.content, Content::Vacant(Tombstone::Deleted));
@@ -219,4 +230,44 @@ async fn an_old_primary_with_async_replicas_keeps_its_leader() {
     pair.replica_takes_over(&new);
     drop(crate::conformance::leads(&second).await);
     assert!(first.is_leader() && second.is_leader());
+}
+
+/// Leads each new connection to the port that is the target by then, and keeps the open ones, as a
+/// load balancer does. Returns its own port.
+async fn balance(target: Arc<AtomicU16>) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let port = listener.local_addr().expect("the address of a bound socket").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let target = target.load(Ordering::SeqCst);
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", target)).await?;
+                copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    port
+}
+
+/// A connection to a replica answers, and is of no use: the next read connects again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_poller_that_met_a_replica_finds_the_primary() {
+    let pair = Pair::start(LEASE).await;
+    let primary = pair.env.server.port();
+    let target = Arc::new(AtomicU16::new(primary));
+    let url = pair.url_through(balance(Arc::clone(&target)).await);
+    let own = Postgres::connect_with(&url, TableSetup::existing()).await.unwrap();
+    let pool = PgPoolOptions::new().connect(&url).await.unwrap();
+    let pooled = Postgres::open_with(pool, TableSetup::existing()).await.unwrap();
+    for lock in [own.lock().polling(), pooled.lock().polling()] {
+        target.store(pair.replica.port(), Ordering::SeqCst);
+        pair.env.kill_backends().await;
+        eventually("the replica is refused", async || {
+            let error = lock.read("my_app", TIMEOUT).await.err()?;
+            error.to_string().ends_with("elections are held on the primary").then_some(())
+        })
+        .await;
+        target.store(primary, Ordering::SeqCst);
+        eventually("the primary answers", async || lock.read("my_app", TIMEOUT).await.ok()).await;
+    }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use incumbent::lock::{Coverage, Hint, HintSink, Lock};
 use incumbent::sql::{Postgres, PostgresLock, Sqlite, TableSetup};
-use incumbent_test_support::{FaultProxy, eventually};
+use incumbent_test_support::{FaultProxy, PostgresServer, eventually};
 use sqlx::Row;
 use tokio::sync::mpsc;
 
 use crate::conformance::listening::{hints_continue, one_task_delivers};
-use crate::conformance::{LEASE, leads, sees, soon};
+use crate::conformance::{LEASE, first_write, leads, sees, soon};
 use crate::env::TestEnv;
 
 #[tokio::test]
@@ -100,4 +100,37 @@ async fn a_listener_that_does_not_read_is_dropped_by_the_server() {
     let usage: f64 =
         env.admin("SELECT pg_notification_queue_usage() AS usage").await[0].get("usage");
     assert_eq!(usage, 0.0);
+}
+
+/// Any role may notify, and faster than rows can be read: what waits for a read piles up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_notifications_costs_a_few_reads() {
+    let server = Arc::new(PostgresServer::start(&["log_statement=all"]).await);
+    let env = TestEnv::on(server, LEASE).await;
+    let lock = env.postgres_lock().await;
+    let (sender, mut hints) = mpsc::unbounded_channel();
+    let sink = |name: &'static str| {
+        let sender = sender.clone();
+        HintSink::new(move |hint| drop(sender.send((name, hint))))
+    };
+    let _subscriptions = ["my_app", "other"].map(|name| lock.subscribe(name, sink(name)));
+    let covered = ("other", Hint::Coverage(Coverage::Full));
+    soon("it listens", async { while hints.recv().await.as_ref() != Some(&covered) {} }).await;
+    let reads = || env.server.log().matches("pg_is_in_recovery() AS replica, s.version").count();
+    let before = reads();
+    let flood = r#"DO $$ BEGIN FOR i IN 1..1000 LOOP
+        PERFORM pg_notify('incumbent.' || current_schema(), '{"name":"my_app","n":' || i || '}');
+        END LOOP; END $$"#;
+    env.admin(flood).await;
+    lock.write("other", first_write(LEASE, 1, None, None)).await.expect("a first write");
+    let heard = async {
+        loop {
+            if let Some(("other", Hint::Stored { .. })) = hints.recv().await {
+                break;
+            }
+        }
+    };
+    soon("what came after the flood", heard).await;
+    let reads = reads() - before;
+    assert!((2..50).contains(&reads), "{reads} reads");
 }

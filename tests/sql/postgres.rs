@@ -1,10 +1,12 @@
 //! What PostgreSQL does to elections.
 
+use std::io::Write as _;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
-use incumbent::sql::{Postgres, SqlErrorKind, TableSetup};
+use incumbent::sql::{Postgres, PostgresProbe, SqlErrorKind, TableSetup};
 use incumbent::{Cause, LockUrl};
 use incumbent_test_support::{FaultProxy, Pooler, PostgresServer, eventually};
 use sqlx::postgres::PgPoolOptions;
@@ -69,7 +71,6 @@ async fn the_server_calls_no_row_expired_within_a_second() {
     assert_eq!(read(2_000, -2_001).await, expired);
 }
 
-/// Backends are ended by administrators, poolers and out-of-memory killers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn killed_backends_cost_no_term_and_hints_return() {
     let env = TestEnv::new(LEASE).await;
@@ -77,10 +78,8 @@ async fn killed_backends_cost_no_term_and_hints_return() {
     let leadership = leads(&first).await;
     let second = env.campaign("second").await;
     sees(&second, "first").await;
-    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE datname = current_database() AND pid <> pg_backend_pid()";
     for _ in 0..20 {
-        env.admin(kill).await;
+        env.kill_backends().await;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(leadership.is_valid());
@@ -262,6 +261,34 @@ async fn no_password_is_ever_shown() {
     for text in shown {
         assert!(!text.contains("s3c"), "{text}");
     }
+}
+
+/// sqlx logs the lines that it cannot read, also before the one that it looks for.
+#[test]
+fn no_line_of_a_password_file_is_logged() {
+    // With the permissions that sqlx demands.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"127.0.0.1:s3cret\n").unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "postgres::a_process_that_logs", "--nocapture"])
+        .env("PGPASSFILE", file.path())
+        .env_remove("PGPASSWORD")
+        .output()
+        .unwrap();
+    let logged = String::from_utf8_lossy(&output.stdout);
+    assert!(logged.contains("it is parsed"), "{logged}");
+    assert!(!logged.contains("s3c"), "{logged}");
+}
+
+#[test]
+#[ignore = "a part of another test, run in a process of its own"]
+fn a_process_that_logs() {
+    if std::env::var_os("PGPASSFILE").is_none() {
+        return;
+    }
+    tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).init();
+    PostgresProbe::new("postgres://nobody@127.0.0.1/any").unwrap();
+    tracing::info!("it is parsed");
 }
 
 /// A replica refuses writes, which is reported.

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use incumbent::clock::{BootClock, Clock};
 use incumbent::lock::{Content, Lock, LockErrorKind, Reading, Tombstone};
-use incumbent::sql::{Sqlite, TableSetup};
+use incumbent::sql::{Sqlite, SqliteLock, TableSetup};
 use incumbent::{Cause, new_election};
 use incumbent_test_support::{Process, SmallDisk, eventually};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
-use sqlx::Row;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Row, SqliteConnection};
 
 use crate::conformance::{leads, sees, soon};
 use crate::file::FileEnv;
@@ -194,6 +195,105 @@ async fn a_deleted_file_ends_the_term_at_once_and_is_not_recreated() {
         fs::rename(aside.join(file), env.directory.path().join(file)).unwrap();
     }
     eventually("one leads", async || (first.is_leader() || second.is_leader()).then_some(())).await;
+}
+
+const LOG_AND_INDEX: [&str; 2] = ["elections.db-wal", "elections.db-shm"];
+
+/// A connection that has copied the log into the file.
+async fn with_log_copied(env: &FileEnv) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(env.path());
+    let mut connection = options.connect().await.unwrap();
+    let checkpoint = sqlx::raw_sql("PRAGMA wal_checkpoint");
+    checkpoint.execute(&mut connection).await.unwrap();
+    connection
+}
+
+/// Who opens the file next begins another log and another index, without the last commits and the
+/// locks of those that are open: it finds a row whose lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_deleted_log_makes_no_second_leader() {
+    let env = FileEnv::new(Duration::from_secs(1));
+    let _first = Candidate::start(&env, 0);
+    let wins = async |count: usize| (Candidate::log(&env).lines().count() >= count).then_some(());
+    eventually("the first leads", async || wins(1).await).await;
+    // With this connection open, no other one is the last: its end would save the log.
+    let _connection = with_log_copied(&env).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await; // it renews, and the file has none of it
+    for name in LOG_AND_INDEX {
+        fs::remove_file(env.directory.path().join(name)).unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await; // less than its lease
+    let _second = Candidate::start(&env, 1);
+    eventually("one leads again", async || wins(2).await).await;
+    let log = Candidate::log(&env);
+    assert!(!log.contains("overlap"), "{log}");
+    let tokens: Vec<u64> = Candidate::wins(&env).into_iter().map(|(_, token)| token).collect();
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}
+
+/// The last connection saves its log as it is closed, and the next one begins another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_candidate_whose_log_was_deleted_leads_with_another() {
+    let env = FileEnv::new(LEASE);
+    let election = env.campaign("only").await;
+    let leadership = leads(&election).await;
+    drop(with_log_copied(&env).await); // the log has the tables, too
+    for name in LOG_AND_INDEX {
+        // The end of a connection may delete one first.
+        let _ = fs::remove_file(env.directory.path().join(name));
+    }
+    eventually("another log", async || {
+        LOG_AND_INDEX.iter().all(|name| env.directory.path().join(name).exists()).then_some(())
+    })
+    .await;
+    let token = leadership.token();
+    election.resign();
+    leadership.ended().await;
+    drop(leadership);
+    let again = leads(&election).await;
+    assert!(again.token() > token, "{} after {token}", again.token());
+    let row = env.row().await.expect("a row");
+    assert_eq!(row.get::<Option<i64>, _>("token"), Some(again.token().0.cast_signed()));
+}
+
+/// Its idle connection would keep the index that others no longer see in use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_lock_that_does_nothing_keeps_no_other_from_a_new_file() {
+    let env = FileEnv::new(LEASE);
+    let remove = |names: &[&str]| {
+        for name in names {
+            let _ = fs::remove_file(env.directory.path().join(name));
+        }
+    };
+    let idle = env.sqlite_lock().await;
+    let read = async |lock: &SqliteLock| lock.read("my_app", LEASE * 4).await.map(drop);
+    read(&idle).await.unwrap();
+    for way in ["deleted", "linked", "replaced"] {
+        match way {
+            "linked" => {
+                // The same file, under a name that was deleted meanwhile.
+                let backup = env.directory.path().join("backup.db");
+                drop(with_log_copied(&env).await);
+                fs::hard_link(env.path(), &backup).unwrap();
+                remove(&["elections.db"]);
+                remove(&LOG_AND_INDEX);
+                fs::rename(backup, env.path()).unwrap();
+            }
+            "replaced" => {
+                let other = env.directory.path().join("other.db");
+                env.admin(&format!("VACUUM INTO '{}'", other.display())).await;
+                fs::rename(other, env.path()).unwrap();
+            }
+            _ => {
+                remove(&["elections.db"]);
+                remove(&LOG_AND_INDEX);
+            }
+        }
+        let another = env.sqlite_lock().await;
+        let (first, second) = futures_util::join!(read(&another), read(&another));
+        first.and(second).expect(way);
+        read(&idle).await.expect(way);
+    }
 }
 
 /// Another file in its place is another election, in which no term begins before the leases of the

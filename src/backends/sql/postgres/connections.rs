@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres, Row as _};
 use tokio::sync::Semaphore;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
@@ -152,10 +152,29 @@ impl Connections {
         };
         // Reads the response to its end: the rows arrive before the commit.
         let response = timeout_at(by, taken.run(whole(statement, by))).await;
-        if matches!(response, Ok(Ok(_))) {
-            taken.give_back();
+        match &response {
+            // The address may lead to the primary by now: the next request connects again.
+            Ok(Ok(rows)) if rows.first().is_some_and(is_of_replica) => {
+                if let Source::Own { idle, .. } = &self.source {
+                    locked(idle).clear();
+                }
+            }
+            Ok(Ok(_)) => taken.give_back(),
+            _ => {}
         }
         self.outcome(response, effect, timeout)
+    }
+
+    /// Refuses the response of a replica.
+    pub fn refuse_replica(&self, row: &PgRow) -> Result<(), LockError> {
+        match row.try_get("replica") {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let what = errors::read_only(&self.place);
+                Err(LockError::new(LockErrorKind::Unavailable, what))
+            }
+            Err(error) => Err(errors::failed(error, Effect::Read, &self.place)),
+        }
     }
 
     fn outcome(
@@ -190,6 +209,11 @@ impl Connections {
         };
         Ok(Taken { connection: Some(connection), from: self })
     }
+}
+
+/// Whether a response states that a replica gave it: that of a write states nothing.
+fn is_of_replica(row: &PgRow) -> bool {
+    row.try_get("replica").unwrap_or_default()
 }
 
 /// The text of a transaction, which the server gives up at `by`.

@@ -1,5 +1,6 @@
 //! Hints from a connection that listens for the triggers' notifications.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,7 +132,7 @@ async fn listen(lock: &LockState, listener: PgListener) {
             (mut listener, notification) = &mut next => {
                 match notification {
                     Ok(Some(notification)) => {
-                        let read = on_notification(lock, &mut listener, &notification).await;
+                        let read = on_notifications(lock, &mut listener, notification).await;
                         if let Err(error) = read {
                             return debug!(%error, "the listening connection does not read");
                         }
@@ -161,20 +162,29 @@ async fn receive(
 }
 
 /// Any client that may connect can send a notification: it is a reason to read the row, and no
-/// fact.
-async fn on_notification(
+/// fact. One read serves all that have arrived: they may arrive faster than rows can be read, and
+/// sqlx keeps each until it is taken.
+async fn on_notifications(
     lock: &LockState,
     listener: &mut PgListener,
-    notification: &PgNotification,
+    first: PgNotification,
 ) -> Result<(), LockError> {
-    match serde_json::from_str(notification.payload()) {
-        Ok(Notification { name, roll_call: Some(call) }) => {
-            lock.subscribers.deliver(&name, &Hint::RollCall(call));
+    let mut names = BTreeSet::new();
+    let mut next = Some(first);
+    while let Some(notification) = next {
+        match serde_json::from_str(notification.payload()) {
+            Ok(Notification { name, roll_call: Some(call) }) => {
+                lock.subscribers.deliver(&name, &Hint::RollCall(call));
+            }
+            Ok(Notification { name, roll_call: None }) if lock.subscribers.hub.has(&name) => {
+                names.insert(name);
+            }
+            Ok(_) | Err(_) => {}
         }
-        Ok(Notification { name, roll_call: None }) if lock.subscribers.hub.has(&name) => {
-            deliver_row(lock, listener, &name).await?;
-        }
-        Ok(_) | Err(_) => {}
+        next = listener.next_buffered();
+    }
+    for name in names {
+        deliver_row(lock, listener, &name).await?;
     }
     Ok(())
 }

@@ -96,15 +96,16 @@ impl Database for LockState {
             if found.same_history && row.revision >= seen {
                 break;
             }
+            // All that the row shows is that another process may lead.
+            let content = Content::Vacant(Tombstone::Deleted);
+            let unknown = Reading::Found(Record { revision: Revision(seen), content });
+            if !keep {
+                return Ok(unknown); // only candidates write: the leader's term may continue
+            }
             let statement = statements::forget(name, row.revision, seen);
             match self.connections.execute(&statement, Effect::Write, left()).await {
                 Ok(_) => {}
-                // An observer needs no permission to write. To it the row shows only that another
-                // process may lead.
-                Err(failed) if failed.kind() == LockErrorKind::Denied => {
-                    let content = Content::Vacant(Tombstone::Deleted);
-                    return Ok(Reading::Found(Record { revision: Revision(seen), content }));
-                }
+                Err(failed) if failed.kind() == LockErrorKind::Denied => return Ok(unknown),
                 Err(failed) => return Err(failed),
             }
             found = self.fetch(name, left()).await?;

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use tracing::dispatcher;
+use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::backends::sql::setup::{SqlError, SqlErrorKind};
 
@@ -46,6 +48,17 @@ const UNSUPPORTED: &[&str] = &[
     "tcp_user_timeout",
 ];
 
+/// Keeps what `parse` does out of the log: of a file of passwords, sqlx logs each line that it
+/// cannot read.
+fn silently<T>(parse: impl FnOnce() -> T) -> T {
+    // In a program without a subscriber, even one set for a moment would end for good what
+    // `tracing` passes to the `log` crate.
+    match dispatcher::get_default(|current| current.is::<NoSubscriber>()) {
+        true => parse(),
+        false => with_default(NoSubscriber::new(), parse),
+    }
+}
+
 /// Parses a URL. The error does not repeat the invalid part, which may be the password.
 pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
     let wrong = |what: &str| SqlError::new(SqlErrorKind::Misconfigured, what);
@@ -75,7 +88,7 @@ pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, SqlError> {
             "PGSSLMODE must be disable, allow, prefer, require, verify-ca or verify-full",
         ));
     }
-    let options = PgConnectOptions::from_str(url).map_err(|_| {
+    let options = silently(|| PgConnectOptions::from_str(url)).map_err(|_| {
         wrong(
             "the database's URL cannot be used: it must be like postgres://USER@HOST:PORT/DATABASE",
         )

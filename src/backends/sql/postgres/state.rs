@@ -100,10 +100,7 @@ impl LockState {
             return Err(LockError::new(LockErrorKind::Misconfigured, what));
         };
         let odd = |error| errors::failed(error, Effect::Read, self.connections.place());
-        if row.try_get("replica").map_err(odd)? {
-            let what = errors::read_only(self.connections.place());
-            return Err(LockError::new(LockErrorKind::Unavailable, what));
-        }
+        self.connections.refuse_replica(row)?;
         let longest: i64 = row.try_get("longest_ms").map_err(odd)?;
         self.longest_lease_ms.store(longest.unsigned_abs(), Ordering::Relaxed);
         let settled = row.try_get("settled").map_err(odd)?;

@@ -83,10 +83,7 @@ async fn find_tables(
     let rows = connections.execute(statement, Effect::Read, timeout).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let odd = |error| errors::failed(error, Effect::Read, connections.place());
-    if row.try_get("replica").map_err(odd)? {
-        let what = errors::read_only(connections.place());
-        return Err(LockError::new(LockErrorKind::Unavailable, what));
-    }
+    connections.refuse_replica(row)?;
     let channel = format!("{CHANNEL}{}", row.try_get::<String, _>("schema").map_err(odd)?);
     if channel.len() > MAX_CHANNEL_LEN {
         let limit = MAX_CHANNEL_LEN - CHANNEL.len();

@@ -3,14 +3,15 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::{trace, warn};
+use tracing::{error, trace};
 
 use super::boot_id::{self, Moment, is_past};
 use super::errors;
@@ -24,8 +25,12 @@ use crate::util::locked;
 
 /// The version of the tables that this library supports.
 const VERSION: i64 = 1;
+/// The most reads of a file at once.
+const MAX_READS: usize = 3;
 /// How long opening may take.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
+/// The pause between looks at connections that are being closed.
+const CLOSING_PAUSE: Duration = Duration::from_millis(10);
 
 /// A statement with its values.
 pub(super) type Statement = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
@@ -36,16 +41,42 @@ pub(super) struct File {
     longest_lease_ms: AtomicU64,
     /// The file that this process has created, and whose elections had no holder before.
     created: Option<Id>,
-    idle: Mutex<Vec<Open>>,
+    idle: Arc<Idle>,
+    /// Limit the connections in use, as each has a thread of its own and open files. SQLite writes
+    /// one after the other, and reads meanwhile.
+    reads: Semaphore,
+    writes: Semaphore,
     /// How many transactions were begun.
     #[cfg(test)]
     pub(super) transactions: AtomicU64,
 }
 
+/// The connections of a lock that are not in use.
+#[derive(Debug)]
+struct Idle {
+    path: PathBuf,
+    connections: Mutex<Vec<Open>>,
+}
+
+/// Those of all locks of this process, as stale ones of any lock keep all from opening a file.
+static IDLE: Mutex<Vec<Weak<Idle>>> = Mutex::new(Vec::new());
+
 #[derive(Debug)]
 struct Open {
     connection: SqliteConnection,
-    id: Id,
+    ids: Ids,
+    /// Whether the file has a log.
+    is_wal: bool,
+}
+
+/// The files that a connection uses. SQLite opens the log and its index with the first read, and
+/// keeps both until the connection is closed, whatever takes their names meanwhile. The last
+/// commits are in the log, and the locks of WAL mode are in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ids {
+    file: Id,
+    log: Option<Id>,
+    index: Option<Id>,
 }
 
 /// The result of a transaction.
@@ -60,13 +91,22 @@ impl File {
         tables.check()?;
         let path = absolute(path)?;
         if let Some(kind) = path.parent().and_then(boot_id::doubtful_file_system) {
-            warn!(path = %path.display(), kind, "a SQLite file on a file system that is not known to be local: elections need all processes on one machine, and SQLite's locks to work there");
+            // An error, as programs log by default: two machines would both lead.
+            error!(path = %path.display(), kind, "a SQLite file on a file system that is not known to be local: elections need all processes on one machine, and SQLite's locks to work there");
+        }
+        let idle = Arc::new(Idle { path: path.clone(), connections: Mutex::default() });
+        {
+            let mut all = locked(&IDLE);
+            all.retain(|idle| idle.strong_count() > 0);
+            all.push(Arc::downgrade(&idle));
         }
         let mut file = Self {
             path,
             longest_lease_ms: AtomicU64::new(0),
             created: None,
-            idle: Mutex::default(),
+            idle,
+            reads: Semaphore::new(MAX_READS),
+            writes: Semaphore::new(1),
             #[cfg(test)]
             transactions: AtomicU64::new(0),
         };
@@ -80,7 +120,7 @@ impl File {
                 done => break done?,
             }
         };
-        file.created = created.then_some(open.id);
+        file.created = created.then_some(open.ids.file);
         file.put_back(open);
         Ok(file)
     }
@@ -110,27 +150,26 @@ impl File {
             return Err(self.misconfigured("does not exist"));
         }
         let mut open = self.connect(tables.create, deadline).await?;
-        let connection = &mut open.connection;
         let odd = |error| errors::failed(error, false, &self.path);
-        if !tables.create && !has_tables(connection).await.map_err(odd)? {
+        if !tables.create && !has_tables(&mut open.connection).await.map_err(odd)? {
             return Err(self.misconfigured("has no tables of elections"));
         }
         if !tables.create {
-            self.learn(connection).await?;
+            self.learn(&mut open.connection).await?;
             return Ok((open, false));
         }
         // The mode is permanent. SQLite cannot wait for this lock, so a process that finds the file
         // in use retries.
-        let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(odd)?;
-        if mode != "wal" {
+        if !open.is_wal {
             sqlx::query("PRAGMA journal_mode = WAL")
-                .execute(&mut *connection)
+                .execute(&mut open.connection)
                 .await
                 .map_err(odd)?;
+            // A new connection learns which log it uses.
+            let _ = open.connection.close().await;
+            open = self.connect(false, deadline).await?;
         }
+        let connection = &mut open.connection;
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(odd)?;
         sqlx::raw_sql(statements::SCHEMA).execute(&mut *transaction).await.map_err(odd)?;
         let now = boot_id::now();
@@ -159,18 +198,41 @@ impl File {
             .busy_timeout(left)
             // The file has a few hundred pages at most: its content is small.
             .pragma("wal_autocheckpoint", "100")
+            // Else acknowledged writes are lost in a crash of the machine.
+            .synchronous(SqliteSynchronous::Full)
             .foreign_keys(false)
             .disable_statement_logging();
-        let before = self.id()?;
-        let connection = timeout_at(deadline, options.connect()).await;
-        let connection = match connection {
-            Ok(connection) => connection.map_err(|e| errors::failed(e, false, &self.path))?,
+        let before = self.ids()?;
+        let opening = async {
+            while self.uses_others()? {
+                self.close_stale(self.ids()?).await;
+                sleep(CLOSING_PAUSE).await;
+            }
+            let odd = |error| errors::failed(error, false, &self.path);
+            let mut connection = options.connect().await.map_err(odd)?;
+            let mode = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await;
+            let mode: String = mode.map_err(odd)?;
+            Ok((connection, mode == "wal"))
+        };
+        let (connection, is_wal) = match timeout_at(deadline, opening).await {
+            Ok(opened) => opened?,
+            Err(_) if self.uses_others()? => {
+                let what = format!(
+                    "{}, or its -wal or -shm, was deleted or replaced while this process had it open: restart the process",
+                    self.path.display()
+                );
+                return Err(LockError::new(LockErrorKind::Unavailable, what));
+            }
             Err(_) => return Err(self.late("opened")),
         };
-        // The opened file is the one that was at the path before and is there now.
-        match (before, self.id()?) {
-            (Some(before), Some(id)) if before == id => Ok(Open { connection, id }),
-            (None, Some(id)) if create => Ok(Open { connection, id }),
+        // The opened file is the one that was at the path before and is there now. The log and the
+        // index are those that are there now: else they are missing, or were deleted.
+        let is_opened = |ids: &Ids| {
+            let same = before.map_or(create, |before| before.file == ids.file);
+            same && (!is_wal || (ids.log.is_some() && ids.index.is_some()))
+        };
+        match self.ids()?.filter(is_opened) {
+            Some(ids) if has_open(ids, is_wal)? => Ok(Open { connection, ids, is_wal }),
             _ => Err(LockError::new(LockErrorKind::Unavailable, self.moved())),
         }
     }
@@ -183,11 +245,16 @@ impl File {
         timeout: Duration,
     ) -> Result<Option<Response>, LockError> {
         let deadline = deadline_after(timeout);
-        let Some(id) = self.id()? else {
-            locked(&self.idle).clear();
-            return Ok(None);
+        let permits = if writes { &self.writes } else { &self.reads };
+        let Ok(_permit) = timeout_at(deadline, permits.acquire()).await else {
+            return Err(self.late("used"));
         };
-        let mut open = match self.idle_of(id) {
+        let ids = self.ids()?;
+        if timeout_at(deadline, self.close_stale(ids)).await.is_err() {
+            return Err(self.late("used"));
+        }
+        let Some(ids) = ids else { return Ok(None) };
+        let mut open = match self.idle_of(ids) {
             Some(open) => open,
             None => self.connect(false, deadline).await?,
         };
@@ -238,42 +305,70 @@ impl File {
         let created_at = self.learn(&mut transaction).await?;
         let rows = statement.fetch_all(&mut *transaction).await.map_err(odd)?;
         if writes {
-            // As late as possible: a write to a file that other processes no longer see must not
+            // As late as possible: a write to files that other processes no longer see must not
             // create a leader.
-            if self.id()? != Some(open.id) {
+            if self.ids()? != Some(open.ids) {
                 return Err(LockError::new(LockErrorKind::Unavailable, self.moved()));
             }
             *in_doubt = true;
         }
         transaction.commit().await.map_err(|e| errors::failed(e, writes, &self.path))?;
-        let settled =
-            self.created == Some(open.id) || self.is_past(created_at.as_ref(), self.max_lease());
+        let settled = self.created == Some(open.ids.file)
+            || self.is_past(created_at.as_ref(), self.max_lease());
         Ok(Response { rows, settled })
     }
 
-    /// Returns the file that is at the path now, if any.
-    fn id(&self) -> Result<Option<Id>, LockError> {
+    /// Returns the files that have the names now; `None`: the file itself is missing.
+    fn ids(&self) -> Result<Option<Ids>, LockError> {
         let Ok(named) = names::inspect(&self.path) else { return Ok(None) };
-        match named.unfit() {
-            Some(why) => Err(self.misconfigured(&why)),
-            None => Ok(Some(named.id)),
+        if let Some(why) = named.unfit() {
+            return Err(self.misconfigured(&why));
+        }
+        let id_of = |path: PathBuf| names::inspect(&path).ok().map(|named| named.id);
+        let (log, index) = (id_of(log_path(&self.path)), id_of(index_path(&self.path)));
+        Ok(Some(Ids { file: named.id, log, index }))
+    }
+
+    fn uses_others(&self) -> Result<bool, LockError> {
+        let beside = [log_path(&self.path), index_path(&self.path)];
+        names::uses_others(&self.path, &beside).map_err(unlisted)
+    }
+
+    /// Closes the connections of all locks of this process that are not in use and whose files no
+    /// longer have their names, before another one is opened: the last connection to a file deletes
+    /// what has the names of its log and its index.
+    async fn close_stale(&self, ids: Option<Ids>) {
+        let mut stale = Vec::new();
+        for idle in locked(&IDLE).iter().filter_map(Weak::upgrade) {
+            if idle.path == self.path {
+                let mut connections = locked(&idle.connections);
+                stale.extend(connections.extract_if(.., |open| Some(open.ids) != ids));
+            }
+        }
+        for Open { connection, .. } in stale {
+            let _ = connection.close().await;
         }
     }
 
-    /// Returns a connection to this very file. Closes the others: their file is no longer at this
-    /// path.
-    fn idle_of(&self, id: Id) -> Option<Open> {
-        let mut idle = locked(&self.idle);
-        idle.retain(|open| open.id == id);
-        idle.pop()
+    /// Returns a connection to these very files.
+    fn idle_of(&self, ids: Ids) -> Option<Open> {
+        let mut connections = locked(&self.idle.connections);
+        let found = connections.iter().position(|open| open.ids == ids)?;
+        Some(connections.swap_remove(found))
+    }
+
+    /// The number of connections that are not in use.
+    #[cfg(test)]
+    pub(super) fn idle_connections(&self) -> usize {
+        locked(&self.idle.connections).len()
     }
 
     fn put_back(&self, open: Open) {
-        locked(&self.idle).push(open);
+        locked(&self.idle.connections).push(open);
     }
 
     fn moved(&self) -> String {
-        format!("{} was put in the place of another file", self.path.display())
+        format!("{}, or its -wal or -shm, was deleted or replaced", self.path.display())
     }
 
     fn late(&self, what: &str) -> LockError {
@@ -289,6 +384,22 @@ impl File {
     fn misconfigured(&self, what: &str) -> LockError {
         misconfigured(&self.path, what)
     }
+}
+
+/// Whether this process has these files open: without a log, what is beside the file is of another.
+fn has_open(ids: Ids, is_wal: bool) -> Result<bool, LockError> {
+    let beside = if is_wal { [ids.log, ids.index] } else { [None; 2] };
+    let files: Vec<Id> = [Some(ids.file)].into_iter().chain(beside).flatten().collect();
+    names::has_open(&files).map_err(unlisted)
+}
+
+fn unlisted(error: io::Error) -> LockError {
+    let kind = match error.kind() {
+        io::ErrorKind::PermissionDenied => LockErrorKind::Misconfigured,
+        _ => LockErrorKind::Unavailable,
+    };
+    let what = "the open files of this process cannot be listed: let it read /proc/self/fd";
+    LockError::with_source(kind, what, error)
 }
 
 pub(super) fn misconfigured(path: &Path, what: &str) -> LockError {
@@ -372,7 +483,16 @@ fn touch(path: &Path) -> io::Result<()> {
 
 /// Returns the log of a file, which SQLite writes to first.
 pub(super) fn log_path(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    log.into()
+    beside(path, "-wal")
+}
+
+/// Returns the index of the log, which processes share.
+pub(super) fn index_path(path: &Path) -> PathBuf {
+    beside(path, "-shm")
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info};
 
-use super::file::{Statement, log_path};
+use super::file::{Statement, index_path, log_path};
 use super::state::LockState;
 use super::statements;
 use crate::lock::{Coverage, Hint, Revision};
@@ -162,10 +162,13 @@ fn deliver(lock: &LockState, name: &str, row: Option<&SqliteRow>) -> bool {
 /// Records events on the file, or on the files that SQLite keeps beside it, in `events`.
 fn watch(path: &Path, events: Arc<FileEvents>) -> notify::Result<RecommendedWatcher> {
     let files = [path.to_owned(), log_path(path)];
+    let index = index_path(path);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         let done = match &event {
             Ok(event) if event.need_rescan() => Some(false),
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => None,
+            // Reads write to it as well.
+            Ok(event) if event.kind.is_remove() && event.paths.contains(&index) => Some(false),
             Ok(event) if !event.paths.iter().any(|path| files.contains(path)) => None,
             Ok(event) => Some(matches!(event.kind, EventKind::Modify(ModifyKind::Metadata(_)))),
             Err(_) => Some(false),
@@ -234,5 +237,13 @@ mod tests {
             read_changes(&lock).await;
             assert_eq!(lock.file.transactions.load(Ordering::Relaxed) - before, expected);
         }
+        let reads = names().map(|name| {
+            let lock = Arc::clone(&lock);
+            tokio::spawn(async move { lock.read(&name, true, READ_TIMEOUT).await })
+        });
+        for read in reads.collect::<Vec<_>>() {
+            read.await.unwrap().unwrap();
+        }
+        assert!(lock.file.idle_connections() <= 4);
     }
 }
