@@ -6,6 +6,8 @@ extern crate incumbent_conformance as conformance;
 
 mod checkpoint;
 mod choria;
+#[cfg(feature = "url")]
+mod credentials;
 mod entry;
 mod env;
 mod fence;

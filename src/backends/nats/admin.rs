@@ -92,13 +92,12 @@ impl NatsLock {
 impl LockAdmin for NatsLock {
     async fn facts(&self, timeout: Duration) -> Result<LockFacts, LockError> {
         let info = self.info(timeout).await?;
-        let max_lease = [info.config.max_age(), info.config.marker_ttl()].into_iter().flatten();
         Ok(LockFacts {
             has_lock_times: true,
             created: since_epoch(&info.created).and_then(from_unix),
             stored_writes: info.config.max_msgs_per_subject,
             // A deletion leaves a marker.
-            ..LockFacts::new(max_lease.max(), Vacancy::Expired)
+            ..LockFacts::new(info.config.longest_lease(), Vacancy::Expired)
         })
     }
 

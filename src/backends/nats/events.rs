@@ -98,6 +98,11 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
 pub(super) struct ConnectionEvents(pub(super) Option<broadcast::Receiver<ConnectionEvent>>);
 
 impl ConnectionEvents {
+    /// The events of the same connection, from now on.
+    pub(super) fn resubscribed(&self) -> Self {
+        Self(self.0.as_ref().map(broadcast::Receiver::resubscribe))
+    }
+
     pub(super) async fn next(&mut self) -> ConnectionEvent {
         if let Some(receiver) = &mut self.0 {
             match receiver.recv().await {
@@ -109,16 +114,9 @@ impl ConnectionEvents {
         std::future::pending().await
     }
 
-    /// Waits until the server denies the permission to publish to `subject`, or else to subscribe
-    /// to `inbox`. Returns whether it is to publish.
-    pub(super) async fn denied(&mut self, subject: &str, inbox: &str) -> bool {
-        loop {
-            match self.next().await {
-                ConnectionEvent::PublishDenied(denied) if &*denied == subject => return true,
-                ConnectionEvent::SubscribeDenied(denied) if &*denied == inbox => return false,
-                _ => {}
-            }
-        }
+    /// Waits for such an event.
+    pub(super) async fn until(&mut self, wanted: impl Fn(&ConnectionEvent) -> bool) {
+        while !wanted(&self.next().await) {}
     }
 }
 

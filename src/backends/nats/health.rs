@@ -7,7 +7,7 @@ use super::checkpoints;
 use super::codec;
 use super::config;
 use super::state::BucketState;
-use super::stream::{Cluster, Expiry, StreamInfo};
+use super::stream::{Cluster, Expiry, StreamFacts, StreamInfo};
 use crate::lock::codec::ceil_seconds;
 use crate::lock::{Finding, Severity};
 
@@ -34,6 +34,13 @@ pub(super) async fn check(
 ) -> Result<Vec<Finding>, ApiFailure> {
     let info = bucket.api.info_with_keys(timeout).await?;
     let mut findings = settings(&info, bucket);
+    // One of the findings may be what candidates refuse.
+    let is_named = findings.iter().any(|finding| finding.severity() == Severity::Critical);
+    if let Err(refusal) = StreamFacts::check(&bucket.config, &info)
+        && !is_named
+    {
+        findings.push(Finding::new(Severity::Critical, "unusable", refusal.to_string(), ""));
+    }
     findings.extend(values(&info, bucket, timeout).await);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
     Ok(findings)

@@ -254,7 +254,8 @@ impl Listener<'_> {
                 // Many elections may join while there is no connection: they share one attempt.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            _ = self.events.next() => {}
+            // What the server denies comes with each attempt: it is no reason for the next.
+            () = self.events.until(|event| *event == ConnectionEvent::Link) => {}
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::api::{ApiFailure, code};
 use super::codec;
@@ -205,29 +206,28 @@ impl Lock for NatsLock {
         Box::pin(self.read_entry(name, timeout)).await
     }
 
-    async fn write(&self, name: &str, write: Write) -> Result<Revision, LockError> {
-        let write = &write;
+    async fn write(&self, name: &str, mut write: Write) -> Result<Revision, LockError> {
         let (known_ttl, known_choria) = (self.capabilities().max_lease, self.timing().with_choria);
         let (mut facts, mut left) = self.prepare(name, write.timeout).await?;
         if write.mark.token.is_none() {
             (facts, left) = self.prepare_create(known_ttl, known_choria, facts, left).await?;
         }
-        let advertisement_len = codec::advertisement_len(write);
-        let max_len = facts.config.max_identity_len_with(advertisement_len);
+        let mut max_len = facts.config.max_identity_len_with(codec::advertisement_len(&write));
+        if write.identity.len() > max_len && write.advertisement.take().is_some() {
+            debug!(bucket = self.0.config.name, "the advertisement does not fit: it is left out");
+            max_len = facts.config.max_identity_len_with(0);
+        }
         if write.identity.len() > max_len {
-            let beside = match advertisement_len {
-                0 => String::new(),
-                bytes => format!(" beside an advertisement of {bytes}"),
-            };
             return Err(LockError::new(
                 LockErrorKind::Misconfigured,
                 format!(
-                    "identity of {} bytes{beside}: bucket {} accepts {max_len}",
+                    "identity of {} bytes: bucket {} accepts {max_len}",
                     write.identity.len(),
                     self.0.config.name
                 ),
             ));
         }
+        let write = &write;
         if write.expected.is_none() && !self.state().can_read() {
             // A candidate without permission to read takes the response to a create as its reading,
             // and `capabilities` reports what an empty key proves.

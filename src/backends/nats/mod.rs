@@ -48,9 +48,9 @@
 //! # Operator actions
 //! Deleting a key (`nats kv del`, `nats kv purge`) leaves a tombstone: candidates wait until the
 //! former leader has noticed it. Purging the key's *stream* (`nats stream purge --subject`) leaves
-//! nothing: a candidate that has never observed the leader takes the key for an unused one, and may
-//! lead at the same time as the leader until the leader's next renewal. Delete keys, never
-//! messages.
+//! nothing, nor does a purge with a TTL of its own once that is over: a candidate that has never
+//! observed the leader takes the key for an unused one, and may lead at the same time as the leader
+//! until the leader's next renewal. Delete keys, never messages.
 //!
 //! # Tokens
 //! A token is a sequence of the stream. A bucket that this library creates starts its sequences at
@@ -81,6 +81,7 @@ mod state;
 mod stream;
 mod subscription_plan;
 mod time;
+mod user_credentials;
 
 pub use crate::lock::{Finding, Severity};
 /// The client library that [`connect`] and [`Connection`] take their types from.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr, ServerInfo, ToServerAddrs};
+use async_nats::{Auth, ConnectOptions, ReconnectToServer, ServerAddr, ServerInfo, ToServerAddrs};
 use percent_encoding::percent_decode_str;
 
 /// The longest wait between two attempts to reconnect.
@@ -16,7 +16,11 @@ const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(500);
 /// for two seconds, a leader finds it two seconds later. These are at most half a second apart, at
 /// random, so that a fleet does not reconnect in one moment.
 pub fn connect_options() -> ConnectOptions {
-    ConnectOptions::new().reconnect_delay_callback(reconnect_delay)
+    with_quick_reconnects(ConnectOptions::new())
+}
+
+pub(super) fn with_quick_reconnects(options: ConnectOptions) -> ConnectOptions {
+    options.reconnect_delay_callback(reconnect_delay)
 }
 
 fn reconnect_delay(attempt: usize) -> Duration {
@@ -60,14 +64,13 @@ pub fn with_servers(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let mut options = options;
-    if let Some(address) = addresses.iter().find(|address| address.has_user_pass()) {
-        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let user = decoded(address.username().unwrap_or_default());
-        options = match address.password() {
-            Some(password) => options.user_and_password(user, decoded(password)),
-            None => options.token(user),
-        };
-    }
+    options = match user_of(&addresses) {
+        Auth { username: Some(user), password: Some(password), .. } => {
+            options.user_and_password(user, password)
+        }
+        Auth { token: Some(token), .. } => options.token(token),
+        _ => options,
+    };
     let TlsFiles { authorities, client } = tls;
     let requires_tls =
         authorities.is_some() || client.is_some() || addresses.iter().any(ServerAddr::tls_required);
@@ -95,6 +98,20 @@ pub(super) async fn without_websockets(
     let fits = servers.into_iter().filter(|server| !server.addr.is_websocket());
     let chosen = fits.min_by_key(|server| (server.failed_attempts, fastrand::u32(..)))?;
     Some(ReconnectToServer { addr: chosen.addr, delay: None })
+}
+
+/// Returns the user and the password of the first address that has them, or the token.
+pub(super) fn user_of(addresses: &[ServerAddr]) -> Auth {
+    let decoded = |text: &str| Some(percent_decode_str(text).decode_utf8_lossy().into_owned());
+    let mut auth = Auth::new();
+    if let Some(address) = addresses.iter().find(|address| address.has_user_pass()) {
+        let user = decoded(address.username().unwrap_or_default());
+        match address.password() {
+            Some(password) => (auth.username, auth.password) = (user, decoded(password)),
+            None => auth.token = user,
+        }
+    }
+    auth
 }
 
 /// Removes the user and password from an address.

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::events::ConnectionEvents;
+use super::events::{ConnectionEvent, ConnectionEvents};
 use crate::util::locked;
 use async_nats::{Client, HeaderMap, Message, PublishError, Subject, SubscribeError, Subscriber};
 use bytes::Bytes;
@@ -44,8 +44,6 @@ struct Requests {
     subject: String,
     /// What is subscribed to.
     inbox: String,
-    /// Whether the server has denied it.
-    denied: AtomicBool,
     /// What the last token is computed with: others may read this inbox, and have the server send
     /// an acknowledgement of their own write there. They cannot know where one is awaited.
     key: RandomState,
@@ -57,8 +55,17 @@ struct Requests {
 /// By number.
 #[derive(Debug, Default)]
 struct InFlight {
-    waiting: HashMap<u64, oneshot::Sender<Result<Message, PublishError>>>,
+    waiting: HashMap<u64, oneshot::Sender<Result<Message, NoReply>>>,
     unsent: BTreeMap<u64, Box<Request>>,
+    /// How the subscription ended, which may be before the request for which it was opened.
+    ended: Option<InboxEnd>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InboxEnd {
+    /// The server denies the permission to subscribe.
+    Denied,
+    Closed,
 }
 
 /// What to send.
@@ -94,34 +101,31 @@ impl Replies {
     ) -> Result<Message, NoReply> {
         let subject = request.subject.clone();
         let (requests, number, answer) = {
-            let requests = self.requests(client).await.map_err(NoReply::Unsubscribed)?;
+            let requests = self.requests(client, &events).await.map_err(NoReply::Unsubscribed)?;
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let answer = requests.add(number, request);
             (requests, number, answer)
         };
         let _forgets = Forget { requests: &requests, number };
         tokio::select! {
-            answer = answer => match answer {
-                Ok(answer) => answer.map_err(NoReply::Unpublished),
-                Err(_) => Err(NoReply::Closed),
-            },
-            denies_publishing = events.denied(&subject, &requests.inbox) => match denies_publishing {
-                true => Err(NoReply::Denied(subject)),
-                false => {
-                    requests.denied.store(true, Ordering::Relaxed);
-                    Err(NoReply::InboxDenied(requests.inbox.clone()))
-                }
-            },
+            answer = answer => answer.unwrap_or(Err(NoReply::Closed)),
+            () = events.until(|event| {
+                matches!(event, ConnectionEvent::PublishDenied(denied) if **denied == *subject)
+            }) => Err(NoReply::Denied(subject)),
         }
     }
 
     /// Returns the inbox for responses. Subscribes at the first use, and again after the
     /// subscription has ended or was denied.
-    async fn requests(&self, client: &Client) -> Result<Arc<Requests>, SubscribeError> {
+    async fn requests(
+        &self,
+        client: &Client,
+        events: &ConnectionEvents,
+    ) -> Result<Arc<Requests>, SubscribeError> {
         let mut inbox = self.inbox.lock().await;
         let open = match inbox.take().filter(Inbox::is_open) {
             Some(open) => open,
-            None => Box::pin(Inbox::open(client)).await?, // rare, and large
+            None => Box::pin(Inbox::open(client, events.resubscribed())).await?, // rare, and large
         };
         Ok(Arc::clone(&inbox.insert(open).requests))
     }
@@ -129,35 +133,38 @@ impl Replies {
 
 impl Inbox {
     fn is_open(&self) -> bool {
-        !self.task.is_finished() && !self.requests.denied.load(Ordering::Relaxed)
+        !self.task.is_finished()
     }
 
-    async fn open(client: &Client) -> Result<Self, SubscribeError> {
+    async fn open(client: &Client, events: ConnectionEvents) -> Result<Self, SubscribeError> {
         let subject = client.new_inbox();
         let inbox = format!("{subject}.*");
         let answers = client.subscribe(inbox.clone()).await?;
-        let requests = Arc::new(Requests {
-            subject,
-            inbox,
-            denied: AtomicBool::new(false),
-            key: RandomState::new(),
-            in_flight: Mutex::default(),
-            queued: Notify::new(),
-        });
-        let task = tokio::spawn(Arc::clone(&requests).exchange(client.clone(), answers));
+        let requests = Arc::new(Requests::new(subject, inbox));
+        let task = tokio::spawn(Arc::clone(&requests).exchange(client.clone(), answers, events));
         Ok(Self { requests, task })
     }
 }
 
 impl Requests {
+    fn new(subject: String, inbox: String) -> Self {
+        let (key, in_flight, queued) = (RandomState::new(), Mutex::default(), Notify::new());
+        Self { subject, inbox, key, in_flight, queued }
+    }
+
     /// Queues a request, and returns where its response arrives.
     fn add(
         &self,
         number: u64,
         request: Box<Request>,
-    ) -> oneshot::Receiver<Result<Message, PublishError>> {
+    ) -> oneshot::Receiver<Result<Message, NoReply>> {
         let (sender, answer) = oneshot::channel();
         let mut in_flight = locked(&self.in_flight);
+        if let Some(end) = in_flight.ended {
+            drop(in_flight);
+            self.refuse(sender, end);
+            return answer;
+        }
         in_flight.waiting.insert(number, sender);
         in_flight.unsent.insert(number, request);
         drop(in_flight);
@@ -165,13 +172,43 @@ impl Requests {
         answer
     }
 
-    /// Sends what is queued, and dispatches responses until the subscription ends.
-    async fn exchange(self: Arc<Self>, client: Client, mut answers: Subscriber) {
-        loop {
+    /// Answers the requests that wait, and those that come later.
+    fn end(&self, end: InboxEnd) {
+        let waiting = {
+            let mut in_flight = locked(&self.in_flight);
+            in_flight.ended = Some(end);
+            std::mem::take(&mut in_flight.waiting)
+        };
+        for request in waiting.into_values() {
+            self.refuse(request, end);
+        }
+    }
+
+    fn refuse(&self, request: oneshot::Sender<Result<Message, NoReply>>, end: InboxEnd) {
+        let why = match end {
+            InboxEnd::Denied => NoReply::InboxDenied(self.inbox.clone()),
+            InboxEnd::Closed => NoReply::Closed,
+        };
+        let _ = request.send(Err(why)); // an error: it was dropped
+    }
+
+    /// Sends what is queued, and dispatches responses until the subscription ends or is denied.
+    async fn exchange(
+        self: Arc<Self>,
+        client: Client,
+        mut answers: Subscriber,
+        mut events: ConnectionEvents,
+    ) {
+        let end = loop {
             tokio::select! {
+                // Also while no request waits, as when a server reads its configuration again: it
+                // drops the subscription, and says so once.
+                () = events.until(|event| {
+                    matches!(event, ConnectionEvent::SubscribeDenied(denied) if **denied == *self.inbox)
+                }) => break InboxEnd::Denied,
                 answer = answers.next() => match answer {
                     Some(answer) => self.dispatch(answer),
-                    None => break,
+                    None => break InboxEnd::Closed,
                 },
                 () = self.queued.notified() => {
                     // Elections that were woken with this one queue their requests first. Then the
@@ -180,8 +217,8 @@ impl Requests {
                     self.send_queued(&client).await;
                 }
             }
-        }
-        locked(&self.in_flight).waiting.clear();
+        };
+        self.end(end);
     }
 
     /// The last token of the reply subject of a request.
@@ -216,7 +253,7 @@ impl Requests {
             if let Err(error) = sent
                 && let Some(request) = locked(&self.in_flight).waiting.remove(&number)
             {
-                let _ = request.send(Err(error)); // as above
+                let _ = request.send(Err(NoReply::Unpublished(error))); // as above
             }
         }
     }
@@ -235,5 +272,24 @@ impl Drop for Forget<'_> {
         let unsent = in_flight.unsent.remove(&self.number);
         drop(in_flight);
         drop(unsent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The server may deny the inbox before the request for which it was opened is queued.
+    #[tokio::test]
+    async fn requests_that_come_after_the_end_of_the_inbox_are_answered() {
+        let requests = Requests::new("_INBOX.a".into(), "_INBOX.a.*".into());
+        let request =
+            || Box::new(Request { subject: "a".into(), headers: None, payload: Bytes::new() });
+        let waiting = requests.add(0, request());
+        requests.end(InboxEnd::Denied);
+        for answer in [waiting, requests.add(1, request())] {
+            let denied = answer.await.expect("an answer").unwrap_err();
+            assert!(matches!(denied, NoReply::InboxDenied(inbox) if inbox == "_INBOX.a.*"));
+        }
     }
 }

@@ -10,7 +10,8 @@ use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use super::connection::Connection;
 use super::error::{BucketError, BucketErrorKind};
 use super::events::PermissionWatch;
-use super::options::{TlsFiles, connect_options, with_servers, without_websockets};
+use super::options::{TlsFiles, user_of, with_quick_reconnects, with_servers, without_websockets};
+use super::user_credentials::with_credentials;
 use crate::util::text::error_chain;
 
 /// What a client proves its identity by.
@@ -20,7 +21,7 @@ pub enum Credentials {
     /// Nothing but the user and the password of an address, if it has them.
     #[default]
     None,
-    /// A credentials file.
+    /// A credentials file, which is read again for each connection.
     File(PathBuf),
     /// The content of a credentials file.
     Content(String),
@@ -128,21 +129,23 @@ impl ConnectionSettings {
                 self.unusable(format!("cannot read {what} in {}: {error}", file.display()))
             })?;
         }
-        let (options, addresses) = with_servers(connect_options(), &self.servers[..], &self.tls)
-            .map_err(invalid_address)?;
-        let mut options = match &self.credentials {
-            Credentials::None => options,
+        let options = match &self.credentials {
             Credentials::File(file) => {
                 let text = std::fs::read_to_string(file).map_err(|error| {
                     self.unusable(format!("cannot read credentials in {}: {error}", file.display()))
                 })?;
-                options
-                    .credentials(&text)
-                    .map_err(|_| self.unusable(format!("no credentials in {}", file.display())))?
+                with_credentials(&text, Some(file.clone()), user_of(&self.servers))
+                    .ok_or_else(|| self.unusable(format!("no credentials in {}", file.display())))?
             }
-            Credentials::Content(text) => options
-                .credentials(text)
-                .map_err(|_| self.unusable("no credentials in the content".to_owned()))?,
+            Credentials::Content(text) => with_credentials(text, None, user_of(&self.servers))
+                .ok_or_else(|| self.unusable("no credentials in the content".to_owned()))?,
+            _ => ConnectOptions::new(),
+        };
+        let options = with_quick_reconnects(options);
+        let (options, addresses) =
+            with_servers(options, &self.servers[..], &self.tls).map_err(invalid_address)?;
+        let mut options = match &self.credentials {
+            Credentials::None | Credentials::File(_) | Credentials::Content(_) => options,
             Credentials::Seed(seed) => options.nkey(seed.clone()),
             Credentials::User(name, password) => {
                 options.user_and_password(name.clone(), password.clone())

@@ -110,6 +110,7 @@ pub(crate) struct StreamConfig {
     /// `file`, or `memory`.
     pub(crate) storage: String,
     pub(crate) mirror: Option<IgnoredAny>,
+    pub(super) sources: Option<Vec<IgnoredAny>>,
     pub(super) mirror_direct: bool,
     pub(crate) allow_msg_ttl: bool,
     /// In nanoseconds.
@@ -134,6 +135,11 @@ impl StreamConfig {
 
     pub(super) fn marker_ttl(&self) -> Option<Duration> {
         self.subject_delete_marker_ttl.filter(|n| *n > 0).map(Duration::from_nanos)
+    }
+
+    /// The longest lease that anybody may hold, which the bucket states.
+    pub(super) fn longest_lease(&self) -> Option<Duration> {
+        self.max_age().or(self.marker_ttl().filter(|_| self.allow_msg_ttl))
     }
 
     /// Returns why the stream removes messages by itself before their TTL, or keeps none of a later
@@ -252,6 +258,11 @@ impl StreamFacts {
                 "bucket {name} is sealed: it accepts no writes; create another"
             ));
         }
+        if config.sources.as_ref().is_some_and(|sources| !sources.is_empty()) {
+            return refuse(format!(
+                "bucket {name} has sources: the server stores entries of other streams over its own without a condition; remove the sources, or create another"
+            ));
+        }
         if let Some(problem) = config.removes_messages() {
             return refuse(format!("bucket {name}: {problem}"));
         }
@@ -263,20 +274,14 @@ impl StreamFacts {
                 escape_line(stated, 40)
             ));
         }
-        let lease = match (config.max_age(), config.marker_ttl()) {
-            (Some(age), _) => age,
-            (None, _) if !config.allow_msg_ttl => {
-                return refuse(format!(
+        let Some(lease) = config.longest_lease() else {
+            return refuse(match config.allow_msg_ttl {
+                false => format!(
                     "bucket {name} has no TTL: the entry of a dead leader would never expire; set a TTL of 1s to 1h"
-                ));
-            }
-            (None, Some(markers)) => markers,
-            // One candidate does not know the leases of the others.
-            (None, None) => {
-                return refuse(format!(
-                    "bucket {name} states no longest lease: set a TTL of 1s to 1h"
-                ));
-            }
+                ),
+                // One candidate does not know the leases of the others.
+                true => format!("bucket {name} states no longest lease: set a TTL of 1s to 1h"),
+            });
         };
         check_ttl(lease, &format!("bucket {name}: its TTL"))?;
         if config.max_identity_len() < MIN_IDENTITY_LEN {

@@ -171,8 +171,8 @@ async fn a_bucket_created_by_choria_works_unchanged(version: Version) {
     lock.write("b", create.clone()).await.expect("both fit");
     assert_eq!(held(&lock, "b").await.1.advertisement.as_deref(), Some(&said));
     create.advertisement = Some(said.with("more", "x".repeat(900)).into());
-    let refused = lock.write("d", create).await.unwrap_err();
-    assert!(refused.to_string().contains("beside an advertisement of "), "{refused}");
+    lock.write("d", create).await.expect("the advertisement is left out");
+    assert_eq!(held(&lock, "d").await.1.advertisement, None);
 
     let subject = "$KV.CHORIA_LEADER_ELECTION.c";
     client.request(subject, "choria1.example.net".into()).await.unwrap();
@@ -207,6 +207,8 @@ async fn a_bucket_that_cannot_carry_elections_is_refused() {
         // What removes an entry of a living leader leaves a key as if nobody led.
         ("LIMITED", json!({ "max_bytes": 1_000_000 }), "discard new ones instead"),
         ("CONSUMED", json!({ "retention": "workqueue" }), "retention `limits`"),
+        // Copies carry no expected revision.
+        ("COPIES", json!({ "sources": [{ "name": "KV_BRIEF" }] }), "remove the sources"),
     ] {
         let mut stream = json!({
             "name": format!("KV_{name}"), "subjects": [format!("$KV.{name}.>")],
@@ -220,6 +222,9 @@ async fn a_bucket_that_cannot_carry_elections_is_refused() {
         let refused = Bucket::open(client.clone(), name).await.unwrap_err();
         assert_eq!(refused.kind(), BucketErrorKind::Unusable);
         assert!(refused.to_string().contains(says), "{refused}");
+        let admin = Bucket::for_admin(client.clone(), BucketConfig::new(name)).unwrap();
+        let findings = admin.health().await.unwrap();
+        assert_eq!(findings[0].severity(), Severity::Critical, "{name}: {findings:?}");
     }
     for name in ["", "a.b", "a b", "é"] {
         let refused = Bucket::open(client.clone(), name).await.unwrap_err();

@@ -32,14 +32,19 @@ async fn made_by_admin(server: &Server) -> Bucket {
     Bucket::create_or_open(admin, BucketConfig::new("B").ttl(TTL)).await.unwrap()
 }
 
+/// The lock of the user `a`, in the bucket that the administrator has made.
+async fn lock_of_a(server: &Server) -> NatsLock {
+    made_by_admin(server).await;
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    Bucket::open(connection, "B").await.unwrap().lock()
+}
+
 const ALL: &str = "{ allow: \">\" }";
 
 #[tokio::test]
 async fn a_refused_write_is_denied_at_once() {
     let server = server(r#"{ deny: ["$KV.B.a"] }"#, ALL).start().await;
-    made_by_admin(&server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
-    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let lock = lock_of_a(&server).await;
     // Far longer than the test may take: the refusal wakes the request.
     let write = within(WAIT * 100, entry(1, 1, None));
     let denied = tokio::time::timeout(WAIT, lock.write("a", write)).await.unwrap().unwrap_err();
@@ -63,9 +68,7 @@ async fn a_refused_write_of_a_plain_client_names_likely_causes() {
 #[tokio::test]
 async fn rights_revoked_while_leading_are_reported() {
     let server = server(ALL, ALL).start().await;
-    made_by_admin(&server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
-    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let lock = lock_of_a(&server).await;
     let created = lock.write("a", entry(1, 1, None)).await.unwrap();
     server.reload(users(r#"{ deny: ["$KV.>"] }"#, ALL)).await;
     let denied = incumbent_test_support::eventually("a denied renewal", async || {
@@ -128,14 +131,28 @@ async fn the_right_to_read_is_tried_again_on_another_connection() {
     .await;
 }
 
+/// The server drops the subscription, and says so while no request waits.
+#[tokio::test]
+async fn a_revoked_inbox_is_reported_and_opened_again_once_granted() {
+    let server = server(ALL, ALL).start().await;
+    let lock = lock_of_a(&server).await;
+    lock.read("a", TIMEOUT).await.unwrap();
+    server.reload(users(ALL, r#"{ deny: ["_INBOX.>"] }"#)).await;
+    incumbent_test_support::eventually("a read that says why it fails", async || {
+        let refused = lock.read("a", BRIEF).await.err()?;
+        refused.to_string().contains("_INBOX.").then_some(())
+    })
+    .await;
+    server.reload(users(ALL, ALL)).await;
+    incumbent_test_support::eventually("a read", async || lock.read("a", BRIEF).await.ok()).await;
+}
+
 /// A Choria client may publish to the bucket's information and to its keys, and do nothing else.
 #[tokio::test]
 async fn with_a_choria_clients_rights_it_writes_and_polls() {
     let rights = r#"{ allow: ["$JS.API.STREAM.INFO.KV_B", "$KV.B.>"] }"#;
     let server = server(rights, r#"{ allow: "_INBOX.>" }"#).start().await;
-    made_by_admin(&server).await;
-    let connection = nats::connect(server.url(), user("a")).await.unwrap();
-    let lock = Bucket::open(connection, "B").await.unwrap().lock();
+    let lock = lock_of_a(&server).await;
     lock.read("a", BRIEF).await.unwrap_err();
     assert!(!lock.capabilities().can_read);
 
@@ -194,6 +211,22 @@ async fn a_bucket_without_the_right_to_its_info_is_denied() {
     let denied = Bucket::open(connection, "B").await.unwrap_err();
     assert_eq!(denied.kind(), BucketErrorKind::Denied);
     assert!(denied.to_string().contains("grant it"), "{denied}");
+}
+
+/// The response to each attempt to subscribe is a denial.
+#[tokio::test]
+async fn hints_of_a_bucket_without_the_right_to_its_info_are_tried_for_at_intervals() {
+    let server = server(r#"{ deny: ["$JS.API.STREAM.INFO.>"] }"#, ALL).start().await;
+    made_by_admin(&server).await;
+    let connection = nats::connect(server.url(), user("a")).await.unwrap();
+    let bucket = Bucket::deferred(connection, BucketConfig::new("B").ttl(TTL)).unwrap();
+    let lock = bucket.lock();
+    let _hints = Hints::of(&lock, "a");
+    let denials = || server.log().matches("Publish Violation").count();
+    incumbent_test_support::eventually("a denial", async || (denials() > 0).then_some(())).await;
+    tokio::time::sleep(BRIEF).await;
+    let denials = denials();
+    assert!(denials < 20, "{denials} denials");
 }
 
 /// Who may read the inbox of a candidate, and write a key of its own, has the server send the
