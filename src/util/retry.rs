@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use tokio::time::{Instant, sleep};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, timeout};
 
 /// Delays without an end: from 50 ms, doubling, at most `MAX_MS` milliseconds, each with a jitter
 /// of up to as much again.
@@ -84,6 +86,25 @@ where
             }
             None => return (tried.answer, in_doubt),
         }
+    }
+}
+
+/// Sends a request, and again beside it while there is no answer: after `pause`, and then after
+/// twice as long each time. Returns the first answer, and how many requests were sent. The others
+/// are dropped.
+pub(crate) async fn hedged<T, F>(mut pause: Duration, request: impl Fn() -> F) -> (T, u32)
+where
+    F: Future<Output = T>,
+{
+    let mut running = FuturesUnordered::new();
+    let mut sent = 0;
+    loop {
+        running.push(request());
+        sent += 1;
+        if let Ok(Some(answer)) = timeout(pause, running.next()).await {
+            return (answer, sent);
+        }
+        pause *= 2;
     }
 }
 

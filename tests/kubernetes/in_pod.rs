@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use incumbent::Change;
 use incumbent::kubernetes::Cluster;
-use incumbent::lock::{Lock, LockErrorKind};
+use incumbent::lock::{Lock, LockAdmin, LockErrorKind};
 use incumbent_test_support::{Authority, eventually, not_run};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
@@ -237,6 +237,38 @@ async fn a_leader_in_a_pod_continues_when_its_token_is_replaced() {
     assert!(token.parse::<u64>().is_ok());
 }
 
+/// Of a user of the server at `port`.
+fn kubeconfig(port: u16, user: Value) -> String {
+    let kubeconfig = json!({
+        "clusters": [{ "name": "c", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
+        "users": [{ "name": "u", "user": user }],
+        "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+        "current-context": "x",
+    });
+    kubeconfig.to_string()
+}
+
+impl BusyServer {
+    fn refuses(&self) {
+        self.answers("401 Unauthorized", "", "{\"message\":\"Unauthorized\"}");
+    }
+
+    fn has_a_lease(&self) {
+        let lease = json!({ "metadata": { "resourceVersion": "7" } });
+        self.answers("200 OK", "", &lease.to_string());
+    }
+
+    /// The tokens that were sent so far.
+    fn tokens(&self) -> Vec<String> {
+        let sent = |request: &String| {
+            request
+                .lines()
+                .find_map(|line| Some(line.strip_prefix("authorization: Bearer ")?.to_owned()))
+        };
+        self.requests().iter().filter_map(sent).collect()
+    }
+}
+
 /// A token that the server refuses is read again from its file, and sent if it is another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_refused_token_is_read_again() {
@@ -244,34 +276,28 @@ async fn a_refused_token_is_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let (config, file) = (directory.path().join("kubeconfig"), directory.path().join("token"));
     fs::write(&file, "first").unwrap();
-    let url = format!("http://127.0.0.1:{}", server.port);
-    let kubeconfig = json!({
-        "clusters": [{ "name": "c", "cluster": { "server": url } }],
-        "users": [{ "name": "u", "user": { "tokenFile": file } }],
-        "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
-        "current-context": "x",
-    });
-    fs::write(&config, kubeconfig.to_string()).unwrap();
+    fs::write(&config, kubeconfig(server.port, json!({ "tokenFile": file }))).unwrap();
     let lock = Cluster::from_kubeconfig(&config, None).await.unwrap().lease_lock();
-    let sent = |request: &String| {
-        request
-            .lines()
-            .find_map(|line| Some(line.strip_prefix("authorization: Bearer ")?.to_owned()))
-    };
-    let refused = || server.answers("401 Unauthorized", "", "{\"message\":\"Unauthorized\"}");
 
-    refused();
+    server.refuses();
     let denied = lock.read("x", LEASE).await.unwrap_err();
     assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
     fs::write(&file, "second").unwrap();
-    refused();
-    let lease = json!({ "metadata": { "resourceVersion": "7" } });
-    server.answers("200 OK", "", &lease.to_string());
+    server.refuses();
+    server.has_a_lease();
     lock.read("x", LEASE).await.expect("an answer to the second token");
-    refused();
+    server.refuses();
     lock.read("x", LEASE).await.expect_err("and no third");
-    let tokens: Vec<_> = server.requests().iter().filter_map(sent).collect();
-    assert_eq!(tokens, ["first", "first", "second", "second"]);
+    assert_eq!(server.tokens(), ["first", "first", "second", "second"]);
+
+    fs::write(&file, "third").unwrap();
+    server.refuses();
+    server.answers("200 OK", "", "");
+    lock.watch(&["x".to_owned()], LEASE).await.expect("a watch with the third token");
+    server.refuses();
+    let denied = lock.watch(&["x".to_owned()], LEASE).await.expect_err("no fourth token");
+    assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+    assert_eq!(server.tokens()[4..], ["second", "third", "third"]);
 }
 
 /// As where a certificate is rotated, or a program writes a new token into the kubeconfig. Another
@@ -283,41 +309,128 @@ async fn refused_credentials_of_a_kubeconfig_are_read_again() {
     let path = |name: &str| directory.path().join(name);
     let (config, certificate, key) = (path("kubeconfig"), path("client.crt"), path("client.key"));
     let user = json!({ "client-certificate": certificate, "client-key": key });
-    let written = |port: u16, user: serde_json::Value| {
-        let kubeconfig = json!({
-            "clusters": [{ "name": "c", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
-            "users": [{ "name": "u", "user": user }],
-            "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
-            "current-context": "x",
-        });
-        fs::write(&config, kubeconfig.to_string()).unwrap();
-    };
+    let written = |port: u16, user: Value| fs::write(&config, kubeconfig(port, user)).unwrap();
     let issued = || {
         let [issued, its_key] = Authority::new().issue("c1");
         fs::write(&certificate, issued).unwrap();
         fs::write(&key, its_key).unwrap();
     };
-    let refused = || server.answers("401 Unauthorized", "", "{\"message\":\"Unauthorized\"}");
-    let lease = json!({ "metadata": { "resourceVersion": "7" } });
-    let accepted = || server.answers("200 OK", "", &lease.to_string());
     issued();
     written(server.port, user);
     let lock = Cluster::from_kubeconfig(&config, None).await.unwrap().lease_lock();
 
-    refused();
+    server.refuses();
     lock.read("x", LEASE).await.expect_err("there is no other certificate");
     issued();
-    refused();
-    accepted();
+    server.refuses();
+    server.has_a_lease();
     lock.read("x", LEASE).await.expect("an answer to the new certificate");
     written(other.port, json!({ "token": "of another" }));
-    refused();
+    server.refuses();
     lock.read("x", LEASE).await.expect_err("another cluster");
     written(server.port, json!({ "token": "new" }));
-    refused();
-    accepted();
+    server.refuses();
+    server.has_a_lease();
     lock.read("x", LEASE).await.expect("an answer to the token");
     let requests = server.requests();
     assert!(requests.last().unwrap().contains("authorization: Bearer new"), "{requests:?}");
     assert_eq!((requests.len(), other.requests().len()), (6, 0));
+}
+
+/// A kubeconfig whose credentials a shell prints.
+struct Program {
+    directory: tempfile::TempDir,
+}
+
+impl Program {
+    /// `$0` of the script is the file with the credentials.
+    fn new(port: u16, script: &str) -> Self {
+        let program = Self { directory: tempfile::tempdir().unwrap() };
+        let exec = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", script, program.file("credentials"), "s3cret"],
+            "env": [{ "name": "SECRET", "value": "s3cret" }],
+            "interactiveMode": "Never",
+        });
+        fs::write(program.file("kubeconfig"), kubeconfig(port, json!({ "exec": exec }))).unwrap();
+        program
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Has the program print credentials from now on.
+    fn prints(&self, status: Value) {
+        let printed = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": status,
+        });
+        fs::write(self.file("credentials"), printed.to_string()).unwrap();
+    }
+
+    async fn cluster(&self) -> Cluster {
+        Cluster::from_kubeconfig(self.file("kubeconfig"), None).await.unwrap()
+    }
+}
+
+/// The kubeconfig stays as it was when its program would print another token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn refused_credentials_of_a_program_are_asked_for_again() {
+    let server = BusyServer::start().await;
+    let program = Program::new(server.port, "cat \"$0\"");
+    program.prints(json!({ "token": "first" }));
+    let lock = program.cluster().await.lease_lock();
+
+    program.prints(json!({ "token": "second" }));
+    server.refuses();
+    server.has_a_lease();
+    lock.read("x", LEASE).await.expect("an answer to the second token");
+    program.prints(json!({ "token": "third" }));
+    server.refuses();
+    let denied = lock.read("x", LEASE).await.expect_err("the program has just run");
+    assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+    assert_eq!(server.tokens(), ["first", "second", "second"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_program_for_the_credentials_that_hangs_holds_up_no_other_request() {
+    let server = BusyServer::start().await;
+    let script = "while test -e \"$0.held\"; do sleep 0.1; done; cat \"$0\"";
+    let program = Program::new(server.port, script);
+    program.prints(json!({ "token": "first" }));
+    let lock = program.cluster().await.lease_lock();
+
+    program.prints(json!({ "token": "second" }));
+    fs::write(program.file("credentials.held"), "").unwrap();
+    server.refuses();
+    let denied = soon("the refusal", lock.read("x", LEASE / 5)).await.unwrap_err();
+    assert_eq!(denied.kind(), LockErrorKind::Denied, "{denied}");
+    server.has_a_lease();
+    soon("a response", lock.read("x", LEASE)).await.expect("an answer to the first token");
+    fs::remove_file(program.file("credentials.held")).unwrap();
+    eventually("the second token is sent", async || {
+        server.has_a_lease();
+        lock.read("x", LEASE).await.ok()?;
+        (server.tokens().last()? == "second").then_some(())
+    })
+    .await;
+}
+
+/// Its arguments, its variables and its output may all contain some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_program_for_the_credentials_that_fails_is_reported_without_secrets() {
+    let server = BusyServer::start().await;
+    let program = Program::new(server.port, "cat \"$0\" || { echo s3cret; exit 3; }");
+    let expired = json!({ "token": "first", "expirationTimestamp": "2001-01-01T00:00:00Z" });
+    program.prints(expired);
+    let lock = program.cluster().await.lease_lock();
+    fs::remove_file(program.file("credentials")).unwrap();
+    let failed = lock.read("x", LEASE).await.expect_err("there is no token");
+    let shown = format!("{failed:?}");
+    assert!(shown.contains("exit status: 3"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert_eq!(server.tokens(), [""; 0]);
 }

@@ -24,6 +24,8 @@ pub enum Way {
     Cut,
     /// Renewals are refused. A release is passed on, and its answer does not come.
     ReleasesOnly,
+    /// The first request is not passed on or answered; from then on everything passes.
+    LosesFirst,
     /// The first create is held up until [`Relay::lands`]; from then on everything passes.
     HoldsCreate,
     /// The first write is held up until [`Relay::lands`]; from then on everything passes.
@@ -33,9 +35,26 @@ pub enum Way {
 pub struct Relay {
     pub port: u16,
     way: watch::Sender<Way>,
-    held: Arc<Notify>,
-    landed: Arc<Notify>,
+    holds: Holds,
     _tasks: JoinSet<()>,
+}
+
+/// What becomes of a request that is held up.
+#[derive(Default, Clone)]
+struct Holds {
+    /// It has come.
+    held: Arc<Notify>,
+    /// It may go on.
+    released: Arc<Notify>,
+    /// The server has answered it.
+    landed: Arc<Notify>,
+}
+
+impl Holds {
+    async fn hold(&self) {
+        self.held.notify_one();
+        self.released.notified().await;
+    }
 }
 
 impl Relay {
@@ -44,8 +63,8 @@ impl Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().unwrap().port();
         let way = watch::Sender::new(Way::Passes);
-        let (held, landed) = (Arc::<Notify>::default(), Arc::<Notify>::default());
-        let shared = (way.clone(), Arc::clone(&held), Arc::clone(&landed));
+        let holds = Holds::default();
+        let shared = (way.clone(), holds.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -53,17 +72,22 @@ impl Relay {
                 connections.spawn(relay(client, server.clone(), identity, shared.clone()));
             }
         });
-        Self { port, way, held, landed, _tasks: tasks }
+        Self { port, way, holds, _tasks: tasks }
     }
 
     pub fn set(&self, way: Way) {
         self.way.send_replace(way);
     }
 
+    /// Waits until a request is held up.
+    pub async fn holds(&self) {
+        self.holds.held.notified().await;
+    }
+
     /// Passes on what was held up, and waits until the server has answered it.
     pub async fn lands(&self) {
-        self.held.notify_one();
-        self.landed.notified().await;
+        self.holds.released.notify_one();
+        self.holds.landed.notified().await;
     }
 
     /// A kubeconfig of the server behind this relay.
@@ -86,7 +110,7 @@ async fn relay(
     mut client: TcpStream,
     server: kube::Client,
     identity: &'static str,
-    (way, held, landed): (watch::Sender<Way>, Arc<Notify>, Arc<Notify>),
+    (way, holds): (watch::Sender<Way>, Holds),
 ) {
     let Some(request) = HttpMessage::receive(&mut client).await else { return };
     let renews = request.body.windows(identity.len()).any(|part| part == identity.as_bytes());
@@ -94,17 +118,21 @@ async fn relay(
     let now = *way.borrow();
     match now {
         Way::Cut => return hang(client).await,
+        Way::LosesFirst => {
+            way.send_replace(Way::Passes);
+            return hang(client).await;
+        }
         Way::ReleasesOnly if is_write && renews => {
             let _ = HttpMessage::new("HTTP/1.1 500 no").send(&mut client).await;
             return;
         }
         Way::HoldsCreate if request.method() == "POST" && request.second().contains("/leases") => {
             way.send_replace(Way::Passes);
-            held.notified().await;
+            holds.hold().await;
         }
         Way::HoldsWrite if is_write => {
             way.send_replace(Way::Passes);
-            held.notified().await;
+            holds.hold().await;
         }
         Way::Passes | Way::ReleasesOnly | Way::HoldsCreate | Way::HoldsWrite => {}
     }
@@ -117,7 +145,7 @@ async fn relay(
     let passed = passed.body(Body::from(request.body)).unwrap();
     let Ok(answer) = server.send(passed).await else { return };
     if [Way::HoldsCreate, Way::HoldsWrite].contains(&now) && is_write {
-        landed.notify_one();
+        holds.landed.notify_one();
     }
     let (parts, body) = answer.into_parts();
     let Ok(body) = body.collect().await else { return };

@@ -157,7 +157,7 @@ async fn a_checkpoint_needs_the_rights_of_its_rule() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_checkpoint_leaves_objects_of_another_use() {
     let env = TestEnv::<InLease>::new(LEASE).await;
-    let object = json!({
+    let mut object = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": { "name": "my-app-checkpoint" },
@@ -173,8 +173,15 @@ async fn a_checkpoint_leaves_objects_of_another_use() {
     assert!(refused.to_string().contains("my-app-checkpoint is not a checkpoint"), "{refused}");
     let refused = store.store("my_app", vec![1], None, LEASE).await.expect_err("it exists");
     assert_eq!(refused.kind(), LockErrorKind::Conflict);
-    let path = format!("{path}/my-app-checkpoint");
-    assert_eq!(env.send("GET", &path, "application/json", vec![]).await.unwrap(), theirs);
+    let of_theirs = format!("{path}/my-app-checkpoint");
+    assert_eq!(env.send("GET", &of_theirs, "application/json", vec![]).await.unwrap(), theirs);
+
+    // Nor does an election take the object of a checkpoint, which the next save would replace.
+    let annotations = json!({ "incumbent/checkpoint": "e30=" });
+    object["metadata"] = json!({ "name": "my-app", "annotations": annotations });
+    env.post(&path, &object).await;
+    let refused = lock.read("my_app", LEASE).await.expect_err("it is no entry");
+    assert!(refused.to_string().contains("has the checkpoint of another election"), "{refused}");
 }
 
 /// A candidate without any permission reports that, and nothing else happens.

@@ -281,10 +281,7 @@ async fn a_late_write_never_replaces_that_of_a_successor() {
         }
         let relay = Relay::start(env.env.admin.clone(), "nobody").await;
         let mut first = behind(&relay, &env).await;
-        relay.set(Way::HoldsWrite);
-        let soon = BootClock.now() + Duration::from_millis(500);
-        let late = first.direct(Token(5), soon).await;
-        refused(late, LockErrorKind::OutcomeUnknown, "");
+        cut_off(&relay, first.direct(Token(5), far())).await;
         second.direct(Token(9), far()).await.unwrap();
         relay.lands().await;
         assert_eq!(env.directs().await, (vec!["10.1.0.2".to_owned()], 9), "exists: {exists}");
@@ -321,8 +318,66 @@ async fn a_second_withdrawal_takes_back_a_second_write_in_doubt() {
 /// Sends a request whose write is held up on its way, and gives it up.
 async fn cut_off<T: std::fmt::Debug>(relay: &Relay, request: impl Future<Output = T>) {
     relay.set(Way::HoldsWrite);
-    let cut = tokio::time::timeout(Duration::from_millis(500), request);
-    cut.await.expect_err("it is held up");
+    tokio::select! {
+        done = request => panic!("it was not held up: {done:?}"),
+        () = relay.holds() => {}
+    }
+}
+
+/// One of several API servers is gone without a word: another answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_request_without_an_answer_is_sent_again() {
+    for lost in [Way::LosesFirst, Way::HoldsWrite] {
+        let env = ServiceEnv::new().await;
+        env.pod("p1", &["10.1.0.1"]).await;
+        let relay = Relay::start(env.env.admin.clone(), "nobody").await;
+        let cluster = behind_cluster(&relay, &env).await;
+        let (mut service, mut pod) = (follower(&cluster, "p1"), marked(cluster, "p1"));
+        relay.set(lost);
+        service.direct(Token(5), far()).await.unwrap();
+        relay.set(lost);
+        pod.direct(Token(5), far()).await.unwrap();
+        assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], 5), "{lost:?}");
+        assert_eq!(marks(&env.read_pod("p1").await), (Some("leader"), Some("100")), "{lost:?}");
+        relay.set(lost);
+        service.withdraw().await.unwrap();
+        relay.set(lost);
+        pod.withdraw().await.unwrap();
+        assert_eq!(env.directs().await, (vec![], 5), "{lost:?}");
+        assert_eq!(marks(&env.read_pod("p1").await), (None, None), "{lost:?}");
+    }
+}
+
+/// A leader knows its own slice by the pod in it, and the next finds it in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_somebody_breaks_in_a_slice_is_mended_by_its_leader() {
+    let env = ServiceEnv::new().await;
+    env.pod("p1", &["10.1.0.1"]).await;
+    env.pod("p2", &["10.1.0.2"]).await;
+    let (mut first, mut second) = (env.follower("p1").await, env.follower("p2").await);
+    let path = format!("{}/{OBJECT}-leader-ipv4", env.slices());
+    let manager = "endpointslice.kubernetes.io/managed-by";
+    let broken = [
+        json!({ "labels": { manager: "somebody" } }),
+        json!({ "annotations": { "incumbent/token": "x" } }),
+    ];
+    for (metadata, token) in broken.into_iter().zip([5, 15]) {
+        let broken = json!({ "metadata": metadata });
+        first.direct(Token(token), far()).await.unwrap();
+        env.patch(&path, broken.clone()).await;
+        first.direct(Token(token), far()).await.unwrap();
+        let slice = env.slice("ipv4").await.unwrap();
+        assert_eq!(slice["metadata"]["labels"][manager], "incumbent");
+        assert_eq!(env.directs().await, (vec!["10.1.0.1".to_owned()], token));
+
+        env.patch(&path, broken.clone()).await;
+        let other = second.direct(Token(token + 1), far()).await;
+        refused(other, LockErrorKind::Misconfigured, "delete");
+        first.withdraw().await.unwrap();
+        assert_eq!(env.directs().await, (vec![], token));
+        second.direct(Token(token + 1), far()).await.unwrap();
+        second.withdraw().await.unwrap();
+    }
 }
 
 /// The next process of the pod settles what a killed one has sent, too.

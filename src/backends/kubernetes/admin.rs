@@ -127,7 +127,7 @@ async fn next(
     let lost = |failure| objects.lock_error(failure, EVERY, "watch", "watch", false);
     loop {
         let (object, deleted) = match events.next().await? {
-            Err(error) => return Some(Err(lost(ApiFailure::Lost(error)))),
+            Err(error) => return Some(Err(lost(ApiFailure::Lost(error.into())))),
             Ok(WatchEvent::Error(status)) if status.code == 410 => return None, // too old
             Ok(WatchEvent::Error(status)) => return Some(Err(lost(ApiFailure::Refused(status)))),
             Ok(WatchEvent::Bookmark(_)) => continue,

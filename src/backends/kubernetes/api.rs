@@ -1,10 +1,11 @@
 //! Requests to the API server, and the meaning of its refusals.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use kube::api::{
     DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams,
 };
@@ -15,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{self, Events};
 use super::api_client::ApiClient;
+use super::connection::without_secrets;
 use super::record::RecordLocation;
 use crate::lock::{LockError, LockErrorKind};
 use crate::util::retry::{self, Attempt};
@@ -40,7 +42,12 @@ pub(super) struct Objects {
     kind: Cow<'static, str>,
     /// Empty for cluster-wide kinds.
     namespace: String,
+    /// Whether a request that is not answered is sent again beside itself.
+    hedges: bool,
 }
+
+/// How long a request has no answer before it is sent again.
+const HEDGE: Duration = Duration::from_millis(300);
 
 /// The reason why a request failed.
 #[derive(Debug)]
@@ -50,7 +57,7 @@ pub(super) enum ApiFailure {
     /// The server refused the request, and may have applied an earlier attempt at it.
     InDoubt(Box<Status>),
     /// The outcome of the request is unknown.
-    Lost(kube::Error),
+    Lost(Box<dyn Error + Send + Sync>),
     /// No response arrived in time.
     TimedOut,
     /// The request could not be sent.
@@ -82,7 +89,13 @@ impl ApiFailure {
     /// Whether the object is gone, or was written by another client, so that a conditional write
     /// changed nothing.
     pub(super) fn is_change_of(&self, name: &str) -> bool {
-        matches!(self, Self::Refused(_)) && (self.code() == 409 || self.is_absence_of(name))
+        matches!(self, Self::Refused(_)) && self.is_conflict(name)
+    }
+
+    /// Whether the object is gone, or was written: by another client, or by an earlier attempt at
+    /// the same write.
+    pub(super) fn is_conflict(&self, name: &str) -> bool {
+        self.code() == 409 || self.is_absence_of(name)
     }
 }
 
@@ -94,7 +107,14 @@ impl Objects {
         namespace: &str,
     ) -> Self {
         let (request, kind) = (Request::new(url_path), kind.into());
-        Self { access, request, kind, namespace: namespace.to_owned() }
+        Self { access, request, kind, namespace: namespace.to_owned(), hedges: false }
+    }
+
+    /// Has each request sent again, on another connection, while it is not answered: after 0.3 s,
+    /// and then after twice as long each time. The first answer counts. One of several API servers
+    /// may be gone without a word.
+    pub(super) fn hedged(self) -> Self {
+        Self { hedges: true, ..self }
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -235,7 +255,7 @@ impl Objects {
     ) -> Result<Events, ApiFailure> {
         let params =
             WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-        self.events(self.request.watch(&params, from.unwrap_or_default()), deadline).await
+        self.events(|| self.request.watch(&params, from.unwrap_or_default()), deadline).await
     }
 
     /// Watches the object `only`, or all objects, beginning with the existing ones. Of all objects,
@@ -250,10 +270,10 @@ impl Objects {
         let events = match (only, location) {
             (Some(name), _) => self.watch(name, None, deadline).await,
             (None, RecordLocation::Spec) => {
-                self.events(self.request.watch(&params, ""), deadline).await
+                self.events(|| self.request.watch(&params, ""), deadline).await
             }
             (None, RecordLocation::Annotation) => {
-                self.events(self.request.watch_metadata(&params, ""), deadline).await
+                self.events(|| self.request.watch_metadata(&params, ""), deadline).await
             }
         };
         let name = only.unwrap_or(EVERY);
@@ -262,22 +282,21 @@ impl Objects {
 
     async fn events<E: fmt::Display>(
         &self,
-        request: Result<http::Request<Vec<u8>>, E>,
+        request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
     ) -> Result<Events, ApiFailure> {
-        let mut request = request.map_err(|error| ApiFailure::Unsent(error.to_string()))?;
-        let plain = http::HeaderValue::from_static("identity");
-        request.headers_mut().insert(http::header::ACCEPT_ENCODING, plain);
-        let answer = async {
-            let sent = self.access.client().client.send(request.map(Body::from)).await;
-            let (parts, body) = sent.map_err(failure)?.into_parts();
-            if parts.status.is_success() {
-                return Ok(answers::events(body));
-            }
-            let body = answers::whole(body).await.map_err(failure)?;
-            Err(ApiFailure::Refused(answers::refusal(parts.status.as_u16(), &body).boxed()))
+        let request = || {
+            let mut request = request()?;
+            let plain = http::HeaderValue::from_static("identity");
+            request.headers_mut().insert(http::header::ACCEPT_ENCODING, plain);
+            Ok::<_, E>(request)
         };
-        timeout_at(deadline, answer).await.unwrap_or(Err(ApiFailure::TimedOut))
+        let (_, parts, body) = self.receive(request, deadline).await?;
+        if parts.status.is_success() {
+            return Ok(answers::events(body));
+        }
+        let body = by(deadline, answers::whole(body)).await?;
+        Err(ApiFailure::Refused(answers::refusal(parts.status.as_u16(), &body).boxed()))
     }
 
     /// Reads a resource that is not an object. Also returns the server's time in its own format
@@ -307,10 +326,21 @@ impl Objects {
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
     ) -> (Result<Value, ApiFailure>, http::HeaderMap) {
-        let attempt = || self.attempt(&request, deadline);
+        let writes = request().is_ok_and(|request| request.method() != http::Method::GET);
+        let unanswered = AtomicBool::new(false);
+        let attempt = async || {
+            if !self.hedges {
+                return self.attempt(&request, deadline).await;
+            }
+            let (tried, sent) = retry::hedged(HEDGE, || self.attempt(&request, deadline)).await;
+            unanswered.fetch_or(writes && sent > 1, Ordering::Relaxed);
+            tried
+        };
         let ((answer, headers), in_doubt) = retry::until(deadline, attempt).await;
         let answer = answer.map_err(|failure| match failure {
-            ApiFailure::Refused(status) if in_doubt => ApiFailure::InDoubt(status),
+            ApiFailure::Refused(status) if in_doubt || unanswered.load(Ordering::Relaxed) => {
+                ApiFailure::InDoubt(status)
+            }
             failure => failure,
         });
         (answer, headers)
@@ -321,7 +351,11 @@ impl Objects {
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
     ) -> Attempt<(Result<Value, ApiFailure>, http::HeaderMap)> {
-        let (writes, parts, body) = match self.receive(request, deadline).await {
+        let received = async {
+            let (writes, parts, body) = self.receive(request, deadline).await?;
+            Ok((writes, parts, by(deadline, answers::whole(body)).await?))
+        };
+        let (writes, parts, body) = match received.await {
             Ok(received) => received,
             Err(failure) => {
                 let answer = (Err(failure), http::HeaderMap::new());
@@ -331,7 +365,7 @@ impl Objects {
         let code = parts.status.as_u16();
         let answer = match parts.status.is_success() {
             true => serde_json::from_slice(&body)
-                .map_err(|error| ApiFailure::Lost(kube::Error::SerdeError(error))),
+                .map_err(|error| failure(kube::Error::SerdeError(error))),
             false => Err(ApiFailure::Refused(answers::refusal(code, &body).boxed())),
         };
         let retry_after = parts.headers.get(http::header::RETRY_AFTER);
@@ -349,23 +383,21 @@ impl Objects {
         &self,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, E>,
         deadline: Instant,
-    ) -> Result<(bool, http::response::Parts, Bytes), ApiFailure> {
+    ) -> Result<(bool, http::response::Parts, Body), ApiFailure> {
         loop {
             let request = request().map_err(|error| ApiFailure::Unsent(error.to_string()))?;
             let writes = request.method() != http::Method::GET;
             let generation = self.access.client();
-            let answer = async {
-                let response = generation.client.send(request.map(Body::from)).await;
-                let (parts, body) = response.map_err(failure)?.into_parts();
-                let body = answers::whole(body).await.map_err(failure)?;
-                Ok((writes, parts, body))
-            };
-            let answer = timeout_at(deadline, answer).await;
-            let answer = answer.unwrap_or(Err(ApiFailure::TimedOut))?;
-            if answer.1.status != http::StatusCode::UNAUTHORIZED
-                || !self.access.renew(&generation).await
-            {
-                return Ok(answer);
+            let response = by(deadline, generation.client.send(request.map(Body::from))).await?;
+            let (parts, body) = response.into_parts();
+            if parts.status != http::StatusCode::UNAUTHORIZED {
+                return Ok((writes, parts, body));
+            }
+            // Before the renewal, which may last until the deadline: the refusal says more.
+            let body = by(deadline, answers::whole(body)).await?;
+            let renewed = timeout_at(deadline, self.access.renew(&generation)).await;
+            if !renewed.unwrap_or(false) {
+                return Ok((writes, parts, Body::from(body)));
             }
         }
     }
@@ -447,9 +479,20 @@ fn bytes(object: &Value) -> Vec<u8> {
     serde_json::to_vec(object).unwrap_or_default() // its keys are strings
 }
 
+/// Waits for an answer until `deadline`.
+async fn by<T>(
+    deadline: Instant,
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ApiFailure> {
+    match timeout_at(deadline, answer).await {
+        Ok(answer) => answer.map_err(failure),
+        Err(_) => Err(ApiFailure::TimedOut),
+    }
+}
+
 fn failure(error: kube::Error) -> ApiFailure {
     match error {
         kube::Error::Api(status) => ApiFailure::Refused(status),
-        error => ApiFailure::Lost(error),
+        error => ApiFailure::Lost(without_secrets(error)),
     }
 }

@@ -2,14 +2,20 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use kube::Client;
-use kube::config::Config;
+use kube::config::{AuthInfo, Config};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 use tracing::{debug, info};
 
-use super::connection::connect;
+use super::connection::{connect, without_secrets};
 use crate::util::locked;
+
+/// How long refused credentials of a program stay before it runs again: a server may refuse each.
+const PROGRAM_PAUSE: Duration = Duration::from_secs(10);
 
 /// Reads a configuration again.
 pub(super) type Reload = Box<dyn Fn() -> BoxFuture<'static, Option<Config>> + Send + Sync>;
@@ -20,21 +26,24 @@ pub(super) type Reload = Box<dyn Fn() -> BoxFuture<'static, Option<Config>> + Se
 /// kube reads the file of a token once a minute, and nothing else. That is soon enough for a token
 /// that stays valid beside its successor, as the kubelet rotates tokens. If the old one is refused
 /// at once, a minute is longer than a lease; all files are therefore read upon a refusal. The API
-/// server refuses a client certificate that has expired with a 401, too.
+/// server refuses a client certificate that has expired with a 401, too. A program for the
+/// credentials (`exec`) runs again then, as kube runs it only for a token that expires.
 #[derive(Clone)]
 pub(super) struct ApiClient(Arc<State>);
 
 struct State {
+    current: Mutex<Generation>,
     /// `None`: the client stays.
-    reload: Option<Reload>,
-    current: Mutex<Current>,
+    renewal: Option<Arc<tokio::sync::Mutex<Renewal>>>,
 }
 
-struct Current {
-    client: Client,
-    /// The number of clients before this one.
-    number: u64,
-    credentials: Option<Credentials>,
+/// How to create the next client. Locked while that is done.
+struct Renewal {
+    reload: Reload,
+    /// Of the current client.
+    credentials: Credentials,
+    /// When a client was last created here, or failed to be.
+    began: Option<Instant>,
 }
 
 /// What a client was created with.
@@ -47,7 +56,8 @@ struct Credentials {
     files: [Option<Vec<u8>>; 3],
 }
 
-/// A client, and its number.
+/// A client, and the number of clients before it.
+#[derive(Clone)]
 pub(super) struct Generation {
     pub(super) client: Client,
     number: u64,
@@ -64,54 +74,73 @@ where
 impl ApiClient {
     /// Uses this client permanently.
     pub(super) fn from_client(client: Client) -> Self {
-        Self::new(client, None, None)
+        Self::new(client, None)
     }
 
     /// Uses a client created from `config`, and another one once its credentials are refused.
     pub(super) fn with(config: Config, reload: Reload) -> Result<Self, kube::Error> {
         // Before the client reads them, so that newer ones are noticed.
         let credentials = Credentials::of(&config);
-        Ok(Self::new(connect(config)?, Some(reload), Some(credentials)))
+        let renewal = Renewal { reload, credentials, began: None };
+        Ok(Self::new(connect(config)?, Some(renewal)))
     }
 
-    fn new(client: Client, reload: Option<Reload>, credentials: Option<Credentials>) -> Self {
-        let current = Mutex::new(Current { client, number: 0, credentials });
-        Self(Arc::new(State { reload, current }))
+    fn new(client: Client, renewal: Option<Renewal>) -> Self {
+        let current = Mutex::new(Generation { client, number: 0 });
+        let renewal = renewal.map(|renewal| Arc::new(tokio::sync::Mutex::new(renewal)));
+        Self(Arc::new(State { current, renewal }))
     }
 
     pub(super) fn client(&self) -> Generation {
-        let current = locked(&self.0.current);
-        Generation { client: current.client.clone(), number: current.number }
+        locked(&self.0.current).clone()
     }
 
-    /// After the server refused the credentials of `used`: returns whether there are newer ones.
+    /// After the server refused the credentials of `used`: returns whether there is a newer client.
+    ///
+    /// # Cancel safety
+    /// A client whose creation has begun is used once it is there.
     pub(super) async fn renew(&self, used: &Generation) -> bool {
-        let Some(reload) = &self.0.reload else { return false };
-        let Some(mut config) = reload().await else { return false };
-        config.default_retry = false;
-        let now = Credentials::of(&config);
-        let mut current = locked(&self.0.current);
-        if current.number != used.number {
+        let Some(renewal) = &self.0.renewal else { return false };
+        let mut renewal = Arc::clone(renewal).lock_owned().await;
+        if locked(&self.0.current).number != used.number {
             return true; // another request has renewed it
         }
-        let Some(known) = &current.credentials else { return false };
+        let Some(mut config) = (renewal.reload)().await else { return false };
+        config.default_retry = false;
+        let now = Credentials::of(&config);
         // The current context may be of another cluster by now: elections stay where they are.
-        if *known == now || known.server != now.server {
+        if renewal.credentials.server != now.server {
             return false;
         }
-        match connect(config) {
+        let is_due = renewal.began.is_none_or(|began| began.elapsed() >= PROGRAM_PAUSE);
+        if renewal.credentials == now && !(is_due && has_program(&config.auth_info)) {
+            return false;
+        }
+        renewal.began = Some(Instant::now());
+        let state = Arc::clone(&self.0);
+        // A program for the credentials may hang. It keeps the renewal, so that no second one
+        // hangs beside it; requests with the current client go on.
+        let created = spawn_blocking(move || match connect(config) {
             Ok(client) => {
+                let mut current = locked(&state.current);
                 let number = current.number.wrapping_add(1);
-                *current = Current { client, number, credentials: Some(now) };
-                info!("credentials refused: using the new ones from their files");
+                *current = Generation { client, number };
+                renewal.credentials = now;
+                info!("credentials refused: reading them again");
                 true
             }
             Err(error) => {
-                debug!(%error, "no client with the new credentials");
+                debug!(error = %without_secrets(error), "no client with the new credentials");
                 false
             }
-        }
+        });
+        created.await.unwrap_or(false) // an error: the runtime ends
     }
+}
+
+/// Whether a program may run for the credentials.
+pub(super) fn has_program(auth: &AuthInfo) -> bool {
+    auth.exec.is_some() || auth.auth_provider.is_some()
 }
 
 impl Credentials {

@@ -9,6 +9,7 @@ use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::api_client::{ApiClient, Reload, reload};
+use super::connection::without_secrets;
 use super::namespace;
 use crate::lock::LockError;
 use crate::util::text::causes;
@@ -25,7 +26,8 @@ const POD_NAMESPACE: &str = "POD_NAMESPACE";
 /// account, the namespace from the service account or from `POD_NAMESPACE`, and the identity from
 /// `POD_NAME` or else from the host's name, which in a pod is the pod's. A kubeconfig, its client
 /// certificate and a token file are read again when the server refuses the credentials, a token
-/// file also every minute.
+/// file also every minute. A kubeconfig's program for the credentials (`exec`) runs again then, at
+/// most once in 10 s.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -138,7 +140,7 @@ impl Cluster {
         }
         config.default_retry = false; // the elector retries, within its deadline
         let access = ApiClient::with(config, reload).map_err(|error| {
-            ClusterError::new("the API server's settings cannot be used", without_password(error))
+            ClusterError::new("the API server's settings cannot be used", without_secrets(error))
         })?;
         let cluster = Self::from_access(access);
         Ok(match env::var(POD_NAMESPACE) {
@@ -204,8 +206,7 @@ pub(crate) async fn runs_a_program(file: Option<&Path>, context: Option<&str>) -
         (None, Some(_)) => Config::from_kubeconfig(&options).await.ok(),
         (None, None) => Config::infer().await.ok(),
     };
-    let auth = config.map(|config| config.auth_info);
-    auth.is_some_and(|auth| auth.exec.is_some() || auth.auth_provider.is_some())
+    config.is_some_and(|config| super::api_client::has_program(&config.auth_info))
 }
 
 fn options(context: Option<&str>) -> KubeConfigOptions {
@@ -227,16 +228,6 @@ fn without_contents(error: impl Error + Send + Sync + 'static) -> Box<dyn Error 
     error.into()
 }
 
-/// Returns the error, unless it repeats the URL of a proxy, which may contain a password.
-fn without_password(error: kube::Error) -> Box<dyn Error + Send + Sync> {
-    match error {
-        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
-            "the URL of the proxy (HTTPS_PROXY, or proxy-url of the kubeconfig) must begin with http://, https:// or socks5://".into()
-        }
-        error => error.into(),
-    }
-}
-
 /// The reason why a [`Cluster`] cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -253,6 +244,8 @@ impl ClusterError {
 
 #[cfg(test)]
 mod tests {
+    use kube::client::AuthError;
+
     use super::*;
 
     /// A self-signed certificate.
@@ -266,16 +259,22 @@ mod tests {
         aEFOZGZkMytjSTFFdVBsejBhaGJRS0FPYld2NEYvY2dqTlZIQm9EL2YKYk9FQkFpRUEvbUh4YlJQd0xDTnhI\
         c3lwWEhEK3ZNVGNvTVJEQmhreHIvSzgzdExIZVRrPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
 
+    fn kubeconfig(cluster: &str, user: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, \
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {cluster}}}], \
+             users: [{{name: u, user: {{{user}}}}}]}}"
+        )
+    }
+
     #[tokio::test]
     async fn certificate_authority_requires_tls() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (scheme, is_refused) in [("http", true), ("https", false)] {
-            let text = format!(
-                "{{apiVersion: v1, kind: Config, current-context: c, \
-                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
-                 clusters: [{{name: c, cluster: {{server: '{scheme}://127.0.0.1:1', \
-                 certificate-authority-data: {CA}}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
-            );
+            let cluster =
+                format!("{{server: '{scheme}://127.0.0.1:1', certificate-authority-data: {CA}}}");
+            let text = kubeconfig(&cluster, "token: t");
             std::fs::write(&file, text).unwrap();
             let cluster = Cluster::from_kubeconfig(&file, None).await;
             let message = cluster.err().map(|error| error.to_string()).unwrap_or_default();
@@ -288,12 +287,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-program}";
         for (user, expected) in [("token: t", false), (exec, true)] {
-            let text = format!(
-                "{{apiVersion: v1, kind: Config, current-context: c, \
-                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
-                 clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}], \
-                 users: [{{name: u, user: {{{user}}}}}]}}"
-            );
+            let text = kubeconfig("{server: 'https://127.0.0.1:1'}", user);
             std::fs::write(&file, text).unwrap();
             assert_eq!(runs_a_program(Some(file.path()), None).await, expected, "{user}");
         }
@@ -309,5 +303,35 @@ mod tests {
             assert!(cause.starts_with("it is not a kubeconfig in YAML"), "{cause}");
             assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn secrets_of_a_program_for_the_credentials_are_not_repeated() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (script, why) in [
+            ("echo s3cret; echo s3cret >&2; exit 3", "failed (exit status: 3)"),
+            ("echo s3cret", "cannot be used"),
+            ("echo '{\"status\": {\"token\": 5, \"s3cret\": [}}'", "cannot be used"),
+        ] {
+            let script = script.replace('\'', "''");
+            let user = format!(
+                "exec: {{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, \
+                 command: sh, args: [-c, '{script}', --secret=s3cret], \
+                 env: [{{name: SECRET, value: s3cret}}]}}"
+            );
+            std::fs::write(&file, kubeconfig("{server: 'http://127.0.0.1:1'}", &user)).unwrap();
+            let error = Cluster::from_kubeconfig(&file, None).await.unwrap_err();
+            let chain = crate::util::text::error_chain(&error);
+            assert!(chain.contains(why), "{chain}");
+            assert!(!format!("{chain} {error:?}").contains("s3cret"), "{chain}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn program_that_fails_later_is_reported_by_its_kind() {
+        let error = AuthError::AuthExec("s3cret".into());
+        let error = without_secrets(kube::Error::Service(error.into()));
+        assert!(error.to_string().contains("cannot be used"), "{error}");
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 }

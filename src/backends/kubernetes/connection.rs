@@ -1,14 +1,18 @@
 //! Connections to the API server.
 
+use std::error::Error;
+
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::Client;
-use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::client::{AuthError, Body, ClientBuilder, ConfigExt};
 use kube::config::Config;
 use tower::BoxError;
 use tower::util::{MapErrLayer, option_layer};
+
+use crate::util::text::causes;
 
 /// Creates a client as kube does, but one that never retries by itself, and whose connections
 /// send at once.
@@ -38,6 +42,35 @@ fn tcp() -> HttpConnector {
     tcp.enforce_http(false); // TLS is put on top
     tcp.set_nodelay(true);
     tcp
+}
+
+/// Returns the error, unless it repeats a secret. The URL of a proxy may contain a password. So may
+/// the command of a program for the credentials, and its output is the credentials.
+pub(super) fn without_secrets(error: kube::Error) -> Box<dyn Error + Send + Sync> {
+    if let kube::Error::ProxyProtocolUnsupported { .. }
+    | kube::Error::ProxyProtocolDisabled { .. } = error
+    {
+        return "the URL of the proxy (HTTPS_PROXY, or proxy-url of the kubeconfig) must begin with http://, https:// or socks5://".into();
+    }
+    let auth = causes(&error).find_map(|cause| cause.downcast_ref::<AuthError>());
+    match auth {
+        Some(AuthError::AuthExecRun { out, .. }) => {
+            format!("the program for the credentials failed ({}): run it to see why", out.status)
+                .into()
+        }
+        Some(AuthError::AuthExecStart(error)) => {
+            format!("the program for the credentials cannot be started: {error}").into()
+        }
+        Some(
+            error @ (AuthError::ReadTokenFile(..)
+            | AuthError::MissingCommand
+            | AuthError::ExecMissingClusterInfo
+            | AuthError::ExecPluginFailed
+            | AuthError::UnrefreshableTokenResponse),
+        ) => error.to_string().into(),
+        Some(_) => "the credentials, or what the program for them printed, cannot be used: check the user of the kubeconfig".into(),
+        None => error.into(),
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use tracing::debug;
 
 use super::api::Objects;
 use super::api_client::ApiClient;
+use super::connection::without_secrets;
 use super::record::RecordLocation;
 use crate::util::locked;
 use crate::util::text::truncate;
@@ -111,7 +112,7 @@ impl Recorder {
 
 async fn send(client: kube::Client, request: http::Request<Vec<u8>>) {
     if let Err(error) = client.request::<Value>(request).await {
-        debug!(%error, "Event not written");
+        debug!(error = %without_secrets(error), "Event not written");
     }
 }
 

@@ -9,7 +9,9 @@ use super::api::Objects;
 use super::codec;
 use super::events::Recorder;
 use super::known::{KnownObject, ObjectState};
-use super::record::{ElectionRecord, RELEASED_SECONDS, RecordLocation, later, resource_version};
+use super::record::{
+    ElectionRecord, RELEASED_SECONDS, RecordLocation, annotation, later, resource_version,
+};
 use super::timing::LeaseTiming;
 use crate::lock::codec::mark::EncodedMark;
 use crate::lock::codec::{MAX_IDENTITY_LEN, ceil_seconds};
@@ -57,6 +59,10 @@ impl ResourceLockState {
         let Some(version) = resource_version(&object) else {
             return Err(self.misconfigured(name, "its resourceVersion is not a number"));
         };
+        if annotation(&object, codec::CHECKPOINT).is_some() {
+            let what = "it has the checkpoint of another election: rename one of the two";
+            return Err(self.misconfigured(name, what));
+        }
         let found = codec::read(self.location, &object, self.timing.lease());
         if found.record.strategy.is_some() {
             return Err(self.misconfigured(

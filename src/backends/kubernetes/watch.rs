@@ -87,10 +87,10 @@ impl Watcher {
                     let end = self.listen(events, fresh).await;
                     if began.elapsed() > BackendRetries::MAX {
                         pauses = BackendRetries::unseeded();
-                    } else if let WatchEnd::InTime = end {
-                        sleep(pauses.delay()).await;
+                        end
+                    } else {
+                        WatchEnd::Failed // a proxy cuts it, and nobody listens during the pause
                     }
-                    end
                 }
                 Err(failure) => {
                     debug!(object = %self.name, ?failure, "watch cannot begin");

@@ -454,7 +454,7 @@ impl LifeWatch {
                 None => return None,
                 Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return None, // too old
                 Some(Ok(WatchEvent::Error(status))) => ApiFailure::Refused(status),
-                Some(Err(error)) => ApiFailure::Lost(error),
+                Some(Err(error)) => ApiFailure::Lost(error.into()),
                 Some(Ok(WatchEvent::Bookmark(_))) => continue,
                 Some(Ok(
                     WatchEvent::Added(object)

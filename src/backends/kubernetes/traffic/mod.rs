@@ -5,10 +5,12 @@ mod service;
 mod slice;
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::api::{ApiFailure, Objects, REQUEST_TIMEOUT};
 use super::cluster::Cluster;
@@ -18,6 +20,7 @@ use super::resource::check_object_name;
 use crate::lock::{LockError, LockErrorKind, Token};
 use crate::time::clock::{BootClock, Clock, Instant, sleep_until};
 use crate::time::timer::deadline_after;
+use crate::util::retry::BackendRetries;
 
 pub use pod::LeaderPod;
 pub use service::ServiceFollowsLeader;
@@ -82,6 +85,7 @@ async fn change(
 ) -> Result<(), LockError> {
     let dry_run = matches!(mode, Mode::DryRun);
     let deadline = deadline_after(mode.until().saturating_since(BootClock.now()));
+    let (mut pauses, mut pause) = (BackendRetries::unseeded(), Duration::ZERO);
     loop {
         mode.check()?;
         let got = objects.get(name, deadline).await;
@@ -106,7 +110,12 @@ async fn change(
         };
         match written {
             Ok(_) => return Ok(()),
-            Err(failure) if failure.is_change_of(name) => {}
+            // After it, no earlier attempt at this write can be applied any more.
+            Err(failure) if failure.is_conflict(name) => {
+                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                sleep(pause.min(left)).await;
+                pause = pauses.delay();
+            }
             Err(failure) => return Err(objects.lock_error(failure, name, operation, verb, true)),
         }
     }
@@ -140,7 +149,7 @@ impl OwnPod {
     fn new(cluster: &Cluster) -> Self {
         let (namespace, name) = (cluster.namespace(), cluster.pod_name());
         let path = Pod::url_path(&(), Some(namespace));
-        let pods = Objects::new(cluster.access().clone(), path, "Pod", namespace);
+        let pods = Objects::new(cluster.access().clone(), path, "Pod", namespace).hedged();
         Self { pods, name, uid: OnceLock::new() }
     }
 

@@ -88,7 +88,7 @@ fn check_service_name(name: &str) -> Result<(), LockError> {
 
 fn slices(cluster: &Cluster) -> Objects {
     let path = EndpointSlice::url_path(&(), Some(cluster.namespace()));
-    Objects::new(cluster.access().clone(), path, "EndpointSlice", cluster.namespace())
+    Objects::new(cluster.access().clone(), path, "EndpointSlice", cluster.namespace()).hedged()
 }
 
 #[cfg(feature = "peer")]
@@ -124,7 +124,8 @@ impl ServiceFollowsLeader {
         check_service_name(&service)?;
         let services = Service::url_path(&(), Some(namespace));
         Ok(Self {
-            services: Objects::new(cluster.access().clone(), services, "Service", namespace),
+            services: Objects::new(cluster.access().clone(), services, "Service", namespace)
+                .hedged(),
             slices: slices(cluster),
             service,
             own: OwnPod::new(cluster),
@@ -382,7 +383,8 @@ impl ServiceFollowsLeader {
     }
 
     /// What directs the requests of one family here, or empties the slice of a family that the
-    /// Service no longer has.
+    /// Service no longer has. A slice with the endpoint of this pod is its own, also if somebody
+    /// has changed its label or made its token unreadable.
     fn directing(
         &self,
         slice: Option<&Value>,
@@ -391,7 +393,9 @@ impl ServiceFollowsLeader {
         destination: &Destination,
     ) -> Result<Edit, LockError> {
         let wanted = destination.slice(family, token);
-        let is_ours = slice.is_some_and(|slice| slice::is_ours(slice, &self.service, family));
+        let is_own = slice.is_some_and(|slice| destination.is_in(slice, family));
+        let is_ours =
+            is_own || slice.is_some_and(|slice| slice::is_ours(slice, &self.service, family));
         let described = self.slices.describe(&family.slice(&self.service));
         match slice {
             _ if !is_ours && !destination.families.contains(&family) => Ok(Edit::Nothing),
@@ -400,6 +404,9 @@ impl ServiceFollowsLeader {
                 "the {described} is not one of this Service that incumbent manages: delete it"
             ))),
             Some(slice) => {
+                if is_own && token_of(slice).is_none() {
+                    return Ok(Edit::Merge(wanted));
+                }
                 let found = check_token(&described, slice, token, "delete the slice")?;
                 let is_done = found == token && slice::says(slice, &wanted);
                 Ok(if is_done { Edit::Nothing } else { Edit::Merge(wanted) })
@@ -416,10 +423,9 @@ impl ServiceFollowsLeader {
             let is_absent = *is_certain || !destination.families.contains(&family);
             return if is_absent { Edit::Nothing } else { Edit::Create(empty) };
         };
-        let found = token_of(slice);
-        let is_other = !slice::is_ours(slice, &self.service, family)
-            || found.is_none_or(|found| found > *token);
-        if is_other {
+        let (found, is_own) = (token_of(slice), destination.is_in(slice, family));
+        let is_ours = is_own || slice::is_ours(slice, &self.service, family);
+        if !is_ours || found.map_or(!is_own, |found| found > *token) {
             Edit::Nothing
         } else if !is_certain {
             Edit::Settle(empty)

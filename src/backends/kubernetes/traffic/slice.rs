@@ -118,6 +118,13 @@ impl Destination {
         self.with(family, token, vec![])
     }
 
+    /// Whether a slice directs requests to this very pod, and not to a later one of its name.
+    pub(super) fn is_in(&self, slice: &Value, family: Family) -> bool {
+        let uid = text(&self.endpoint, "/targetRef/uid");
+        text(slice, "/addressType") == family.name()
+            && items(slice, "/endpoints").any(|endpoint| text(endpoint, "/targetRef/uid") == uid)
+    }
+
     fn endpoints(&self, family: Family) -> Vec<Value> {
         let addresses: Vec<_> =
             self.addresses.iter().filter(|address| family.has(**address)).collect();
