@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Lock, LockAdmin, LockErrorKind, Token};
-use incumbent_test_support::{Authority, EtcdCluster};
+use incumbent_test_support::{Authority, EtcdCluster, eventually};
 
 use crate::conformance::{LEASE, first_write, leads, sees};
 use crate::env::TestEnv;
@@ -140,7 +140,22 @@ async fn tls_verifies_the_server_and_presents_a_certificate() {
     let [certificate, key] = authority.issue("candidate");
     let (certificate, key) = (file("client.pem", &certificate), file("client.key", &key));
     let trusted = env.etcd().authorities(&ca).client_certificate(&certificate, &key);
-    drop(leads(&env.campaign_with("first", trusted.lock().unwrap())).await);
+    let lock = trusted.lock().unwrap();
+    let first = env.campaign_with("first", lock.clone());
+    drop(leads(&first).await);
+
+    // The files are read again once a connection has failed, as the watch of the candidate does.
+    let valid = [&certificate, &key].map(|path| fs::read(path).unwrap());
+    for (path, text) in [&certificate, &key].into_iter().zip(Authority::new().issue("candidate")) {
+        fs::write(path, text).unwrap();
+    }
+    env.cluster.restart(0).await;
+    let error = lock.read("my_app", TIMEOUT).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error}");
+    for (path, text) in [&certificate, &key].into_iter().zip(valid) {
+        fs::write(path, text).unwrap();
+    }
+    eventually("a read", async || lock.read("my_app", TIMEOUT).await.ok()).await;
 
     let other = file("other.pem", Authority::new().certificate());
     for refused in [

@@ -14,6 +14,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
+use tracing::debug;
 
 use super::cluster::{Cluster, Seen};
 use super::codec::Origin;
@@ -22,6 +23,7 @@ use super::messages::{
     Answer, AuthenticateRequest, Authenticated, Header, Range, RangeRequest, Txn, TxnRequest,
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
+use super::tls::Tls;
 use crate::lock::{Effect, LockError, LockErrorKind};
 use crate::util::locked;
 
@@ -48,6 +50,7 @@ pub(super) struct Client {
 
 struct Member {
     endpoint: Endpoint,
+    tls: Option<Tls>,
     /// For people, as in `etcd-1:2379`.
     address: String,
     /// The connection, which belongs to the runtime that opened it. It is replaced after a failure.
@@ -69,8 +72,22 @@ impl Member {
     /// The connection in use. `index`: of this member.
     fn connection(&self, index: usize) -> Connection {
         let mut channel = locked(&self.channel);
-        let channel = channel.get_or_insert_with(|| Arc::new(self.endpoint.connect_lazy()));
+        let channel =
+            channel.get_or_insert_with(|| Arc::new(self.current_endpoint().connect_lazy()));
         Connection { index, channel: Arc::clone(channel) }
+    }
+
+    /// With the certificates that are in their files now: they are replaced before they expire. If
+    /// the files cannot be used, as while they are replaced, with those of the start.
+    fn current_endpoint(&self) -> Endpoint {
+        match self.tls.as_ref().map(|tls| tls.apply(self.endpoint.clone())) {
+            Some(Ok(fresh)) => return fresh,
+            Some(Err(error)) => {
+                debug!(member = self.address, %error, "certificates not read again")
+            }
+            None => {}
+        }
+        self.endpoint.clone()
     }
 
     /// Closes a connection that failed. Returns whether it was in use.
@@ -128,11 +145,13 @@ impl Client {
     /// `lease`: how long a leader of another cluster, at the same addresses, may lead.
     pub fn new(
         endpoints: Vec<(Endpoint, String)>,
+        tls: Option<Tls>,
         user: Option<(String, String)>,
         lease: Duration,
     ) -> Self {
         let members = endpoints.into_iter().map(|(endpoint, address)| Member {
             endpoint,
+            tls: tls.clone(),
             address,
             channel: Mutex::default(),
         });
@@ -516,7 +535,7 @@ mod tests {
     async fn a_connection_that_failed_is_left_once() {
         let member = |name: &str| (Endpoint::from_static("http://127.0.0.1:9"), name.to_owned());
         let members = ["m0", "m1"].map(member).to_vec();
-        let client = Client::new(members, None, Duration::from_secs(5));
+        let client = Client::new(members, None, None, Duration::from_secs(5));
         let current = || client.current().expect("a member").1;
         let first = current();
         client.leave(&first);

@@ -1,16 +1,17 @@
 //! Where a cluster is, and how to connect to it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::Endpoint;
 
 use super::client::Client;
 use super::lock::EtcdLock;
 use super::probe::EtcdProbe;
+use super::tls::{Tls, unusable};
+use crate::lock::LockError;
 use crate::lock::checkpoint::CHECKPOINTS;
-use crate::lock::{LockError, LockErrorKind};
 use crate::time::timing::check_max_lease;
 
 /// The prefix of the keys of an [`Etcd`] that names none.
@@ -19,8 +20,6 @@ const DEFAULT_PREFIX: &str = "incumbent";
 const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(15);
 /// The port of an endpoint that names none.
 const DEFAULT_PORT: u16 = 2379;
-/// How each certificate and key in a file starts.
-const PEM: &[u8] = b"-----BEGIN ";
 const MAX_ENDPOINTS: usize = 32;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a connection with a request, or a watch, is tested. A server closes one that is tested
@@ -42,9 +41,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 pub struct Etcd {
     endpoints: Vec<String>,
     user: Option<(String, String)>,
-    tls: bool,
-    authorities: Option<PathBuf>,
-    certificate: Option<(PathBuf, PathBuf)>,
+    tls: Option<Tls>,
     prefix: String,
     max_lease: Duration,
 }
@@ -56,9 +53,7 @@ impl Etcd {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             user: None,
-            tls: false,
-            authorities: None,
-            certificate: None,
+            tls: None,
             prefix: DEFAULT_PREFIX.to_owned(),
             max_lease: DEFAULT_MAX_LEASE,
         }
@@ -73,24 +68,26 @@ impl Etcd {
 
     /// Connects by TLS, and verifies servers by the authorities of the system.
     pub fn tls(mut self) -> Self {
-        self.tls = true;
+        self.tls.get_or_insert_default();
         self
     }
 
-    /// Connects by TLS, and verifies servers by the authorities of this file, in PEM.
+    /// Connects by TLS, and verifies servers by the authorities of this file, in PEM. It is read
+    /// again once a connection has failed.
     pub fn authorities(mut self, file: impl Into<PathBuf>) -> Self {
-        self.authorities = Some(file.into());
-        self.tls()
+        self.tls.get_or_insert_default().authorities = Some(file.into());
+        self
     }
 
-    /// Connects by TLS, with the client certificate and its key of these files, in PEM.
+    /// Connects by TLS, with the client certificate and its key of these files, in PEM. They are
+    /// read again once a connection has failed.
     pub fn client_certificate(
         mut self,
         certificate: impl Into<PathBuf>,
         key: impl Into<PathBuf>,
     ) -> Self {
-        self.certificate = Some((certificate.into(), key.into()));
-        self.tls()
+        self.tls.get_or_insert_default().certificate = Some((certificate.into(), key.into()));
+        self
     }
 
     /// Sets the prefix of the keys, `incumbent` if none is set: the key of an election is the
@@ -111,8 +108,8 @@ impl Etcd {
     /// while the cluster is unreachable waits for it.
     ///
     /// # Errors
-    /// [`Misconfigured`](LockErrorKind::Misconfigured): a setting, or a file that one names, cannot
-    /// be used.
+    /// [`Misconfigured`](crate::lock::LockErrorKind::Misconfigured): a setting, or a file that one
+    /// names, cannot be used.
     pub fn lock(&self) -> Result<EtcdLock, LockError> {
         check_max_lease(self.max_lease).map_err(unusable)?;
         let prefix = self.prefix.trim_end_matches('/');
@@ -141,29 +138,14 @@ impl Etcd {
         if self.endpoints.is_empty() || self.endpoints.len() > MAX_ENDPOINTS {
             return Err(unusable(format!("name from 1 to {MAX_ENDPOINTS} members of the cluster")));
         }
-        let tls = self.tls.then(|| self.tls_config()).transpose()?;
-        let endpoints = self.endpoints.iter().map(|text| endpoint(text, tls.as_ref()));
+        let endpoints = self.endpoints.iter().map(|text| endpoint(text, self.tls.as_ref()));
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
-        Ok(Client::new(endpoints, self.user.clone(), self.max_lease))
-    }
-
-    fn tls_config(&self) -> Result<ClientTlsConfig, LockError> {
-        let config = ClientTlsConfig::new();
-        let config = match &self.authorities {
-            Some(file) => config.ca_certificate(Certificate::from_pem(contents(file)?)),
-            None => config.with_native_roots(),
-        };
-        Ok(match &self.certificate {
-            Some((file, key)) => {
-                config.identity(Identity::from_pem(contents(file)?, contents(key)?))
-            }
-            None => config,
-        })
+        Ok(Client::new(endpoints, self.tls.clone(), self.user.clone(), self.max_lease))
     }
 }
 
 /// An endpoint, and its address for people.
-fn endpoint(text: &str, tls: Option<&ClientTlsConfig>) -> Result<(Endpoint, String), LockError> {
+fn endpoint(text: &str, tls: Option<&Tls>) -> Result<(Endpoint, String), LockError> {
     let wrong = |_| {
         // It may have a password.
         let has_user = text.contains('@');
@@ -190,29 +172,10 @@ fn endpoint(text: &str, tls: Option<&ClientTlsConfig>) -> Result<(Endpoint, Stri
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE / 2);
     let endpoint = match tls {
-        Some(tls) => endpoint.tls_config(tls.clone()).map_err(|error| {
-            let what = "the certificates for etcd cannot be used";
-            LockError::with_source(LockErrorKind::Misconfigured, what, error)
-        })?,
+        Some(tls) => tls.apply(endpoint)?,
         None => endpoint,
     };
     Ok((endpoint, address))
-}
-
-/// The contents of a file in PEM. One that has nothing in it would verify no server.
-fn contents(file: &Path) -> Result<Vec<u8>, LockError> {
-    let contents = std::fs::read(file).map_err(|error| {
-        let what = format!("{} cannot be read", file.display());
-        LockError::with_source(LockErrorKind::Misconfigured, what, error)
-    })?;
-    match contents.windows(PEM.len()).any(|part| part == PEM) {
-        true => Ok(contents),
-        false => Err(unusable(format!("{} is not in PEM", file.display()))),
-    }
-}
-
-fn unusable(what: String) -> LockError {
-    LockError::new(LockErrorKind::Misconfigured, what)
 }
 
 /// Hides the password.

@@ -33,6 +33,7 @@ mod foreign;
 mod lock;
 mod messages;
 mod probe;
+mod tls;
 mod watch;
 
 pub use config::Etcd;
