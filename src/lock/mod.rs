@@ -292,7 +292,7 @@ impl dyn Lock + '_ {
 }
 
 /// Refuses a name that is empty, has more than `max` bytes, or contains control characters.
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "etcd", feature = "peer", feature = "postgres", feature = "sqlite"))]
 pub(crate) fn check_plain_name(name: &str, max: usize) -> Result<(), String> {
     check_not_empty(name)?;
     if name.len() > max {

@@ -85,7 +85,9 @@ impl StoreTarget for PeerTarget {
             dns,
             id: parts.take("id"),
             quorum,
-            voters: parts.take("voters").map(|ids| ids.split(',').map(str::to_owned).collect()),
+            voters: parts
+                .take("voters")
+                .map(|ids| ids.split(',').map(|id| id.trim().to_owned()).collect()),
             lease: parts.take_duration("lease")?,
             key_file: key_file(parts)?,
         };

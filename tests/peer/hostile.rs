@@ -3,7 +3,7 @@
 use incumbent::clock::Instant;
 use incumbent::lock::{Hint, LockErrorKind, Nonce, Release, Revision};
 use incumbent::peer::protocol::{Action, Event, Group, Settings};
-use incumbent::peer::quorum::{Operation, Voter, VoterAction, VoterEvent, VoterSettings};
+use incumbent::peer::quorum::{Operation, Outcome, Voter, VoterAction, VoterEvent, VoterSettings};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -143,6 +143,15 @@ fn voter(index: u64, lease: Duration) -> Voter {
 /// A message of a stranger `v9` about `my_app`.
 fn message(lease_ms: u64, body: &Value) -> Value {
     json!({ "size": 3, "lease_ms": lease_ms, "incarnation": 9, "name": "my_app", "body": body })
+}
+
+/// Announces a release of an election, with this revision and number of the write.
+fn stored(name: &str, revision: u64, number: u64) -> Value {
+    let holds = json!({ "Released": { "by": 7, "left_ms": 5 } });
+    let value = json!({ "revision": revision, "holds": holds, "by": [9, number] });
+    let mut message = message(1000, &json!({ "Stored": { "value": value, "previous": null } }));
+    message["name"] = name.into();
+    message
 }
 
 /// What a voter sends about such a message, by kind.
@@ -292,11 +301,7 @@ fn a_forged_announcement_silences_no_real_one() {
     while voter.poll_action().is_some() {}
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
     let mut hint = |now: Instant, revision: u64, number: u64| {
-        let holds = json!({ "Released": { "by": 7, "left_ms": 5 } });
-        let value = json!({ "revision": revision, "holds": holds, "by": [9, number] });
-        let body = json!({ "Stored": { "value": value, "previous": null } });
-        let message =
-            json!({ "size": 3, "lease_ms": 1000, "incarnation": 9, "name": "e", "body": body });
+        let message = stored("e", revision, number);
         voter.handle(now, VoterEvent::Received { id: "v9", from: address, message: &message });
         let hints: Vec<_> = std::iter::from_fn(|| voter.poll_action()).collect();
         match &hints[..] {
@@ -315,6 +320,31 @@ fn a_forged_announcement_silences_no_real_one() {
     assert_eq!(hint(start + lease, 12, 3), "stored");
     let many = (13..1_000).filter(|number| hint(start + lease, *number, *number) != "stored");
     assert_eq!(many.count(), 0);
+}
+
+/// Else the election whose name comes first would be missing from lists of full voters.
+#[test]
+fn a_full_voter_forgets_what_was_announced_longest_ago() {
+    let lease = Duration::from_secs(1);
+    let mut voter = voter(0, lease);
+    let start = Instant::from_origin(Duration::from_secs(100));
+    voter.handle(start, VoterEvent::Start);
+    let from = SocketAddr::from(([10, 0, 0, 1], 1));
+    let mut announce = |now: Instant, name: &str| {
+        let message = stored(name, 1, 1);
+        voter.handle(now, VoterEvent::Received { id: "v9", from, message: &message });
+    };
+    (0..16_384).for_each(|number| announce(start, &format!("e{number}")));
+    announce(start + lease / 4, "a");
+    announce(start + lease / 2, "b");
+    let (name, operation) = ("".into(), Operation::Names);
+    voter.handle(start + lease, VoterEvent::Propose { ticket: 1, name, operation, timeout: lease });
+    let names = std::iter::from_fn(|| voter.poll_action()).find_map(|action| match action {
+        VoterAction::Answer { answer: Ok(Outcome::Names(names)), .. } => Some(names),
+        _ => None,
+    });
+    let names = names.expect("an answer");
+    assert_eq!((names.len(), &*names[0], &*names[1]), (16_384, "a", "b"));
 }
 
 #[test]

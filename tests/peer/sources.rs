@@ -1,6 +1,7 @@
 //! Where addresses come from.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,6 +42,41 @@ async fn a_source_is_retried_and_its_failures_are_reported() {
     let second = quick(net.address(2), 1.0).start().unwrap();
     *book.0.lock().unwrap() = Some(vec![net.address(1), net.address(2)]);
     sees(&first, 2).await;
+    follows(&second, first.id()).await;
+}
+
+/// A source whose first query panics.
+#[derive(Debug)]
+struct PanicsFirst(AtomicBool, SocketAddr);
+
+impl PeerSource for PanicsFirst {
+    fn addresses(&self) -> BoxFuture<'_, Result<Vec<SocketAddr>, SourceError>> {
+        assert!(self.0.swap(true, Ordering::Relaxed), "the first query panics");
+        std::future::ready(Ok(vec![self.1])).boxed()
+    }
+
+    fn refresh(&self) -> Option<Duration> {
+        Some(Duration::from_millis(50))
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_panics_is_queried_again() {
+    let net = Net::new();
+    let source = PanicsFirst(AtomicBool::new(false), net.address(2));
+    let first = quick(net.address(1), 2.0).peers(source).start().unwrap();
+    let mut changes = first.changes();
+    let failed = |change: &Change| matches!(change, Change::DiscoveryFailed(_)).then_some(());
+    change(&mut changes, "the panic is reported", failed).await;
+    let second = quick(net.address(2), 1.0).start().unwrap();
+    follows(&second, first.id()).await;
+}
+
+#[tokio::test]
+async fn a_member_of_any_address_answers_those_that_send_first() {
+    let at = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let first = quick(([0, 0, 0, 0], at.port()).into(), 2.0).start().unwrap();
+    let second = quick(Net::new().address(2), 1.0).peer(at).start().unwrap();
     follows(&second, first.id()).await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use incumbent::lock::{Lock, Reading};
-use incumbent::lock_url::LockUrlErrorKind;
+use incumbent::lock_url::{LockTarget, LockUrlErrorKind};
 use incumbent::{LockUrl, new_election};
 use incumbent_test_support::Port;
 
@@ -76,6 +76,19 @@ async fn an_observer_has_no_vote() {
             election.lock_failure().filter(|failure| failure.message.contains("more than"));
         assert!(refused.is_none(), "{refused:?}");
     }
+}
+
+/// A voter that nobody can be would leave the group without a quorum.
+#[tokio::test]
+async fn listed_voters_are_identifiers() {
+    let url = |voters: &str| format!("peer:127.0.0.1:0?quorum=3&id=a&voters={voters}");
+    let error = url("a,,b").parse::<LockUrl>().unwrap().open().await.unwrap_err();
+    let reason = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(reason, "this cannot be the identifier of a member: it is empty");
+    let spaced = url("a,%20b,%20c").parse::<LockUrl>().unwrap();
+    let target = spaced.targets().remove(0).named.unwrap();
+    let LockTarget::Peers(group) = target else { panic!("{target:?}") };
+    assert_eq!(group.voters.unwrap(), ["a", "b", "c"]);
 }
 
 #[tokio::test]

@@ -284,17 +284,7 @@ impl PeerBuilder {
     }
 
     fn check(&self) -> Result<(), PeerStartError> {
-        if let Some(id) = &self.id {
-            let problem = match id {
-                id if id.is_empty() => Some("it is empty"),
-                id if id.len() > MAX_ID_LEN => Some("it is longer than 256 bytes"),
-                id if id.chars().any(char::is_control) => Some("it has a control character"),
-                _ => None,
-            };
-            if let Some(problem) = problem {
-                return Err(PeerStartError::Id { problem });
-            }
-        }
+        self.id.as_deref().map_or(Ok(()), check_id)?;
         if let Some(weight) = self.weight.filter(|weight| !weight.is_finite() || *weight <= 0.0) {
             return Err(PeerStartError::Weight { weight });
         }
@@ -322,6 +312,17 @@ impl PeerBuilder {
         }
         Ok(())
     }
+}
+
+/// Refuses what cannot be the identifier of a member.
+pub(super) fn check_id(id: &str) -> Result<(), PeerStartError> {
+    let problem = match id {
+        "" => "it is empty",
+        id if id.len() > MAX_ID_LEN => "it is longer than 256 bytes",
+        id if id.contains(char::is_control) => "it has a control character",
+        _ => return Ok(()),
+    };
+    Err(PeerStartError::Id { problem })
 }
 
 /// The sources of peers, as a log field.

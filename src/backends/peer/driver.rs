@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::protocol::{Action, Change, Event, Group};
@@ -15,13 +18,15 @@ use super::quorum::{Outcome, QuorumError, Voter, VoterAction, VoterEvent};
 use super::seal::{Guard, Opened, Reason, is_signed};
 use super::shared::{Input, Shared};
 use super::sockets::{MAX_DATAGRAM_LEN, Sockets, receive};
-use super::source::PeerSource;
+use super::source::{PeerSource, REFRESH};
 use crate::time::clock::Instant;
 use crate::time::timer::deadline_after;
 use crate::util::text::{error_chain, escape_line};
 
 /// How long to wait after a socket error.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long one query of a source may take.
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum length in bytes of another member's identifier in a log line.
 const MAX_LOGGED_ID_LEN: usize = 128;
 
@@ -132,6 +137,7 @@ impl Driver {
                         self.vote(VoterEvent::NotifyStepDown(name, notice));
                     }
                     Input::Stop => {
+                        self.vote(VoterEvent::Stop);
                         self.handle(Event::Stop);
                         return self.perform().await;
                     }
@@ -161,6 +167,13 @@ impl Driver {
                     }
                 },
                 () = sleep.as_mut(), if wake.is_some() => {
+                    // Nothing is sent before the address is known: not even to those that sent
+                    // first, or that could not be reached when their addresses were found.
+                    if !self.group.has_source() {
+                        let mut known = self.group.all_addresses();
+                        known.sort_by_key(|known| known.ip().is_loopback()); // the last resort
+                        self.find_source(&known);
+                    }
                     self.handle(Event::Wake);
                     self.vote(VoterEvent::Wake);
                 }
@@ -310,13 +323,19 @@ impl Driver {
 /// Queries a source for addresses periodically.
 async fn find(index: usize, source: Box<dyn PeerSource>, finds: mpsc::Sender<SourceResult>) {
     loop {
-        let answer = source.addresses().await;
-        let answer =
-            answer.map_err(|error| escape_line(&error_chain(&error), MAX_ERROR_LEN).into_owned());
+        let query = AssertUnwindSafe(async { source.addresses().await }).catch_unwind();
+        let answer = match timeout(SOURCE_TIMEOUT, query).await {
+            Ok(Ok(answer)) => answer
+                .map_err(|error| escape_line(&error_chain(&error), MAX_ERROR_LEN).into_owned()),
+            Ok(Err(_)) => Err("the source of peers panicked".to_owned()),
+            Err(_) => Err(format!("the source of peers returned nothing in {SOURCE_TIMEOUT:?}")),
+        };
+        // Also a source whose addresses never change is queried again if it failed.
+        let retry = answer.is_err().then_some(REFRESH);
         if finds.send((index, answer)).await.is_err() {
             return;
         }
-        match source.refresh() {
+        match source.refresh().or(retry) {
             Some(refresh) => tokio::time::sleep(refresh.max(PAUSE)).await,
             None => return,
         }

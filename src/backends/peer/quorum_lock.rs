@@ -11,7 +11,7 @@ use super::shared::Input;
 use crate::backends::hint_hub::guard;
 use crate::lock::{
     Capabilities, Effect, ElectionNames, HintSink, Lock, LockAdmin, LockError, LockErrorKind,
-    Messages, Reading, Release, Revision, StepDownNotice, Subscription, Write,
+    Messages, Reading, Release, Revision, StepDownNotice, Subscription, Write, check_plain_name,
 };
 use crate::protocol::MIN_LEASE;
 
@@ -64,10 +64,7 @@ impl Lock for QuorumLock {
     }
 
     fn check_name(&self, name: &str) -> Result<(), String> {
-        match name.len() {
-            1..=MAX_NAME_LEN => Ok(()),
-            _ => Err("an election of a quorum needs a name of 1 to 256 bytes".to_owned()),
-        }
+        check_plain_name(name, MAX_NAME_LEN)
     }
 
     async fn read(&self, name: &str, timeout: Duration) -> Result<Reading, LockError> {

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::driver::VoterHost;
 use super::quorum::{Voter, VoterSettings};
 use super::quorum_lock::QuorumLock;
-use crate::backends::peer::builder::PeerBuilder;
+use crate::backends::peer::builder::{PeerBuilder, check_id};
 use crate::backends::peer::handle::{Changes, Peer};
 use crate::backends::peer::protocol::Member;
 use crate::backends::peer::seal::RefusedDatagrams;
@@ -106,6 +106,7 @@ impl QuorumBuilder {
         if !(MIN_LEASE..=MAX_LEASE).contains(&lease) {
             return Err(QuorumStartError::Lease { lease });
         }
+        voters.iter().flatten().try_for_each(|voter| check_id(voter))?;
         if let Some(voters) = voters.as_ref().map(BTreeSet::len)
             && u32::try_from(voters) != Ok(size)
         {

@@ -132,15 +132,18 @@ impl Proposal {
             Stage::Accept(accepting) => accepting.accepted.len(),
             Stage::Pause => 0,
         };
-        let (mut kind, why) = match &*self.refusal {
+        let (kind, why) = match &*self.refusal {
             "" => (LockErrorKind::Unavailable, silent),
             refusal => (LockErrorKind::Misconfigured, refusal),
         };
-        if self.sent_new {
-            kind = LockErrorKind::OutcomeUnknown;
-        }
         let message = format!("no quorum: {received} of {majority} required votes{why}");
-        QuorumError { kind, message }
+        QuorumError { kind: self.error_kind(kind), message }
+    }
+
+    /// Returns the kind of the error that ends the request: unless nothing was sent to be accepted,
+    /// its outcome is unknown.
+    pub fn error_kind(&self, kind: LockErrorKind) -> LockErrorKind {
+        if self.sent_new { LockErrorKind::OutcomeUnknown } else { kind }
     }
 }
 

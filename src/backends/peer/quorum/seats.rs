@@ -32,8 +32,9 @@ pub(super) struct Seats {
     /// When to send again.
     next: Option<Instant>,
     attempt: u64,
-    /// How many times another start took its seat.
+    /// How many times another start took its seat, the last time at `lost_at`.
     lost: u32,
+    lost_at: Instant,
 }
 
 #[derive(Debug)]
@@ -63,6 +64,7 @@ impl Seats {
             next: None,
             attempt: 0,
             lost: 0,
+            lost_at: Instant::ORIGIN,
         }
     }
 
@@ -110,7 +112,12 @@ impl Seats {
         if self.is_latest(&self.me, self.stamp) || matches!(self.stage, Stage::Waits) {
             return false;
         }
-        // Two live starts of one name take the seat from each other at growing intervals.
+        // Two live starts of one name take the seat from each other at growing intervals. Each
+        // waits for 32 silences at most, so after 128 without a loss the other one has ended.
+        if now.saturating_since(self.lost_at) > silence(self.lease) * (4 << MAX_DOUBLINGS) {
+            self.lost = 0;
+        }
+        self.lost_at = now;
         let wait = if self.sits() { silence(self.lease) } else { self.lease / 4 };
         self.next = Some(now + wait * (1 << self.lost.min(MAX_DOUBLINGS)));
         self.lost = self.lost.saturating_add(1);
@@ -260,5 +267,32 @@ impl Seats {
 
     fn interval(&self) -> Duration {
         (self.lease / 20).clamp(Duration::from_millis(50), Duration::from_secs(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seat_is_requested_back_later_each_time_while_two_run() {
+        let lease = Duration::from_secs(1);
+        let names = ["a", "b", "c"].map(String::from).into();
+        let mut seats = Seats::new("a".into(), names, lease);
+        let mut now = Instant::from_origin(Duration::from_secs(100));
+        let mut lose_after = |silences: u32| {
+            seats.begin(now, 1, 1);
+            seats.stage = Stage::Sits;
+            now = now + silence(lease) * silences;
+            let other = Ballot { round: seats.stamp.round + 1, by: 2 };
+            assert!(seats.learn(now, &Stamps::from([("a".to_owned(), other)])));
+            let wait = seats.next_wake().expect("it requests its seat again").saturating_since(now);
+            now = now + wait;
+            wait
+        };
+        for (sat, expected) in [(1, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32), (33, 32)] {
+            assert_eq!(lose_after(sat), silence(lease) * expected);
+        }
+        assert_eq!(lose_after(128), silence(lease), "the other one has ended");
     }
 }

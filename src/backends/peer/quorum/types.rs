@@ -60,6 +60,8 @@ pub enum VoterEvent<'a> {
     },
     /// A lock of this member sends a step-down notice.
     NotifyStepDown(Arc<str>, StepDownNotice),
+    /// This member is about to leave: what it would announce again later, it announces now.
+    Stop,
 }
 
 /// An action for the caller.

@@ -297,8 +297,13 @@ impl Group {
         Profile { weight: self.settings.weight, standing, channels }
     }
 
+    /// Returns whether it is known at which address others reach this member.
+    pub(crate) fn has_source(&self) -> bool {
+        self.settings.source.is_some()
+    }
+
     /// Returns the addresses of all members, without duplicates.
-    fn all_addresses(&self) -> Vec<SocketAddr> {
+    pub(crate) fn all_addresses(&self) -> Vec<SocketAddr> {
         let multicast = self.settings.multicast;
         let members = self.members.values().filter(|k| multicast.is_none() || !k.multicast);
         let members = members.filter_map(|known| known.member.address);

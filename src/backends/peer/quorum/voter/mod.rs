@@ -23,7 +23,7 @@ use crate::lock::codec::ceil_millis;
 use crate::lock::{Hint, Revision};
 use crate::time::clock::Instant;
 
-/// How often a stored value is announced again, in case of lost messages.
+/// How often news is announced again, in case of lost messages.
 const MAX_REPEATS: u8 = 2;
 /// How many announcements of an election are distinguished: more than come while one is repeated.
 const MAX_ANNOUNCEMENTS: usize = 32;
@@ -148,7 +148,12 @@ impl Voter {
                 self.proposals.push(proposal);
             }
             VoterEvent::NotifyStepDown(name, notice) => {
-                self.broadcast(&name, Body::conceded(&notice));
+                self.announce(now, &name, Body::conceded(&notice));
+            }
+            VoterEvent::Stop => {
+                for again in std::mem::take(&mut self.again) {
+                    self.push_send(None, &again.envelope);
+                }
             }
         }
         let id = Arc::clone(&self.settings.id);
@@ -227,6 +232,13 @@ impl Voter {
         let envelope = self.envelope(name, body);
         self.push_send(None, &envelope);
         self.mine.push_back(envelope);
+    }
+
+    /// Broadcasts news, now and a few times more, in case of lost messages.
+    fn announce(&mut self, now: Instant, name: &str, body: Body) {
+        let (at, envelope) = (now + self.resend_interval(), self.envelope(name, body.clone()));
+        self.again.push(Resend { at, left: MAX_REPEATS, envelope });
+        self.broadcast(name, body);
     }
 
     fn push_send(&mut self, to: Option<SocketAddr>, envelope: &Envelope) {
@@ -332,7 +344,11 @@ impl Voter {
     /// anew.
     fn announced(&mut self, now: Instant, name: &str, value: &Value) -> Option<bool> {
         if self.announced.len() >= MAX_ELECTIONS && !self.announced.contains_key(name) {
-            self.announced.pop_first();
+            let last = |known: &VecDeque<Announcement>| known.back().map(|last| last.at);
+            let oldest = self.announced.iter().min_by_key(|(_, known)| last(known));
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                self.announced.remove(&oldest);
+            }
         }
         let known = self.announced.entry(name.to_owned()).or_default();
         known.retain(|known| now.saturating_since(known.at) < self.settings.lease);

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::MAX_REPEATS;
-use super::Resend;
 use super::Voter;
 use crate::backends::peer::quorum::acceptor::{MAX_ELECTIONS, longest_round};
 use crate::backends::peer::quorum::proposal::{
@@ -119,7 +117,8 @@ impl Voter {
                 "more than {} members vote within a lease: set the quorum's size to the maximum number of members that can run at once",
                 self.settings.size
             );
-            return Some(Err(QuorumError { kind: LockErrorKind::Misconfigured, message }));
+            let kind = proposal.error_kind(LockErrorKind::Misconfigured);
+            return Some(Err(QuorumError { kind, message }));
         }
         if proposal.began + longest_round(self.settings.lease) < now {
             self.begin_round(now, proposal);
@@ -197,14 +196,7 @@ impl Voter {
         }
         let (value, done, previous) = (value.clone(), done.clone(), *previous);
         if let Some(previous) = previous {
-            let body = Body::Stored { value, previous };
-            let envelope = self.envelope(&proposal.name, body.clone());
-            self.again.push(Resend {
-                at: now + self.resend_interval(),
-                left: MAX_REPEATS,
-                envelope,
-            });
-            self.broadcast(&proposal.name, body);
+            self.announce(now, &proposal.name, Body::Stored { value, previous });
         }
         Some(Ok(done))
     }
