@@ -49,7 +49,7 @@ pub(super) fn custom(cool_down: CoolDown) -> Option<Duration> {
     }
 }
 
-pub(super) fn check_span(
+pub(crate) fn check_span(
     what: &'static str,
     duration: Duration,
     greatest: Duration,

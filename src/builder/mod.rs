@@ -10,11 +10,10 @@ use std::time::Duration;
 
 pub use error::StartError;
 
-pub(crate) use self::checks::default_identity;
 use self::checks::{
-    check_checkpoint, check_identity, check_site, check_span, custom, members, timing_on,
-    unix_ms_at_origin,
+    check_checkpoint, check_identity, check_site, custom, members, timing_on, unix_ms_at_origin,
 };
+pub(crate) use self::checks::{check_span, default_identity};
 use crate::driver::callbacks::Callbacks;
 use crate::driver::machine::StateMachine;
 use crate::driver::move_state::MoveOptions;

@@ -321,6 +321,7 @@ impl Driver {
             Input::HandOver { reply, .. } => {
                 let _ = reply.send(Err(Refusal::NotLeading.into())); // the caller may have gone
             }
+            Input::Give { to, reply } => self.give_away(to, ReplyTo::Caller(reply)),
             Input::Checked(result) => self.checked(result),
             Input::StandAside(aside) => self.stand_aside(aside),
             Input::Readiness(readiness) => self.set_member_readiness(readiness),

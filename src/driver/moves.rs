@@ -99,6 +99,13 @@ impl Driver {
         self.call_ready(request, reply);
     }
 
+    /// The member of the set, which is not ready, gives the shard to another one.
+    pub(super) fn give_away(&mut self, to: Arc<str>, reply: ReplyTo) {
+        let now = self.now();
+        let request = self.refresh_moves().machine.give(now, to);
+        self.call_ready(request, reply);
+    }
+
     /// Asks who is ready, unless that is refused.
     fn call_ready(&mut self, request: Result<CandidateRequest, Refusal>, reply: ReplyTo) {
         match request {

@@ -35,6 +35,12 @@ pub(crate) enum Input {
         to: Box<Successor>,
         reply: HandOverReply,
     },
+    /// The member of the set that the candidate belongs to gives the shard to the member of this
+    /// identity.
+    Give {
+        to: Arc<str>,
+        reply: HandOverReply,
+    },
     WorkEnded {
         term: NonZeroU64,
         panicked: bool,

@@ -466,10 +466,10 @@ impl Context {
         Duration::from_millis(ceil_millis(self.settings.timing.lease().max(with_drift(left))))
     }
 
-    /// Another candidate that holds the entry, as far as is known: as last seen where the lock can
-    /// be read, else for as long as what was last seen entitles it.
+    /// Another candidate that holds the entry, as far as is known: as last seen while the lock
+    /// responds, else for as long as what was last seen entitles it.
     pub fn other_holder(&self, now: Instant) -> Option<&Leader> {
-        let is_current = !self.health.only_reads_fail() || now < self.observed.seen_leases_end;
+        let is_current = !self.health.shows_nothing() || now < self.observed.seen_leases_end;
         self.leader.as_ref().filter(|leader| !leader.is_me && is_current)
     }
 

@@ -19,9 +19,14 @@ impl LockHealth {
         self.failure.as_deref()
     }
 
-    /// Whether reads fail, and writes are not known to.
-    pub fn only_reads_fail(&self) -> bool {
-        self.failure.is_some() && self.only_reads_fail
+    /// Whether the last request shows nothing of the entry: it was a read that failed, or there was
+    /// no response of what holds the entries.
+    pub fn shows_nothing(&self) -> bool {
+        use LockErrorKind::{Missing, OutcomeUnknown, Unavailable};
+        let is_silent = |failure: &LockFailure| {
+            self.only_reads_fail || matches!(failure.kind, Missing | OutcomeUnknown | Unavailable)
+        };
+        self.failure().is_some_and(is_silent)
     }
 
     /// Whether writes have been refused as conflicts for longer than a conflict explains.

@@ -187,6 +187,13 @@ impl Moves {
         self.call(Reason::Taken(request))
     }
 
+    /// The member of the set that leads this shard is not ready, and gives it to the member of this
+    /// identity. Returns the roll call that asks whether that one is ready.
+    pub fn give(&mut self, now: Instant, to: Arc<str>) -> Result<CandidateRequest, Refusal> {
+        self.check_voluntary(now)?;
+        self.call(Reason::Given(to))
+    }
+
     /// Takes the answers of those that are ready: to whom the leader hands over.
     pub fn on_roll(&mut self, now: Instant, answers: &[CandidateInfo]) -> Result<Chosen, Refusal> {
         let Some((reason, since)) = self.calling.take() else { return Err(Refusal::NotLeading) };
@@ -248,6 +255,7 @@ impl Moves {
         let wanted = match &reason {
             Reason::Requested(to) => to.clone(),
             Reason::Taken(request) => Successor::Candidate(request.by),
+            Reason::Given(to) => Successor::Identity(Arc::clone(to)),
             Reason::NotReady | Reason::Preferred => Successor::Any,
         };
         self.calling = Some((reason, since));
@@ -282,6 +290,7 @@ impl Moves {
                 Reason::NotReady => true,
                 Reason::Preferred => info.priority > self.priority,
                 Reason::Taken(request) => info.nonce == request.by,
+                Reason::Given(to) => info.identity == *to,
             };
             included && info.nonce != self.nonce && info.role == Role::Standby
         };
@@ -364,6 +373,8 @@ enum Reason {
     Preferred,
     /// A member of the set that leads less.
     Taken(TakeRequest),
+    /// Its own member of the set gives it to the member of this identity.
+    Given(Arc<str>),
 }
 
 impl Reason {

@@ -149,14 +149,15 @@ impl Standby {
         self.at = self.at.min(at).max(self.not_before);
     }
 
-    /// Its turn may have come, or be over.
+    /// Its turn may have come, or be over. While a request is in flight, too: where a hint has
+    /// planned meanwhile, the response plans nothing.
     pub fn turn_changes(&mut self, cx: &mut Context, now: Instant) {
-        if cx.requests.is_busy() {
-            return;
-        }
         if self.is_about_to_acquire() {
             self.schedule_acquire(cx, now, false);
-        } else if cx.settings.rank == Rank::Next && cx.coverage != Coverage::Full {
+        } else if !cx.requests.is_busy()
+            && cx.settings.rank == Rank::Next
+            && cx.coverage != Coverage::Full
+        {
             let poll = now + handover_poll(cx.common_lease());
             self.at = self.at.min(poll).max(self.not_before);
         }

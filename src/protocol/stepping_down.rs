@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use super::backoff::{Backoff, BackoffPolicy};
 use super::context::{Context, EndedTerm, Source, Transition};
 use super::observations::KnownStepDown;
 use super::types::{Action, Cause, Response};
-use crate::lock::{LockErrorKind, Nonce, Reading, Release, Revision, StepDownNotice, Token};
+use crate::lock::{
+    Coverage, LockErrorKind, Nonce, Reading, Release, Revision, StepDownNotice, Token,
+};
 use crate::time::clock::Instant;
 use crate::time::timing::with_drift;
 use crate::util::retry::ProtocolRetries;
@@ -242,13 +245,26 @@ impl SteppingDown {
             Cause::Superseded { .. } | Cause::Expired { .. } | Cause::Denied { .. } => {
                 Duration::ZERO
             }
-            _ => cx.settings.timing.yield_delay(),
+            _ => yield_delay(cx),
         };
         if cx.leader.as_ref().is_some_and(|leader| leader.is_me) {
             cx.set_leader(None);
         }
         Transition::StandBy { at: now + others_first }
     }
+}
+
+/// How long others go first. Where no hints arrive they poll, so for as long as they may wait
+/// between two polls with the default policy: on a lock whose entries never expire that is a lease
+/// at most, with its drift.
+fn yield_delay(cx: &Context) -> Duration {
+    let timing = cx.settings.timing;
+    let delay = timing.yield_delay();
+    if cx.coverage != Coverage::None {
+        return delay;
+    }
+    let longest_poll = Backoff::FIVE_SEC.delay(u32::MAX, 1.0);
+    delay.max(longest_poll.min(timing.lease() + timing.lease() / 4))
 }
 
 /// How long to try to release: once where the lock has been out of reach for a lease already.

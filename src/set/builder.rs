@@ -13,7 +13,7 @@ use super::driver::{self, SetParts};
 use super::handle::{Set, changes_of};
 use super::resizing::{lock_of_both, name_of};
 use super::shared::SetShared;
-use crate::builder::{ElectionBuilder, StartError, default_identity, new_election};
+use crate::builder::{ElectionBuilder, StartError, check_span, default_identity, new_election};
 use crate::driver::health::HealthCheck;
 use crate::driver::move_state::readiness;
 use crate::driver::set_part::SharedLedger;
@@ -193,7 +193,7 @@ impl SetBuilder {
     }
 
     /// For how long no member has come or gone before shards move to members that lead less.
-    /// Default: two leases.
+    /// Default: two leases; at most a day.
     ///
     /// Members that come and go all the time delay it four times at most. It holds nothing
     /// back that has no leader.
@@ -236,7 +236,8 @@ impl SetBuilder {
     }
 
     /// Sets further options of each shard's election, such as its lease: all but the callbacks, the
-    /// identity, the clock, the drain and the check, which the set sets.
+    /// identity, the clock and the drain, which the set sets. Give a check to the set: a shard
+    /// whose own check fails does not move to another member.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -303,6 +304,7 @@ impl SetBuilder {
         if !(1..=MAX_WEIGHT).contains(&self.weight) {
             return Err(SetError::Weight(self.weight));
         }
+        check_span("settling time", self.settle.unwrap_or_default(), MAX_SETTLE)?;
         if !self.lock.holds_many() {
             return Err(SetError::OneElection);
         }
@@ -350,7 +352,7 @@ impl SetBuilder {
             (0..self.shards).map(&mut start).collect();
         let elections = elections?;
         let lease = timing.unwrap_or(Duration::from_secs(5));
-        let settle = self.settle.unwrap_or(lease.saturating_mul(2)).min(MAX_SETTLE);
+        let settle = self.settle.unwrap_or(lease.saturating_mul(2));
         let settings = SetSettings {
             identity,
             shards: self.shards,

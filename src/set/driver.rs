@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{Instrument, debug, info, info_span, warn};
 
@@ -17,14 +17,14 @@ use super::shared::{SetInput, SetShared};
 use crate::driver::health::{HealthCheck, record};
 use crate::driver::move_state::readiness;
 use crate::driver::set_part::SharedLedger;
+use crate::election::hand_over::HandOverError;
 use crate::election::handle::Election;
 use crate::election::inbox::Input;
 use crate::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Readiness, RollCall, Successor,
-    TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, LockError, Readiness, RollCall, TakeRequest,
 };
 use crate::protocol::set::{Holder, SetAction, SetMember, TakeOutcome};
-use crate::protocol::{Health, Rank, State};
+use crate::protocol::{Health, Rank, Refusal, State};
 use crate::telemetry::SetTelemetry;
 use crate::time::clock::{Clock, Instant, sleep_until_about};
 
@@ -141,6 +141,9 @@ impl Driver {
                 () = &mut sleep, if wake.is_some() => {}
             }
         }
+        // One that drains takes nothing.
+        self.aside = true;
+        self.update_readiness();
         let elections = Arc::clone(&self.elections);
         futures_util::future::join_all(elections.iter().map(Election::stop)).await;
     }
@@ -199,13 +202,20 @@ impl Driver {
                 let Some(election) = election(shard).cloned() else { return };
                 info!(shard, %to, "giving away a shard");
                 self.calls.push(Box::pin(async move {
-                    match election.hand_over(Successor::Identity(to)).await {
-                        Ok(_) => Outcome::GiveAway(shard, TakeOutcome::Accepted),
-                        Err(error) => {
-                            debug!(shard, %error, "a shard stays");
-                            Outcome::GiveAway(shard, TakeOutcome::Refused)
-                        }
+                    let (reply, outcome) = oneshot::channel();
+                    election.shared().inbox.send(Input::Give { to, reply });
+                    let outcome = outcome.await.unwrap_or(Err(HandOverError::Stopped));
+                    if let Err(error) = &outcome {
+                        debug!(shard, %error, "a shard stays");
                     }
+                    let outcome = match outcome {
+                        Ok(_) => TakeOutcome::Accepted,
+                        Err(HandOverError::Refused(Refusal::NobodyReady(_))) => {
+                            TakeOutcome::NoAnswer
+                        }
+                        Err(_) => TakeOutcome::Refused,
+                    };
+                    Outcome::GiveAway(shard, outcome)
                 }));
             }
         }

@@ -160,7 +160,7 @@ impl Timing {
     }
 
     /// How long a former leader that stepped down by itself, or was evicted, lets others go first:
-    /// a third of the lease, at most 5 s.
+    /// a third of the lease, at most 5 s. Longer where no hints arrive, as others have to poll.
     pub fn yield_delay(&self) -> Duration {
         (self.lease() / 3).min(Duration::from_secs(5))
     }

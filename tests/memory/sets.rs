@@ -162,6 +162,22 @@ async fn a_cordoned_member_hands_over_its_shards_and_gets_them_back() {
 }
 
 #[tokio::test]
+async fn a_cordoned_member_keeps_what_is_paused() {
+    let lock = MemoryLock::with_ttl(LEASE);
+    let work = Work::default();
+    let first = member(&lock, &work, "first").start().unwrap();
+    lead(&[(&first, 12)]).await;
+    let paused = first.election(0).unwrap();
+    paused.pause(Duration::from_secs(3600)).await.unwrap();
+    let second = member(&lock, &work, "second").start().unwrap();
+    first.stand_aside(true);
+    lead(&[(&first, 1), (&second, 11)]).await;
+    assert_eq!(first.shards()[0].shard, 0, "it was the first one to be given away");
+    paused.pause(Duration::ZERO).await.unwrap();
+    lead(&[(&first, 0), (&second, 12)]).await;
+}
+
+#[tokio::test]
 async fn a_move_waits_for_the_drain() {
     let lock = MemoryLock::with_ttl(LEASE);
     let finish = Arc::new(tokio::sync::Notify::new());
@@ -280,6 +296,8 @@ async fn a_set_needs_a_number_of_shards_and_a_weight() {
     let lock = MemoryLock::with_ttl(LEASE);
     let none = new_set("shop", lock.clone()).start();
     assert_eq!(none.err(), Some(SetError::Shards(0)));
-    let weightless = new_set("shop", lock).shards(3).weight(0).start();
+    let weightless = new_set("shop", lock.clone()).shards(3).weight(0).start();
     assert_eq!(weightless.err(), Some(SetError::Weight(0)));
+    let late = new_set("shop", lock).shards(3).settle(Duration::from_secs(7 * 86400)).start().err();
+    assert!(matches!(late, Some(SetError::Election(_))), "{late:?}");
 }

@@ -202,6 +202,25 @@ pub fn a_standby_that_recovers_creates_at_once() -> Harness {
     harness
 }
 
+/// What it hears while it reads decides, and not what it has read.
+#[test]
+fn a_standby_that_recovers_during_a_read_creates_at_once() {
+    let mut harness = Harness::new(with(Readiness::Unhealthy), capabilities());
+    harness.server.revision = 100;
+    harness.event(Event::Hint(Hint::Coverage(Coverage::Full)));
+    harness.holds = true;
+    harness.event(Event::Start);
+    harness.next_request();
+    harness.run(Duration::from_millis(1));
+    harness.stores(released(None));
+    harness.event(Event::Readiness(Readiness::Ready));
+    harness.serve();
+    harness.holds = false;
+    let vacant = harness.now;
+    harness.run(LEASE * 2);
+    is_about(created(&harness) - vacant, Duration::ZERO, "recovered while it read");
+}
+
 #[test]
 pub fn a_standby_that_becomes_sick_before_its_turn_waits() -> Harness {
     let (mut harness, vacant) = after_release(settings(), Some(THIRD));

@@ -152,6 +152,18 @@ pub fn a_resigned_leader_yields_to_others_and_campaigns_again() -> Harness {
     harness
 }
 
+/// They see the vacancy with their next poll, 7.5 s later at most.
+#[test]
+fn a_resigned_leader_lets_standbys_that_poll_go_first() {
+    let mut harness = Harness::leading();
+    harness.event(Event::Hint(Hint::Coverage(Coverage::None)));
+    let resigned = harness.now;
+    harness.event(Event::Resign);
+    harness.run(LEASE * 2);
+    let again = harness.begins()[1];
+    assert!(again >= resigned + Duration::from_millis(7500), "{again:?}");
+}
+
 /// Superseded by a wrong hint: the entry is still there, and is released rather than left to
 /// expire.
 #[test]

@@ -118,7 +118,7 @@ impl SetMember {
             return;
         }
         let before = std::mem::replace(&mut state.holder, holder.clone());
-        if before == Holder::Unknown && !self.begun {
+        if before == Holder::Unknown && !self.begun && !self.calling {
             self.call_at = self.call_at.min(now + FIRST_CALL);
         }
         self.stale = true;
@@ -129,7 +129,8 @@ impl SetMember {
                 if let Some(member) = self.members.get_mut(other) {
                     member.load = member.load.saturating_sub(1);
                     if member.load == 0 {
-                        member.answered = None; // it may be gone: a roll call shows it
+                        // It may be gone: a roll call shows it.
+                        (member.answered, member.emptied) = (None, self.calling);
                         self.call_soon(now);
                     }
                 }
@@ -196,7 +197,7 @@ impl SetMember {
             self.begun |= self.call_failures >= BELIEVED || !self.shards.iter().any(is_led);
             let doublings = if self.begun { self.call_failures.min(7) } else { 0 };
             let pause = self.settings.lease.saturating_mul(1 << doublings);
-            self.call_at = now + pause.min(MAX_RETRY);
+            self.call_at = self.call_at.min(now + pause.min(MAX_RETRY));
             return;
         };
         (self.begun, self.call_failures) = (true, 0);
@@ -216,12 +217,13 @@ impl SetMember {
             let member = member.or_insert_with(|| Member::idle(&info.identity));
             (member.weight, member.max) = (load.weight.max(1), load.max);
             member.readiness = info.readiness;
-            member.answered = Some(now);
+            member.answered = Some(now).filter(|_| !member.emptied);
         }
         let believed = self.spacing().saturating_mul(BELIEVED);
         self.members.retain(|_, member| {
             let answered = member.answered.is_some_and(|at| now < at + believed);
-            member.load > 0 || answered
+            // The next call, which is soon, shows whether it is there.
+            member.emptied || member.load > 0 || answered
         });
         if others {
             self.unsettle(now);
@@ -232,7 +234,7 @@ impl SetMember {
             // Shards wait for it: what it leads is to move, or it is to acquire again.
             _ => self.rolls_take().clamp(lease, lease.saturating_mul(MAX_URGENT_LEASES)),
         };
-        self.call_at = now + pause.mul_f64(0.75 + self.random.f64() / 2.0);
+        self.call_at = self.call_at.min(now + pause.mul_f64(0.75 + self.random.f64() / 2.0));
     }
 
     /// What became of [`SetAction::Take`] or [`SetAction::GiveAway`].
@@ -245,25 +247,32 @@ impl SetMember {
         }
         let longest = match outcome {
             TakeOutcome::Accepted => return, // until another one holds it, or its time is over
-            TakeOutcome::Refused => REFUSED,
-            TakeOutcome::NoAnswer => UNANSWERED,
+            TakeOutcome::NoAnswer if state.outgoing.is_none() => UNANSWERED,
+            TakeOutcome::Refused | TakeOutcome::NoAnswer => REFUSED,
         };
-        (state.incoming, state.outgoing, self.stale) = (None, None, true);
+        let given_to = state.outgoing.take().map(|(_, to)| to);
+        (state.incoming, self.stale) = (None, true);
         state.retry_later(now, lease, longest, random);
+        if outcome == TakeOutcome::NoAnswer
+            && let Some(member) = given_to.and_then(|to| self.members.get_mut(&to))
+        {
+            member.answered = None; // others are tried, until it answers again
+        }
     }
 
     /// Decides what is due at `now`.
     pub fn advance(&mut self, now: Instant) {
         for state in &mut self.shards {
-            state.outgoing = state.outgoing.filter(|_| state.holder == Holder::Me);
-            let taken = state.incoming.as_ref().map(|(until, _)| *until);
-            if taken.or(state.outgoing).is_some_and(|until| now >= until) {
+            state.outgoing.take_if(|_| state.holder != Holder::Me);
+            if state.moves_until().is_some_and(|until| now >= until) {
                 (state.incoming, state.outgoing, self.stale) = (None, None, true);
                 state.retry_later(now, self.settings.lease, UNANSWERED, self.random.f64());
             }
         }
         if !self.calling && (now >= self.call_at || self.wants_fresh_roll(now)) {
-            self.calling = true;
+            // What happens during the call may need another one.
+            (self.calling, self.call_at) = (true, now + Duration::MAX);
+            self.members.values_mut().for_each(|member| member.emptied = false);
             self.actions.push_back(SetAction::CallRoll);
         }
         match self.readiness {
@@ -276,9 +285,7 @@ impl SetMember {
     /// When to call [`advance`](Self::advance) at the latest.
     pub fn next_wake(&self, now: Instant) -> Option<Instant> {
         let call = Some(self.call_at).filter(|_| !self.calling);
-        let ends = self.shards.iter().filter_map(|state| {
-            state.incoming.as_ref().map(|(until, _)| *until).or(state.outgoing)
-        });
+        let ends = self.shards.iter().filter_map(ShardState::moves_until);
         let moves = (self.wants_move() && !self.calling).then(|| {
             let retry = self.shards.iter().map(|state| state.not_before).filter(|at| *at > now);
             let settled = Some(self.settled_at()).filter(|at| *at > now);

@@ -122,8 +122,9 @@ impl SetMember {
         if self.calling || room == 0 || self.called.is_none_or(|at| at < self.settling) {
             return;
         }
+        // One that did not answer last may be gone.
         let answered = |party: &Party<'_>| {
-            self.members.get(party.identity).is_some_and(|member| member.answered.is_some())
+            self.members.get(party.identity).is_some_and(|member| member.answered == self.called)
         };
         let mut parties: Vec<_> = self.parties().into_iter().filter(answered).collect();
         let mine = (0..).zip(&self.shards).filter(|(_, state)| {
@@ -134,7 +135,7 @@ impl SetMember {
         distribute(mine, &mut parties, |shard, to| moves.push((shard, Arc::clone(to))));
         for (shard, to) in moves {
             if let Some(state) = self.shards.get_mut(shard as usize) {
-                state.outgoing = Some(now + self.settings.move_within);
+                state.outgoing = Some((now + self.settings.move_within, Arc::clone(&to)));
                 self.actions.push_back(SetAction::GiveAway { shard, to });
             }
         }

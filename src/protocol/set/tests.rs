@@ -350,6 +350,22 @@ fn an_unhealthy_member_donates_a_few_at_once_to_responders() {
 }
 
 #[test]
+fn an_unready_member_gives_to_whom_answers_as_ready() {
+    let [m2, m3] = [info("m2", 0), info("m3", 3)];
+    let mut case = Case::new(settings("m1"), &[info("gone", 0), m2.clone(), m3.clone()]);
+    case.holds(0..6, &Holder::Me).holds(6..9, &other("m3")).passes(SETTLE * 2);
+    case.answers = Some(vec![m2, m3]);
+    case.member.set_readiness(case.now, Readiness::Unhealthy);
+    case.passes(FIRST_CALL);
+    assert_eq!(case.donated, [(0, "m2".into()), (1, "m2".into())]);
+    for (shard, _) in std::mem::take(&mut case.donated) {
+        case.member.on_outcome(case.now, shard, TakeOutcome::NoAnswer);
+    }
+    case.passes(Duration::ZERO);
+    assert_eq!(case.donated, [(2, "m3".into()), (3, "m3".into())], "m2 does not take any");
+}
+
+#[test]
 fn a_cordoned_member_keeps_what_nobody_can_take_over() {
     let mut cordoned = info("m2", 0);
     cordoned.readiness = Readiness::Cordoned;
@@ -398,6 +414,20 @@ fn a_member_that_lost_its_last_shard_is_asked_for_soon() {
     case.answers = Some(Vec::new());
     case.holds([0], &Holder::Nobody).passes(LEASE);
     assert_eq!((case.rolls, case.member.known_members()), (2, 1));
+}
+
+#[test]
+fn an_answer_older_than_the_loss_of_the_last_shard_counts_for_nothing() {
+    let mut case = Case::new(settings("m1"), &[info("m2", 1)]);
+    case.holds([0], &other("m2")).passes(FIRST_CALL);
+    case.member.call_at = case.now;
+    case.member.advance(case.now);
+    assert_eq!(case.member.poll_action(), Some(SetAction::CallRoll));
+    case.holds([0], &Holder::Nobody);
+    case.member.on_roll(case.now, Some(&[info("m1", 0), info("m2", 1)]));
+    case.answers = Some(Vec::new());
+    case.passes(LEASE);
+    assert_eq!(case.member.known_members(), 1);
 }
 
 #[test]

@@ -99,7 +99,7 @@ pub enum TakeOutcome {
     Accepted,
     /// The leader continues to lead.
     Refused,
-    /// No leader answered.
+    /// No leader answered; or not the member that was to get the shard, as one that is ready.
     NoAnswer,
 }
 
@@ -115,6 +115,8 @@ pub(super) struct Member {
     pub readiness: Readiness,
     /// When it last answered a roll call.
     pub answered: Option<Instant>,
+    /// It lost its last shard while a roll call is under way: its answer may be older.
+    pub emptied: bool,
 }
 
 impl Member {
@@ -126,7 +128,8 @@ impl Member {
     /// One that holds none.
     pub fn idle(identity: &Arc<str>) -> Self {
         let hash = member_hash(identity);
-        Self { hash, load: 0, weight: 1, max: None, readiness: Readiness::Ready, answered: None }
+        let (readiness, answered) = (Readiness::Ready, None);
+        Self { hash, load: 0, weight: 1, max: None, readiness, answered, emptied: false }
     }
 }
 
@@ -139,8 +142,8 @@ pub(super) struct ShardState {
     pub rank: Rank,
     /// It is on its way to this member: until when, and from whom.
     pub incoming: Option<(Instant, Arc<str>)>,
-    /// It is on its way to another member: until when.
-    pub outgoing: Option<Instant>,
+    /// It is on its way to another member: until when, and to whom.
+    pub outgoing: Option<(Instant, Arc<str>)>,
     /// When it may be asked for again, or given away.
     pub not_before: Instant,
     /// Requests in a row that moved nothing.
@@ -162,6 +165,12 @@ impl ShardState {
             gave: false,
         }
     }
+
+    /// Until when it is on its way, if it is.
+    pub fn moves_until(&self) -> Option<Instant> {
+        self.incoming.as_ref().or(self.outgoing.as_ref()).map(|(until, _)| *until)
+    }
+
     /// A request moved nothing: the time until the next one doubles so often.
     pub fn retry_later(&mut self, now: Instant, lease: Duration, often: u32, random: f64) {
         let pause = lease.saturating_mul(1 << self.failures.min(often)).min(MAX_RETRY);

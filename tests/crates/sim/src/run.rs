@@ -42,6 +42,34 @@ pub fn bound(scenario: &Scenario) -> Duration {
         + Duration::from_secs(7 + 3 + 8)
 }
 
+/// Whether processes of a quorum have the same name. One of them hears nothing of the other, and
+/// reads instead; the seat changes hands, ever less often.
+///
+/// On a slow network a write that meets a read, or comes while a voter is silent, may fail so often
+/// that the term is over: that is so once in some ten thousand schedules. There, it is enough that
+/// a leader stays sooner or later.
+fn has_namesakes(scenario: &Scenario) -> bool {
+    scenario.quorum.is_some_and(|quorum| quorum.named)
+}
+
+/// Runs on, and checks that no term ends.
+fn leader_stays(world: &mut World, scenario: &Scenario, mut from: Time) {
+    let span = scenario.longest_ttl() * 4;
+    loop {
+        let before = world.checker.terms;
+        world.run(from + span);
+        if world.checker.terms == before && world.checker.has_leader() {
+            return;
+        }
+        if !has_namesakes(scenario) || world.checker.violation.is_some() || from > STORM * 5 {
+            break;
+        }
+        from += span + bound(scenario);
+        world.run(from);
+    }
+    world.checker.fail("the leader does not stay though all is well".to_owned());
+}
+
 /// How long after there is a leader it is a ready one, if a ready one hears roll calls.
 ///
 /// The leader's term lasts for a lease, and it may have searched for a successor a lease before.
@@ -110,21 +138,18 @@ pub(crate) fn play_out(world: &mut World, scenario: &Scenario) -> Report {
     }
     world.run(end);
     if scenario.moves() && !world.checker.has_leader() {
-        end += Duration::from_secs(1); // a handover was under way at that very instant
+        // A handover was under way at that very instant, perhaps to one that may not write.
+        end += scenario.longest_ttl() + Duration::from_secs(1);
         world.run(end);
     }
     if scenario.moves() && world.checker.has_leader() {
         end = run_moves(world, scenario, end);
     }
     if world.checker.violation.is_none() {
-        if !world.checker.has_leader() {
+        if !world.checker.has_leader() && !has_namesakes(scenario) {
             world.checker.fail("no leader after the last fault".to_owned());
         }
-        let before = world.checker.terms;
-        world.run(end + scenario.longest_ttl() * 4);
-        if world.checker.terms != before || !world.checker.has_leader() {
-            world.checker.fail("the leader does not stay though all is well".to_owned());
-        }
+        leader_stays(world, scenario, end);
         if let Err(why) = world.checkpoint_is_kept() {
             world.checker.fail(why);
         }

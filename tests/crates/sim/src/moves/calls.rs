@@ -62,7 +62,7 @@ pub(crate) enum Why {
 impl Why {
     /// Whether nobody has ordered a move.
     pub fn is_voluntary(&self) -> bool {
-        !matches!(self, Self::Requested(_) | Self::GivesAway)
+        !matches!(self, Self::Requested(_))
     }
 }
 

@@ -153,12 +153,21 @@ impl World {
         }
     }
 
-    /// Its own program, its member or an operator wants it to hand over.
-    pub(crate) fn hand_over(&mut self, who: usize, to: Successor, why: Why) {
+    /// Its own program or an operator wants it to hand over.
+    fn hand_over(&mut self, who: usize, to: Successor, why: Why) {
         let Some((_, mover)) = self.mover(who) else { return };
         match mover.moves.request(to) {
             Ok(request) => self.call_ready(who, request, why),
             Err(refusal) => self.reply(who, &why, Err(refusal)),
+        }
+    }
+
+    /// Its own member gives the term to another one.
+    pub(crate) fn give_away(&mut self, who: usize, to: Arc<str>) {
+        let Some((now, mover)) = self.mover(who) else { return };
+        match mover.moves.give(now, to) {
+            Ok(request) => self.call_ready(who, request, Why::GivesAway),
+            Err(refusal) => self.reply(who, &Why::GivesAway, Err(refusal)),
         }
     }
 
@@ -205,7 +214,7 @@ impl World {
                 };
                 self.answer(who, call, Some(answer));
             }
-            Why::GivesAway => self.member_has_given(who, outcome.is_ok()),
+            Why::GivesAway => self.member_has_given(who, &outcome),
             Why::Requested(None) | Why::Alone | Why::Asks | Why::Roll => {}
         }
     }

@@ -87,15 +87,13 @@ impl Judge {
             let ready = info.readiness == Readiness::Ready;
             let readiness = match decision.why {
                 // Where it was named; who that is, is not known in here.
-                Why::Requested(_) | Why::GivesAway => {
-                    ready || info.readiness == Readiness::Cordoned
-                }
+                Why::Requested(_) => ready || info.readiness == Readiness::Cordoned,
                 // A ready one searches since one of higher priority has asked.
                 Why::Alone if decision.own == Readiness::Ready => {
                     ready && info.priority > decision.priority
                 }
                 Why::Alone => info.readiness < decision.own,
-                Why::Preferred(_) => ready,
+                Why::Preferred(_) | Why::GivesAway => ready,
                 Why::Taken(_, request) => ready && request.by == decision.to,
                 Why::Asks | Why::Roll => false,
             };

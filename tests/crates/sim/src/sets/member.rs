@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use incumbent::clock::Instant;
 use incumbent::lock::{
-    CandidateInfo, CandidateRequest, HandoverAnswer, Readiness, RollCall, Successor, TakeRequest,
+    CandidateInfo, CandidateRequest, HandoverAnswer, Readiness, RollCall, TakeRequest,
 };
 use incumbent::protocol::set::{
     Holder, LoadLedger, SetAction, SetMember, SetSettings, TakeOutcome,
@@ -216,7 +216,7 @@ impl World {
                 self.call(who, request, RollCall::HANDOVER_WITHIN, Why::Asks);
             }
             SetAction::GiveAway { shard, to } => {
-                self.hand_over(of(shard), Successor::Identity(to), Why::GivesAway);
+                self.give_away(of(shard), to);
             }
         }
     }
@@ -243,8 +243,12 @@ impl World {
     }
 
     /// What it wanted to give away moves, or stays.
-    pub(crate) fn member_has_given(&mut self, who: usize, moves: bool) {
-        let outcome = if moves { TakeOutcome::Accepted } else { TakeOutcome::Refused };
+    pub(crate) fn member_has_given(&mut self, who: usize, moves: &Result<Arc<str>, Refusal>) {
+        let outcome = match moves {
+            Ok(_) => TakeOutcome::Accepted,
+            Err(Refusal::NobodyReady(_)) => TakeOutcome::NoAnswer,
+            Err(_) => TakeOutcome::Refused,
+        };
         self.outcome(who, outcome);
     }
 
